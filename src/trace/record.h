@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR GPL-2.0-only */
+#pragma once
+/*
+ * What an event looks like in the kernel's ring, in a stream file and in the reader: the same bytes.
+ * The kernel side writes the final form, so recording costs user space one write() per ring span.
+ *
+ *   offset 0     2              4      8                16                       size*8
+ *          +-----+--------------+------+----------------+------------------------+
+ *          | id  | flags | size | tid  | ts (ns, MONO)  | body ...      | padding|
+ *          +-----+--------------+------+----------------+------------------------+
+ *                 3 bits 13 bits                                           to 8
+ *
+ * Little endian, bodies byte-packed, events 8-byte aligned.
+ */
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+struct spoor_event_header {
+	__u16 id;         /* enum spoor_event_id, or a system call (below) */
+	__u16 flags : 3;  /* enum spoor_event_flag */
+	__u16 size8 : 13; /* whole event in units of 8 bytes */
+	__u32 tid;        /* host's */
+	__u64 ts;         /* CLOCK_MONOTONIC ns; of a system call: its end */
+};
+_Static_assert(sizeof(struct spoor_event_header) == 16, "");
+
+enum spoor_event_flag {
+	SPOOR_EVENT_READ_AT_EXIT = 1, /* a pointed-to argument was not readable at entry and was read at exit */
+	SPOOR_EVENT_TRUNCATED = 2,    /* a string or payload is longer than what was kept */
+	SPOOR_EVENT_UNREADABLE = 4,   /* a pointed-to argument could not be read */
+};
+
+/*
+ * Event ids. 0..511: x86-64 system calls by number; 512..1023: 512 + i386 number (int 0x80);
+ * then Spoor's own.
+ */
+#define SPOOR_SYSCALL_I386 512
+#define SPOOR_SYSCALL_MAX 1024
+enum spoor_event_id {
+	SPOOR_EV_SYSCALL_OTHER = 1024, /* number beyond the table (nr, 6 args) */
+	SPOOR_EV_STACK = 1025,
+	SPOOR_EV_OBJECT = 1026,
+	SPOOR_EV_FILE = 1027,
+	SPOOR_EV_SOCKET = 1028,
+	SPOOR_EV_THREAD = 1029,
+	SPOOR_EV_THREAD_EXIT = 1030,
+	SPOOR_EV_PENDING = 1031, /* a call seen while it has not ended */
+	SPOOR_EV_MAPPING = 1032,
+	SPOOR_EV_CLOCK = 1033,
+	SPOOR_EV_CONFIG = 1034,
+	SPOOR_EV_COUNTER = 1035,
+	SPOOR_EV_MAX,
+	/* Between kernel and consumer only; never on disk (src/collect/kernel/control.h). */
+	SPOOR_EV_CONTROL = 0x8000,
+};
+
+/*
+ * A completed system call. After the fixed part come, packed and in this order,
+ *   1. its arguments, each 4 or 8 bytes as the syscall table says (src/trace/syscalls.h);
+ *   2. u32 file id for each descriptor argument (0: none), AT_FDCWD included (the working directory's);
+ *   3. u32 file id of the returned descriptor, if the call returns one;
+ *   4. for each path argument a NUL-terminated string (empty if the pointer was NULL or unreadable: see flags);
+ *   5. for each sockaddr argument: u16 length, bytes;
+ *   6. for each buffer argument (payload, with -s): u16 length, bytes. The length is 0 without -s.
+ */
+struct spoor_syscall {
+	struct spoor_event_header h; /* ts: end */
+	__u32 pid;
+	__u32 stack; /* id of a SPOOR_EV_STACK; 0: none asked for, or lost */
+	__u64 dur;   /* ns */
+	__s64 ret;   /* return value or -errno (kernel-internal -ERESTART* values as they are) */
+	__u8 data[];
+};
+_Static_assert(sizeof(struct spoor_syscall) == 40, "");
+
+struct spoor_syscall_other {
+	struct spoor_event_header h;
+	__u32 pid;
+	__u32 stack;
+	__u64 dur;
+	__s64 ret;
+	__u32 nr;
+	__u32 i386;
+	__u64 args[6];
+};
+
+/*
+ * A call that is under way: written when it first sleeps, at attach, at the end of the recording, and when its
+ * thread dies in it. If a completed event of the same thread with ts - dur == start follows, that one replaces it.
+ */
+enum spoor_pending_why {
+	SPOOR_PENDING_SLEEP = 1,  /* it went to sleep for the first time */
+	SPOOR_PENDING_BEFORE = 2, /* it began before the recording; start is the best known time, see exact */
+	SPOOR_PENDING_END = 3,    /* in flight when the recording ended */
+	SPOOR_PENDING_DEATH = 4,  /* its thread ended in it (exit, exit_group, or killed) */
+};
+struct spoor_pending {
+	struct spoor_event_header h; /* ts: when this was noticed */
+	__u32 pid;
+	__u32 stack;
+	__u64 start; /* ns; 0: unknown */
+	__u16 nr;    /* event id of the call: 0..1023 */
+	__u8 why;    /* enum spoor_pending_why */
+	__u8 exact;  /* 1: start is when the call began; 0: it began no later than start */
+	__u16 len;   /* bytes of data: laid out as spoor_syscall.data, without the returned descriptor's file id */
+	__u8 data[];
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_pending) == 38, "");
+
+/*
+ * Definitions. Each is in the segment that refers to it, in its definition stream. Ids are dense and unique in a
+ * recording; 0 means none.
+ */
+
+/* One frame: (object, offset). offset is an ELF virtual address of the object (the pc or return address itself);
+ * for object 0 it is the bare address. */
+#define SPOOR_FRAME_OFFSET_BITS 47
+#define SPOOR_FRAME(obj, off) ((__u64)(obj) << SPOOR_FRAME_OFFSET_BITS | ((off) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1)))
+#define SPOOR_FRAME_OBJECT(f) ((__u32)((f) >> SPOOR_FRAME_OFFSET_BITS))
+#define SPOOR_FRAME_OFFSET(f) ((f) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1))
+#define SPOOR_MAX_OBJECTS (1 << 17)
+#define SPOOR_MAX_FRAMES 512
+#define SPOOR_OBJECT_NONE 0 /* anonymous or JIT code: bare address */
+#define SPOOR_OBJECT_VDSO 1
+
+enum spoor_walk_status {
+	SPOOR_WALK_COMPLETE = 0,   /* reached the outermost frame, or all that the mode can collect */
+	SPOOR_WALK_BUDGET = 1,     /* S call sites collected, more may follow */
+	SPOOR_WALK_NO_ROWS = 2,    /* an address without unwind rows */
+	SPOOR_WALK_UNREADABLE = 3, /* stack memory could not be read */
+	SPOOR_WALK_TRUNCATED = 4,  /* more frames than the walker follows, or a raw copy that was too short */
+	SPOOR_WALK_GONE = 5,       /* an object's file was gone before its rows could be read */
+	SPOOR_WALK_LOST = 6,       /* the stack's definition was lost (counted) */
+	SPOOR_WALK_BUSY = 7,       /* the address space was locked; no mapping could be looked up */
+	SPOOR_WALK_STATUS_MAX,
+};
+enum spoor_walk_way { SPOOR_WAY_KERNEL = 0, SPOOR_WAY_USER = 1 };
+
+struct spoor_stack {
+	struct spoor_event_header h;
+	__u32 id;
+	__u8 status; /* enum spoor_walk_status */
+	__u8 way;    /* enum spoor_walk_way */
+	__u16 n;
+	__u64 frames[]; /* innermost first */
+};
+_Static_assert(sizeof(struct spoor_stack) == 24, "");
+
+enum spoor_object_flag {
+	SPOOR_OBJECT_APP = 1,     /* the application's own code */
+	SPOOR_OBJECT_IS_VDSO = 2,
+	SPOOR_OBJECT_GONE = 4,    /* its file could not be opened */
+	SPOOR_OBJECT_NO_CFI = 8,  /* no unwind information: frame pointers */
+	SPOOR_OBJECT_DELETED = 16,
+};
+struct spoor_object {
+	struct spoor_event_header h;
+	__u32 id;
+	__u32 flags;
+	__u64 dev, ino, size, mtime; /* dev as in stat(2); mtime ns */
+	__u64 hash_lo, hash_hi;      /* XXH3-128 of the content; 0 if it could not be read */
+	__u8 build_id_len;
+	__u8 build_id[32];
+	char path[]; /* NUL-terminated, as the traced process sees it */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_object) == 105, "");
+
+enum spoor_file_kind {
+	SPOOR_FILE_REG = 1, SPOOR_FILE_DIR, SPOOR_FILE_CHR, SPOOR_FILE_BLK, SPOOR_FILE_FIFO /* named or pipe */,
+	SPOOR_FILE_LNK, SPOOR_FILE_ANON /* eventfd, epoll, memfd, ...: path is its kernel name */, SPOOR_FILE_SOCK,
+};
+struct spoor_file {
+	struct spoor_event_header h;
+	__u32 id;
+	__u8 kind; /* enum spoor_file_kind */
+	__u64 dev, ino;
+	char path[]; /* NUL-terminated, from the root of the process's mount namespace */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_file) == 37, "");
+
+/* An open socket, an id per state of its addresses: connect() or bind() make a new id. */
+struct spoor_socket {
+	struct spoor_event_header h;
+	__u32 id;
+	__u16 family, type, protocol;
+	__u16 state;        /* TCP_* of the kernel */
+	__u16 lport, rport; /* host byte order */
+	__u64 ino;
+	__u8 laddr[16], raddr[16]; /* network byte order, the first 4 bytes for IPv4 */
+	char path[];               /* AF_UNIX: NUL-terminated, "@..." if abstract; else empty */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_socket) == 72, "");
+
+enum spoor_thread_why {
+	SPOOR_THREAD_ATTACH = 1, SPOOR_THREAD_FORK, SPOOR_THREAD_EXEC, SPOOR_THREAD_RENAME,
+	SPOOR_THREAD_SEGMENT, /* repeated because a segment began */
+	SPOOR_THREAD_MOVE,    /* came in by a cgroup move */
+};
+/* A thread is (boot id, tid, start time) with an exec generation. Valid from h.ts on, until the next of the same tid. */
+struct spoor_thread {
+	struct spoor_event_header h;
+	__u32 pid, ppid;
+	__u64 start; /* ns, CLOCK_MONOTONIC */
+	__u32 gen;   /* how many execs this process has seen since it was recorded */
+	__u32 vtid;  /* in its own pid namespace */
+	__u8 why;    /* enum spoor_thread_why */
+	char comm[16];
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_thread) == 57, "");
+
+struct spoor_thread_exit {
+	struct spoor_event_header h;
+	__u32 pid;
+	__s32 code;      /* as wait(2): exit code << 8 | signal */
+	__u8 group_dead; /* 1: the last thread of its process */
+} __attribute__((packed));
+
+/* An executable mapping came into being (exec, mmap, mprotect). */
+struct spoor_mapping {
+	struct spoor_event_header h;
+	__u32 pid;
+	__u32 object;
+	__u64 start, end, offset; /* offset: in the file, bytes */
+};
+
+struct spoor_clock {
+	struct spoor_event_header h; /* ts: CLOCK_MONOTONIC */
+	__u64 realtime, boottime;    /* ns, taken together with ts */
+};
+
+/* A change of what is recorded (mode, S, -e, pause, resume, overhead control), in words. */
+struct spoor_config {
+	struct spoor_event_header h;
+	char text[0];
+};
+
+/* A count of Spoor's own, final when the recording ended. Names: docs/formats/trace.md. */
+struct spoor_counter {
+	struct spoor_event_header h;
+	__u64 value;
+	char name[];
+};
