@@ -103,7 +103,7 @@ struct spoor_pending {
 	__u16 nr;    /* event id of the call: 0..1023 */
 	__u8 why;    /* enum spoor_pending_why */
 	__u8 exact;  /* 1: start is when the call began; 0: it began no later than start */
-	__u16 len;   /* bytes of data: laid out as spoor_syscall.data, without the returned descriptor's file id */
+	__u16 len;   /* bytes of data: laid out as spoor_syscall.data (the returned descriptor's file id is there, 0) */
 	__u8 data[];
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_pending) == 38, "");
