@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR GPL-2.0-only */
+#pragma once
+/*
+ * One step of a stack walk: from a frame to its caller, by one rule. The kernel walker, the unwinder of raw
+ * stacks and the in-process agent include this file; each first defines
+ *
+ *   static int spoor_load(struct SPOOR_WALK_CTX *c, __u64 addr, __u64 *ret);  reads 8 bytes of the stack's
+ *       process; 0, or SPOOR_WALK_UNREADABLE / SPOOR_WALK_TRUNCATED
+ *   static int spoor_reg(struct SPOOR_WALK_CTX *c, __u32 reg, __u64 *ret);    a register that is not followed from frame to
+ *       frame (neither rsp nor rbp); 0, or SPOOR_WALK_NO_ROWS where its value is not known
+ *
+ * Source: DWARF 5 section 6.4.3 (virtual unwinding), psABI x86-64; signal frames: arch/x86 struct rt_sigframe.
+ */
+#include "trace/record.h"
+#include "unwind/row.h"
+
+#ifndef SPOOR_INLINE
+#define SPOOR_INLINE static inline __attribute__((always_inline))
+#endif
+
+/* Walk state: the frame whose caller is looked for. */
+struct spoor_frame_state {
+	__u64 pc, sp, bp;
+	__u32 exact;  /* 1: pc is the instruction itself; 0: a return address, look up pc - 1 */
+	__u32 signal; /* address of ucontext is in sp_signal: registers of the interrupted frame can be read there */
+	__u64 uc;
+};
+
+/* Not a status of a walk: go on. */
+#define SPOOR_WALK_NEXT (-1)
+
+/* uc_mcontext.gregs within struct ucontext; index of each DWARF register 0..15 there. */
+#define SPOOR_UC_GREGS 40
+#define SPOOR_UC_R8 0
+#define SPOOR_UC_RBP 10
+#define SPOOR_UC_RSP 15
+#define SPOOR_UC_RIP 16
+
+SPOOR_INLINE int spoor_walk_signal(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s)
+{
+	__u64 gregs = s->sp + SPOOR_UC_GREGS, pc = 0, sp = 0, bp = 0;
+	int r;
+
+	s->uc = gregs;
+	r = spoor_load(c, gregs + 8 * SPOOR_UC_RBP, &bp);
+	if (!r)
+		r = spoor_load(c, gregs + 8 * SPOOR_UC_RSP, &sp);
+	if (!r)
+		r = spoor_load(c, gregs + 8 * SPOOR_UC_RIP, &pc);
+	if (r)
+		return r;
+	s->pc = pc;
+	s->sp = sp;
+	s->bp = bp;
+	s->exact = 1;
+	s->signal = 1;
+	return SPOOR_WALK_NEXT;
+}
+
+/* Returns SPOOR_WALK_NEXT with *s moved to the caller, or the status in which the walk ends. */
+SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
+{
+	__u32 reg = rule->reg_rbp & 15, op = rule->op, how = rule->reg_rbp >> 4;
+	__u64 base, cfa, ra = 0, bp = s->bp;
+	__s64 ra_off = -8;
+	int r;
+
+	if (reg == 7)
+		base = s->sp;
+	else if (reg == 6)
+		base = s->bp;
+	else if ((r = spoor_reg(c, reg, &base)))
+		return r;
+
+	cfa = base + (__s64)rule->cfa_off;
+	if (op != SPOOR_RULE_CFA) {
+		__s64 lo = (__s16)(rule->cfa_off & 0xffff), hi = (__s16)((__u32)rule->cfa_off >> 16);
+
+		if (op == SPOOR_RULE_END)
+			return SPOOR_WALK_COMPLETE;
+		if (op == SPOOR_RULE_SIGNAL)
+			return spoor_walk_signal(c, s);
+		if (op == SPOOR_RULE_FP) {
+			/* A chain of frame pointers ends with 0 by convention. */
+			if (!s->bp)
+				return SPOOR_WALK_COMPLETE;
+			cfa = s->bp + 16;
+		} else if (op == SPOOR_RULE_DEREF) {
+			__u64 v = 0;
+
+			r = spoor_load(c, base + lo, &v);
+			if (r)
+				return r;
+			cfa = v + hi;
+		} else if (op == SPOOR_RULE_PLT) {
+			cfa = s->sp + 8 + ((s->pc & 15) >= (__u64)(__u32)rule->cfa_off ? 8 : 0);
+		} else if (op == SPOOR_RULE_RA_REG) {
+			cfa = base + lo;
+			ra_off = 0;
+		} else if (op == SPOOR_RULE_RA_OFF) {
+			cfa = base + lo;
+			ra_off = hi;
+		} else {
+			return SPOOR_WALK_NO_ROWS;
+		}
+	}
+
+	if (op == SPOOR_RULE_RA_REG)
+		r = spoor_reg(c, ((__u32)rule->cfa_off >> 16) & 15, &ra);
+	else
+		r = spoor_load(c, cfa + ra_off, &ra);
+	if (r)
+		return r;
+
+	if (how == SPOOR_RBP_AT_CFA)
+		r = spoor_load(c, cfa + (__s64)rule->rbp_off, &bp);
+	else if (how == SPOOR_RBP_AT_RBP)
+		r = spoor_load(c, s->bp + (__s64)rule->rbp_off, &bp);
+	else if (how == SPOOR_RBP_AT_REG)
+		r = spoor_load(c, base + (__s64)rule->rbp_off, &bp);
+	if (r)
+		return r;
+
+	s->pc = ra;
+	s->sp = cfa;
+	s->bp = bp;
+	s->exact = 0;
+	s->signal = 0;
+	return ra ? SPOOR_WALK_NEXT : SPOOR_WALK_COMPLETE;
+}
