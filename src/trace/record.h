@@ -4,12 +4,14 @@
  * What an event looks like in the kernel's ring, in a stream file and in the reader: the same bytes.
  * The kernel side writes the final form, so recording costs user space one write() per ring span.
  *
- *   offset 0     2              4      8                16                       size*8
- *          +-----+--------------+------+----------------+------------------------+
- *          | id  | flags | size | tid  | ts (ns, MONO)  | body ...      | padding|
- *          +-----+--------------+------+----------------+------------------------+
- *                 3 bits 13 bits                                           to 8
+ *   offset 0                8     10             12     16                       size*8
+ *          +----------------+-----+--------------+------+------------------------+
+ *          | ts (ns, MONO)  | id  | flags | size | tid  | body ...      | padding|
+ *          +----------------+-----+--------------+------+------------------------+
+ *                                  3 bits 13 bits                           to 8
  *
+ * ts and id come first because they are the CTF event header, and readers of CTF drop every other field of that header:
+ * flags, size and tid are the CTF event context.
  * Little endian, bodies byte-packed, events 8-byte aligned.
  */
 #ifndef __VMLINUX_H__
@@ -17,11 +19,11 @@
 #endif
 
 struct spoor_event_header {
+	__u64 ts;         /* CLOCK_MONOTONIC ns; of a system call: its end */
 	__u16 id;         /* enum spoor_event_id, or a system call (below) */
 	__u16 flags : 3;  /* enum spoor_event_flag */
 	__u16 size8 : 13; /* whole event in units of 8 bytes */
 	__u32 tid;        /* host's */
-	__u64 ts;         /* CLOCK_MONOTONIC ns; of a system call: its end */
 };
 _Static_assert(sizeof(struct spoor_event_header) == 16, "");
 
