@@ -51,4 +51,4 @@ int spoor_syscall_by_name(const char *name);
 int spoor_syscall_by_name_i386(const char *name);
 /* "ENOENT" for 2; also the kernel-internal ERESTARTSYS (512) ...; NULL if unknown. */
 const char *spoor_errno_name(int err);
-int spoor_errno_by_name(const char *name);
+int spoor_errno_by_name(const char *name); /* or -ENOENT */
