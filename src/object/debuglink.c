@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "object/debuglink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <lzma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+
+#define MAX_BUILD_ID 64
+
+/* Regular files only: a name from a stranger's file must not make us block on a FIFO or wake a device. */
+static int open_regular(const char *path)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -ENOENT;
+	if (!S_ISREG(st.st_mode) || st.st_size <= 0)
+		return -ENOENT;
+	return TAKE_FD(fd);
+}
+
+static int has_build_id(int fd, const uint8_t *id, int len)
+{
+	struct spoor_image image = { .fd = fd };
+	uint8_t own[MAX_BUILD_ID];
+	struct spoor_elf elf;
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	image.size = (uint64_t)st.st_size;
+	if (spoor_elf_open(&image, &elf, NULL) < 0)
+		return 0;
+	r = spoor_elf_build_id(&elf, own, sizeof(own));
+	spoor_elf_close(&elf);
+	return r == len && !memcmp(own, id, (size_t)len);
+}
+
+static int open_by_build_id(const char *debug_root, const uint8_t *id, int len)
+{
+	char path[PATH_MAX];
+	int at, fd;
+
+	if (len < 2)
+		return -ENOENT;
+	at = snprintf(path, sizeof(path), "%s/.build-id/%02x/", debug_root, id[0]);
+	if (at < 0 || (size_t)at + (size_t)len * 2 + sizeof(".debug") > sizeof(path))
+		return -ENOENT;
+	for (int i = 1; i < len; i++)
+		at += sprintf(path + at, "%02x", id[i]);
+	strcpy(path + at, ".debug");
+	fd = open_regular(path);
+	if (fd >= 0 && !has_build_id(fd, id, len)) {
+		close(fd);
+		return -ENOENT;
+	}
+	return fd;
+}
+
+/* CRC-32 of IEEE 802.3, which is what .gnu_debuglink uses and liblzma has. */
+static int has_crc(int fd, uint32_t want)
+{
+	_cleanup_(spoor_freep) uint8_t *buf = malloc(1 << 18);
+	uint32_t crc = 0;
+	off_t at = 0;
+
+	if (!buf)
+		return 0;
+	for (;;) {
+		ssize_t n = pread(fd, buf, 1 << 18, at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return 0;
+		if (n == 0)
+			return crc == want;
+		crc = lzma_crc32(buf, (size_t)n, crc);
+		at += n;
+	}
+}
+
+/* The folder that holds the object, from the open file itself. */
+static int folder_of(int fd, char *ret_dir)
+{
+	char link[64];
+	ssize_t n;
+	char *slash;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, ret_dir, PATH_MAX - 1);
+	if (n <= 0)
+		return -ENOENT;
+	ret_dir[n] = 0;
+	slash = strrchr(ret_dir, '/');
+	if (ret_dir[0] != '/' || !slash)
+		return -ENOENT;
+	*slash = 0;
+	return 0;
+}
+
+__attribute__((format(printf, 1, 2))) static int open_formatted(const char *fmt, ...)
+{
+	char path[PATH_MAX];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(path, sizeof(path), fmt, ap);
+	va_end(ap);
+	return n < 0 || (size_t)n >= sizeof(path) ? -ENOENT : open_regular(path);
+}
+
+static int open_by_name(const struct spoor_elf *elf, const char *debug_root, const char *name, uint32_t crc)
+{
+	char dir[PATH_MAX];
+
+	if (elf->image.fd < 0 || folder_of(elf->image.fd, dir) < 0)
+		return -ENOENT;
+	for (int i = 0; i < 3; i++) {
+		int fd = i == 0 ? open_formatted("%s/%s", dir, name) :
+			 i == 1 ? open_formatted("%s/.debug/%s", dir, name) :
+				  open_formatted("%s%s/%s", debug_root, dir, name);
+
+		if (fd >= 0 && has_crc(fd, crc))
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -ENOENT;
+}
+
+int spoor_debuglink_open(const struct spoor_elf *elf, const char *debug_root)
+{
+	const Elf64_Shdr *section = spoor_elf_section(elf, ".gnu_debuglink");
+	_cleanup_(spoor_freep) char *link = NULL;
+	uint8_t id[MAX_BUILD_ID];
+	size_t size, name;
+	uint32_t crc;
+	int r;
+
+	r = spoor_elf_build_id(elf, id, sizeof(id));
+	if (r > 0) {
+		int fd = open_by_build_id(debug_root, id, r);
+
+		if (fd >= 0)
+			return fd;
+	}
+	if (!section || spoor_elf_read(elf, section, (void **)&link, &size) < 0)
+		return -ENOENT;
+	name = strlen(link);
+	if (name == 0 || strchr(link, '/') || ((name + 4) & ~(size_t)3) + 4 > size)
+		return -ENOENT;
+	memcpy(&crc, link + ((name + 4) & ~(size_t)3), 4);
+	return open_by_name(elf, debug_root, link, crc);
+}
+
+int spoor_debugaltlink_open(const struct spoor_elf *elf, const char *debug_root)
+{
+	const Elf64_Shdr *section = spoor_elf_section(elf, ".gnu_debugaltlink");
+	_cleanup_(spoor_freep) char *link = NULL;
+	char dir[PATH_MAX];
+	const uint8_t *id;
+	size_t size, name;
+	int fd, len;
+
+	if (!section || spoor_elf_read(elf, section, (void **)&link, &size) < 0)
+		return -ENOENT;
+	name = strlen(link);
+	if (name == 0 || name + 1 >= size || size - name - 1 > MAX_BUILD_ID)
+		return -ENOENT;
+	id = (const uint8_t *)link + name + 1;
+	len = (int)(size - name - 1);
+	fd = open_by_build_id(debug_root, id, len);
+	if (fd >= 0)
+		return fd;
+	if (link[0] == '/')
+		fd = open_regular(link);
+	else if (elf->image.fd >= 0 && folder_of(elf->image.fd, dir) == 0)
+		fd = open_formatted("%s/%s", dir, link);
+	if (fd >= 0 && !has_build_id(fd, id, len)) {
+		close(fd);
+		return -ENOENT;
+	}
+	return fd;
+}
