@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A thin face over Meson. `make` builds build/spoor, runnable in place.
+#
+#   make            build                          make install   PREFIX=/usr/local DESTDIR=
+#   make demo       Apache under spoor             make check-loop  race tests until stopped (or LOOPS=N)
+#   make test       everything that proves it      make tidy      clang-tidy
+#   make bench      side by side with peers        make clean
+#   SANITIZE=1 before any of them: ASan + UBSan, in a build directory of its own.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+ifeq ($(SANITIZE),1)
+BUILD ?= build-sanitize
+SETUP := -Db_sanitize=address,undefined -Db_lundef=false
+else
+BUILD ?= build
+SETUP :=
+endif
+PYTHON ?= /usr/bin/python3
+export SPOOR_BUILD := $(abspath $(BUILD))
+
+all: build
+
+$(BUILD)/build.ninja:
+	@command -v meson >/dev/null || { echo "meson is missing; scripts/bootstrap build installs what is needed" >&2; exit 1; }
+	meson setup $(SETUP) --prefix "$(abspath $(PREFIX))" $(BUILD)
+
+build: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+demo: build
+	@scripts/demo-apache $(BUILD)/spoor
+
+test: build
+	@$(PYTHON) tests/run $(BUILD) $(TESTS)
+
+check-loop: build
+	@$(PYTHON) tests/run --loop $(or $(LOOPS),0) $(BUILD) $(TESTS)
+
+bench: build
+	@bench/run $(BUILD)/spoor $(BENCHES)
+
+install: build
+	meson configure $(BUILD) -Dprefix="$(abspath $(PREFIX))"
+	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
+
+tidy: build
+	@scripts/tidy $(BUILD)
+
+clean:
+	rm -rf build build-sanitize
+
+.PHONY: all build demo test check-loop bench install tidy clean
