@@ -4,8 +4,8 @@
  * Writing a trace directory: manifest, segments, CTF packets. The bytes of events come ready-made.
  *
  *   NAME.spoor/manifest                        JSON, versioned: docs/formats/trace.md
- *   NAME.spoor/HOST/kernel/seg-000001/metadata CTF 1.8 text (the same in every segment)
- *                                    /defs     definition stream (stream instance 65535)
+ *   NAME.spoor/HOST/kernel/seg-000001/metadata CTF 1.8 text (the same in every segment: a hard link)
+ *                                    /defs     definition stream (stream instances 65534 and 65535 in turn)
  *                                    /cpuN     nesting level 0 of CPU N (stream instance N)
  *                                    /cpuN.1   nesting level 1 (stream instance N + 4096)
  *
@@ -34,18 +34,25 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 
 /*
  * Appends whole, time-ordered events of one stream as one packet (or several, if large), by one writev:
- * spans are written where they are. ts_begin/ts_end: of the first and last event. discarded: the stream's total so far.
+ * spans are written where they are. ts_begin/ts_end: of the first and last event; ts_begin must not be before the
+ * ts_end of the stream's last packet (-EINVAL). discarded: the stream's total so far. level < 8.
+ * If it fails, the packet is not there at all and its events are added to the stream's discarded ones.
  */
 int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans,
 			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e);
-/* Appends one definition (any event struct with h.size8 set); buffered; its ts is raised to the stream's last one. */
+/*
+ * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before
+ * the last batch's is raised to it. So: define() from all rings, flush(), then packet() the events that refer to them:
+ * the times stay true, and whatever kills us, no reference dangles. CLOCK and COUNTER also go to the manifest.
+ */
 int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def);
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 
 /*
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:
  * begin() opens the next one; a stream is switched to it with switch_stream() when its mark is seen; end() closes
- * the old one, drops what max_size no longer allows, and updates the manifest. Definitions go to the newest segment.
+ * the old one, drops what max_size no longer allows, and updates the manifest. While two are open, definitions go to both.
+ * The writer repeats no state by itself: after begin() the session defines again what is alive (and a clock pair).
  */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The manifest of a trace being written. It is replaced by rename, so that it is always whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "trace/writer_internal.h"
+
+static json_t *uuid_json(const uint8_t *u)
+{
+	char text[37];
+
+	snprintf(text, sizeof(text), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
+		 u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	return json_string(text);
+}
+
+/* Commands may hold any bytes; what is not UTF-8 is not left out but marked. */
+static json_t *text_json(const char *text)
+{
+	_cleanup_(spoor_freep) char *copy = NULL;
+	json_t *j = json_string(text);
+
+	if (j)
+		return j;
+	copy = strdup(text);
+	if (!copy)
+		return NULL;
+	for (char *p = copy; *p; p++)
+		if ((unsigned char)*p >= 0x80)
+			*p = '?';
+	return json_string(copy);
+}
+
+static json_t *segment_json(const struct writer_segment *s)
+{
+	uint64_t begin = s->ts_begin == UINT64_MAX ? 0 : s->ts_begin;
+	char name[32];
+
+	snprintf(name, sizeof(name), "seg-%06u", s->number);
+	return json_pack("{s:i, s:s, s:I, s:I, s:I}", "number", (int)s->number, "directory", name, "begin",
+			 (json_int_t)begin, "end", (json_int_t)s->ts_end, "bytes", (json_int_t)s->bytes);
+}
+
+static json_t *segments_json(const struct spoor_writer *w)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 0; i < w->n_closed; i++)
+		json_array_append_new(list, segment_json(&w->closed[i]));
+	if (w->previous)
+		json_array_append_new(list, segment_json(w->previous));
+	if (w->current)
+		json_array_append_new(list, segment_json(w->current));
+	return list;
+}
+
+static uint64_t lost_events(const struct spoor_writer *w)
+{
+	uint64_t lost = w->defs[0].lost + w->defs[1].lost;
+
+	for (unsigned i = 0; i < w->n_streams; i++)
+		lost += w->streams[i].lost;
+	return lost;
+}
+
+static json_t *host_json(const struct spoor_writer *w)
+{
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname", text_json(w->hostname),
+			 "directory", w->host_dir, "release", text_json(w->release), "machine", text_json(w->machine), "boot_id",
+			 uuid_json(w->boot_id), "parts", "type", "kernel", "directory", "kernel", "segments",
+			 segments_json(w), "dropped", "segments", (int)w->n_dropped, "bytes",
+			 (json_int_t)w->dropped_bytes);
+}
+
+int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)
+{
+	struct timespec mono, boot;
+	json_int_t m, b;
+
+	clock_gettime(CLOCK_MONOTONIC, &mono);
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	m = mono.tv_sec * 1000000000LL + mono.tv_nsec;
+	b = boot.tv_sec * 1000000000LL + boot.tv_nsec;
+	w->counters = json_object();
+	w->clocks = json_pack("[{s:I, s:I, s:I}]", "monotonic", m, "realtime", m + (json_int_t)w->epoch_offset,
+			      "boottime", b);
+	if (!w->counters || !w->clocks)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	return 0;
+}
+
+void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def)
+{
+	if (def->id == SPOOR_EV_CLOCK && def->size8 * 8 >= sizeof(struct spoor_clock) &&
+	    json_array_size(w->clocks) < 10000) {
+		const struct spoor_clock *c = (const void *)def;
+
+		json_array_append_new(w->clocks, json_pack("{s:I, s:I, s:I}", "monotonic", (json_int_t)c->h.ts,
+							   "realtime", (json_int_t)c->realtime, "boottime",
+							   (json_int_t)c->boottime));
+	}
+	if (def->id == SPOOR_EV_COUNTER && def->size8 * 8 > sizeof(struct spoor_counter)) {
+		const struct spoor_counter *c = (const void *)def;
+
+		if (memchr(c->name, 0, def->size8 * 8 - sizeof(*c)))
+			json_object_set_new(w->counters, c->name, json_integer(c->value));
+	}
+}
+
+static json_t *manifest_json(struct spoor_writer *w, int ended)
+{
+	return json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace", "version",
+			 SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset", (json_int_t)w->epoch_offset,
+			 "clocks", w->clocks, "command", text_json(w->command), "mode", text_json(w->mode), "ended",
+			 ended, "hosts", host_json(w), "lost_writing", (json_int_t)lost_events(w), "counters",
+			 w->counters);
+}
+
+static int write_text(struct spoor_writer *w, const char *text)
+{
+	_cleanup_(spoor_closep) int fd = openat(w->root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	size_t len = strlen(text), done = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (done < len) {
+		ssize_t n = write(fd, text + done, len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += n;
+	}
+	return renameat(w->root_fd, "manifest.new", w->root_fd, "manifest") < 0 ? -errno : 0;
+}
+
+int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
+{
+	_cleanup_(json_decrefp) json_t *j = manifest_json(w, ended);
+	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	int r = text ? write_text(w, text) : -ENOMEM;
+
+	if (r >= 0)
+		return 0;
+	unlinkat(w->root_fd, "manifest.new", 0);
+	return spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r));
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* Spoor's own events as data (schema.def), and the CTF metadata of a trace. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "trace/record.h"
+
+/* X64: shown in hex. BYTES_LEN: as many bytes as the field `len` says; FRAMES: as many frames as `n` says. */
+#define SPOOR_FIELD_TYPES(X) \
+	X(U8) X(U16) X(U32) X(U64) X(S32) X(S64) X(X64) X(X64_6) X(BYTES_16) X(BYTES_32) X(TEXT_16) \
+	X(STRING) X(BYTES_LEN) X(FRAMES)
+#define SPOOR_FIELD_ENUM(t) SPOOR_FIELD_##t,
+enum spoor_field_type { SPOOR_FIELD_TYPES(SPOOR_FIELD_ENUM) SPOOR_FIELD_TYPE_MAX };
+
+struct spoor_schema_field {
+	const char *name; /* also the name in JSON and CTF */
+	const char *doc;
+	uint16_t offset; /* bytes from the event's begin */
+	uint8_t type;    /* enum spoor_field_type */
+};
+
+struct spoor_schema_event {
+	const char *name; /* in CTF and JSON it is "spoor:" name */
+	const char *doc;
+	uint16_t id;       /* enum spoor_event_id */
+	uint16_t min_size; /* bytes of the fixed part */
+	uint16_t n_fields;
+	const struct spoor_schema_field *fields;
+};
+
+/* NULL unless id is one of Spoor's own events. */
+const struct spoor_schema_event *spoor_schema_event(unsigned id);
+/* "U32" for SPOOR_FIELD_U32. */
+const char *spoor_schema_type_name(unsigned type);
+/* Layout version: what a reader of major version N reads. docs/formats/trace.md says what may change without a new one. */
+#define SPOOR_TRACE_VERSION 1
+
+/* The packet's header and context: what stands in front of the events in a stream file. Little endian. */
+#define SPOOR_PACKET_MAGIC 0xC1FC1FC1u
+struct spoor_packet {
+	uint32_t magic;
+	uint8_t uuid[16]; /* of the recording: all parts and segments have the same */
+	uint32_t stream_id;
+	uint64_t stream_instance_id;
+	uint64_t ts_begin, ts_end;
+	uint64_t content_size, packet_size; /* bits, this header included */
+	uint64_t seq;                       /* per stream instance, from 0, through all segments */
+	uint64_t discarded;                 /* per stream instance, total since the recording began */
+	uint32_t cpu;
+	uint32_t segment;
+};
+_Static_assert(sizeof(struct spoor_packet) == 88, "");
+
+#define SPOOR_INSTANCE_LEVEL 4096 /* cpuN.L is stream instance N + L * this */
+#define SPOOR_MAX_CPUS 4096
+#define SPOOR_MAX_LEVELS 8
+/*
+ * Definitions of segment S: two instances in turn, because while a segment hands over to the next both are written
+ * to, and packets of one instance must not overlap.
+ */
+#define SPOOR_INSTANCE_DEFS(segment) (65534u + ((segment) & 1))
+
+struct spoor_metadata {
+	const uint8_t *uuid, *boot_id; /* 16 bytes each */
+	uint64_t epoch_offset;         /* ns to add to CLOCK_MONOTONIC */
+	const char *hostname, *release, *domain;
+};
+/* CTF 1.8 text. free() *ret. Returns 0 or -ENOMEM. */
+int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len);
+/* The table for docs/formats/trace.md (Markdown). free() *ret. */
+int spoor_schema_document(char **ret);

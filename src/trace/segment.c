@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Segments of a trace being written: their directories, the hand-over from one to the next, and dropping old ones. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "trace/writer_internal.h"
+
+static int write_metadata(struct spoor_writer *w, int dir_fd)
+{
+	_cleanup_(spoor_closep) int fd = openat(dir_fd, "metadata", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	size_t done = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (done < w->metadata_len) {
+		ssize_t n = write(fd, w->metadata + done, w->metadata_len - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : -EIO;
+		done += n;
+	}
+	return 0;
+}
+
+/* It is the same text in every segment, so they share one inode where the file system can. */
+static int put_metadata(struct spoor_writer *w, struct writer_segment *s)
+{
+	if (w->current && linkat(w->current->fd, "metadata", s->fd, "metadata", 0) == 0)
+		return 0;
+	s->bytes = w->metadata_len;
+	return write_metadata(w, s->fd);
+}
+
+void spoor_segment_free(struct writer_segment *s)
+{
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s->buf);
+	free(s);
+}
+
+static void segment_freep(struct writer_segment **s)
+{
+	spoor_segment_free(*s);
+}
+
+int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e)
+{
+	_cleanup_(segment_freep) struct writer_segment *s = calloc(1, sizeof(*s));
+	char name[32];
+	int r;
+
+	if (!s)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	s->fd = -1;
+	s->number = w->n_begun + 1;
+	s->ts_begin = UINT64_MAX;
+	snprintf(name, sizeof(name), "seg-%06u", s->number);
+	/* A try that failed on a full disk left an empty directory behind. */
+	if (mkdirat(w->part_fd, name, 0700) < 0 && errno != EEXIST)
+		return spoor_fail(e, errno, "%s: cannot create segment %s: %m", w->path, name);
+	s->fd = openat(w->part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (s->fd < 0)
+		return spoor_fail(e, errno, "%s: cannot open segment %s: %m", w->path, name);
+	r = put_metadata(w, s);
+	if (r < 0) {
+		unlinkat(s->fd, "metadata", 0);
+		unlinkat(w->part_fd, name, AT_REMOVEDIR);
+		return spoor_fail(e, -r, "%s: cannot write the metadata of %s: %s", w->path, name, strerror(-r));
+	}
+	s->defs = &w->defs[s->number & 1];
+	s->defs->segment = s;
+	w->n_begun++;
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
+{
+	const struct writer_segment *s = w->current;
+
+	if (w->previous || !s || s->ts_begin == UINT64_MAX)
+		return 0;
+	if (w->o.segment_size && s->bytes >= w->o.segment_size)
+		return 1;
+	return w->o.segment_ns && now_ns > s->ts_begin && now_ns - s->ts_begin >= w->o.segment_ns;
+}
+
+int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
+{
+	struct writer_segment *next;
+	int r;
+
+	if (w->previous)
+		return spoor_fail(e, EBUSY, "%s: the last rotation has not ended yet", w->path);
+	r = spoor_segment_create(w, &next, e);
+	if (r < 0)
+		return r;
+	w->previous = w->current;
+	w->current = next;
+	return spoor_manifest_write(w, 0, e);
+}
+
+int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level)
+{
+	struct writer_stream *s;
+
+	if (cpu >= w->o.n_cpus || level >= SPOOR_MAX_LEVELS)
+		return -EINVAL;
+	s = &w->streams[cpu * SPOOR_MAX_LEVELS + level];
+	if (s->segment == w->current)
+		return 0;
+	spoor_stream_leave(s);
+	s->segment = w->current;
+	return 0;
+}
+
+/* Its metadata goes first, so that no reader of CTF takes half a segment for a trace. */
+static void remove_segment(struct spoor_writer *w, unsigned number)
+{
+	char name[32];
+	DIR *d;
+	int fd;
+
+	snprintf(name, sizeof(name), "seg-%06u", number);
+	fd = openat(w->part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return;
+	unlinkat(fd, "metadata", 0);
+	d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return;
+	}
+	for (struct dirent *de = readdir(d); de; de = readdir(d))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
+			unlinkat(fd, de->d_name, 0);
+	closedir(d);
+	unlinkat(w->part_fd, name, AT_REMOVEDIR);
+}
+
+/* How many of the oldest closed segments are too many. */
+static unsigned count_surplus(const struct spoor_writer *w)
+{
+	uint64_t bytes = spoor_writer_bytes(w);
+	unsigned n = 0;
+
+	while (w->o.max_size && bytes > w->o.max_size && n < w->n_closed)
+		bytes -= w->closed[n++].bytes;
+	return n;
+}
+
+/* The manifest forgets them before they are removed: it never names what is not there. */
+static int drop_surplus(struct spoor_writer *w, struct spoor_error *e)
+{
+	unsigned numbers[64], n = count_surplus(w);
+	int r;
+
+	if (!n)
+		return spoor_manifest_write(w, 0, e);
+	if (n > 64)
+		n = 64;
+	for (unsigned i = 0; i < n; i++) {
+		numbers[i] = w->closed[i].number;
+		w->closed_bytes -= w->closed[i].bytes;
+		w->dropped_bytes += w->closed[i].bytes;
+	}
+	w->n_dropped += n;
+	w->n_closed -= n;
+	memmove(w->closed, w->closed + n, w->n_closed * sizeof(*w->closed));
+	r = spoor_manifest_write(w, 0, e);
+	/* Also when that failed for want of space: removing is what gives some back. */
+	for (unsigned i = 0; i < n; i++)
+		remove_segment(w, numbers[i]);
+	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
+}
+
+int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
+{
+	struct writer_segment *p, *s = w->previous;
+	int r, r2;
+
+	if (!s)
+		return spoor_fail(e, EINVAL, "%s: no rotation is under way", w->path);
+	p = realloc(w->closed, (w->n_closed + 1) * sizeof(*p));
+	if (!p)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	w->closed = p;
+	for (unsigned i = 0; i < w->n_streams; i++)
+		spoor_writer_switch_stream(w, i / SPOOR_MAX_LEVELS, i % SPOOR_MAX_LEVELS);
+	r = spoor_definitions_flush(w, s, e);
+	spoor_stream_leave(s->defs);
+	w->closed[w->n_closed++] = (struct writer_segment){
+		.number = s->number, .fd = -1, .bytes = s->bytes, .ts_begin = s->ts_begin, .ts_end = s->ts_end,
+	};
+	w->closed_bytes += s->bytes;
+	w->previous = NULL;
+	spoor_segment_free(s);
+	r2 = drop_surplus(w, r < 0 ? NULL : e);
+	return r < 0 ? r : r2;
+}
