@@ -76,7 +76,7 @@ static void open_event(FILE *f, const char *prefix, const char *name, unsigned i
 
 static void close_event(FILE *f)
 {
-	fputs("\t\tstruct { } align(64) _end;\n\t};\n};\n\n", f);
+	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
 }
 
 static void put_own_event(FILE *f, const struct spoor_schema_event *ev)
