@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* One ELF image -> one row table. Call frame information comes first; what it leaves open, Go's tables fill. */
+#include <dwarf.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "unwind/cfi.h"
+#include "unwind/cfi_run.h"
+#include "unwind/go_rows.h"
+
+/* Real objects need less than one step for a byte of their unwind information. */
+#define WORK_PER_BYTE 4
+#define WORK_BASE (1u << 20)
+
+static int text_of(const struct spoor_elf_view *elf, uint64_t *ret_first, uint64_t *ret_end)
+{
+	uint64_t first = UINT64_MAX, end = 0, size;
+	unsigned int i;
+	Elf64_Phdr p;
+
+	for (i = 0; spoor_view_segment(elf, i, &p); i++) {
+		if (p.p_type != PT_LOAD || !(p.p_flags & PF_X) || p.p_offset >= elf->size)
+			continue;
+		size = p.p_filesz < elf->size - p.p_offset ? p.p_filesz : elf->size - p.p_offset;
+		if (!size)
+			continue;
+		if (size > UINT64_MAX - p.p_vaddr)
+			return -EBADMSG;
+		first = p.p_vaddr < first ? p.p_vaddr : first;
+		end = p.p_vaddr + size > end ? p.p_vaddr + size : end;
+	}
+	if (!end)
+		return -ENODATA;
+	*ret_first = first;
+	*ret_end = end;
+	return 0;
+}
+
+/* An object without section headers names its .eh_frame in the header of the search table. LSB 5.0, 10.6.2. */
+static int find_by_segment(const struct spoor_elf_view *elf, struct cfi_section *ret)
+{
+	struct spoor_view_range head;
+	struct cfi_bases bases = { .elf = elf };
+	uint8_t version, encoding;
+	struct cursor c;
+	uint64_t vaddr;
+	unsigned int i;
+	Elf64_Phdr p;
+
+	for (i = 0; spoor_view_segment(elf, i, &p); i++)
+		if (p.p_type == PT_GNU_EH_FRAME)
+			break;
+	if (!spoor_view_segment(elf, i, &p) || spoor_view_mapped(elf, p.p_vaddr, &head) < 0)
+		return -ENOENT;
+
+	c = (struct cursor){ head.data, head.data + head.size, false };
+	bases.bytes = head.data;
+	bases.vaddr = bases.data = head.vaddr;
+	version = cursor_u8(&c);
+	encoding = cursor_u8(&c);
+	cursor_skip(&c, 2);
+	if (c.bad || version != 1 || spoor_cfi_pointer(&c, encoding, &bases, &vaddr) < 0)
+		return -ENOENT;
+	ret->ends_with_zero = true;
+	return spoor_view_mapped(elf, vaddr, &ret->bytes);
+}
+
+static uint64_t got_of(const struct spoor_elf_view *elf)
+{
+	struct spoor_view_range got;
+
+	if (spoor_view_section(elf, ".got.plt", &got) == 0 || spoor_view_section(elf, ".got", &got) == 0)
+		return got.vaddr;
+	return 0;
+}
+
+/* 0, -ENOENT, or as spoor_cfi_read(). */
+static int add_cfi(const struct spoor_elf_view *elf, bool eh_frame, struct rowset *rows)
+{
+	struct cfi_section section = { .eh_frame = eh_frame, .data_base = got_of(elf) };
+	__u32 settled = rows->n_ranges;
+	int r;
+
+	r = spoor_view_section(elf, eh_frame ? ".eh_frame" : ".debug_frame", &section.bytes);
+	if (r < 0 && eh_frame)
+		r = find_by_segment(elf, &section);
+	if (r < 0)
+		return r;
+	r = spoor_cfi_read(elf, &section, rows);
+	return r < 0 ? r : spoor_rowset_settle(rows, settled);
+}
+
+static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	__u32 settled = rows->n_ranges;
+	int r;
+
+	r = spoor_go_read(elf, rows);
+	return r < 0 ? r : spoor_rowset_settle(rows, settled);
+}
+
+static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum spoor_rows_source *ret_source)
+{
+	enum spoor_rows_source source = SPOOR_ROWS_NOTHING, i;
+	int r, damaged = 0;
+
+	for (i = SPOOR_ROWS_EH_FRAME; i <= SPOOR_ROWS_GOPCLNTAB; i++) {
+		r = i == SPOOR_ROWS_GOPCLNTAB ? add_go(elf, rows) : add_cfi(elf, i == SPOOR_ROWS_EH_FRAME, rows);
+		if (r == -ENOMEM)
+			return r;
+		if (r == -EBADMSG)
+			damaged = r;
+		if (!source && rows->n_ranges)
+			source = i;
+	}
+	*ret_source = source;
+	return source ? 0 : damaged ? damaged : -ENODATA;
+}
+
+static int fail(struct spoor_error *e, int r)
+{
+	switch (r) {
+	case -ENOEXEC:
+		return spoor_fail(e, ENOEXEC, "no unwind rows: not an x86-64 executable or shared object");
+	case -ENODATA:
+		return spoor_fail(e, ENODATA, "no unwind rows: the object has no unwind information");
+	case -ENOMEM:
+		return spoor_fail(e, ENOMEM, "no unwind rows: out of memory");
+	default:
+		return spoor_fail(e, EBADMSG, "no unwind rows: the object or its unwind information is damaged");
+	}
+}
+
+int spoor_rows_compile(const void *image, size_t size, struct spoor_rows *ret_rows, struct spoor_error *e)
+{
+	_cleanup_(spoor_rowset_free) struct rowset rows = { 0 };
+	struct spoor_rows result = { 0 };
+	struct spoor_elf_view elf;
+	uint64_t first, end;
+	int r;
+
+	r = spoor_view_open(image, size, &elf);
+	if (r == 0)
+		r = text_of(&elf, &first, &end);
+	if (r == 0)
+		r = spoor_rowset_init(&rows, first, end, WORK_BASE + WORK_PER_BYTE * (__u64)size);
+	if (r == 0)
+		r = read_all(&elf, &rows, &result.source);
+	if (r == 0)
+		r = spoor_rowset_table(&rows, &result);
+	if (r < 0)
+		return fail(e, r);
+	*ret_rows = result;
+	return 0;
+}

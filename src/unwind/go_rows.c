@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "unwind/go_rows.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "unwind/cursor.h"
+
+enum { GO_1_2 = 0xfffffffb, GO_1_16 = 0xfffffffa, GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
+enum { REG_RSP = 7, REG_R12 = 12 };
+
+#define MAX_DELTA (1 << 30)
+#define MAX_RELOCATIONS (1u << 22)
+
+struct go {
+	const struct spoor_elf_view *elf;
+	struct spoor_view_range bytes;
+	bool relative; /* addresses are 32-bit offsets from text */
+	uint64_t text, n_functions;
+	uint64_t names, pcs, functions; /* offsets of the tables */
+};
+
+struct function {
+	uint64_t start, end;
+	uint64_t deltas; /* offset into the pc tables; 0: none */
+	const char *name;
+	size_t name_room;
+};
+
+static struct cursor at(const struct go *g, uint64_t offset)
+{
+	const uint8_t *end = g->bytes.data + g->bytes.size;
+
+	if (offset > g->bytes.size)
+		return (struct cursor){ end, end, true };
+	return (struct cursor){ g->bytes.data + offset, end, false };
+}
+
+/* The addend of the R_X86_64_RELATIVE relocation of this address: what the loader writes there. */
+static bool relocated(const struct spoor_elf_view *elf, uint64_t vaddr, uint64_t *ret)
+{
+	struct spoor_view_range table;
+	Elf64_Rela rela;
+	size_t i, n;
+
+	if (spoor_view_section(elf, ".rela.dyn", &table) < 0)
+		return false;
+	n = table.size / sizeof(rela);
+	for (i = 0; i < n && i < MAX_RELOCATIONS; i++) {
+		memcpy(&rela, table.data + i * sizeof(rela), sizeof(rela));
+		if (rela.r_offset != vaddr || ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE)
+			continue;
+		*ret = rela.r_addend;
+		return true;
+	}
+	return false;
+}
+
+static int read_header(struct go *g)
+{
+	struct cursor c = at(g, 0);
+	uint32_t magic = cursor_u32(&c);
+	uint8_t quantum, pointer;
+
+	cursor_skip(&c, 2);
+	quantum = cursor_u8(&c);
+	pointer = cursor_u8(&c);
+	if (c.bad || quantum != 1 || pointer != 8)
+		return -EBADMSG;
+	g->n_functions = cursor_u64(&c);
+	if (magic == GO_1_2) {
+		g->functions = 16;
+		return g->n_functions > g->bytes.size / 16 ? -EBADMSG : 0;
+	}
+	if (magic != GO_1_16 && magic != GO_1_18 && magic != GO_1_20)
+		return -EBADMSG;
+	cursor_u64(&c); /* files */
+	g->relative = magic != GO_1_16;
+	if (g->relative) {
+		/* Zero until the loader relocates it in a position-independent program. */
+		g->text = cursor_u64(&c);
+		if (!g->text && !relocated(g->elf, g->bytes.vaddr + 24, &g->text))
+			return -EBADMSG;
+	}
+	g->names = cursor_u64(&c);
+	cursor_skip(&c, 16); /* compilation units, file names */
+	g->pcs = cursor_u64(&c);
+	g->functions = cursor_u64(&c);
+	if (c.bad || g->names >= g->bytes.size || g->pcs >= g->bytes.size || g->functions >= g->bytes.size)
+		return -EBADMSG;
+	return g->n_functions > (g->bytes.size - g->functions) / (g->relative ? 8 : 16) ? -EBADMSG : 0;
+}
+
+static uint64_t word(const struct go *g, struct cursor *c)
+{
+	return g->relative ? cursor_u32(c) : cursor_u64(c);
+}
+
+static int read_function(const struct go *g, uint64_t i, struct function *ret)
+{
+	struct cursor c = at(g, g->functions + i * (g->relative ? 8 : 16));
+	uint64_t record, name;
+
+	ret->start = g->text + word(g, &c);
+	record = word(g, &c);
+	ret->end = g->text + word(g, &c);
+	if (c.bad || record > g->bytes.size)
+		return -EBADMSG;
+	/* The first format counts from the beginning, the others from the function table. */
+	c = at(g, g->pcs ? g->functions + record : record);
+	word(g, &c); /* entry */
+	name = cursor_u32(&c);
+	cursor_skip(&c, 8); /* argument size, deferreturn */
+	ret->deltas = cursor_u32(&c);
+	if (c.bad)
+		return -EBADMSG;
+	c = at(g, g->names + name);
+	ret->name = (const char *)c.at;
+	ret->name_room = cursor_left(&c);
+	return 0;
+}
+
+static bool is_named(const struct function *f, const char *name)
+{
+	size_t len = strlen(name) + 1;
+
+	return len <= f->name_room && !memcmp(f->name, name, len);
+}
+
+/* Where the runtime itself stops a traceback: what lies beyond is no caller. */
+static bool is_outermost(const struct function *f)
+{
+	static const char *const names[] = { "runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall",
+		"runtime.morestack", "_rt0_amd64", "_rt0_amd64_linux" };
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (is_named(f, names[i]))
+			return true;
+	return false;
+}
+
+/* push rbp; mov rbp, rsp */
+static bool keeps_frame_pointer(const struct go *g, const struct function *f)
+{
+	static const uint8_t prologue[] = { 0x55, 0x48, 0x89, 0xe5 };
+	struct spoor_view_range code;
+
+	return spoor_view_mapped(g->elf, f->start, &code) == 0 && code.size >= sizeof(prologue) &&
+	       !memcmp(code.data, prologue, sizeof(prologue));
+}
+
+/* These move to another stack, but leave the frame pointer of the old one: it alone finds the caller. */
+static bool switches_stack(const struct go *g, const struct function *f)
+{
+	return (is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall")) && keeps_frame_pointer(g, f);
+}
+
+static struct spoor_rule rule_of(const struct function *f, int64_t delta, bool switching)
+{
+	struct spoor_rule rule = { .op = SPOOR_RULE_CFA, .reg_rbp = REG_RSP, .cfa_off = delta + 8 };
+
+	if (switching && delta)
+		return (struct spoor_rule){ .op = SPOOR_RULE_FP };
+	/* It takes its return address off the stack, which its child will use. */
+	if (delta == -8 && is_named(f, "syscall.rawVforkSyscall"))
+		return (struct spoor_rule){ .op = SPOOR_RULE_RA_REG, .reg_rbp = REG_RSP, .cfa_off = REG_R12 << 16 };
+	if (delta < 0)
+		return (struct spoor_rule){ 0 };
+	/* The compiler saves rbp just below the return address in every function that has a frame. */
+	if (delta) {
+		rule.reg_rbp |= SPOOR_RBP_AT_CFA << 4;
+		rule.rbp_off = -16;
+	}
+	return rule;
+}
+
+static int add_row(struct rowset *rows, uint64_t pc, const struct spoor_rule *rule)
+{
+	int r = spoor_rowset_rule(rows, rule);
+
+	return r < 0 ? r : spoor_rowset_add(rows, pc, r);
+}
+
+/* A pc table: pairs of (difference of value, zigzag; difference of pc), the value held up to that pc. */
+static int add_deltas(const struct go *g, const struct function *f, struct rowset *rows)
+{
+	struct cursor c = at(g, g->pcs + f->deltas);
+	bool switching = switches_stack(g, f);
+	struct spoor_rule rule;
+	uint64_t pc = f->start, step, raw;
+	int64_t delta = -1;
+	int r;
+
+	while (pc < f->end) {
+		raw = cursor_uleb(&c);
+		step = cursor_uleb(&c);
+		if (c.bad || (!raw && pc != f->start) || !step || !rows->work)
+			break;
+		rows->work--;
+		delta += (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+		if (delta < -MAX_DELTA || delta > MAX_DELTA)
+			break;
+		rule = rule_of(f, delta, switching);
+		r = add_row(rows, pc, &rule);
+		if (r < 0)
+			return r;
+		pc = step < f->end - pc ? pc + step : f->end;
+	}
+	if (pc >= f->end)
+		return 0;
+	rows->n_unsupported++;
+	return spoor_rowset_add(rows, pc, 0);
+}
+
+static int add_function(const struct go *g, const struct function *f, struct rowset *rows)
+{
+	static const struct spoor_rule end = { .op = SPOOR_RULE_END };
+	int r;
+
+	r = spoor_rowset_open(rows, f->start, f->end);
+	if (r < 0)
+		return r == -ERANGE ? 0 : r;
+	rows->n_fdes++;
+	if (is_outermost(f))
+		return add_row(rows, f->start, &end);
+	return f->deltas ? add_deltas(g, f, rows) : 0;
+}
+
+int spoor_go_read(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	struct go g = { .elf = elf };
+	struct function f;
+	uint64_t i;
+	int r;
+
+	if (spoor_view_section(elf, ".gopclntab", &g.bytes) < 0 &&
+	    spoor_view_section(elf, ".data.rel.ro.gopclntab", &g.bytes) < 0)
+		return -ENOENT;
+	r = read_header(&g);
+	if (r < 0)
+		return r;
+	for (i = 0; i < g.n_functions; i++) {
+		if (!rows->work--) {
+			rows->work = 0;
+			return -EBADMSG;
+		}
+		if (read_function(&g, i, &f) < 0)
+			continue;
+		r = add_function(&g, &f, rows);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
