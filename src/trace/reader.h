@@ -22,12 +22,20 @@ struct spoor_trace_info {
 	uint8_t boot_id[16];
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
-	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off */
+	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
+	uint8_t live;  /* 1: it was being written when it was opened; what was not whole then is not seen */
 };
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t);
 /* The i-th damage found while opening or reading, one line "FILE: offset N: reason". */
 const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i);
 
+/*
+ * Checked, so that users may trust it whatever the file: h->size8 * 8 bytes are there; ids from 1024 on have at least
+ * their struct, their strings have a NUL, stacks' n frames and pendings' len bytes are there; ids below 1024 have at
+ * least a struct spoor_syscall (spoor_call_decode() checks the rest). Of one stream, times never go backwards.
+ * Ids that this reader does not know may come: skip them. Numbers that name things (stack, file, object) may name
+ * nothing.
+ */
 struct spoor_event {
 	const struct spoor_event_header *h; /* points into the file: at least h->size8 * 8 bytes */
 	const struct spoor_segment *segment;
@@ -40,12 +48,13 @@ int spoor_trace_rewind(struct spoor_trace *t);
 /* Discarded events so far, all streams. Complete once spoor_trace_next() returned 0. */
 uint64_t spoor_trace_discarded(const struct spoor_trace *t);
 
-/* Definitions of a segment; NULL if it has none of that id. Borrowed until spoor_trace_close(). */
+/* Definitions of a segment; NULL if it has none of that id. Borrowed until spoor_trace_close(). Of two with the same id
+ * the later one counts. Only what stands in a definition stream defines. */
 const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uint32_t id);
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id);
 /* A spoor_file or a spoor_socket: look at h.id. */
 const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id);
-/* Who tid was at time ts. */
+/* Who tid was at time ts: NULL if nobody. Its start may be before the definition's ts: it was already that thread then. */
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);
 
 /*
@@ -54,11 +63,14 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
  */
 struct spoor_call {
 	const struct spoor_syscall_info *info; /* name NULL for SYSCALL_OTHER */
-	uint32_t id, pid, tid, stack, cpu;
+	uint32_t id; /* event id: 0..1023, SYSCALL_OTHER; of a pending call the id that it will have */
+	uint32_t nr; /* the kernel's number, x86-64's or i386's */
+	uint32_t pid, tid, stack, cpu;
 	uint64_t start, dur;
 	int64_t ret;
 	uint8_t pending; /* enum spoor_pending_why, 0: completed */
 	uint8_t flags;   /* enum spoor_event_flag */
+	uint8_t i386;
 	uint8_t n_args;
 	struct spoor_call_arg {
 		uint64_t value; /* sign-extended where the kind is signed */
@@ -69,3 +81,28 @@ struct spoor_call {
 	uint32_t ret_file;
 };
 int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret);
+
+/*
+ * Which calls never ended. A call that sleeps is written once when it falls asleep (SPOOR_EV_PENDING) and again when
+ * it has ended; only the second counts. In a loop over spoor_trace_next(), give every event to see() and pass over
+ * PENDING ones; at the end, next() gives those that no completed event replaced. Constant time per event, and memory
+ * for the calls that are under way, not for the trace.
+ */
+struct spoor_pendings;
+int spoor_pendings_new(struct spoor_pendings **ret);
+void spoor_pendings_free(struct spoor_pendings *p);
+int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev);
+enum spoor_unfinished {
+	SPOOR_UNFINISHED_IN_FLIGHT = 1, /* nothing later is known of its thread: look at its why */
+	SPOOR_UNFINISHED_LOST = 2,      /* its thread went on: the completed event was lost (and counted as discarded) */
+};
+/* *it: 0 at first. Returns 1, or 0 after the last one. Borrowed until spoor_pendings_free() or see(). */
+int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,
+			enum spoor_unfinished *ret_why);
+
+/*
+ * Cuts what stands after the last whole packet of each stream file, as a killed writer or a crash may leave it, so that
+ * other readers of CTF take the trace (babeltrace2 refuses a trace with a torn packet; this reader needs no repair, and
+ * gives the whole events of a torn packet too). *ret_cut: bytes cut. -EBUSY: it is being written.
+ */
+int spoor_trace_repair(const char *path, uint64_t *ret_cut, struct spoor_error *e);

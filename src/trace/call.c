@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A system call's event taken apart: the order of its parts is told in record.h at struct spoor_syscall. */
+#include <errno.h>
+#include <string.h>
+
+#include "trace/reader.h"
+#include "trace/syscalls.h"
+
+struct span {
+	const uint8_t *at, *end;
+};
+
+enum { HAS_FD = 1 << SPOOR_ARG_FD, HAS_PATH = 1 << SPOOR_ARG_PATH, HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR,
+       HAS_BUF = 1 << SPOOR_ARG_BUF_IN | 1 << SPOOR_ARG_BUF_OUT,
+       IS_SIGNED = 1 << SPOOR_ARG_INT | 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_PID };
+
+static int take_u32(struct span *s, uint32_t *ret)
+{
+	if (s->end - s->at < 4)
+		return -EBADMSG;
+	memcpy(ret, s->at, 4);
+	s->at += 4;
+	return 0;
+}
+
+static int take_value(struct span *s, const struct spoor_syscall_arg *a, uint64_t *ret)
+{
+	uint32_t narrow;
+
+	if (a->width == 8) {
+		if (s->end - s->at < 8)
+			return -EBADMSG;
+		memcpy(ret, s->at, 8);
+		s->at += 8;
+		return 0;
+	}
+	if (take_u32(s, &narrow) < 0)
+		return -EBADMSG;
+	*ret = 1 << a->kind & IS_SIGNED ? (uint64_t)(int64_t)(int32_t)narrow : narrow;
+	return 0;
+}
+
+static int take_path(struct span *s, const char **ret)
+{
+	const uint8_t *nul = memchr(s->at, 0, s->end - s->at);
+
+	if (!nul)
+		return -EBADMSG;
+	*ret = (const char *)s->at;
+	s->at = nul + 1;
+	return 0;
+}
+
+static int take_bytes(struct span *s, struct spoor_call_arg *arg)
+{
+	uint16_t len;
+
+	if (s->end - s->at < 2)
+		return -EBADMSG;
+	memcpy(&len, s->at, 2);
+	s->at += 2;
+	if (s->end - s->at < len)
+		return -EBADMSG;
+	arg->len = len;
+	arg->bytes = len ? s->at : NULL;
+	s->at += len;
+	return 0;
+}
+
+/* The parts for which a pass over the arguments is needed, each only if the call has such an argument. */
+static int take_groups(struct span *s, const struct spoor_syscall_info *info, unsigned kinds, struct spoor_call *c)
+{
+	if (kinds & HAS_FD)
+		for (unsigned i = 0; i < info->n_args; i++)
+			if (info->args[i].kind == SPOOR_ARG_FD && take_u32(s, &c->args[i].file) < 0)
+				return -EBADMSG;
+	if (info->flags & SPOOR_SYSCALL_RET_FD && take_u32(s, &c->ret_file) < 0)
+		return -EBADMSG;
+	if (kinds & HAS_PATH)
+		for (unsigned i = 0; i < info->n_args; i++)
+			if (info->args[i].kind == SPOOR_ARG_PATH && take_path(s, &c->args[i].path) < 0)
+				return -EBADMSG;
+	if (kinds & HAS_SOCKADDR)
+		for (unsigned i = 0; i < info->n_args; i++)
+			if (info->args[i].kind == SPOOR_ARG_SOCKADDR && take_bytes(s, &c->args[i]) < 0)
+				return -EBADMSG;
+	if (kinds & HAS_BUF)
+		for (unsigned i = 0; i < info->n_args; i++)
+			if (1 << info->args[i].kind & HAS_BUF && take_bytes(s, &c->args[i]) < 0)
+				return -EBADMSG;
+	return 0;
+}
+
+static int decode_data(struct span s, struct spoor_call *c)
+{
+	const struct spoor_syscall_info *info = c->info;
+	unsigned kinds = 0;
+
+	c->n_args = info->n_args;
+	for (unsigned i = 0; i < info->n_args; i++) {
+		c->args[i] = (struct spoor_call_arg){};
+		if (take_value(&s, &info->args[i], &c->args[i].value) < 0)
+			return -EBADMSG;
+		kinds |= 1 << info->args[i].kind;
+	}
+	return take_groups(&s, info, kinds, c);
+}
+
+static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *c)
+{
+	static const struct spoor_syscall_info unknown;
+
+	c->info = &unknown;
+	c->pid = o->pid;
+	c->stack = o->stack;
+	c->dur = o->dur;
+	c->start = o->h.ts - o->dur;
+	c->ret = o->ret;
+	c->nr = o->nr;
+	c->i386 = o->i386 != 0;
+	c->n_args = 6;
+	for (int i = 0; i < 6; i++)
+		c->args[i] = (struct spoor_call_arg){ .value = o->args[i] };
+	return 0;
+}
+
+static void set_number(struct spoor_call *c, unsigned id)
+{
+	c->info = spoor_syscall_info(id);
+	c->i386 = id >= SPOOR_SYSCALL_I386;
+	c->nr = id & (SPOOR_SYSCALL_I386 - 1);
+}
+
+static int decode_pending(const struct spoor_pending *p, struct spoor_call *c)
+{
+	set_number(c, p->nr);
+	c->id = p->nr;
+	c->pid = p->pid;
+	c->stack = p->stack;
+	c->start = p->start;
+	c->dur = 0;
+	c->ret = 0;
+	c->pending = p->why;
+	return decode_data((struct span){ p->data, p->data + p->len }, c);
+}
+
+int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
+{
+	const struct spoor_event_header *h = ev->h;
+	const struct spoor_syscall *s = (const void *)h;
+
+	if (h->id >= SPOOR_SYSCALL_MAX && h->id != SPOOR_EV_SYSCALL_OTHER && h->id != SPOOR_EV_PENDING)
+		return -EINVAL;
+	ret->id = h->id;
+	ret->tid = h->tid;
+	ret->cpu = ev->cpu;
+	ret->flags = h->flags;
+	ret->pending = 0;
+	ret->ret_file = 0;
+	if (h->id == SPOOR_EV_SYSCALL_OTHER)
+		return decode_other((const void *)h, ret);
+	if (h->id == SPOOR_EV_PENDING)
+		return decode_pending((const void *)h, ret);
+	set_number(ret, h->id);
+	ret->pid = s->pid;
+	ret->stack = s->stack;
+	ret->dur = s->dur;
+	ret->start = h->ts - s->dur;
+	ret->ret = s->ret;
+	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, ret);
+}

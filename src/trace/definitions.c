@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Definitions of one segment: read wholly before its first event is given out. They point into the mapped file.
+ * An id that is defined twice has its last definition.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/reader_internal.h"
+
+static size_t slot_of(const struct spoor_idmap *m, uint32_t id)
+{
+	size_t i = (id * 0x9E3779B97F4A7C15ULL) >> 32 & (m->size - 1);
+
+	while (m->slots[i].def && m->slots[i].id != id)
+		i = (i + 1) & (m->size - 1);
+	return i;
+}
+
+static int grow(struct spoor_idmap *m)
+{
+	struct spoor_idmap bigger = { .size = m->size ? m->size * 2 : 64, .n = m->n };
+
+	bigger.slots = calloc(bigger.size, sizeof(*bigger.slots));
+	if (!bigger.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < m->size; i++)
+		if (m->slots[i].def)
+			bigger.slots[slot_of(&bigger, m->slots[i].id)] = m->slots[i];
+	free(m->slots);
+	*m = bigger;
+	return 0;
+}
+
+static int put(struct spoor_idmap *m, uint32_t id, const void *def)
+{
+	size_t i;
+
+	if (m->n * 2 >= m->size && grow(m) < 0)
+		return -ENOMEM;
+	i = slot_of(m, id);
+	m->n += !m->slots[i].def;
+	m->slots[i] = (struct spoor_idmap_slot){ id, def };
+	return 0;
+}
+
+static const void *get(const struct spoor_idmap *m, uint32_t id)
+{
+	return m->size ? m->slots[slot_of(m, id)].def : NULL;
+}
+
+static int put_thread(struct spoor_segment *s, const struct spoor_thread *def, size_t *room)
+{
+	if (s->n_threads == *room) {
+		size_t n = *room ? *room * 2 : 64;
+		void *p = reallocarray(s->threads, n, sizeof(*s->threads));
+
+		if (!p)
+			return -ENOMEM;
+		s->threads = p;
+		*room = n;
+	}
+	s->threads[s->n_threads] = (struct spoor_thread_def){ def->h.tid, s->n_threads, def->h.ts, def };
+	s->n_threads++;
+	return 0;
+}
+
+static int by_tid(const void *a, const void *b)
+{
+	const struct spoor_thread_def *x = a, *y = b;
+
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/*
+ * A definition may come later than what it says became true (the writer puts definitions in order by raising their
+ * times): the first of each thread (tid, start) holds from its start on.
+ */
+static int index_threads(struct spoor_segment *s)
+{
+	struct spoor_thread_def *d = s->threads;
+
+	if (!s->n_threads)
+		return 0;
+	qsort(d, s->n_threads, sizeof(*d), by_tid);
+	for (size_t i = 0; i < s->n_threads; i++) {
+		int same_tid = i && d[i - 1].tid == d[i].tid;
+
+		if (!same_tid && put(&s->tids, d[i].tid, &d[i]) < 0)
+			return -ENOMEM;
+		if (!(same_tid && d[i - 1].def->start == d[i].def->start) && d[i].def->start < d[i].from)
+			d[i].from = d[i].def->start;
+		if (same_tid && d[i].from < d[i - 1].from)
+			d[i].from = d[i - 1].from;
+	}
+	return 0;
+}
+
+static int take(struct spoor_segment *s, const struct spoor_event_header *h, size_t *room)
+{
+	switch (h->id) {
+	case SPOOR_EV_STACK:
+		return put(&s->stacks, ((const struct spoor_stack *)h)->id, h);
+	case SPOOR_EV_OBJECT:
+		return put(&s->objects, ((const struct spoor_object *)h)->id, h);
+	case SPOOR_EV_FILE:
+		return put(&s->files, ((const struct spoor_file *)h)->id, h);
+	case SPOOR_EV_SOCKET:
+		return put(&s->files, ((const struct spoor_socket *)h)->id, h);
+	case SPOOR_EV_THREAD:
+		return put_thread(s, (const struct spoor_thread *)h, room);
+	default:
+		return 0;
+	}
+}
+
+int spoor_segment_load(struct spoor_segment *s)
+{
+	const struct spoor_event_header *h;
+	size_t room = 0;
+
+	if (s->loaded)
+		return 0;
+	s->loaded = 1;
+	if (s->defs_path) /* if it cannot: noted */
+		spoor_cursor_open(s->trace, &s->defs, s->defs_path, SPOOR_INSTANCE_DEFS(s->number));
+	if (!s->defs.map)
+		return 0;
+	while ((h = spoor_cursor_next(s->trace, &s->defs)))
+		if (take(s, h, &room) < 0)
+			return -ENOMEM;
+	return index_threads(s);
+}
+
+void spoor_segment_unload(struct spoor_segment *s)
+{
+	spoor_cursor_close(&s->defs);
+	free(s->stacks.slots);
+	free(s->objects.slots);
+	free(s->files.slots);
+	free(s->tids.slots);
+	free(s->threads);
+	free(s->path);
+	free(s);
+}
+
+const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uint32_t id)
+{
+	return get(&s->stacks, id);
+}
+
+const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id)
+{
+	return get(&s->objects, id);
+}
+
+const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id)
+{
+	return get(&s->files, id);
+}
+
+const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
+{
+	const struct spoor_thread_def *end = s->threads + s->n_threads, *d = get(&s->tids, tid);
+	size_t n;
+
+	if (!d || d->from > ts)
+		return NULL;
+	/* Galloping: most threads have one definition, a reused tid may have very many. */
+	for (n = 1; n < (size_t)(end - d) && d[n].tid == tid && d[n].from <= ts; n *= 2)
+		d += n;
+	for (; n; n /= 2)
+		if (n < (size_t)(end - d) && d[n].tid == tid && d[n].from <= ts)
+			d += n;
+	return d->def;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The manifest, read. What it says is a convenience: a trace without it is read all the same. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "trace/reader_internal.h"
+
+#define MAX_MANIFEST (64 << 20)
+
+static int parse_uuid(const char *text, uint8_t *ret)
+{
+	uint8_t u[16] = {};
+	int n = 0;
+
+	for (const char *p = text; *p; p++) {
+		int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+
+		if (*p == '-')
+			continue;
+		if (v < 0 || n == 32)
+			return -EINVAL;
+		u[n / 2] |= n % 2 ? v : v << 4;
+		n++;
+	}
+	if (n != 32)
+		return -EINVAL;
+	memcpy(ret, u, 16);
+	return 0;
+}
+
+/* An attribute of the metadata, `name = number;`. */
+static uint64_t metadata_number(const char *text, const char *name)
+{
+	const char *p = strstr(text, name);
+
+	return p ? strtoull(p + strlen(name), NULL, 10) : 0;
+}
+
+static int read_file(const char *path, size_t max, char **ret)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_(spoor_freep) char *text = NULL;
+	size_t len = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	if (st.st_size > (off_t)max)
+		st.st_size = max;
+	text = malloc(st.st_size + 1);
+	if (!text)
+		return -ENOMEM;
+	while (len < st.st_size) {
+		ssize_t n = read(fd, text + len, st.st_size - len);
+
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += n;
+	}
+	text[len] = 0;
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
+/* Without a manifest the clock's offset is in any segment's metadata. */
+static void epoch_from_metadata(struct spoor_trace *t)
+{
+	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;
+
+	if (asprintf(&path, "%s/metadata", t->segments[0]->path) < 0) {
+		path = NULL;
+		return;
+	}
+	if (read_file(path, 65536, &text) >= 0)
+		t->info.epoch_offset = metadata_number(text, "\toffset_s = ") * 1000000000 +
+				       metadata_number(text, "\toffset = ");
+}
+
+static const char *text_of(const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return s ? s : "";
+}
+
+/* The trace's own directory: path, or at most three above it (HOST/PART/SEGMENT). */
+static int find_root(const char *path, char **ret)
+{
+	for (int up = 0; up <= 3; up++) {
+		_cleanup_(spoor_freep) char *dir = NULL, *manifest = NULL;
+
+		if (asprintf(&dir, "%s%.*s", path, up * 3, "/../../..") < 0)
+			return dir = NULL, -ENOMEM;
+		if (asprintf(&manifest, "%s/manifest", dir) < 0)
+			return manifest = NULL, -ENOMEM;
+		if (access(manifest, F_OK) == 0) {
+			*ret = TAKE_PTR(dir);
+			return up;
+		}
+	}
+	return -ENOENT;
+}
+
+/* The writer holds a lock on the directory for as long as it lives. */
+static int is_live(const char *root)
+{
+	_cleanup_(spoor_closep) int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+}
+
+static int has_segment(const struct spoor_trace *t, unsigned nr)
+{
+	for (unsigned i = 0; i < t->n_segments; i++)
+		if (t->segments[i]->number == nr)
+			return 1;
+	return 0;
+}
+
+static void check_segments(struct spoor_trace *t, const char *path, const json_t *part)
+{
+	size_t i;
+	json_t *s;
+
+	json_array_foreach(json_object_get(part, "segments"), i, s) {
+		json_int_t nr = json_integer_value(json_object_get(s, "number"));
+		char reason[64];
+
+		if (nr > 0 && nr < UINT32_MAX && has_segment(t, nr))
+			continue;
+		snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
+		spoor_trace_note(t, path, 0, reason);
+	}
+}
+
+static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
+{
+	const json_t *host = json_array_get(json_object_get(j, "hosts"), 0);
+
+	t->info.command = text_of(j, "command");
+	t->info.mode = text_of(j, "mode");
+	t->info.hostname = text_of(host, "hostname");
+	t->info.release = text_of(host, "release");
+	t->info.epoch_offset = json_integer_value(json_object_get(j, "epoch_offset"));
+	t->info.ended = json_is_true(json_object_get(j, "ended"));
+	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
+	t->has_uuid = parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
+	/* While it is written, the oldest may go between our two looks. */
+	if (whole && !t->info.live)
+		check_segments(t, path, json_array_get(json_object_get(host, "parts"), 0));
+}
+
+static int version_of(const json_t *j)
+{
+	json_int_t v = json_integer_value(json_object_get(j, "version"));
+
+	return v > 0 && v < INT32_MAX ? v : 0;
+}
+
+int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) char *root = NULL, *file = NULL, *text = NULL;
+	json_error_t je = {};
+	json_t *j = NULL;
+	int up, r;
+
+	up = find_root(path, &root);
+	if (up == -ENOMEM || asprintf(&file, "%s/manifest", up < 0 ? path : root) < 0) {
+		file = NULL;
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	}
+	t->info.live = up >= 0 && is_live(root);
+	r = up < 0 ? up : read_file(file, MAX_MANIFEST, &text);
+	if (r >= 0)
+		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);
+	t->manifest = j;
+	if (j && version_of(j) > SPOOR_TRACE_VERSION)
+		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)", path,
+				  version_of(j), SPOOR_TRACE_VERSION);
+	if (j && version_of(j)) {
+		take_manifest(t, file, j, up == 0);
+		return 0;
+	}
+	spoor_trace_note(t, file, je.position > 0 ? je.position : 0, r < 0 ? strerror(-r) : "no manifest of a trace");
+	epoch_from_metadata(t);
+	return 0;
+}

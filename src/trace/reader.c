@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Opening a trace and merging its streams by time. */
+#include "trace/reader.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "trace/reader_internal.h"
+
+void spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason)
+{
+	char *text;
+
+	if (t->info.n_damages == SPOOR_MAX_DAMAGES)
+		return;
+	if (t->info.n_damages == SPOOR_MAX_DAMAGES - 1)
+		text = strdup("more damages than are listed");
+	else if (asprintf(&text, "%s: offset %llu: %s", path, (unsigned long long)offset, reason) < 0)
+		text = NULL;
+	if (!text)
+		return;
+	for (unsigned i = 0; i < t->info.n_damages; i++) {
+		if (!strcmp(t->damages[i], text)) { /* seen before rewind() */
+			free(text);
+			return;
+		}
+	}
+	t->damages[t->info.n_damages++] = text;
+}
+
+const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t)
+{
+	return &t->info;
+}
+
+const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i)
+{
+	return i < t->info.n_damages ? t->damages[i] : NULL;
+}
+
+/* ---- one stream ---- */
+
+/* The stream's next event, from this file or the next. Returns 1, 0 at its end, or -errno. */
+static int stream_advance(struct spoor_trace *t, struct spoor_stream *s)
+{
+	for (;;) {
+		const struct spoor_stream_file *f;
+		uint64_t last_ts;
+		int r;
+
+		if (s->c.map) {
+			s->h = spoor_cursor_next(t, &s->c);
+			s->discarded = s->c.discarded;
+			if (s->h)
+				return 1;
+		}
+		last_ts = s->c.last_ts;
+		spoor_cursor_close(&s->c);
+		if (s->file == s->n_files)
+			return 0;
+		f = &s->files[s->file++];
+		r = spoor_segment_load(f->segment);
+		if (r < 0)
+			return r;
+		spoor_cursor_open(t, &s->c, f->path, f->instance); /* if it cannot: noted */
+		s->c.last_ts = last_ts;
+		s->c.discarded = s->discarded;
+	}
+}
+
+static const struct spoor_segment *stream_segment(const struct spoor_stream *s)
+{
+	return s->files[s->file - 1].segment;
+}
+
+/* ---- the merge: a heap of streams by (ts of the next event, stream) ---- */
+
+static int before(const struct spoor_heap_slot *a, const struct spoor_heap_slot *b)
+{
+	return a->ts < b->ts || (a->ts == b->ts && a->stream < b->stream);
+}
+
+static void sift_down(struct spoor_trace *t, unsigned i)
+{
+	struct spoor_heap_slot *heap = t->heap, moving = heap[i];
+
+	for (;;) {
+		unsigned child = 2 * i + 1;
+
+		if (child >= t->n_heap)
+			break;
+		if (child + 1 < t->n_heap && before(&heap[child + 1], &heap[child]))
+			child++;
+		if (!before(&heap[child], &moving))
+			break;
+		heap[i] = heap[child];
+		i = child;
+	}
+	heap[i] = moving;
+}
+
+static int start(struct spoor_trace *t)
+{
+	t->n_heap = 0;
+	for (unsigned i = 0; i < t->n_streams; i++) {
+		int r = stream_advance(t, &t->streams[i]);
+
+		if (r < 0)
+			return r;
+		if (r)
+			t->heap[t->n_heap++] = (struct spoor_heap_slot){ t->streams[i].h->ts, &t->streams[i] };
+	}
+	for (unsigned i = t->n_heap / 2; i-- > 0;)
+		sift_down(t, i);
+	t->started = 1;
+	return 0;
+}
+
+/* The event given out last is in the top's file: only now may that file be left. */
+static int step(struct spoor_trace *t)
+{
+	struct spoor_heap_slot *top = &t->heap[0];
+	int r = stream_advance(t, top->stream);
+
+	if (r < 0)
+		return r;
+	if (r)
+		top->ts = top->stream->h->ts;
+	else
+		*top = t->heap[--t->n_heap];
+	sift_down(t, 0);
+	return 0;
+}
+
+int spoor_trace_next(struct spoor_trace *t, struct spoor_event *ret)
+{
+	struct spoor_stream *s;
+	int r = 0;
+
+	if (!t->started)
+		r = start(t);
+	else if (t->n_heap)
+		r = step(t);
+	if (r < 0)
+		return r;
+	if (!t->n_heap)
+		return 0;
+	s = t->heap[0].stream;
+	ret->h = s->h;
+	ret->segment = stream_segment(s);
+	ret->cpu = s->c.cpu;
+	return 1;
+}
+
+static void stream_rewind(struct spoor_stream *s)
+{
+	spoor_cursor_close(&s->c);
+	s->file = 0;
+	s->discarded = 0;
+	s->h = NULL;
+}
+
+int spoor_trace_rewind(struct spoor_trace *t)
+{
+	for (unsigned i = 0; i < t->n_streams; i++)
+		stream_rewind(&t->streams[i]);
+	t->n_heap = 0;
+	t->started = 0;
+	return 0;
+}
+
+uint64_t spoor_trace_discarded(const struct spoor_trace *t)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < t->n_streams; i++)
+		sum += t->streams[i].discarded;
+	return sum;
+}
+
+/* ---- open, close ---- */
+
+static int same_stream(const struct spoor_stream_file *a, const struct spoor_stream_file *b)
+{
+	return a->part == b->part && a->instance == b->instance;
+}
+
+static int make_streams(struct spoor_trace *t)
+{
+	t->streams = calloc(t->n_files + 1, sizeof(*t->streams));
+	t->heap = calloc(t->n_files + 1, sizeof(*t->heap));
+	if (!t->streams || !t->heap)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->n_files; i++) {
+		if (!i || !same_stream(&t->files[i - 1], &t->files[i]))
+			t->streams[t->n_streams++].files = &t->files[i];
+		t->streams[t->n_streams - 1].n_files++;
+	}
+	return 0;
+}
+
+void spoor_trace_close(struct spoor_trace *t)
+{
+	if (!t)
+		return;
+	for (unsigned i = 0; i < t->n_streams; i++)
+		spoor_cursor_close(&t->streams[i].c);
+	for (unsigned i = 0; i < t->n_segments; i++)
+		spoor_segment_unload(t->segments[i]);
+	for (size_t i = 0; i < t->n_files; i++)
+		free(t->files[i].path);
+	for (unsigned i = 0; i < t->info.n_damages; i++)
+		free(t->damages[i]);
+	json_decref(t->manifest);
+	free(t->segments);
+	free(t->files);
+	free(t->streams);
+	free(t->heap);
+	free(t->path);
+	free(t);
+}
+
+static void trace_closep(struct spoor_trace **t)
+{
+	spoor_trace_close(*t);
+}
+
+int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_error *e)
+{
+	_cleanup_(trace_closep) struct spoor_trace *t = calloc(1, sizeof(*t));
+	int r;
+
+	if (!t)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	t->info.hostname = t->info.release = t->info.command = t->info.mode = "";
+	t->path = strdup(path);
+	if (!t->path)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	r = spoor_trace_scan(t, path, e);
+	if (r < 0)
+		return r;
+	r = spoor_trace_read_manifest(t, path, e);
+	if (r < 0)
+		return r;
+	t->info.n_segments = t->n_segments;
+	if (make_streams(t) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	*ret = TAKE_PTR(t);
+	return 0;
+}

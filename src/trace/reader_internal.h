@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets and events of one
+ * file, and every check of their bytes), definitions.c, manifest_read.c, call.c, pending.c, repair.c.
+ */
+#include "trace/reader.h"
+#include "trace/schema.h"
+
+#define SPOOR_MAX_DAMAGES 1000
+#define SPOOR_INSTANCE_NONE UINT32_MAX
+
+/* One stream file, mapped, and where we are in it. All zero: nothing mapped. */
+struct spoor_cursor {
+	const uint8_t *map;
+	size_t len;
+	size_t pos, end;    /* events of the packet not yet given out */
+	size_t next_packet; /* SIZE_MAX: none */
+	uint64_t last_ts;
+	uint64_t discarded;
+	uint32_t cpu;
+	uint32_t instance; /* what its packets must say */
+	uint8_t torn;      /* the packet at hand goes on beyond the end of the file */
+	const char *path;
+};
+
+struct spoor_idmap {
+	struct spoor_idmap_slot {
+		uint32_t id;
+		const struct spoor_event_header *def;
+	} *slots;
+	size_t size, n; /* size: a power of two */
+};
+
+struct spoor_thread_def {
+	uint32_t tid, order;
+	uint64_t from;
+	const struct spoor_thread *def;
+};
+
+struct spoor_segment {
+	struct spoor_trace *trace;
+	char *path;
+	const char *defs_path; /* NULL: no definitions; owned by trace->files */
+	unsigned part, number;
+	uint8_t loaded;
+	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
+	struct spoor_idmap stacks, objects, files;
+	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
+	struct spoor_thread_def *threads;
+	size_t n_threads;
+};
+
+struct spoor_stream_file {
+	char *path;
+	struct spoor_segment *segment;
+	unsigned part;
+	uint32_t instance;
+};
+
+/* The files of one CTF stream, oldest segment first; one of them is mapped at a time. */
+struct spoor_stream {
+	const struct spoor_stream_file *files;
+	unsigned n_files, file;
+	struct spoor_cursor c;
+	const struct spoor_event_header *h;
+	uint64_t discarded;
+};
+
+struct spoor_heap_slot {
+	uint64_t ts;
+	struct spoor_stream *stream;
+};
+
+struct spoor_trace {
+	struct spoor_trace_info info;
+	char *path;
+	uint8_t uuid[16];
+	uint8_t has_uuid;
+	void *manifest; /* json_t */
+	char *damages[SPOOR_MAX_DAMAGES];
+	struct spoor_segment **segments; /* by part and number */
+	unsigned n_segments;
+	struct spoor_stream_file *files; /* by part, instance and number */
+	size_t n_files;
+	struct spoor_stream *streams;
+	unsigned n_streams;
+	struct spoor_heap_slot *heap;
+	unsigned n_heap;
+	uint8_t started;
+};
+
+/* Notes a damage once; beyond SPOOR_MAX_DAMAGES only that there are more. */
+void spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason);
+
+/* scan.c: fills segments and files. */
+int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
+/* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
+int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
+
+/* cursor.c */
+int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path, uint32_t instance);
+void spoor_cursor_close(struct spoor_cursor *c);
+/* Next whole and valid event; NULL at the end of the file. */
+const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c);
+/* Why a packet with this header cannot be at this place, or NULL. left: bytes from its begin to the end of the file. */
+const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left);
+
+/* definitions.c */
+int spoor_segment_load(struct spoor_segment *s);
+void spoor_segment_unload(struct spoor_segment *s);

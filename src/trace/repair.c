@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Cutting a torn last packet, so that readers which refuse a trace for it take it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "trace/reader_internal.h"
+
+/* Where the first byte stands that is in no whole packet. */
+static uint64_t end_of_packets(int fd, uint64_t size)
+{
+	uint64_t at = 0;
+
+	while (at < size) {
+		struct spoor_packet p = {};
+		ssize_t n = pread(fd, &p, sizeof(p), at);
+
+		if (n < 0 || spoor_packet_check(&p, size - at) || p.packet_size / 8 > size - at)
+			break;
+		at += p.packet_size / 8;
+	}
+	return at;
+}
+
+static int repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+	uint64_t end;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return spoor_fail(e, errno, "%s: cannot open: %m", path);
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	end = end_of_packets(fd, st.st_size);
+	if (end == (uint64_t)st.st_size)
+		return 0;
+	if (ftruncate(fd, end) < 0)
+		return spoor_fail(e, errno, "%s: cannot cut: %m", path);
+	*cut += st.st_size - end;
+	return 0;
+}
+
+static void trace_closep(struct spoor_trace **t)
+{
+	spoor_trace_close(*t);
+}
+
+int spoor_trace_repair(const char *path, uint64_t *ret_cut, struct spoor_error *e)
+{
+	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
+	uint64_t cut = 0;
+	int r = spoor_trace_open(path, &t, e);
+
+	if (r < 0)
+		return r;
+	if (t->info.live)
+		return spoor_fail(e, EBUSY, "%s: is being written; stop the recording first", path);
+	for (size_t i = 0; i < t->n_files; i++) {
+		r = repair_file(t->files[i].path, &cut, e);
+		if (r < 0)
+			return r;
+	}
+	*ret_cut = cut;
+	return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Which segments and stream files a trace has: what is on disk counts, not what the manifest says, for a writer that
+ * was killed could not tell. Directories up to HOST/PART/SEGMENT deep are looked through; names that Spoor does not
+ * give are none of our business.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "trace/reader_internal.h"
+
+#define MAX_DEPTH 3
+#define MAX_SEGMENTS 1000000
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+static int number(const char *text, uint32_t max, const char **ret_end, uint32_t *ret)
+{
+	uint32_t v = 0;
+	const char *p = text;
+
+	for (; *p >= '0' && *p <= '9' && p - text < 9; p++)
+		v = v * 10 + (*p - '0');
+	if (p == text || v > max)
+		return -EINVAL;
+	*ret_end = p;
+	*ret = v;
+	return 0;
+}
+
+static int segment_number(const char *name, uint32_t *ret)
+{
+	const char *end;
+
+	if (strncmp(name, "seg-", 4) || number(name + 4, 999999999, &end, ret) < 0 || *end)
+		return -EINVAL;
+	return 0;
+}
+
+/* cpuN, cpuN.L, defs */
+static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
+{
+	uint32_t cpu, level = 0;
+	const char *end;
+
+	if (!strcmp(name, "defs")) {
+		*ret = SPOOR_INSTANCE_DEFS(segment);
+		return 0;
+	}
+	if (strncmp(name, "cpu", 3) || number(name + 3, SPOOR_MAX_CPUS - 1, &end, &cpu) < 0)
+		return -EINVAL;
+	if (*end == '.' && number(end + 1, SPOOR_MAX_LEVELS - 1, &end, &level) < 0)
+		return -EINVAL;
+	if (*end)
+		return -EINVAL;
+	*ret = cpu + level * SPOOR_INSTANCE_LEVEL;
+	return 0;
+}
+
+static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *name, uint32_t instance)
+{
+	struct spoor_stream_file *f;
+
+	if ((t->n_files & (t->n_files - 1)) == 0) {
+		void *p = reallocarray(t->files, t->n_files ? t->n_files * 2 : 1, sizeof(*t->files));
+
+		if (!p)
+			return -ENOMEM;
+		t->files = p;
+	}
+	f = &t->files[t->n_files];
+	*f = (struct spoor_stream_file){ .segment = s, .part = s->part, .instance = instance };
+	if (asprintf(&f->path, "%s/%s", s->path, name) < 0)
+		return -ENOMEM;
+	t->n_files++;
+	if (instance >= SPOOR_INSTANCE_DEFS(0))
+		s->defs_path = f->path;
+	return 0;
+}
+
+static int add_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr, struct spoor_segment **ret)
+{
+	struct spoor_segment *s;
+
+	if (t->n_segments == MAX_SEGMENTS)
+		return -E2BIG;
+	if ((t->n_segments & (t->n_segments - 1)) == 0) {
+		void *p = reallocarray(t->segments, t->n_segments ? t->n_segments * 2 : 1, sizeof(*t->segments));
+
+		if (!p)
+			return -ENOMEM;
+		t->segments = p;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->path = strdup(path);
+	if (!s->path) {
+		free(s);
+		return -ENOMEM;
+	}
+	s->trace = t;
+	s->part = part;
+	s->number = nr;
+	t->segments[t->n_segments++] = s;
+	*ret = s;
+	return 0;
+}
+
+static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr)
+{
+	_cleanup_(closedirp) DIR *d = opendir(path);
+	struct spoor_segment *s;
+	int r;
+
+	if (!d) {
+		spoor_trace_note(t, path, 0, strerror(errno));
+		return 0;
+	}
+	r = add_segment(t, path, part, nr, &s);
+	for (struct dirent *de; r >= 0 && (de = readdir(d));) {
+		uint32_t instance;
+
+		if (stream_instance(de->d_name, nr, &instance) >= 0)
+			r = add_file(t, s, de->d_name, instance);
+	}
+	return r;
+}
+
+static int scan_dir(struct spoor_trace *t, const char *path, int depth, unsigned *parts)
+{
+	_cleanup_(closedirp) DIR *d = opendir(path);
+	unsigned part = UINT32_MAX;
+	int r = 0;
+
+	if (!d) {
+		spoor_trace_note(t, path, 0, strerror(errno));
+		return 0;
+	}
+	for (struct dirent *de; r >= 0 && (de = readdir(d));) {
+		_cleanup_(spoor_freep) char *child = NULL;
+		struct stat st;
+		uint32_t nr;
+
+		if (de->d_name[0] == '.')
+			continue;
+		if (asprintf(&child, "%s/%s", path, de->d_name) < 0)
+			return -ENOMEM;
+		if (lstat(child, &st) < 0 || !S_ISDIR(st.st_mode))
+			continue;
+		if (segment_number(de->d_name, &nr) >= 0) {
+			if (part == UINT32_MAX)
+				part = (*parts)++;
+			r = scan_segment(t, child, part, nr);
+		} else if (depth < MAX_DEPTH) {
+			r = scan_dir(t, child, depth + 1, parts);
+		}
+	}
+	return r;
+}
+
+static int by_stream(const void *a, const void *b)
+{
+	const struct spoor_stream_file *x = a, *y = b;
+
+	if (x->part != y->part)
+		return x->part < y->part ? -1 : 1;
+	if (x->instance != y->instance)
+		return x->instance < y->instance ? -1 : 1;
+	if (x->segment->number != y->segment->number)
+		return x->segment->number < y->segment->number ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
+	unsigned parts = 0;
+	struct stat st;
+	uint32_t nr;
+	int r;
+
+	if (!real || stat(real, &st) < 0)
+		return spoor_fail(e, errno, "%s: cannot open: %m", path);
+	if (!S_ISDIR(st.st_mode))
+		return spoor_fail(e, ENOTDIR, "%s: not a trace: a trace is a directory, NAME.spoor", path);
+	if (segment_number(strrchr(real, '/') + 1, &nr) >= 0)
+		r = scan_segment(t, path, 0, nr);
+	else
+		r = scan_dir(t, path, 1, &parts);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
+	if (!t->n_segments)
+		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
+	qsort(t->files, t->n_files, sizeof(*t->files), by_stream);
+	return 0;
+}
