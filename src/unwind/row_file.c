@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <xxhash.h>
 
+#include "object/identity.h"
+
 __u64 spoor_row_file_checksum(const struct spoor_row_file *file, size_t size)
 {
 	struct spoor_row_file header = *file;
@@ -98,6 +100,23 @@ int spoor_row_file_open(void *mem, size_t size, struct spoor_rows *ret)
 	rows.n_unsupported = f->n_unsupported;
 	if (!f->error && !table_valid(t))
 		return -EBADMSG;
+	*ret = rows;
+	return 0;
+}
+
+int spoor_row_file_use(void *mem, size_t size, const struct spoor_object_identity *id, struct spoor_rows *ret)
+{
+	const struct spoor_row_file *f = mem;
+	struct spoor_rows rows;
+	int r;
+
+	r = spoor_row_file_open(mem, size, &rows);
+	if (r < 0)
+		return r;
+	if (f->object_hash[0] != id->hash[0] || f->object_hash[1] != id->hash[1] || f->object_size != id->size)
+		return -ESTALE;
+	if (f->error)
+		return f->error == ENODATA || f->error == ENOEXEC ? -(int)f->error : -EBADMSG;
 	*ret = rows;
 	return 0;
 }

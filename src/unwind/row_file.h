@@ -16,6 +16,7 @@
 #define SPOOR_ROW_FILE_VERSION 1 /* any change of header, row, rule or of what the compiler makes */
 #define SPOOR_ROW_FILE_MAX_PAGES 65535
 #define SPOOR_ROW_FILE_MAX_RULES 65536
+#define SPOOR_ROW_FILE_MAX_SIZE (256 << 20)
 
 struct spoor_row_file {
 	char magic[8];
@@ -36,5 +37,12 @@ _Static_assert(sizeof(struct spoor_row_file) == 96, "");
 
 /* Points ret's table into the file at mem. Checks every index. 0 or -EBADMSG; ret->mem is mem then. */
 int spoor_row_file_open(void *mem, size_t size, struct spoor_rows *ret);
+
+struct spoor_object_identity;
+/*
+ * The same, for the object it is asked for: -ESTALE when the file was made of another. Returns the object's own
+ * error (-ENODATA, -ENOEXEC, -EBADMSG) when it has one.
+ */
+int spoor_row_file_use(void *mem, size_t size, const struct spoor_object_identity *id, struct spoor_rows *ret);
 
 __u64 spoor_row_file_checksum(const struct spoor_row_file *file, size_t size);
