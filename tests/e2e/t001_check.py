@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor check: what it says, how it exits, and that it leaves nothing behind."""
+import json
+import shutil
+import subprocess
+import time
+
+import pytest
+
+ALWAYS_NEEDED = {"cap_bpf", "cap_perfmon", "btf", "sys_enter", "sys_exit", "fork", "exec", "exit", "task_storage",
+                 "buffers", "walk", "iter_task"}
+
+
+def results(output):
+    return {r["check"]: r for r in map(json.loads, output.splitlines())}
+
+
+@pytest.fixture
+def without(build, tmp_path):
+    """Runs `spoor check -f json` without some capabilities, or as nobody."""
+    program = tmp_path / "spoor"
+    shutil.copy(build / "spoor", program)
+
+    def run(*setpriv):
+        return subprocess.run(["setpriv", *setpriv, program, "check", "-f", "json"], capture_output=True, text=True,
+                              cwd="/", timeout=60)
+    yield run
+
+
+def test_everything_works_here(spoor):
+    run = spoor("check", "--format", "json")
+    found = results(run.stdout)
+    assert run.returncode == 0, run.stdout
+    assert not run.stderr
+    assert {name for name in ALWAYS_NEEDED if found[name]["state"] != "ok"} == set()
+    assert all(set(r) == {"check", "state", "detail", "advice"} for r in found.values())
+    assert all((r["advice"] is None) == (r["state"] == "ok") for r in found.values())
+
+
+def test_text_and_json_agree(spoor):
+    found = results(spoor("check", "-f", "json").stdout)
+    lines = spoor("check").stdout.splitlines()
+    assert lines.pop() == "Recording is possible here."
+    assert [tuple(l.split()[:2]) for l in lines] == [(r["state"], name) for name, r in found.items()]
+
+
+def test_nobody_is_told_which_capability_is_missing(without, tmp_path):
+    for directory in [tmp_path, *list(tmp_path.parents)[:3]]:
+        directory.chmod(0o755)
+    run = without("--reuid=65534", "--regid=65534", "--clear-groups")
+    found = results(run.stdout)
+    assert run.returncode == 1
+    assert found["cap_bpf"]["state"] == found["sys_enter"]["state"] == found["walk"]["state"] == "no"
+    assert "cap_bpf" in found["sys_enter"]["advice"]
+    assert found["processes"]["state"] == "limited" and "CAP_SYS_PTRACE" in found["processes"]["advice"]
+
+
+def test_one_capability_less(without):
+    found = results(without("--bounding-set", "-sys_ptrace").stdout)
+    assert {name for name, r in found.items() if r["state"] != "ok"} == {"cap_sys_ptrace", "processes"}
+    run = without("--bounding-set", "-perfmon,-sys_admin")
+    assert run.returncode == 1 and results(run.stdout)["cap_perfmon"]["state"] == "no"
+
+
+def test_bpf_and_perfmon_are_enough(without):
+    """No CAP_SYS_ADMIN: recording must be possible with what the documentation names."""
+    run = without("--bounding-set", "-sys_admin")
+    assert run.returncode == 0, run.stdout
+
+
+def test_nothing_stays_loaded(spoor):
+    spoor("check")
+    # Programs are freed after an RCU grace period.
+    for _ in range(50):
+        if "check_" not in subprocess.run(["/usr/sbin/bpftool", "prog", "list"], capture_output=True, text=True).stdout:
+            return
+        time.sleep(0.1)
+    pytest.fail("programs of spoor check are still loaded")
+
+
+@pytest.mark.parametrize("args", [["-x"], ["extra"], ["--format", "yaml"], ["--format"]])
+def test_misuse(spoor, args):
+    run = spoor("check", *args)
+    assert run.returncode == 2 and run.stderr.startswith("spoor check: ") or "spoor check:" in run.stderr
+    assert not run.stdout
