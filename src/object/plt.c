@@ -55,6 +55,8 @@ static const char *name_of_slot(const struct slots *slots, uint64_t addr)
 {
 	struct slot key = { .addr = addr }, *found;
 
+	if (!slots->n)
+		return NULL;
 	found = bsearch(&key, slots->list, slots->n, sizeof(key), compare);
 	return found ? found->name : NULL;
 }
