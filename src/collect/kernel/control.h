@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * What the kernel collectors and their user-space side say to each other: configuration, rings, objects, control
+ * records. Fixed-width types only.
+ */
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+#include "trace/record.h"
+#include "unwind/row.h"
+
+/* ---- rings: one value of the map `rings` for each (CPU, nesting level) ---- */
+
+#define SPOOR_LEVELS 2          /* 0: task context; 1: task iterator, and whatever interrupts a producer */
+#define SPOOR_RING_DATA 4096    /* offset of data in the value */
+#define SPOOR_RING_SLACK 65536  /* a record that begins below 2^n may end in here */
+#define SPOOR_RECORD_MAX 65528
+
+struct spoor_ring {
+	__u64 head;    /* kernel: bytes produced; a record that passed the end rounds it up to the next lap */
+	__u64 dropped; /* kernel: events for which there was no room */
+	__u64 epoch;   /* kernel: segment of the last record */
+	__u64 pad0[5];
+	__u64 tail;    /* user: bytes consumed */
+	__u64 pad1[7];
+};
+
+/* ---- configuration: globals of the collectors, changed while recording ---- */
+
+enum spoor_mode {
+	SPOOR_MODE_NONE, SPOOR_MODE_APP, SPOOR_MODE_APP_ALL, SPOOR_MODE_LIB, SPOOR_MODE_ALL, SPOOR_MODE_CUSTOM,
+	SPOOR_MODE_MAX,
+};
+enum spoor_unwind { SPOOR_UNWIND_CFI, SPOOR_UNWIND_FP, SPOOR_UNWIND_SCAN };
+
+/* What to do with one system call. 16 bytes, indexed by event id. */
+struct spoor_call_config {
+	__u8 mode;     /* 0: not recorded; 1 + enum spoor_mode */
+	__u8 flags;    /* enum spoor_call_flag */
+	__u8 n_fds;    /* descriptor arguments, at most 2 looked up */
+	__u8 fds;      /* their positions, 4 bits each */
+	__u8 n_paths;  /* path arguments, at most 2 */
+	__u8 paths;    /* their positions, 4 bits each */
+	__u8 sockaddr; /* position + 1 of a sockaddr argument, 0: none */
+	__u8 buf;      /* position + 1 of a payload argument, 0: none; bit 7: read at exit */
+	__u32 widths;  /* bytes of each argument (0: absent), 4 bits each */
+	__u8 map;      /* enum spoor_map_call: looked at even if not recorded */
+	__u8 pad[3];
+};
+
+enum spoor_call_flag {
+	SPOOR_CALL_RET_FD = 1,
+	SPOOR_CALL_EXEC = 2, /* execve, execveat */
+};
+
+/* Calls that may change the executable layout of an address space. */
+enum spoor_map_call {
+	SPOOR_MAP_MMAP = 1,
+	SPOOR_MAP_PROTECT = 2, /* mprotect, pkey_mprotect */
+	SPOOR_MAP_UNMAP = 3,   /* munmap, mremap: matter if a file was mapped there */
+	SPOOR_MAP_OTHER = 4,   /* shmat, remap_file_pages: always */
+};
+
+#define SPOOR_MAX_NAMES 16
+#define SPOOR_NAME_MAX 32
+/* Packed arguments, file ids and strings of one call: at most 90 bytes before the strings, two strings of at most
+ * SPOOR_MAX_STRING; a power of two for the verifier. */
+#define SPOOR_MAX_DATA 2048
+#define SPOOR_MAX_STRING 896
+#define SPOOR_RAW_STACK 16384
+
+#define SPOOR_NR_EXECVE 59
+
+enum spoor_pick {
+	SPOOR_PICK_FOLLOW = 1,    /* children are in too */
+	SPOOR_PICK_NAMED = 2,     /* in by its name: execve decides again */
+	SPOOR_PICK_WAIT_EXEC = 4, /* not before its execve */
+};
+
+/* ---- objects ---- */
+
+/* How the kernel knows a file. */
+struct spoor_object_key {
+	__u64 ino;
+	__u64 size;
+	__u64 mtime; /* ns */
+	__u64 dev;   /* kernel's s_dev: major << 20 | minor */
+};
+
+enum spoor_object_state {
+	SPOOR_OBJECT_NEW = 0,   /* rows not loaded yet: walks hand out raw copies */
+	SPOOR_OBJECT_READY = 1,
+	SPOOR_OBJECT_NO_ROWS = 2, /* has none: frame pointers */
+	SPOOR_OBJECT_FAILED = 3,  /* file gone, or no memory left for its rows */
+};
+
+#define SPOOR_KERNEL_OBJECTS 32768 /* objects of one recording; what comes after is not walked through */
+#define SPOOR_OBJECT_LOADS 4
+struct spoor_kernel_object { /* value of the map `objects`, by object id; user space writes all but state, then state */
+	__u32 state; /* enum spoor_object_state */
+	__u32 app;   /* 1: the application's own code */
+	__u32 limit; /* mode custom: call sites taken of this object in one walk */
+	__u32 n_loads;
+	__u64 text_base;
+	__u32 first_page; /* index into row_pages */
+	__u32 n_pages;
+	struct {
+		__u64 offset, end; /* file offsets */
+		__u64 delta;       /* vaddr - file offset */
+	} loads[SPOOR_OBJECT_LOADS];
+};
+_Static_assert(sizeof(struct spoor_kernel_object) == 128, "");
+
+/* Rows live in chunks of 64 KiB, so that tables take memory by need; a page's rows never straddle chunks. */
+#define SPOOR_CHUNK_ROWS 16384
+#define SPOOR_MAX_CHUNKS 4096
+#define SPOOR_MAX_ROW_PAGES (1 << 18)
+#define SPOOR_MAX_RULES 65536
+struct spoor_row_chunk {
+	struct spoor_row rows[SPOOR_CHUNK_ROWS];
+};
+
+/* ---- control records: in the rings, never on disk ---- */
+
+enum spoor_control_id {
+	SPOOR_CTL_MARK = SPOOR_EV_CONTROL, /* from here on this ring's events belong to segment `epoch` */
+	SPOOR_CTL_OBJECT,                  /* a file was met for the first time */
+	SPOOR_CTL_RAW,                     /* a stack that the kernel could not walk yet */
+	SPOOR_CTL_LAYOUT,                  /* executable mappings of an image that a raw stack belongs to */
+	SPOOR_CTL_NEED,                    /* an event of this segment refers to a definition of an older one */
+};
+
+struct spoor_ctl_mark {
+	struct spoor_event_header h;
+	__u64 epoch;
+};
+
+struct spoor_ctl_object {
+	struct spoor_event_header h;
+	__u32 id, pid;
+	struct spoor_object_key key;
+	__u64 start, end, offset; /* the mapping it was met in */
+	__u32 path_len;
+	char path[]; /* path_len bytes, not terminated */
+};
+
+struct spoor_ctl_layout {
+	struct spoor_event_header h;
+	__u64 image;
+	__u32 pid, n;
+	struct spoor_layout_range {
+		__u64 start, end, offset;
+		__u32 object, pad; /* SPOOR_OBJECT_NONE: anonymous */
+	} ranges[];
+};
+
+struct spoor_ctl_raw {
+	struct spoor_event_header h;
+	__u32 stack; /* the id to define */
+	__u32 pid;
+	__u64 image;
+	__u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
+	__u64 pc;
+	__u8 mode, pad[3];
+	__u32 budget;
+	__u32 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */
+	__u32 len;
+	__u8 bytes[]; /* from rsp upwards */
+};
+
+struct spoor_ctl_need {
+	struct spoor_event_header h;
+	__u32 stack;
+	__u32 files[3];
+};
+
+/* ---- counters: one value a CPU, added up at the end ---- */
+struct spoor_kernel_stats {
+	__u64 walks[SPOOR_WALK_STATUS_MAX]; /* walks done in the kernel, by status */
+	__u64 raw;                          /* walks left to user space */
+	__u64 frames;                       /* frames stepped over */
+	__u64 row_hits, row_misses;         /* row cache */
+	__u64 stack_defs, file_defs;
+	__u64 thread_misses;                /* no memory for a thread's state: it is not recorded */
+};

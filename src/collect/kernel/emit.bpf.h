@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * The transport: reserve room in this CPU's ring, write the event in its final form, commit.
+ *
+ * System call, scheduler and process tracepoints run with preemption off, so on one CPU a producer is interrupted
+ * only by what uses another level's ring. Hence plain loads and stores. Everything about the transport is in this
+ * file: an overwriting ring needs no change elsewhere.
+ */
+#include "collect/kernel/maps.bpf.h"
+
+#define barrier() asm volatile("" ::: "memory")
+
+struct reservation {
+	struct spoor_ring *ring;
+	u8 *to;
+};
+
+static __always_inline struct spoor_ring *ring_of(u32 level)
+{
+	u32 key = bpf_get_smp_processor_id() * SPOOR_LEVELS + level;
+
+	return bpf_map_lookup_elem(&rings, &key);
+}
+
+static __always_inline void ring_commit(struct spoor_ring *ring, u32 size)
+{
+	u64 old = ring->head, new = old + size;
+
+	if ((old & ring_mask) + size > ring_mask)
+		new = (old | ring_mask) + 1;
+	barrier(); /* the record before the head that shows it; x86 keeps stores in order */
+	*(volatile u64 *)&ring->head = new;
+	if ((old ^ new) & ~(ring_mask >> 2)) {
+		u64 one = 1;
+
+		bpf_ringbuf_output(&wakeups, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
+	}
+}
+
+static __always_inline u8 *ring_room(struct spoor_ring *ring, u32 size)
+{
+	if (ring->head + size - *(volatile u64 *)&ring->tail > ring_mask + 1)
+		return NULL;
+	return (u8 *)ring + SPOOR_RING_DATA + (ring->head & ring_mask);
+}
+
+/* The first record after a change of segment says so: the consumer cuts this ring's stream exactly here. */
+__noinline int ring_mark(u32 level)
+{
+	struct spoor_ring *ring = ring_of(level & 1);
+	struct spoor_ctl_mark *m;
+
+	if (!ring)
+		return 0;
+	m = (void *)ring_room(ring, sizeof(*m));
+	if (!m)
+		return 0;
+	m->h.id = SPOOR_CTL_MARK;
+	m->h.flags = 0;
+	m->h.size8 = sizeof(*m) / 8;
+	m->h.tid = 0;
+	m->h.ts = bpf_ktime_get_ns();
+	m->epoch = epoch;
+	ring->epoch = epoch;
+	ring_commit(ring, sizeof(*m));
+	return 0;
+}
+
+/* size <= SPOOR_RECORD_MAX, a multiple of 8. r->to is NULL and the loss counted where there is no room. */
+static __always_inline void emit_reserve(struct reservation *r, u32 level, u32 size)
+{
+	r->to = NULL;
+	r->ring = ring_of(level);
+	if (!r->ring)
+		return;
+	if (r->ring->epoch != epoch)
+		ring_mark(level);
+	r->to = ring_room(r->ring, size);
+	if (!r->to)
+		r->ring->dropped++;
+}
+
+static __always_inline void emit_commit(struct reservation *r, u32 size)
+{
+	ring_commit(r->ring, size);
+}
+
+static __always_inline void emit_header(void *to, u16 id, u16 flags, u32 size, u32 tid, u64 ts)
+{
+	struct spoor_event_header *h = to;
+
+	h->ts = ts;
+	*(u32 *)((u8 *)h + sizeof(h->ts)) = id | (u32)(flags & 7) << 16 | (size / 8) << 19; /* id, flags, size8 */
+	h->tid = tid;
+}

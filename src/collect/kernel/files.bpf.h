@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/* Who a file is: kernel types, paths as the process sees them, and the ids under which events name open files. */
+#include "collect/kernel/emit.bpf.h"
+
+/* A kernel address as a typed pointer whose loads cannot fault the kernel. */
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
+#define as_kernel(type, p) ((type *)bpf_rdonly_cast((void *)(p), bpf_core_type_id_kernel(type)))
+
+static __always_inline u64 inode_mtime(struct inode *inode)
+{
+	if (bpf_core_field_exists(inode->i_mtime_sec))
+		return BPF_CORE_READ(inode, i_mtime_sec) * 1000000000ULL + BPF_CORE_READ(inode, i_mtime_nsec);
+	struct inode___old *old = (void *)inode;
+	return BPF_CORE_READ(old, i_mtime.tv_sec) * 1000000000ULL + BPF_CORE_READ(old, i_mtime.tv_nsec);
+}
+
+/* ---- paths ---- */
+
+#define PATH_SPACE 4096
+#define PATH_COMPONENTS 128
+
+struct path_walk {
+	u64 dentry, mnt, root_dentry, root_mnt; /* mnt: struct mount */
+	u32 pos; /* path[pos..PATH_SPACE) is what has been found so far */
+	u32 whole;
+};
+
+/* Prepends one component. Returns 1 at the end. */
+__noinline int path_step(struct path_walk *w, struct scratch *sc)
+{
+	const unsigned char *name;
+	struct dentry *d;
+	struct mount *m;
+	u64 parent;
+	u32 len, pos;
+
+	if (!w || !sc)
+		return 1;
+	d = (void *)w->dentry;
+	m = (void *)w->mnt;
+	if (w->dentry == w->root_dentry && w->mnt == w->root_mnt) {
+		w->whole = 1;
+		return 1;
+	}
+	parent = (u64)BPF_CORE_READ(d, d_parent);
+	if (w->dentry == (u64)BPF_CORE_READ(m, mnt.mnt_root) || w->dentry == parent) {
+		u64 up = (u64)BPF_CORE_READ(m, mnt_parent);
+
+		if (up == w->mnt || w->dentry != (u64)BPF_CORE_READ(m, mnt.mnt_root)) {
+			w->whole = 1;
+			if (w->pos < PATH_SPACE)
+				return 1;
+			/* A file without a place in the tree: its kernel name ("[eventpoll]", "memfd:x"). */
+			name = BPF_CORE_READ(d, d_name.name);
+			len = BPF_CORE_READ(d, d_name.len);
+			if (len > 255)
+				len = 255;
+			if (w->dentry == parent && w->dentry == (u64)BPF_CORE_READ(m, mnt.mnt_root) && len == 1)
+				return 1; /* "/" */
+			pos = PATH_SPACE - len;
+			bpf_probe_read_kernel(sc->path + (pos & (PATH_SPACE - 1)), len & 255, name);
+			w->pos = pos;
+			return 1;
+		}
+		w->dentry = (u64)BPF_CORE_READ(m, mnt_mountpoint);
+		w->mnt = up;
+		return 0;
+	}
+	name = BPF_CORE_READ(d, d_name.name);
+	len = BPF_CORE_READ(d, d_name.len);
+	if (len > 255 || w->pos < len + 1)
+		return 1;
+	pos = w->pos - len - 1;
+	sc->path[pos & (PATH_SPACE - 1)] = '/';
+	bpf_probe_read_kernel(sc->path + ((pos + 1) & (PATH_SPACE - 1)), len & 255, name);
+	w->pos = pos;
+	w->dentry = parent;
+	return 0;
+}
+
+/*
+ * Writes the path into sc->path from the end; returns where it begins. Seen from the root of the
+ * current process.
+ */
+__noinline u32 path_of(u64 path, struct scratch *sc)
+{
+	struct path *p = (void *)path;
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct path_walk w = { .pos = PATH_SPACE };
+	struct vfsmount *vfs;
+	int i;
+
+	if (!p || !sc)
+		return PATH_SPACE;
+	w.dentry = (u64)BPF_CORE_READ(p, dentry);
+	vfs = BPF_CORE_READ(p, mnt);
+	w.mnt = (u64)vfs - bpf_core_field_offset(struct mount, mnt);
+	w.root_dentry = (u64)BPF_CORE_READ(task, fs, root.dentry);
+	vfs = BPF_CORE_READ(task, fs, root.mnt);
+	w.root_mnt = (u64)vfs - bpf_core_field_offset(struct mount, mnt);
+	for (i = 0; i < PATH_COMPONENTS; i++)
+		if (path_step(&w, sc))
+			break;
+	if (w.pos == PATH_SPACE && w.whole && w.dentry == w.root_dentry) {
+		sc->path[PATH_SPACE - 1] = '/';
+		return PATH_SPACE - 1;
+	}
+	return w.pos;
+}
+
+/* ---- ids of open files ---- */
+
+struct file_ref {
+	u64 path, inode, sk; /* struct path *, struct inode *, struct sock * or 0 */
+	u32 level;           /* ring in which a definition goes */
+};
+
+__noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
+{
+	struct inode *inode;
+	struct spoor_file *e;
+	struct reservation r;
+	u32 pos, len, size;
+	u16 mode;
+
+	if (!sc || !ref)
+		return 0;
+	inode = (void *)ref->inode;
+	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+	pos = path_of(ref->path, sc);
+	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
+	size = (sizeof(*e) + len + 1 + 7) & ~7u;
+	emit_reserve(&r, ref->level & 1, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_FILE, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
+	e->id = id;
+	e->kind = mode == S_IFREG ? SPOOR_FILE_REG : mode == S_IFDIR ? SPOOR_FILE_DIR : mode == S_IFCHR ? SPOOR_FILE_CHR :
+		  mode == S_IFBLK ? SPOOR_FILE_BLK : mode == S_IFIFO ? SPOOR_FILE_FIFO : mode == S_IFLNK ? SPOOR_FILE_LNK :
+		  mode == S_IFSOCK ? SPOOR_FILE_SOCK : SPOOR_FILE_ANON;
+	if (len && sc->path[pos & (PATH_SPACE - 1)] != '/')
+		e->kind = SPOOR_FILE_ANON; /* no place in any tree */
+	e->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	e->ino = BPF_CORE_READ(inode, i_ino);
+	bpf_probe_read_kernel(e->path, len, sc->path + (pos & (PATH_SPACE - 1)));
+	e->path[len] = 0;
+	emit_commit(&r, size);
+	return id;
+}
+
+static __always_inline struct unix_address *unix_peer_address(struct unix_sock *u)
+{
+	struct unix_sock *peer = (void *)BPF_CORE_READ(u, peer);
+
+	return BPF_CORE_READ(peer, addr);
+}
+
+__noinline u32 emit_socket(struct file_ref *ref, u32 id)
+{
+	struct inode *inode;
+	struct sock *sk;
+	struct unix_sock *u;
+	struct unix_address *ua = NULL;
+	struct spoor_socket *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + 110 + 7) & ~7u;
+
+	if (!ref)
+		return 0;
+	inode = (void *)ref->inode;
+	sk = (void *)ref->sk;
+	u = (void *)ref->sk;
+	emit_reserve(&r, ref->level & 1, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	__builtin_memset(e, 0, (sizeof(*e) + 110 + 7) & ~7u);
+	emit_header(e, SPOOR_EV_SOCKET, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
+	e->id = id;
+	e->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	e->type = BPF_CORE_READ(sk, sk_type);
+	e->protocol = BPF_CORE_READ(sk, sk_protocol);
+	e->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	e->ino = BPF_CORE_READ(inode, i_ino);
+	if (e->family == AF_INET || e->family == AF_INET6) {
+		e->lport = BPF_CORE_READ(sk, __sk_common.skc_num);
+		e->rport = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	}
+	if (e->family == AF_INET) {
+		*(u32 *)e->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		*(u32 *)e->raddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	} else if (e->family == AF_INET6) {
+		BPF_CORE_READ_INTO((struct in6_addr *)e->laddr, sk, __sk_common.skc_v6_rcv_saddr);
+		BPF_CORE_READ_INTO((struct in6_addr *)e->raddr, sk, __sk_common.skc_v6_daddr);
+	} else if (e->family == AF_UNIX) {
+		ua = BPF_CORE_READ(u, addr);
+		if (!ua) /* the accepted side has its listener's address at the peer's end */
+			ua = unix_peer_address(u);
+		if (ua) {
+			u32 n = BPF_CORE_READ(ua, len) - 2;
+
+			if (n > 108)
+				n = 108;
+			bpf_probe_read_kernel(e->path, n & 127, (char *)ua + bpf_core_field_offset(ua->name) + 2 /* sun_path */);
+			if (!e->path[0] && n > 1)
+				e->path[0] = '@';
+			e->path[109] = 0;
+		}
+	}
+	emit_commit(&r, size);
+	return id;
+}
+
+__noinline u32 file_id_slow(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash)
+{
+	struct interned fresh = { .epoch = epoch }, *known;
+	struct id_entry *e;
+
+	if (!c || !sc || !ref)
+		return 0;
+	known = bpf_map_lookup_elem(&file_ids, &hash);
+	if (known)
+		fresh.id = known->id;
+	else
+		fresh.id = __sync_fetch_and_add(&next_file, 1);
+	if (!known || known->epoch != fresh.epoch) {
+		if (!(ref->sk ? emit_socket(ref, fresh.id) : emit_file(sc, ref, fresh.id)))
+			return 0;
+		c->stats.file_defs++;
+		bpf_map_update_elem(&file_ids, &hash, &fresh, BPF_ANY);
+	}
+	e = &c->file_ids[hash & (ID_SLOTS - 1)];
+	e->hash = hash;
+	e->id = fresh.id;
+	e->epoch = fresh.epoch;
+	return fresh.id;
+}
+
+static __always_inline u32 file_id(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash)
+{
+	struct id_entry *e = &c->file_ids[hash & (ID_SLOTS - 1)];
+
+	if (e->hash == hash && e->epoch == (u32)epoch)
+		return e->id;
+	return file_id_slow(c, sc, ref, hash);
+}
+
+/* A dentry names a file until it is renamed or reused: parent, name and inode are part of what is hashed. */
+static __always_inline u64 path_hash(struct scratch *sc, struct dentry *d, u64 ino)
+{
+	return mix(mix(mix(address_of(sc, d), address_of(sc, d->d_parent)), d->d_name.hash), ino);
+}
+
+/* Both ends' addresses are part of a socket's identity: connect() and bind() make it another one. */
+static __always_inline u64 socket_hash(struct scratch *sc, struct sock *s, u64 ino)
+{
+	u16 family = s->__sk_common.skc_family;
+	u64 hash = mix(~0ULL, ino);
+
+	if (family == AF_UNIX) {
+		struct unix_sock *u = as_kernel(struct unix_sock, s);
+
+		return mix(mix(hash, address_of(sc, u->addr)), address_of(sc, u->peer));
+	}
+	hash = mix(hash, (u64)s->__sk_common.skc_daddr << 32 | s->__sk_common.skc_rcv_saddr);
+	hash = mix(hash, (u64)s->__sk_common.skc_dport << 16 | s->__sk_common.skc_num);
+	if (family == AF_INET6) {
+		struct in6_addr *a = &s->__sk_common.skc_v6_daddr;
+
+		hash = mix(mix(hash, *(u64 *)a->in6_u.u6_addr8), *(u64 *)(a->in6_u.u6_addr8 + 8));
+	}
+	return hash;
+}
+
+#define MAX_FD ((1 << 20) - 1) /* descriptors beyond are not looked up; RLIMIT_NOFILE's ceiling is this by default */
+
+/* The id of descriptor fd of task; 0 if it is not open. */
+static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_struct *task, s32 fd, u32 level)
+{
+	struct file_ref ref = { .level = level };
+	struct fdtable *fdt;
+	struct file *f = NULL;
+	struct inode *inode;
+
+	if (fd < 0 || fd > MAX_FD || !bpf_rdonly_cast)
+		return 0;
+	fdt = task->files->fdt;
+	if ((u32)fd >= fdt->max_fds)
+		return 0;
+	if (bpf_probe_read_kernel(&f, sizeof(f), fdt->fd + ((u32)fd & MAX_FD)) || !f)
+		return 0;
+	ref.path = (u64)f + bpf_core_field_offset(f->f_path);
+	f = as_kernel(struct file, f);
+	inode = f->f_inode;
+	ref.inode = (u64)inode;
+	if ((inode->i_mode & S_IFMT) == S_IFSOCK) {
+		struct socket *sock = as_kernel(struct socket, f->private_data);
+		struct sock *s = sock->sk;
+
+		ref.sk = (u64)s;
+		if (s)
+			return file_id(c, sc, &ref, socket_hash(sc, s, inode->i_ino));
+	}
+	return file_id(c, sc, &ref, path_hash(sc, f->f_path.dentry, inode->i_ino));
+}
+
+/* The id of the working directory of task. */
+static __always_inline u32 cwd_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u32 level)
+{
+	struct file_ref ref = { .level = level };
+	struct fs_struct *fs = task->fs;
+	struct dentry *d;
+
+	if (!fs || !bpf_rdonly_cast)
+		return 0;
+	d = fs->pwd.dentry;
+	ref.path = (u64)fs + bpf_core_field_offset(fs->pwd);
+	ref.inode = (u64)d->d_inode;
+	return file_id(c, sc, &ref, path_hash(sc, d, d->d_inode->i_ino));
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * The few kernel types that the collectors look into. Relocated against the running kernel's BTF when they are
+ * loaded (CO-RE): only names count here, not offsets, so no generated vmlinux.h is needed to build.
+ */
+#include <linux/types.h>
+#include <stdbool.h>
+
+#define __VMLINUX_H__
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s16 s16;
+typedef __s32 s32;
+typedef __s64 s64;
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct timespec64___old {
+	s64 tv_sec;
+	long tv_nsec;
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct inode {
+	u16 i_mode;
+	unsigned long i_ino;
+	struct super_block *i_sb;
+	s64 i_size;
+	s64 i_mtime_sec; /* since 6.11 */
+	u32 i_mtime_nsec;
+	u32 i_rdev;
+};
+
+struct inode___old { /* before 6.11 */
+	struct timespec64___old i_mtime;
+};
+
+struct qstr {
+	u32 hash, len;
+	const unsigned char *name;
+};
+
+struct dentry_operations;
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+	const struct dentry_operations *d_op;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct path f_path;
+	void *private_data;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	struct path root, pwd;
+};
+
+typedef struct {
+	void *vdso;
+} mm_context_t;
+
+struct mm_struct {
+	mm_context_t context;
+};
+
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_pgoff, vm_flags;
+	struct mm_struct *vm_mm;
+	struct file *vm_file;
+};
+
+struct in6_addr {
+	union {
+		u8 u6_addr8[16];
+	} in6_u;
+};
+
+struct sock_common {
+	u32 skc_daddr, skc_rcv_saddr;
+	u16 skc_dport, skc_num, skc_family;
+	u8 skc_state;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u16 sk_type, sk_protocol;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct sockaddr_un {
+	u16 sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[];
+};
+
+struct unix_sock {
+	struct sock sk;
+	struct unix_address *addr;
+	struct sock *peer;
+};
+
+struct kernfs_node {
+	u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[];
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct thread_info {
+	u32 status;
+};
+
+struct sched_entity {
+	u64 exec_start;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	unsigned int __state;
+	unsigned int flags;
+	struct sched_entity se;
+	struct mm_struct *mm;
+	int exit_code;
+	int pid, tgid;
+	struct task_struct *real_parent, *group_leader;
+	struct pid *thread_pid;
+	u64 start_time;
+	char comm[16];
+	unsigned long nvcsw, nivcsw;
+	struct fs_struct *fs;
+	struct files_struct *files;
+	struct signal_struct *signal;
+	struct css_set *cgroups;
+};
+
+struct linux_binprm {
+	const char *filename;
+	struct file *file;
+};
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+enum {
+	S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000, S_IFBLK = 0060000,
+	S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000,
+	VM_EXEC = 4,
+	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
+	PF_KTHREAD = 0x200000,
+	AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10,
+	EBUSY = 16,
+};
+
+/* Map types and flags that are macros of the BPF ABI (uapi/linux/bpf.h). */

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/* The maps and globals that the collectors share. */
+#include "collect/kernel/kernel_types.bpf.h"
+
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "collect/kernel/control.h"
+
+#define ROW_SLOTS 4096
+#define PAGE_SLOTS 2048
+#define ID_SLOTS 8192
+#define USED_SLOTS 4096
+#define WINDOW 512
+
+/* ---- constants, set before loading ---- */
+const volatile u64 ring_mask = (1 << 22) - 1;
+const volatile u32 unwind_with = SPOOR_UNWIND_CFI;
+const volatile u32 self_tgid = 0; /* spoor itself is never recorded */
+const volatile bool match_names = false;
+const volatile bool match_cgroup = false;
+const volatile bool match_all = false;
+const volatile u64 cgroup_id = 0;
+const volatile u32 cgroup_level = 0;
+const volatile u32 payload_max = 0;
+const volatile u64 vdso_size = 0;
+
+/* ---- settings, changed while recording ---- */
+u64 epoch = 1;      /* segment number */
+u32 budget = 5;     /* S */
+bool paused = false;
+bool attaching = false; /* the pick list is in use: forks of tasks that are not in yet are looked up too */
+struct spoor_call_config calls[SPOOR_SYSCALL_MAX + 1]; /* the last: numbers beyond the table */
+char names[SPOOR_MAX_NAMES][SPOOR_NAME_MAX];
+u32 n_names = 0;
+
+/* ---- state ---- */
+u32 next_image = 1;
+u32 next_stack = 1;
+u32 next_file = 1;
+u32 next_object = 2; /* 0 none, 1 vDSO */
+s64 live_threads = 0;
+u64 attached_threads = 0;
+
+/* One thread that is in. Absence of this storage means out. */
+struct thread {
+	u64 start;      /* of the call in flight; 0: none */
+	u64 def_epoch;  /* segment that has this thread's definition */
+	u64 call_epoch; /* segment in which the call in flight began */
+	u32 image;      /* of the process; valid in the group leader's storage */
+	u32 stack;
+	u32 files[2];
+	u16 id;      /* event id of the call in flight */
+	u16 len;     /* bytes of data */
+	u16 ret_at;  /* offset in data of the returned descriptor's file id */
+	u8 flags;    /* enum spoor_event_flag */
+	u8 pending;  /* the call in flight has been written as pending */
+	u8 unmaps;   /* the call in flight takes a file's mapping away */
+	u8 follow;   /* children are in too */
+	u8 wait_exec; /* not before the first successful execve, but that one */
+	u8 renamed;
+	u8 named;    /* in because its name matched: execve decides again */
+	u32 gen;
+	u64 args[6];
+	u8 data[SPOOR_MAX_DATA];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);      /* CPUs x levels: set before loading */
+	__uint(key_size, 4);
+	__uint(value_size, SPOOR_RING_DATA + (1 << 22) + SPOOR_RING_SLACK);
+} rings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} wakeups SEC(".maps");
+
+/* Objects by file, and by id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, SPOOR_KERNEL_OBJECTS);
+	__type(key, struct spoor_object_key);
+	__type(value, u32);
+} object_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SPOOR_KERNEL_OBJECTS);
+	__type(key, u32);
+	__type(value, struct spoor_kernel_object);
+} objects SEC(".maps");
+
+/* Rows: pages of text -> (chunk, first row, count). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SPOOR_MAX_ROW_PAGES);
+	__type(key, u32);
+	__type(value, struct spoor_row_page);
+} row_pages SEC(".maps");
+
+struct row_chunk_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct spoor_row_chunk);
+} row_chunk_template SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SPOOR_MAX_CHUNKS);
+	__type(key, u32);
+	__array(values, struct row_chunk_map);
+} row_chunks SEC(".maps") = {
+	.values = { [0] = &row_chunk_template },
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SPOOR_MAX_RULES);
+	__type(key, u32);
+	__type(value, struct spoor_rule);
+} rules SEC(".maps");
+
+/* Interned content: hash -> id, and the segment that has the definition. */
+struct interned {
+	u64 epoch;
+	u32 id;
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 18);
+	__type(key, u64);
+	__type(value, struct interned);
+} stack_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 15);
+	__type(key, u64);
+	__type(value, struct interned);
+} file_ids SEC(".maps");
+
+/* Layouts already described, by image. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u32);
+	__type(value, u64);
+} layouts SEC(".maps");
+
+/* Processes to take in at attach; filled by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u32); /* tgid */
+	__type(value, u32); /* enum spoor_pick bits */
+} picks SEC(".maps");
+
+/* ---- per CPU: caches (direct-mapped, validated by key) and scratch by nesting level ---- */
+
+struct row_entry {
+	u64 pc;     /* as looked up */
+	u32 image;
+	u32 app;
+	u64 frame;  /* SPOOR_FRAME(object, vaddr of pc) */
+	struct spoor_rule rule;
+};
+
+struct page_entry {
+	u64 page;   /* pc >> 12 */
+	u32 image;
+	u32 object;
+	u64 delta;  /* file offset (vDSO, anonymous: offset, address) = pc - delta */
+	u32 app;
+	u32 pad;
+};
+
+struct id_entry {
+	u64 hash;
+	u32 epoch;
+	u32 id;
+};
+
+struct scratch {
+	u64 window[WINDOW / 8];
+	u64 frames[SPOOR_MAX_FRAMES];
+	char path[4096 + 256];
+	u64 pointer; /* address_of() */
+};
+
+struct cpu {
+	struct row_entry rows[ROW_SLOTS];
+	struct page_entry pages[PAGE_SLOTS];
+	struct id_entry stack_ids[ID_SLOTS];
+	struct id_entry file_ids[ID_SLOTS];
+	struct {
+		u32 object, n;
+		u64 walk;
+	} used[USED_SLOTS]; /* call sites taken per object in the walk numbered `walk` */
+	u64 walk;
+	struct scratch scratch[SPOOR_LEVELS];
+	struct spoor_kernel_stats stats;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* CPUs: set before loading */
+	__type(key, u32);
+	__type(value, struct cpu);
+} cpus SEC(".maps");
+
+static __always_inline struct cpu *this_cpu(void)
+{
+	u32 key = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &key);
+}
+
+/* A kernel pointer as a number to hash: the verifier calculates with numbers only, and what is read back is one. */
+static __always_inline u64 address_of(struct scratch *sc, const void *p)
+{
+	*(volatile u64 *)&sc->pointer = (u64)p;
+	return *(volatile u64 *)&sc->pointer;
+}
+
+/* What the compiler knows of a value the verifier may not: hides it from the compiler. */
+#define opaque(x) ({ __typeof__(x) x_ = (x); asm volatile("" : "+r"(x_)); x_; })
+
+static __always_inline u64 mix(u64 h, u64 v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+	return h ^ (h >> 32);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * Code: which object, and which offset in it, an address of a process belongs to. The kernel's own mappings are the
+ * truth; what they said is remembered per (image, page). An image is a version of an address space's layout of
+ * executable mappings (see docs/architecture.md).
+ */
+#include "collect/kernel/files.bpf.h"
+
+struct vma_answer {
+	u64 start, end, offset;
+	u64 file;  /* struct file *, valid while the program runs: files are freed after a grace period */
+	u64 vdso;
+	u32 exec;
+	u32 found;
+};
+
+static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
+{
+	struct vma_answer *a = ctx;
+
+	a->start = vma->vm_start;
+	a->end = vma->vm_end;
+	a->offset = vma->vm_pgoff << 12;
+	a->file = (u64)vma->vm_file;
+	a->exec = !!(vma->vm_flags & VM_EXEC);
+	a->vdso = (u64)vma->vm_mm->context.vdso;
+	a->found = 1;
+	return 0;
+}
+
+static __always_inline int emit_object(u32 id, struct spoor_object_key *key, struct vma_answer *a, struct scratch *sc)
+{
+	struct file *file;
+	struct spoor_ctl_object *o;
+	struct reservation r;
+	u32 pos, len, size;
+
+	if (!key || !a || !sc)
+		return 0;
+	file = (void *)a->file;
+	pos = path_of((u64)file + bpf_core_field_offset(file->f_path), sc);
+	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
+	size = (sizeof(*o) + len + 7) & ~7u;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return -1;
+	o = (void *)r.to;
+	emit_header(o, SPOOR_CTL_OBJECT, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
+	o->id = id;
+	o->pid = bpf_get_current_pid_tgid() >> 32;
+	o->key = *key;
+	o->start = a->start;
+	o->end = a->end;
+	o->offset = a->offset;
+	o->path_len = len;
+	bpf_probe_read_kernel(o->path, len, sc->path + (pos & (PATH_SPACE - 1)));
+	emit_commit(&r, size);
+	return 0;
+}
+
+static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
+{
+	struct file *file = (void *)file_addr;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	key->ino = BPF_CORE_READ(inode, i_ino);
+	key->size = BPF_CORE_READ(inode, i_size);
+	key->mtime = inode_mtime(inode);
+	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+}
+
+/* The id of the file behind a mapping; a new one is announced. SPOOR_OBJECT_NONE if there is no room for more. */
+__noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
+{
+	struct spoor_object_key key = {};
+	u32 *known, id;
+
+	if (!a || !sc)
+		return SPOOR_OBJECT_NONE;
+	object_key(&key, a->file);
+	known = bpf_map_lookup_elem(&object_ids, &key);
+	if (known)
+		return *known;
+	id = __sync_fetch_and_add(&next_object, 1);
+	if (id >= SPOOR_KERNEL_OBJECTS)
+		return SPOOR_OBJECT_NONE;
+	if (bpf_map_update_elem(&object_ids, &key, &id, BPF_NOEXIST)) {
+		known = bpf_map_lookup_elem(&object_ids, &key); /* another CPU was first */
+		return known ? *known : SPOOR_OBJECT_NONE;
+	}
+	if (emit_object(id, &key, a, sc))
+		bpf_map_delete_elem(&object_ids, &key); /* say it again next time */
+	return id;
+}
+
+/* ---- layouts: the executable mappings of an image, for user space to unwind raw stacks ---- */
+
+struct bpf_iter_task_vma {
+	u64 opaque[1];
+} __attribute__((aligned(8)));
+extern int bpf_iter_task_vma_new(struct bpf_iter_task_vma *it, struct task_struct *task, u64 addr) __ksym __weak;
+extern struct vm_area_struct *bpf_iter_task_vma_next(struct bpf_iter_task_vma *it) __ksym __weak;
+extern void bpf_iter_task_vma_destroy(struct bpf_iter_task_vma *it) __ksym __weak;
+
+#define LAYOUT_MAX 512
+
+/* Announces the layout of the current process once per image. Where the iterator is missing (before 6.7), user space
+ * reads /proc/PID/maps. */
+__noinline int emit_layout(u32 image, struct scratch *sc)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct bpf_iter_task_vma it;
+	struct vm_area_struct *vma;
+	struct spoor_ctl_layout *l;
+	struct reservation r;
+	u32 n = 0, size;
+	u64 one = 1;
+
+	if (!sc || !bpf_iter_task_vma_new)
+		return 0;
+	if (bpf_map_lookup_elem(&layouts, &image))
+		return 0;
+	/* First make every object known: announcing them uses the ring that the layout is then reserved in. */
+	bpf_iter_task_vma_new(&it, task, 0);
+	while ((vma = bpf_iter_task_vma_next(&it))) {
+		struct vma_answer a = {};
+
+		vma_read(task, vma, &a);
+		if (a.exec && a.file)
+			object_of(&a, sc);
+	}
+	bpf_iter_task_vma_destroy(&it);
+
+	size = sizeof(*l) + LAYOUT_MAX * sizeof(struct spoor_layout_range);
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return 0;
+	l = (void *)r.to;
+	bpf_iter_task_vma_new(&it, task, 0);
+	while ((vma = bpf_iter_task_vma_next(&it))) {
+		struct vma_answer a = {};
+		struct spoor_layout_range *g;
+
+		vma_read(task, vma, &a);
+		if (!a.exec)
+			continue;
+		if (n >= LAYOUT_MAX)
+			break;
+		g = &l->ranges[n & (LAYOUT_MAX - 1)];
+		g->start = a.start;
+		g->end = a.end;
+		g->offset = a.offset;
+		g->pad = 0;
+		g->object = SPOOR_OBJECT_NONE;
+		if (a.vdso == a.start)
+			g->object = SPOOR_OBJECT_VDSO;
+		else if (a.file) {
+			struct spoor_object_key key = {};
+			u32 *known;
+
+			object_key(&key, a.file);
+			known = bpf_map_lookup_elem(&object_ids, &key);
+			if (known)
+				g->object = *known;
+			else
+				g->pad = 1; /* mapped this instant: not to be taken for anonymous memory */
+		}
+		n++;
+	}
+	bpf_iter_task_vma_destroy(&it);
+	size = sizeof(*l) + (n & (2 * LAYOUT_MAX - 1)) * sizeof(struct spoor_layout_range);
+	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
+	l->image = image;
+	l->pid = task->tgid;
+	l->n = n;
+	emit_commit(&r, size);
+	bpf_map_update_elem(&layouts, &image, &one, BPF_ANY);
+	return 0;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * Membership of the trace map follows fork, exec, exit and cgroup moves; and what must be written about a thread when
+ * it sleeps, forks, execs, is renamed, or ends.
+ */
+#include "collect/kernel/syscalls.bpf.h"
+
+/* ---- does a name match? ---- */
+
+struct glob {
+	const char *pattern; /* SPOOR_NAME_MAX bytes, terminated */
+	char *name;          /* 64 bytes, terminated */
+	u32 p, s;            /* positions */
+	u32 star, star_s;    /* where to go back to; star 0: nowhere (else position + 1) */
+	u32 result;
+};
+
+/* One step of matching * and ? (greedy with one point of return). */
+static long glob_step(u32 i, void *ctx)
+{
+	struct glob *g = ctx;
+	char p = g->pattern[g->p & (SPOOR_NAME_MAX - 1)], s = g->name[g->s & 63];
+
+	if (p == '*') {
+		g->star = ++g->p;
+		g->star_s = g->s;
+		return 0;
+	}
+	if (!s) {
+		g->result = !p;
+		return 1;
+	}
+	if (p == s || p == '?') {
+		g->p++;
+		g->s++;
+		return 0;
+	}
+	if (!g->star)
+		return 1;
+	g->p = g->star;
+	g->s = ++g->star_s;
+	return 0;
+}
+
+static __noinline bool name_matches(char *name)
+{
+	u32 i;
+
+	for (i = 0; i < SPOOR_MAX_NAMES; i++) {
+		struct glob g = { .pattern = names[i], .name = name };
+
+		if (i >= n_names || !name)
+			break;
+		bpf_loop(256, glob_step, &g, 0);
+		if (g.result)
+			return true;
+	}
+	return false;
+}
+
+struct base_name {
+	char *path;
+	u32 at;
+};
+
+static long base_name_step(u32 i, void *ctx)
+{
+	struct base_name *b = ctx;
+	char ch = b->path[i & 4095];
+
+	if (!ch)
+		return 1;
+	if (ch == '/')
+		b->at = i + 1;
+	return 0;
+}
+
+static __noinline bool exec_matches(struct scratch *sc, struct task_struct *task, u64 filename)
+{
+	struct base_name b = {};
+
+	if (!sc || !task)
+		return false;
+	bpf_probe_read_kernel_str(sc->path, 4096, (void *)filename);
+	b.path = sc->path;
+	bpf_loop(4095, base_name_step, &b, 0);
+	bpf_probe_read_kernel_str(sc->path + 4096, 64, sc->path + (b.at & 4095));
+	if (name_matches(sc->path + 4096))
+		return true;
+	__builtin_memset(sc->path, 0, 64);
+	bpf_probe_read_kernel_str(sc->path, 16, task->comm);
+	return name_matches(sc->path);
+}
+
+/* ---- coming in ---- */
+
+static __always_inline struct thread *take_in(struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct cpu *c;
+
+	if (t) {
+		__sync_fetch_and_add(&live_threads, 1);
+		return t;
+	}
+	c = this_cpu();
+	if (c)
+		c->stats.thread_misses++;
+	return NULL;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct thread *p = bpf_task_storage_get(&threads, parent, 0, 0), *t;
+	bool thread = parent->tgid == child->tgid;
+	u32 tgid = parent->tgid, *pick = NULL;
+
+	if (!p) {
+		if (match_all && child->tgid != self_tgid)
+			goto in;
+		if (!attaching)
+			return 0;
+		pick = bpf_map_lookup_elem(&picks, &tgid);
+		if (!pick || (!thread && !(*pick & SPOOR_PICK_FOLLOW)))
+			return 0;
+	} else if (!thread && !p->follow) {
+		return 0;
+	}
+in:
+	t = take_in(child);
+	if (!t)
+		return 0;
+	if (p) {
+		t->follow = p->follow;
+		t->named = p->named;
+		t->wait_exec = p->wait_exec;
+		t->gen = p->gen;
+		t->image = image_of(parent, p);
+	} else {
+		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
+		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
+	}
+	if (!t->wait_exec)
+		emit_thread(child, t, SPOOR_THREAD_FORK);
+	return 0;
+}
+
+/* ---- execve ---- */
+
+/* An execve whose entry was not ours to see: its path is certain here. */
+static __always_inline void begin_exec(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
+{
+	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
+	long n;
+
+	if (!cfg->mode || paused)
+		return;
+	__builtin_memset(t->data, 0, 32);
+	n = bpf_probe_read_kernel_str(t->data + 24, SPOOR_MAX_STRING, (void *)filename);
+	t->len = 24 + (n > 0 ? n : 1);
+	t->id = SPOOR_NR_EXECVE;
+	t->ret_at = 24;
+	t->flags = 0;
+	t->pending = 0;
+	t->stack = 0;
+	t->files[0] = t->files[1] = 0;
+	t->call_epoch = epoch;
+	t->start = bpf_ktime_get_ns();
+}
+
+static __always_inline void leave(struct task_struct *task, struct thread *t)
+{
+	emit_exit(task, t, 0);
+	bpf_task_storage_delete(&threads, task);
+	__sync_fetch_and_add(&live_threads, -1);
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct cpu *c = this_cpu();
+	struct scratch *sc;
+	bool match;
+
+	if (!c || (!t && !match_names))
+		return 0;
+	sc = &c->scratch[0];
+	if (match_names && (!t || t->named)) {
+		match = exec_matches(sc, task, (u64)bprm->filename);
+		if (t && !match) {
+			/* The call began in the old image, which was in, and succeeded: it is written before it is out. */
+			if (t->start)
+				emit_call(task, t, 0);
+			leave(task, t);
+			return 0;
+		}
+		if (!match)
+			return 0;
+		if (!t) {
+			t = take_in(task);
+			if (!t)
+				return 0;
+			t->named = 1;
+			t->follow = 1;
+			begin_exec(task, t, sc, (u64)bprm->filename);
+		}
+	}
+	t->wait_exec = 0;
+	t->gen++;
+	t->image = __sync_fetch_and_add(&next_image, 1);
+	emit_thread(task, t, SPOOR_THREAD_EXEC);
+	return 0;
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_renamed, struct task_struct *task, const char *comm)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (t)
+		t->renamed = 1; /* the new name is not there yet: the next call's entry writes it */
+	return 0;
+}
+
+/* ---- sleeping, ending ---- */
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	struct thread *t;
+
+	if (preempt || !prev_state)
+		return 0;
+	t = bpf_task_storage_get(&threads, prev, 0, 0);
+	if (!t || !t->start || t->pending)
+		return 0;
+	return emit_pending(prev, t, SPOOR_PENDING_SLEEP);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (!t)
+		return 0;
+	if (t->start)
+		emit_pending(task, t, SPOOR_PENDING_DEATH);
+	t->start = 0;
+	emit_exit(task, t, task->signal->live.counter == 0);
+	__sync_fetch_and_add(&live_threads, -1);
+	return 0;
+}
+
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_moved, struct cgroup *cgrp, const char *path, struct task_struct *task, bool threadgroup)
+{
+	struct thread *t;
+	bool in;
+
+	if (!match_cgroup)
+		return 0;
+	in = in_cgroup(cgrp);
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (t && !in) {
+		if (t->start)
+			emit_pending(task, t, SPOOR_PENDING_END);
+		leave(task, t);
+	} else if (!t && in) {
+		t = take_in(task);
+		if (t) {
+			t->follow = 1;
+			emit_thread(task, t, SPOOR_THREAD_MOVE);
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * System calls: at entry what was asked and from where, at exit one event with both halves.
+ */
+#include "collect/kernel/threads.bpf.h"
+
+/* ---- entry ---- */
+
+/*
+ * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
+ * the id. The copy is the last resort of the first second of an object's life.
+ */
+__noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct vma_answer a = {};
+	struct spoor_ctl_raw *raw;
+	struct reservation r;
+	u32 size, len = SPOOR_RAW_STACK, id;
+	u64 sp = regs->sp;
+
+	if (!sc)
+		return 0;
+	emit_layout(image, sc);
+	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
+		len = a.end - sp;
+	size = (sizeof(*raw) + len + 7) & ~7u;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return 0;
+	raw = (void *)r.to;
+	id = __sync_fetch_and_add(&next_stack, 1);
+	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
+	raw->stack = id;
+	raw->pid = task->tgid;
+	raw->image = image;
+	read_dwarf_regs(raw->dwarf_regs, regs);
+	raw->pc = regs->ip;
+	raw->mode = mode;
+	raw->budget = budget;
+	raw->remote = 0;
+	raw->len = len;
+	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
+		raw->len = 0;
+	emit_commit(&r, size);
+	return id;
+}
+
+static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct pt_regs *regs,
+				      u32 image, u32 mode)
+{
+	struct walk w = {
+		.s = { .pc = regs->ip, .sp = regs->sp, .bp = regs->bp, .exact = 1 },
+		.window = regs->sp, .image = image, .mode = mode,
+		.budget = mode == SPOOR_MODE_APP ? 1 : budget,
+		.status = SPOOR_WALK_TRUNCATED,
+	};
+	struct walk_loop l = { .w = &w, .c = c, .sc = sc };
+
+	read_dwarf_regs(w.regs, regs);
+	w.window_len = window_move(sc, regs->sp);
+	c->walk++;
+	bpf_loop(MAX_DEPTH, walk_frame, &l, 0);
+	c->stats.frames += w.depth;
+	if (w.status == WALK_RAW) {
+		c->stats.raw++;
+		return emit_raw(sc, image, mode);
+	}
+	c->stats.walks[w.status & 7]++;
+	return stack_id(c, sc, mix(w.hash, (u64)w.status << 32 | w.n), w.status, w.n);
+}
+
+/* A path argument: NUL-terminated into data at *off. */
+static __always_inline void take_path(struct thread *t, u32 *off, u64 addr)
+{
+	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
+	long n = 0;
+
+	if (addr) {
+		n = bpf_probe_read_user_str(t->data + at, SPOOR_MAX_STRING, (void *)addr);
+		if (n < 0)
+			t->flags |= SPOOR_EVENT_UNREADABLE;
+		else if (n == SPOOR_MAX_STRING)
+			t->flags |= SPOOR_EVENT_TRUNCATED;
+	}
+	if (n <= 0) {
+		t->data[at] = 0;
+		n = 1;
+	}
+	*off = at + (n & (SPOOR_MAX_DATA / 2 - 1));
+}
+
+/* A sockaddr argument: u16 length, bytes. */
+static __always_inline void take_sockaddr(struct thread *t, u32 *off, u64 addr, u64 len)
+{
+	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
+	u16 n = len > 128 ? 128 : len;
+
+	if (!addr) {
+		n = 0;
+	} else if (bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
+		t->flags |= SPOOR_EVENT_UNREADABLE;
+		n = 0;
+	}
+	*(u16 *)(t->data + at) = n;
+	*off = at + 2 + n;
+}
+
+/* Everything after the packed arguments that is read from the process's memory. */
+static __always_inline void take_pointed(struct thread *t, const struct spoor_call_config *cfg, u32 off)
+{
+	if (cfg->n_paths) {
+		take_path(t, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
+		if (cfg->n_paths > 1)
+			take_path(t, &off, t->args[(cfg->paths >> 4 & 7) < 6 ? cfg->paths >> 4 & 7 : 5]);
+	}
+	if (cfg->sockaddr) {
+		u32 i = (cfg->sockaddr - 1) & 7;
+
+		if (i < 5)
+			take_sockaddr(t, &off, t->args[i], t->args[i + 1]);
+	}
+	if (cfg->buf) { /* payload is not kept unless asked for: its length is 0 */
+		*(u16 *)(t->data + (off & (SPOOR_MAX_DATA / 2 - 1))) = 0;
+		off += 2;
+	}
+	t->len = off;
+}
+
+/* The same of another process, whose memory cannot be read from here: empty. */
+static __always_inline void take_nothing_pointed(struct thread *t, const struct spoor_call_config *cfg)
+{
+	u32 off = t->len & 127;
+
+	*(u64 *)(t->data + off) = 0;
+	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0) + (cfg->buf ? 2 : 0);
+	t->flags = SPOOR_EVENT_UNREADABLE;
+}
+
+/* Packs arguments and descriptor identities; returns the offset of what follows. */
+static __always_inline u32 take_args(struct thread *t, const struct spoor_call_config *cfg, struct cpu *c,
+				     struct scratch *sc, struct task_struct *task, u32 level)
+{
+	u32 off = 0, widths = cfg->widths;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < 6; i++) {
+		*(u64 *)(t->data + off) = t->args[i];
+		off += widths & 15;
+		widths >>= 4;
+	}
+	t->files[0] = t->files[1] = 0;
+	if (cfg->n_fds) {
+		u32 at = cfg->fds & 7;
+
+		t->files[0] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], level);
+		*(u32 *)(t->data + (off & 127)) = t->files[0];
+		off += 4;
+		if (cfg->n_fds > 1) {
+			at = cfg->fds >> 4 & 7;
+			t->files[1] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], level);
+			*(u32 *)(t->data + (off & 127)) = t->files[1];
+			off += 4;
+		}
+	}
+	t->ret_at = off;
+	if (cfg->flags & SPOOR_CALL_RET_FD) {
+		*(u32 *)(t->data + (off & 127)) = 0;
+		off += 4;
+	}
+	return off;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct spoor_call_config *cfg;
+	struct scratch *sc;
+	struct cpu *c;
+	u32 id, image, off;
+
+	if (!t)
+		return 0;
+	t->start = 0;
+	id = call_id(task, nr);
+	cfg = &calls[id];
+	if (cfg->map == SPOOR_MAP_UNMAP)
+		t->unmaps = maps_file(task, call_arg(task, regs, 0));
+	if (!cfg->mode || paused)
+		return 0;
+	if (t->wait_exec && !(cfg->flags & SPOOR_CALL_EXEC))
+		return 0;
+	c = this_cpu();
+	if (!c)
+		return 0;
+	sc = &c->scratch[0];
+	if (t->def_epoch != epoch || t->renamed) {
+		emit_thread(task, t, t->renamed ? SPOOR_THREAD_RENAME : SPOOR_THREAD_SEGMENT);
+		t->renamed = 0;
+	}
+	t->id = id;
+	t->flags = 0;
+	t->pending = 0;
+	t->call_epoch = epoch;
+	if (id >= SPOOR_SYSCALL_I386 && id < SPOOR_SYSCALL_MAX) {
+		t->args[0] = (u32)regs->bx;
+		t->args[1] = (u32)regs->cx;
+		t->args[2] = (u32)regs->dx;
+		t->args[3] = (u32)regs->si;
+		t->args[4] = (u32)regs->di;
+		t->args[5] = (u32)regs->bp;
+	} else {
+		t->args[0] = regs->di;
+		t->args[1] = regs->si;
+		t->args[2] = regs->dx;
+		t->args[3] = regs->r10;
+		t->args[4] = regs->r8;
+		t->args[5] = regs->r9;
+	}
+	t->start = bpf_ktime_get_ns();
+	off = take_args(t, cfg, c, sc, task, 0);
+	t->len = off;
+	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
+		take_pointed(t, cfg, off);
+	t->stack = 0;
+	if (cfg->mode > 1 + SPOOR_MODE_NONE) {
+		image = image_of(task, t);
+		if (image)
+			t->stack = take_stack(c, sc, task, regs, image, cfg->mode - 1);
+	}
+	return 0;
+}
+
+/* ---- exit ---- */
+
+/* Copies n bytes; short ones, which nearly all are, without a call. */
+static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
+{
+	const u64 *from = (const u64 *)t->data;
+	u64 *words = (u64 *)to;
+	int i;
+
+	if (n <= 64) {
+#pragma unroll
+		for (i = 0; i < 8; i++)
+			words[i] = from[i];
+	} else {
+		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
+	}
+}
+
+/* A call beyond the table: number and six arguments as they are. */
+static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret)
+{
+	struct spoor_syscall_other *e;
+	struct reservation r;
+	u64 now;
+
+	if (!task || !t || !regs)
+		return 0;
+	emit_reserve(&r, 0, sizeof(*e));
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	now = bpf_ktime_get_ns();
+	emit_header(e, SPOOR_EV_SYSCALL_OTHER, 0, sizeof(*e), task->pid, now);
+	e->pid = task->tgid;
+	e->stack = t->stack;
+	e->dur = now - t->start;
+	e->ret = ret;
+	e->nr = regs->orig_ax;
+	e->i386 = !!(task->thread_info.status & TS_COMPAT);
+	__builtin_memcpy(e->args, t->args, sizeof(e->args));
+	emit_commit(&r, sizeof(*e));
+	return 0;
+}
+
+static __always_inline void emit_call_now(struct task_struct *task, struct thread *t, long ret)
+{
+	struct spoor_syscall *e;
+	struct reservation r;
+	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = (sizeof(*e) + len + 7) & ~7u;
+	u64 now;
+
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return;
+	e = (void *)r.to;
+	now = bpf_ktime_get_ns();
+	emit_header(e, t->id, t->flags, size, task->pid, now);
+	e->pid = task->tgid;
+	e->stack = t->stack;
+	e->dur = now - t->start;
+	e->ret = ret;
+	copy_data(e->data, t, len);
+	emit_commit(&r, size);
+}
+
+static __noinline int emit_call(struct task_struct *task, struct thread *t, long ret)
+{
+	if (task && t)
+		emit_call_now(task, t, ret);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct spoor_call_config *cfg;
+	struct cpu *c;
+	u32 id;
+
+	if (!t)
+		return 0;
+	cfg = &calls[call_id(task, regs->orig_ax)];
+	if (t->unmaps) {
+		t->unmaps = 0;
+		image_renew(task, t);
+	} else if (cfg->map) {
+		note_map(task, t, regs, ret, cfg->map);
+	}
+	if (!t->start)
+		return 0;
+	id = t->id;
+	if (id >= SPOOR_SYSCALL_MAX) {
+		emit_other(task, t, regs, ret);
+		t->start = 0;
+		return 0;
+	}
+	cfg = &calls[id];
+	if (t->call_epoch != epoch)
+		emit_need(t);
+	if (t->flags & SPOOR_EVENT_UNREADABLE) {
+		/* The page was not there at entry. If the call did not fail for the same reason, it is now. */
+		t->flags = SPOOR_EVENT_READ_AT_EXIT;
+		take_pointed(t, cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127);
+	}
+	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0) {
+		c = this_cpu();
+		if (c)
+			*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
+	}
+	emit_call_now(task, t, ret);
+	t->start = 0;
+	return 0;
+}

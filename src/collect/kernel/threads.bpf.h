@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/* The trace map: which threads are in, who they are, and the version of their executable layout. */
+#include "collect/kernel/intern.bpf.h"
+
+static __always_inline void read_dwarf_regs(u64 *to, struct pt_regs *r)
+{
+	to[0] = r->ax;
+	to[1] = r->dx;
+	to[2] = r->cx;
+	to[3] = r->bx;
+	to[4] = r->si;
+	to[5] = r->di;
+	to[6] = r->bp;
+	to[7] = r->sp;
+	to[8] = r->r8;
+	to[9] = r->r9;
+	to[10] = r->r10;
+	to[11] = r->r11;
+	to[12] = r->r12;
+	to[13] = r->r13;
+	to[14] = r->r14;
+	to[15] = r->r15;
+}
+
+/* The event id of a system call; SPOOR_SYSCALL_MAX for numbers beyond the table (x32 ones too). */
+static __always_inline u32 call_id(struct task_struct *task, long nr)
+{
+	u64 n = nr;
+
+	if (n >= SPOOR_SYSCALL_I386)
+		return SPOOR_SYSCALL_MAX;
+	if (task->thread_info.status & TS_COMPAT)
+		n += SPOOR_SYSCALL_I386;
+	return n;
+}
+
+/* The image is the process's: it is kept in the group leader's storage. */
+static __always_inline struct thread *leader_of(struct task_struct *task, struct thread *t)
+{
+	struct thread *l;
+
+	if (task->pid == task->tgid)
+		return t;
+	l = bpf_task_storage_get(&threads, task->group_leader, 0, 0);
+	return l ? l : t;
+}
+
+static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
+{
+	struct thread *l = leader_of(task, t);
+
+	if (!l->image)
+		l->image = __sync_fetch_and_add(&next_image, 1);
+	return l->image;
+}
+
+static __noinline int image_renew(struct task_struct *task, struct thread *t)
+{
+	if (!t)
+		return 0;
+	leader_of(task, t)->image = __sync_fetch_and_add(&next_image, 1);
+	return 0;
+}
+
+/* Descriptor argument: AT_FDCWD means the working directory. */
+static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg,
+				      u32 level)
+{
+	if ((s32)arg != -100)
+		return fd_id(c, sc, task, arg, level);
+	return cwd_id(c, sc, task, level);
+}
+
+static __always_inline int emit_thread_at(struct task_struct *task, struct thread *t, u32 why, u32 ring_level)
+{
+	struct spoor_thread *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + 7) & ~7u;
+	struct pid *pid;
+	u32 depth;
+
+	emit_reserve(&r, ring_level, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_THREAD, 0, size, task->pid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->ppid = task->real_parent->tgid;
+	e->start = task->start_time;
+	e->gen = t->gen;
+	pid = task->thread_pid;
+	depth = BPF_CORE_READ(pid, level);
+	bpf_probe_read_kernel(&e->vtid, 4, &pid->numbers[depth & 31].nr);
+	e->why = why;
+	bpf_probe_read_kernel(e->comm, sizeof(e->comm), task->comm);
+	emit_commit(&r, size);
+	t->def_epoch = epoch;
+	return 0;
+}
+
+static __noinline int emit_thread(struct task_struct *task, struct thread *t, u32 why)
+{
+	return task && t ? emit_thread_at(task, t, why, 0) : 0;
+}
+
+/* The event of a call that has not ended. */
+static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact, u32 ring_level)
+{
+	struct spoor_pending *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + (t->len & (SPOOR_MAX_DATA - 1)) + 7) & ~7u;
+
+	emit_reserve(&r, ring_level, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_PENDING, t->flags, size, task->pid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->stack = t->stack;
+	e->start = t->start;
+	e->nr = t->id;
+	e->why = why;
+	e->exact = exact;
+	e->len = t->len;
+	bpf_probe_read_kernel(e->data, t->len & (SPOOR_MAX_DATA - 1), t->data);
+	emit_commit(&r, size);
+	t->pending = 1;
+	return 0;
+}
+
+static __noinline int emit_pending(struct task_struct *task, struct thread *t, u32 why)
+{
+	return task && t ? emit_pending_at(task, t, why, true, 0) : 0;
+}
+
+static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 group_dead)
+{
+	struct spoor_thread_exit *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + 7) & ~7u;
+
+	if (!task)
+		return 0;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_THREAD_EXIT, 0, size, task->pid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->code = task->exit_code;
+	e->group_dead = group_dead;
+	emit_commit(&r, size);
+	return 0;
+}
+
+static __always_inline bool in_cgroup(struct cgroup *cgrp)
+{
+	if (!cgrp || cgrp->level < (int)cgroup_level)
+		return false;
+	return BPF_CORE_READ(cgrp, ancestors[cgroup_level & 63], kn, id) == cgroup_id;
+}
+
+/* Tells the consumer that this segment needs definitions which an older one has. */
+static __noinline int emit_need(struct thread *t)
+{
+	struct spoor_ctl_need *e;
+	struct reservation r;
+
+	if (!t)
+		return 0;
+	emit_reserve(&r, 0, sizeof(*e));
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_CTL_NEED, 0, sizeof(*e), 0, bpf_ktime_get_ns());
+	e->stack = t->stack;
+	e->files[0] = t->files[0];
+	e->files[1] = t->files[1];
+	e->files[2] = 0;
+	emit_commit(&r, sizeof(*e));
+	return 0;
+}
+
+/* ---- changes of the executable layout ---- */
+
+static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r, u32 i)
+{
+	bool i386 = task->thread_info.status & TS_COMPAT;
+
+	return i == 0 ? i386 ? r->bx : r->di : i == 1 ? i386 ? r->cx : r->si : i == 2 ? r->dx : i386 ? r->si : r->r10;
+}
+
+static __always_inline bool maps_file(struct task_struct *task, u64 addr)
+{
+	struct vma_answer a = {};
+	long r = bpf_find_vma(task, addr, vma_read, &a, 0);
+
+	return r == -EBUSY || (!r && a.file);
+}
+
+enum { PROT_EXEC = 4, MAP_FIXED = 16 };
+
+/*
+ * After a call that may have added executable mappings. mprotect on anonymous memory (JIT compilers switch it all the
+ * time) changes nothing for us: what lay at that address before was unmapped, which is seen there.
+ */
+static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
+{
+	u64 addr, prot;
+
+	if (!task || !t || !regs || (ret < 0 && ret > -4096))
+		return 0;
+	addr = call_arg(task, regs, 0);
+	prot = call_arg(task, regs, 2);
+	if (kind == SPOOR_MAP_MMAP && !(prot & PROT_EXEC) && !(call_arg(task, regs, 3) & MAP_FIXED))
+		return 0;
+	if (kind == SPOOR_MAP_PROTECT && (!(prot & PROT_EXEC) || !maps_file(task, addr)))
+		return 0;
+	return image_renew(task, t);
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * Walking the user stack of the current thread, in the kernel, by compiled unwind rows.
+ *
+ * Per frame: a row from this CPU's row cache, keyed by (image, pc); on a miss the mapping is looked up (cached per
+ * page), then the row is searched for. The stack is read in windows of 512 bytes, not word by word. The scope of the
+ * walk (mode, budget S) is decided here, frame by frame, so that it ends as soon as nothing more can be collected
+ * (Algorithm 1 of the Uscope paper; its availability map is `used`).
+ */
+#include "collect/kernel/objects.bpf.h"
+
+#define MAX_DEPTH 2048 /* frames stepped over in one walk */
+
+enum {
+	WALK_RAW = 100, /* an object without rows yet: hand out a raw copy */
+};
+
+struct walk_ctx;
+#define SPOOR_WALK_CTX walk_ctx
+#define SPOOR_INLINE static __always_inline
+static int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret);
+static int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret);
+#include "unwind/walk_core.h"
+
+/* A walk under way. Numbers only: it is handed to a function that is verified on its own. */
+struct walk {
+	struct spoor_frame_state s;
+	u64 window; /* address of sc->window[0] */
+	u64 window_len;
+	u64 hash;
+	u64 regs[16]; /* of frame 0, by DWARF number */
+	u32 image;
+	u32 n;      /* call sites collected */
+	u32 budget;
+	u32 mode;
+	s32 status;
+	u32 depth;
+};
+
+struct walk_ctx {
+	struct walk *w;
+	struct cpu *c;
+	struct scratch *sc;
+};
+
+/* Moves the window so that it holds addr. Where 512 bytes are not readable (the end of a mapping), less. */
+__noinline u64 window_move(struct scratch *sc, u64 addr)
+{
+	if (!sc)
+		return 0;
+	if (!bpf_probe_read_user(sc->window, WINDOW, (void *)addr))
+		return WINDOW;
+	if (!bpf_probe_read_user(sc->window, 64, (void *)addr))
+		return 64;
+	if (!bpf_probe_read_user(sc->window, 8, (void *)addr))
+		return 8;
+	return 0;
+}
+
+static __always_inline int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret)
+{
+	struct walk *w = x->w;
+	u64 off = addr - w->window;
+
+	if (off >= w->window_len) {
+		u64 from = addr - 64; /* saved registers lie a little below the return address */
+
+		if (addr & 7)
+			return SPOOR_WALK_UNREADABLE;
+		w->window_len = window_move(x->sc, from);
+		w->window = from;
+		if (w->window_len <= 64) {
+			w->window_len = window_move(x->sc, addr);
+			w->window = addr;
+			if (!w->window_len)
+				return SPOOR_WALK_UNREADABLE;
+		}
+		off = addr - w->window;
+	}
+	*ret = *(u64 *)((char *)x->sc->window + (off & (WINDOW - 8)));
+	return 0;
+}
+
+static __always_inline int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret)
+{
+	/* DWARF register -> index in uc_mcontext.gregs, 4 bits each: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
+	const u64 gregs = 0x76543210fa89becdULL;
+
+	if (x->w->s.signal)
+		return spoor_load(x, x->w->s.uc + 8 * (gregs >> (4 * (reg & 15)) & 15), ret);
+	if (x->w->depth)
+		return SPOOR_WALK_NO_ROWS;
+	*ret = x->w->regs[reg & 15];
+	return 0;
+}
+
+/* ---- from pc to row ---- */
+
+static __always_inline u32 slot_of(u64 key, u32 image, u32 slots)
+{
+	u64 h = (key ^ ((u64)image << 32)) * 0x9e3779b97f4a7c15ULL;
+
+	return (h >> 40) & (slots - 1);
+}
+
+/* Fills the page entry for pc. Returns 0, WALK_RAW, or a status. */
+static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, u64 pc, u32 image)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct vma_answer a = {};
+	struct spoor_kernel_object *o;
+	u32 object = SPOOR_OBJECT_NONE;
+	u64 delta = 0;
+	long r;
+
+	if (!pe || !sc)
+		return SPOOR_WALK_NO_ROWS;
+	r = bpf_find_vma(task, pc, vma_read, &a, 0);
+	if (r == -EBUSY)
+		return SPOOR_WALK_BUSY;
+	if (r || !a.found || !a.exec)
+		return SPOOR_WALK_NO_ROWS;
+	if (a.vdso == a.start) {
+		object = SPOOR_OBJECT_VDSO;
+		delta = a.start;
+	} else if (a.file) {
+		object = object_of(&a, sc);
+		delta = a.start - a.offset;
+		if (object == SPOOR_OBJECT_NONE)
+			return SPOOR_WALK_GONE;
+	}
+	pe->app = 0;
+	if (object != SPOOR_OBJECT_NONE) {
+		o = bpf_map_lookup_elem(&objects, &object);
+		if (!o)
+			return SPOOR_WALK_NO_ROWS;
+		if (o->state == SPOOR_OBJECT_NEW)
+			return WALK_RAW;
+		pe->app = o->app;
+	}
+	pe->page = pc >> 12;
+	pe->image = image;
+	pe->object = object;
+	pe->delta = delta;
+	return 0;
+}
+
+/* File offset -> ELF virtual address by the executable loads of the object. */
+static __always_inline u64 object_vaddr(struct spoor_kernel_object *o, u64 offset)
+{
+	u64 v = offset;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < SPOOR_OBJECT_LOADS; i++)
+		if (i < o->n_loads && offset >= o->loads[i].offset && offset < o->loads[i].end)
+			v = offset + o->loads[i].delta;
+	return v;
+}
+
+/*
+ * The rule for vaddr by the object's rows. The search has no branches: with them the verifier would follow 2^14
+ * paths. v - key is negative exactly where the row is not beyond the key; its sign moves `lo`.
+ */
+__noinline int row_search(struct spoor_kernel_object *o, u64 vaddr, struct spoor_rule *ret)
+{
+	struct spoor_row_chunk *chunk;
+	struct spoor_row_page *page;
+	struct spoor_rule *rule;
+	u32 key, at, lo, len, half, index, zero = 0;
+	void *inner;
+	int i;
+
+	if (!o || !ret)
+		return -1;
+	if (vaddr < o->text_base || (vaddr - o->text_base) >> SPOOR_TEXT_PAGE_SHIFT >= o->n_pages)
+		return -1;
+	at = o->first_page + ((vaddr - o->text_base) >> SPOOR_TEXT_PAGE_SHIFT);
+	page = bpf_map_lookup_elem(&row_pages, &at);
+	if (!page || !page->count)
+		return -1;
+	index = page->first / SPOOR_CHUNK_ROWS;
+	inner = bpf_map_lookup_elem(&row_chunks, &index);
+	if (!inner)
+		return -1;
+	chunk = bpf_map_lookup_elem(inner, &zero);
+	if (!chunk)
+		return -1;
+	key = vaddr & ((1 << SPOOR_TEXT_PAGE_SHIFT) - 1);
+	lo = page->first & (SPOOR_CHUNK_ROWS - 1);
+	len = page->count;
+#pragma unroll
+	for (i = 0; i < 14; i++) {
+		s64 d;
+
+		half = len >> 1;
+		d = (s64)chunk->rows[(lo + half) & (SPOOR_CHUNK_ROWS - 1)].pc - key - 1;
+		lo += half & (u32)(d >> 63);
+		len -= half;
+	}
+	index = chunk->rows[lo & (SPOOR_CHUNK_ROWS - 1)].rule;
+	rule = bpf_map_lookup_elem(&rules, &index);
+	if (!rule)
+		return -1;
+	*ret = *rule;
+	return 0;
+}
+
+/* Fills the row entry for pc. Returns 0, WALK_RAW, or the status in which the walk ends. */
+__noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32 image)
+{
+	const struct spoor_rule fp = { .op = SPOOR_RULE_FP, .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4, .rbp_off = -16 };
+	struct spoor_kernel_object *o;
+	struct page_entry *pe;
+	struct row_entry *e;
+	u64 vaddr;
+	int r;
+
+	if (!c || !sc)
+		return SPOOR_WALK_NO_ROWS;
+	c->stats.row_misses++;
+	pe = &c->pages[slot_of(pc >> 12, image, PAGE_SLOTS)];
+	if (pe->page != pc >> 12 || pe->image != image) {
+		r = page_fill(pe, sc, pc, image);
+		if (r)
+			return r;
+	}
+	e = &c->rows[slot & (ROW_SLOTS - 1)];
+	e->image = 0;
+	vaddr = pc - pe->delta;
+	e->rule = fp;
+	if (pe->object != SPOOR_OBJECT_NONE) {
+		o = bpf_map_lookup_elem(&objects, &pe->object);
+		if (!o)
+			return SPOOR_WALK_NO_ROWS;
+		if (o->state == SPOOR_OBJECT_FAILED)
+			return SPOOR_WALK_GONE;
+		if (pe->object != SPOOR_OBJECT_VDSO)
+			vaddr = object_vaddr(o, vaddr);
+		if (o->state == SPOOR_OBJECT_READY && unwind_with != SPOOR_UNWIND_FP) {
+			struct spoor_rule rule = {};
+
+			if (row_search(o, vaddr, &rule))
+				rule.op = SPOOR_RULE_NONE;
+			e->rule = rule;
+		}
+	}
+	e->app = pe->app;
+	e->pc = pc;
+	e->frame = SPOOR_FRAME(pe->object, vaddr);
+	e->image = image;
+	return 0;
+}
+
+/* ---- the scope: which call sites are collected ---- */
+
+static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row_entry *e)
+{
+	u32 object, limit = 1, i;
+
+	if (w->mode == SPOOR_MODE_APP || w->mode == SPOOR_MODE_APP_ALL)
+		return e->app;
+	if (w->mode == SPOOR_MODE_ALL)
+		return true;
+	object = SPOOR_FRAME_OBJECT(e->frame);
+	if (w->mode == SPOOR_MODE_CUSTOM) {
+		struct spoor_kernel_object *o = bpf_map_lookup_elem(&objects, &object);
+
+		limit = o ? o->limit : 0;
+	}
+	i = object & (USED_SLOTS - 1);
+	if (c->used[i].walk != c->walk || c->used[i].object != object) {
+		c->used[i].walk = c->walk;
+		c->used[i].object = object;
+		c->used[i].n = 0;
+	}
+	if (c->used[i].n >= limit)
+		return false;
+	c->used[i].n++;
+	return true;
+}
+
+/* One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. */
+__noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
+{
+	struct walk_ctx x = { .w = w, .c = c, .sc = sc };
+	struct row_entry *e;
+	u32 slot, notexact;
+	u64 pc;
+	int r;
+
+	if (!w || !c || !sc)
+		return 1;
+	notexact = !w->s.exact;
+	pc = w->s.pc - notexact;
+	slot = slot_of(pc, w->image, ROW_SLOTS);
+	e = &c->rows[slot & (ROW_SLOTS - 1)];
+	if (e->pc != pc || e->image != w->image) {
+		r = row_fill(c, sc, slot, pc, w->image);
+		if (r) {
+			w->status = r;
+			return 1;
+		}
+	}
+	if (walk_takes(w, c, e)) {
+		u64 frame = e->frame + notexact;
+
+		sc->frames[w->n & (SPOOR_MAX_FRAMES - 1)] = frame;
+		w->hash = mix(w->hash, frame);
+		w->n++;
+		if (w->n >= w->budget) {
+			/* Mode app can collect no more: that is complete. */
+			w->status = w->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+			return 1;
+		}
+	}
+	r = spoor_walk_step(&x, &w->s, &e->rule);
+	w->depth++;
+	if (r == SPOOR_WALK_NEXT)
+		return 0;
+	w->status = r;
+	return 1;
+}
+
+struct walk_loop {
+	struct walk *w;
+	struct cpu *c;
+	struct scratch *sc;
+};
+
+static long walk_frame(u32 i, void *ctx)
+{
+	struct walk_loop *l = ctx;
+
+	return opaque(walk_one(l->w, l->c, l->sc)) & 1;
+}
