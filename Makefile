@@ -22,7 +22,7 @@ export SPOOR_BUILD := $(abspath $(BUILD))
 all: build
 
 $(BUILD)/build.ninja:
-	@command -v meson >/dev/null || { echo "meson is missing; scripts/bootstrap build installs what is needed" >&2; exit 1; }
+	@command -v meson >/dev/null || { echo "meson is missing; 'scripts/bootstrap build' installs it" >&2; exit 1; }
 	meson setup $(SETUP) --prefix "$(abspath $(PREFIX))" $(BUILD)
 
 build: $(BUILD)/build.ninja

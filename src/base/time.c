@@ -49,8 +49,8 @@ int spoor_format_date(uint64_t realtime, char *buf, size_t size)
 {
 	struct tm tm = local(realtime);
 
-	return snprintf(buf, size, "%04d%02d%02d-%02d%02d%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
-			tm.tm_min, tm.tm_sec);
+	return snprintf(buf, size, "%04d%02d%02d-%02d%02d%02d", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday,
+			tm.tm_hour, tm.tm_min, tm.tm_sec);
 }
 
 int spoor_format_duration(uint64_t ns, char *buf, size_t size)

@@ -39,8 +39,9 @@ static void print_json(const struct spoor_check *checks, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct spoor_check *c = &checks[i];
-		json_t *line = json_pack("{s:s, s:s, s:s, s:s?}", "check", c->name, "state", spoor_check_state_name(c->state),
-					 "detail", c->detail, "advice", *c->advice ? c->advice : NULL);
+		json_t *line =
+			json_pack("{s:s, s:s, s:s, s:s?}", "check", c->name, "state", spoor_check_state_name(c->state),
+				  "detail", c->detail, "advice", *c->advice ? c->advice : NULL);
 
 		json_dumpf(line, stdout, JSON_COMPACT);
 		putchar('\n');

@@ -37,9 +37,10 @@ def test_summaries_agree(spoor):
         assert listed[verb] == title
 
 
-@pytest.mark.parametrize("word, said", [("chekc", "did you mean 'spoor check'?"), ("hlep", "did you mean 'spoor help'?"),
-                                        ("frobnicate", "'spoor --help' lists them"), ("\033[31m", "\\x1b[31m"),
-                                        ("", "there is no verb ''")])
+@pytest.mark.parametrize("word, said", [
+    ("chekc", "did you mean 'spoor check'?"), ("hlep", "did you mean 'spoor help'?"),
+    ("frobnicate", "'spoor --help' lists them"), ("\033[31m", "\\x1b[31m"), ("", "there is no verb ''"),
+])
 def test_unknown_verb(spoor, word, said):
     run = spoor(word)
     assert run.returncode == 2 and not run.stdout

@@ -28,7 +28,8 @@ static void test_terminal(void **state)
 	EXPECT(spoor_escape_terminal, "a\nb\tc\"d\\e", "a\\nb\\tc\\\"d\\\\e");
 	EXPECT(spoor_escape_terminal, "\033[31mred\033]0;title\a", "\\x1b[31mred\\x1b]0;title\\x07");
 	EXPECT(spoor_escape_terminal, "nul\0!", "nul\\x00!");
-	EXPECT(spoor_escape_terminal, "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x90\xbe", "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x90\xbe");
+	EXPECT(spoor_escape_terminal, "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x90\xbe",
+	       "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x90\xbe");
 	/* C1 CSI, right-to-left override, zero width space, byte order mark */
 	EXPECT(spoor_escape_terminal, "\xc2\x9b" "31m", "\\xc2\\x9b31m");
 	EXPECT(spoor_escape_terminal, "\xe2\x80\xae", "\\xe2\\x80\\xae");
@@ -108,6 +109,18 @@ static void test_nearest(void **state)
 	assert_null(spoor_nearest(longer, verbs, 5));
 }
 
+typedef int parse_fn(const char *s, uint64_t *ret);
+
+/* bad ends with NULL. */
+static void refuse(parse_fn *parse, const char *const *bad)
+{
+	uint64_t v = 7;
+
+	for (; *bad; bad++)
+		assert_int_equal(parse(*bad, &v), -EINVAL);
+	assert_int_equal(v, 7);
+}
+
 static void test_size(void **state)
 {
 	uint64_t v = 7;
@@ -119,8 +132,7 @@ static void test_size(void **state)
 	assert_int_equal(spoor_parse_size("3G", &v), 0);
 	assert_int_equal(v, 3ULL << 30);
 	v = 7;
-	for (const char *const *bad = (const char *const[]){ "", "k", "-1", " 1", "1x", "1kk", "1 ", "0x10", NULL }; *bad; bad++)
-		assert_int_equal(spoor_parse_size(*bad, &v), -EINVAL);
+	refuse(spoor_parse_size, (const char *const[]){ "", "k", "-1", " 1", "1x", "1kk", "1 ", "0x10", NULL });
 	assert_int_equal(spoor_parse_size("99999999999999999999", &v), -ERANGE);
 	assert_int_equal(spoor_parse_size("18446744073709551615k", &v), -ERANGE);
 	assert_int_equal(v, 7);
@@ -139,9 +151,8 @@ static void test_duration(void **state)
 	assert_int_equal(spoor_parse_duration("2m", &v), 0);
 	assert_int_equal(v, 120000000000);
 	v = 7;
-	for (const char *const *bad = (const char *const[]){ "", ".", "-1s", "1.2.3", "1 s", "1d", "inf", "nan", "0x1p3",
-		     "1e3", NULL }; *bad; bad++)
-		assert_int_equal(spoor_parse_duration(*bad, &v), -EINVAL);
+	refuse(spoor_parse_duration, (const char *const[]){ "", ".", "-1s", "1.2.3", "1 s", "1d", "inf", "nan", "0x1p3", "1e3",
+							     NULL });
 	assert_int_equal(spoor_parse_duration("99999999999999h", &v), -ERANGE);
 	assert_int_equal(v, 7);
 }

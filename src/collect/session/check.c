@@ -109,7 +109,8 @@ static void check_cap_sys_ptrace(struct spoor_check *c)
 
 static void check_cap_dac_read_search(struct spoor_check *c)
 {
-	check_capability(c, CAP_DAC_READ_SEARCH, SPOOR_CHECK_LIMITED, "reads programs and libraries that only others may read");
+	check_capability(c, CAP_DAC_READ_SEARCH, SPOOR_CHECK_LIMITED,
+			 "reads programs and libraries that only others may read");
 }
 
 static void check_kernel(struct spoor_check *c)
@@ -132,12 +133,14 @@ static void check_btf(struct spoor_check *c)
 	struct stat st;
 
 	if (!access("/sys/kernel/btf/vmlinux", R_OK) && !stat("/sys/kernel/btf/vmlinux", &st)) {
-		spoor_check_set(c, SPOOR_CHECK_OK, "the kernel's type information: %jd KiB", (intmax_t)st.st_size / 1024);
+		spoor_check_set(c, SPOOR_CHECK_OK, "the kernel's type information: %jd KiB",
+				(intmax_t)st.st_size / 1024);
 		return;
 	}
 	spoor_check_set(c, SPOOR_CHECK_NO, "/sys/kernel/btf/vmlinux: %s", strerror(errno));
-	spoor_check_advise(c, errno == ENOENT ? "use a kernel with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), and mount /sys" :
-						"run as root");
+	spoor_check_advise(c, errno == ENOENT ?
+				      "use a kernel with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), and mount /sys" :
+				      "run as root");
 }
 
 static void check_lockdown(struct spoor_check *c)
@@ -166,7 +169,8 @@ static void check_jit(struct spoor_check *c)
 	} else if (!err && *line != '0') {
 		spoor_check_set(c, SPOOR_CHECK_OK, "BPF programs are compiled to machine code");
 	} else {
-		spoor_check_set(c, SPOOR_CHECK_LIMITED, "BPF programs are interpreted: recording costs several times more");
+		spoor_check_set(c, SPOOR_CHECK_LIMITED,
+				"BPF programs are interpreted: recording costs several times more");
 		spoor_check_advise(c, "sysctl net.core.bpf_jit_enable=1");
 	}
 }
@@ -197,7 +201,7 @@ static void check_memlock(struct spoor_check *c)
 	if (limit.rlim_cur == RLIM_INFINITY)
 		spoor_check_set(c, SPOOR_CHECK_OK, "no limit of locked memory");
 	else
-		/* Since Linux 5.11 BPF memory counts towards the cgroup; the buffers check has really allocated some. */
+		/* Since Linux 5.11 BPF memory counts towards the cgroup; the buffers check has really got some. */
 		spoor_check_set(c, SPOOR_CHECK_OK, "%ju KiB (BPF memory counts towards the cgroup instead)",
 				(uintmax_t)limit.rlim_cur >> 10);
 }
@@ -249,8 +253,8 @@ static void check_other_processes(struct spoor_check *c)
 
 	read_line("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof(scope));
 	if (!err) {
-		spoor_check_set(c, SPOOR_CHECK_OK, "files of other users' processes can be opened (yama ptrace_scope: %s)",
-				scope);
+		spoor_check_set(c, SPOOR_CHECK_OK,
+				"files of other users' processes can be opened (yama ptrace_scope: %s)", scope);
 		return;
 	}
 	spoor_check_set(c, SPOOR_CHECK_LIMITED, "files of other users' processes: %s", strerror(-err));
@@ -279,11 +283,12 @@ static void check_map_files(struct spoor_check *c)
 	_cleanup_(spoor_closep) int fd = open_own_mapping();
 
 	if (fd >= 0) {
-		spoor_check_set(c, SPOOR_CHECK_OK, "files that were deleted or replaced are read through /proc/PID/map_files");
+		spoor_check_set(c, SPOOR_CHECK_OK,
+				"files that were deleted or replaced are read through /proc/PID/map_files");
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_LIMITED, "/proc/PID/map_files: %s: files that were deleted or replaced have no names",
-			strerror(-fd));
+	spoor_check_set(c, SPOOR_CHECK_LIMITED,
+			"/proc/PID/map_files: %s: files that were deleted or replaced have no names", strerror(-fd));
 	spoor_check_advise(c, "run as root or with CAP_CHECKPOINT_RESTORE");
 }
 
@@ -309,7 +314,8 @@ static void check_run_time(struct spoor_check *c)
 		spoor_check_set(c, SPOOR_CHECK_OK, "the kernel can measure what Spoor's programs cost");
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_LIMITED, "the kernel does not tell what Spoor's programs cost: %s", strerror(-fd));
+	spoor_check_set(c, SPOOR_CHECK_LIMITED, "the kernel does not tell what Spoor's programs cost: %s",
+			strerror(-fd));
 	spoor_check_advise(c, "run as root or with CAP_SYS_ADMIN");
 }
 
@@ -330,7 +336,8 @@ static void check_debuginfo(struct spoor_check *c)
 		spoor_check_set(c, SPOOR_CHECK_OK, "separate debug files in /usr/lib/debug");
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_LIMITED, "no separate debug files: stripped programs show module+offset, no lines");
+	spoor_check_set(c, SPOOR_CHECK_LIMITED,
+			"no separate debug files: stripped programs show module+offset, no lines");
 	spoor_check_advise(c, "install the -dbgsym or -dbg packages of what you record, e.g. libc6-dbg");
 }
 

@@ -24,7 +24,7 @@ static const struct probe {
 	{ "fork", "check_fork", {}, SPOOR_CHECK_NO, "tracepoint sched_process_fork (tp_btf)" },
 	{ "exec", "check_exec", {}, SPOOR_CHECK_NO, "tracepoint sched_process_exec (tp_btf)" },
 	{ "exit", "check_exit", {}, SPOOR_CHECK_NO, "tracepoint sched_process_exit (tp_btf)" },
-	{ "sched_switch", "check_switch", {}, SPOOR_CHECK_LIMITED, "tracepoint sched_switch (tp_btf): calls that sleep" },
+	{ "sched_switch", "check_switch", {}, SPOOR_CHECK_LIMITED, "tracepoint sched_switch (tp_btf): sleeping calls" },
 	{ "cgroup", "check_cgroup", {}, SPOOR_CHECK_LIMITED, "tracepoint cgroup_attach_task (tp_btf): --cgroup" },
 	{ "task_storage", "check_storage", { "storage" }, SPOOR_CHECK_NO, "task storage: the trace map" },
 	{ "buffers", "check_buffers", { "ring", "shared", "per_cpu" }, SPOOR_CHECK_NO, "ring buffer, mapped arrays" },
@@ -47,9 +47,9 @@ static int load(struct spoor_check_bpf *skel, const struct probe *probe)
 	struct bpf_program *program;
 	struct bpf_map *map;
 
-	bpf_object__for_each_program(program, skel->obj)
+	bpf_object__for_each_program (program, skel->obj)
 		bpf_program__set_autoload(program, !strcmp(bpf_program__name(program), probe->program));
-	bpf_object__for_each_map(map, skel->obj)
+	bpf_object__for_each_map (map, skel->obj)
 		bpf_map__set_autocreate(map, uses(probe, bpf_map__name(map)));
 	return bpf_object__load(skel->obj);
 }
