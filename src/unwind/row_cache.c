@@ -73,7 +73,7 @@ static int write_whole(int fd, const void *buf, size_t size)
 int spoor_row_cache_get(int dir, const struct spoor_object_identity *id, struct spoor_rows *ret)
 {
 	_cleanup_(spoor_closep) int fd = -1;
-	const struct spoor_row_file *file;
+	struct spoor_rows rows;
 	char name[NAME_SIZE];
 	struct stat st;
 	void *mem;
@@ -83,21 +83,23 @@ int spoor_row_cache_get(int dir, const struct spoor_object_identity *id, struct 
 	fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !ours(&st))
 		return -ENOENT;
-	if (st.st_size < (off_t)sizeof(*file) || st.st_size > SPOOR_ROW_FILE_MAX_SIZE)
+	if (st.st_size < (off_t)sizeof(struct spoor_row_file) || st.st_size > SPOOR_ROW_FILE_MAX_SIZE)
 		return -ENOENT;
 	/* Read, not mapped: the file may be cut short under us. */
-	mem = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mem = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	if (mem == MAP_FAILED)
 		return -ENOENT;
-	file = mem;
-	if (read_whole(fd, mem, st.st_size) < 0 || file->checksum != spoor_row_file_checksum(file, st.st_size) ||
-	    spoor_row_file_open(mem, st.st_size, &(struct spoor_rows){ 0 }) < 0) {
+	if (read_whole(fd, mem, st.st_size) < 0 ||
+	    ((struct spoor_row_file *)mem)->checksum != spoor_row_file_checksum(mem, st.st_size) ||
+	    spoor_row_file_open(mem, st.st_size, &rows) < 0) {
 		munmap(mem, st.st_size);
 		return -ENOENT;
 	}
-	r = spoor_row_file_use(mem, st.st_size, id, ret);
-	if (r < 0)
-		munmap(mem, st.st_size);
+	r = spoor_row_file_answer(&rows, id);
+	if (r == 0)
+		*ret = rows;
+	else
+		spoor_rows_free(&rows);
 	return r == -ESTALE ? -ENOENT : r;
 }
 

@@ -104,20 +104,14 @@ int spoor_row_file_open(void *mem, size_t size, struct spoor_rows *ret)
 	return 0;
 }
 
-int spoor_row_file_use(void *mem, size_t size, const struct spoor_object_identity *id, struct spoor_rows *ret)
+int spoor_row_file_answer(const struct spoor_rows *rows, const struct spoor_object_identity *id)
 {
-	const struct spoor_row_file *f = mem;
-	struct spoor_rows rows;
-	int r;
+	const struct spoor_row_file *f = rows->mem;
 
-	r = spoor_row_file_open(mem, size, &rows);
-	if (r < 0)
-		return r;
 	if (f->object_hash[0] != id->hash[0] || f->object_hash[1] != id->hash[1] || f->object_size != id->size)
 		return -ESTALE;
 	if (f->error)
 		return f->error == ENODATA || f->error == ENOEXEC ? -(int)f->error : -EBADMSG;
-	*ret = rows;
 	return 0;
 }
 

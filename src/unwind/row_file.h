@@ -40,9 +40,9 @@ int spoor_row_file_open(void *mem, size_t size, struct spoor_rows *ret);
 
 struct spoor_object_identity;
 /*
- * The same, for the object it is asked for: -ESTALE when the file was made of another. Returns the object's own
- * error (-ENODATA, -ENOEXEC, -EBADMSG) when it has one.
+ * What an opened file says about this object: 0, the object's own error (-ENODATA, -ENOEXEC, -EBADMSG), or -ESTALE
+ * when it was made of another object.
  */
-int spoor_row_file_use(void *mem, size_t size, const struct spoor_object_identity *id, struct spoor_rows *ret);
+int spoor_row_file_answer(const struct spoor_rows *rows, const struct spoor_object_identity *id);
 
 __u64 spoor_row_file_checksum(const struct spoor_row_file *file, size_t size);

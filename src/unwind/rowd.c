@@ -128,38 +128,31 @@ static int request(struct spoor_rowd *d, int object)
 }
 
 /* A worker may have been taken over by its file: nothing it says is believed. */
-static int map_rows(int fd, void **ret_mem, size_t *ret_size)
+static int map_rows(int fd, struct spoor_rows *ret)
 {
-	const struct spoor_row_file *file;
 	struct stat st;
+	int seals, r;
 	void *mem;
-	int seals;
 
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0)
 		return -EBADMSG;
-	if (st.st_size < (off_t)sizeof(*file) || st.st_size > SPOOR_ROW_FILE_MAX_SIZE)
+	if (st.st_size < (off_t)sizeof(struct spoor_row_file) || st.st_size > SPOOR_ROW_FILE_MAX_SIZE)
 		return -EBADMSG;
 	mem = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (mem == MAP_FAILED)
 		return -errno;
-	file = mem;
-	if (file->checksum != spoor_row_file_checksum(file, st.st_size) ||
-	    spoor_row_file_open(mem, st.st_size, &(struct spoor_rows){ 0 }) < 0) {
+	r = spoor_row_file_open(mem, st.st_size, ret);
+	if (r < 0)
 		munmap(mem, st.st_size);
-		return -EBADMSG;
-	}
-	*ret_mem = mem;
-	*ret_size = st.st_size;
-	return 0;
+	return r;
 }
 
 static int compile(struct spoor_rowd *d, int object, const struct spoor_object_identity *id,
 		   struct spoor_rows *ret_rows)
 {
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 };
 	_cleanup_(spoor_closep) int fd = -1;
-	size_t size = 0;
-	void *mem = NULL;
 	int r;
 
 	fd = request(d, object);
@@ -173,15 +166,17 @@ static int compile(struct spoor_rowd *d, int object, const struct spoor_object_i
 	}
 	if (fd < 0)
 		return fd;
-	r = map_rows(fd, &mem, &size);
+	r = map_rows(fd, &rows);
 	if (r < 0)
 		return r;
-	r = spoor_row_file_use(mem, size, id, ret_rows);
+	r = spoor_row_file_answer(&rows, id);
 	/* The cache is a convenience: a full disk must not keep the rows from us. */
 	if (r != -ESTALE && d->cache >= 0)
-		spoor_row_cache_put(d->cache, id, mem, size);
-	if (r < 0)
-		munmap(mem, size);
+		spoor_row_cache_put(d->cache, id, rows.mem, rows.mem_size);
+	if (r == 0) {
+		*ret_rows = rows;
+		rows.mem = NULL;
+	}
 	return r;
 }
 
