@@ -85,6 +85,16 @@ static int vanished(int fd)
 	return fstat(fd, &st) < 0 || st.st_nlink == 0;
 }
 
+/*
+ * babeltrace2 2.0.4 sorts packets by their begin and turns equal ones round, so begins must differ even if one packet
+ * ends and the next begins with events of the same nanosecond: a packet begins a nanosecond before its first event if
+ * the packet before it has ended by then.
+ */
+static uint64_t packet_begin(const struct writer_stream *s, uint64_t ts_begin)
+{
+	return ts_begin > s->last_ts ? ts_begin - 1 : ts_begin;
+}
+
 /* One packet of w->iov[1..n]. */
 static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, uint64_t bytes, uint64_t ts_begin,
 			uint64_t ts_end, struct spoor_error *e)
@@ -92,7 +102,7 @@ static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, 
 	struct spoor_packet p = {
 		.magic = SPOOR_PACKET_MAGIC,
 		.stream_instance_id = s->instance,
-		.ts_begin = ts_begin,
+		.ts_begin = packet_begin(s, ts_begin),
 		.ts_end = ts_end,
 		.content_size = (sizeof(p) + bytes) * 8,
 		.packet_size = (sizeof(p) + bytes) * 8,
@@ -313,7 +323,7 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 
 	if (!seg->buf_len)
 		return 0;
-	r = sort_definitions(seg, seg->defs->last_ts, &sorted);
+	r = sort_definitions(seg, seg->defs->last_ts + 1, &sorted);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: out of memory", w->path);
 	w->iov[1] = (struct iovec){ sorted, seg->buf_len };
