@@ -11,16 +11,33 @@ struct errno_name {
 
 /* The kernel's own, which a tracer sees where user space never does (include/linux/errno.h of the kernel). */
 static const struct errno_name internal[] = {
-	{ 512, "ERESTARTSYS" }, { 513, "ERESTARTNOINTR" }, { 514, "ERESTARTNOHAND" }, { 515, "ENOIOCTLCMD" },
-	{ 516, "ERESTART_RESTARTBLOCK" }, { 517, "EPROBE_DEFER" }, { 518, "EOPENSTALE" }, { 519, "ENOPARAM" },
-	{ 521, "EBADHANDLE" }, { 522, "ENOTSYNC" }, { 523, "EBADCOOKIE" }, { 524, "ENOTSUPP" }, { 525, "ETOOSMALL" },
-	{ 526, "ESERVERFAULT" }, { 527, "EBADTYPE" }, { 528, "EJUKEBOX" }, { 529, "EIOCBQUEUED" },
-	{ 530, "ERECALLCONFLICT" }, { 531, "ENOGRACE" },
+	{ 512, "ERESTARTSYS" },
+	{ 513, "ERESTARTNOINTR" },
+	{ 514, "ERESTARTNOHAND" },
+	{ 515, "ENOIOCTLCMD" },
+	{ 516, "ERESTART_RESTARTBLOCK" },
+	{ 517, "EPROBE_DEFER" },
+	{ 518, "EOPENSTALE" },
+	{ 519, "ENOPARAM" },
+	{ 521, "EBADHANDLE" },
+	{ 522, "ENOTSYNC" },
+	{ 523, "EBADCOOKIE" },
+	{ 524, "ENOTSUPP" },
+	{ 525, "ETOOSMALL" },
+	{ 526, "ESERVERFAULT" },
+	{ 527, "EBADTYPE" },
+	{ 528, "EJUKEBOX" },
+	{ 529, "EIOCBQUEUED" },
+	{ 530, "ERECALLCONFLICT" },
+	{ 531, "ENOGRACE" },
 };
 
 /* Second names of the same number. */
 static const struct errno_name aliases[] = {
-	{ EWOULDBLOCK, "EWOULDBLOCK" }, { EDEADLOCK, "EDEADLOCK" }, { ENOTSUP, "ENOTSUP" }, { EOPNOTSUPP, "EOPNOTSUPP" },
+	{ EWOULDBLOCK, "EWOULDBLOCK" },
+	{ EDEADLOCK, "EDEADLOCK" },
+	{ ENOTSUP, "ENOTSUP" },
+	{ EOPNOTSUPP, "EOPNOTSUPP" },
 };
 
 #define N_ELEMENTS(a) (sizeof(a) / sizeof(*(a)))

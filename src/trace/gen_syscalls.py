@@ -122,7 +122,8 @@ def c_call(event, call):
 def c_names(symbol, calls, first, end):
     events = sorted((e for e in calls if first <= e < end), key=lambda event: calls[event][0].encode())
     body = "\n".join(f'\t{{ "{calls[event][0]}", {event} }},' for event in events)
-    return f"const struct spoor_syscall_name {symbol}[] = {{\n{body}\n}};\nconst unsigned {symbol}_count = {len(events)};\n"
+    array = f"const struct spoor_syscall_name {symbol}[] = {{\n{body}\n}};"
+    return f"{array}\nconst unsigned {symbol}_count = {len(events)};\n"
 
 
 def main():

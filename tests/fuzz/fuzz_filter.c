@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct spoor_error e = { "" };
 
 		before = f;
-		if (spoor_filter_parse(&f, line, &e) && (!*e.text || memcmp(&f, &before, sizeof(f))))
+		if (spoor_filter_parse(&f, line, &e) && (!*e.text || memcmp(&f, &before, sizeof(f)) != 0))
 			abort();
 		check(&f);
 	}

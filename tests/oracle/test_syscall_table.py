@@ -61,8 +61,9 @@ def dump_formats(root):
     for event in (root / "events/syscalls").glob("sys_enter_*"):
         fields = re.findall(r"\tfield:([^;]*?)\s*(\w+);", (event / "format").read_text())
         first = [name for _, name in fields].index("__syscall_nr") + 1
-        # Since 6.18 a copy of a string argument may follow, as "__data_loc char[] NAME_val".
-        formats[event.name.removeprefix("sys_enter_")] = [f for f in fields[first:] if not f[0].startswith("__data_loc")]
+        # Newer kernels append copies of string arguments, as "__data_loc char[] NAME_val".
+        arguments = [field for field in fields[first:] if not field[0].startswith("__data_loc")]
+        formats[event.name.removeprefix("sys_enter_")] = arguments
     return formats
 
 
@@ -170,7 +171,8 @@ def test_arguments_equal_btf():
 PROBE = r"""
 import ctypes, signal, struct, sys
 # A filter that refuses everything but exit_group(0x7777): strace sees the entry of every call, none is done.
-code = [(0x20, 0, 0, 0), (0x15, 0, 3, 231), (0x20, 0, 0, 16), (0x15, 0, 1, 0x7777), (6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50026)]
+code = [(0x20, 0, 0, 0), (0x15, 0, 3, 231), (0x20, 0, 0, 16), (0x15, 0, 1, 0x7777),
+        (6, 0, 0, 0x7fff0000), (6, 0, 0, 0x50026)]
 libc = ctypes.CDLL(None)
 program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *i) for i in code))
 class Fprog(ctypes.Structure):

@@ -129,8 +129,9 @@ static void test_classes(void **state)
 		const char *name;
 		unsigned bit;
 	} classes[] = {
-		{ "%file", SPOOR_CLASS_FILE }, { "%network", SPOOR_CLASS_NETWORK }, { "%net", SPOOR_CLASS_NETWORK },
-		{ "%process", SPOOR_CLASS_PROCESS }, { "%desc", SPOOR_CLASS_DESC }, { "%memory", SPOOR_CLASS_MEMORY },
+		{ "%file", SPOOR_CLASS_FILE },     { "%network", SPOOR_CLASS_NETWORK },
+		{ "%net", SPOOR_CLASS_NETWORK },   { "%process", SPOOR_CLASS_PROCESS },
+		{ "%desc", SPOOR_CLASS_DESC },     { "%memory", SPOOR_CLASS_MEMORY },
 		{ "%signal", SPOOR_CLASS_SIGNAL }, { "%ipc", SPOOR_CLASS_IPC },
 	};
 
@@ -243,9 +244,15 @@ static void test_mode_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_default_is_everything), cmocka_unit_test(test_names), cmocka_unit_test(test_modes),
-		cmocka_unit_test(test_classes), cmocka_unit_test(test_removal), cmocka_unit_test(test_regexes),
-		cmocka_unit_test(test_blanks), cmocka_unit_test(test_errors), cmocka_unit_test(test_long_item),
+		cmocka_unit_test(test_default_is_everything),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_removal),
+		cmocka_unit_test(test_regexes),
+		cmocka_unit_test(test_blanks),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_long_item),
 		cmocka_unit_test(test_mode_names),
 	};
 

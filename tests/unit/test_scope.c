@@ -128,8 +128,11 @@ static void test_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_first_match_wins), cmocka_unit_test(test_no_rule_means_none),
-		cmocka_unit_test(test_paths), cmocka_unit_test(test_app), cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_first_match_wins),
+		cmocka_unit_test(test_no_rule_means_none),
+		cmocka_unit_test(test_paths),
+		cmocka_unit_test(test_app),
+		cmocka_unit_test(test_errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,7 +131,7 @@ static void test_every_call_is_sane(void **state)
 		}
 		assert_true(kinds[SPOOR_ARG_FD] <= 2 && kinds[SPOOR_ARG_PATH] <= 2);
 		assert_true(kinds[SPOOR_ARG_SOCKADDR] <= 1 && kinds[SPOOR_ARG_BUF_IN] + kinds[SPOOR_ARG_BUF_OUT] <= 1);
-		if (info->classes & SPOOR_CLASS_FILE && info->n_args && strcmp(info->name, "getcwd"))
+		if (info->classes & SPOOR_CLASS_FILE && info->n_args && strcmp(info->name, "getcwd") != 0)
 			assert_true(kinds[SPOOR_ARG_PATH] >= 1);
 	}
 }
@@ -162,9 +162,14 @@ static void test_errno(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_seccomp_x86_64), cmocka_unit_test(test_seccomp_i386),
-		cmocka_unit_test(test_names_to_seccomp), cmocka_unit_test(test_unknown), cmocka_unit_test(test_openat),
-		cmocka_unit_test(test_i386_differs), cmocka_unit_test(test_every_call_is_sane), cmocka_unit_test(test_errno),
+		cmocka_unit_test(test_seccomp_x86_64),
+		cmocka_unit_test(test_seccomp_i386),
+		cmocka_unit_test(test_names_to_seccomp),
+		cmocka_unit_test(test_unknown),
+		cmocka_unit_test(test_openat),
+		cmocka_unit_test(test_i386_differs),
+		cmocka_unit_test(test_every_call_is_sane),
+		cmocka_unit_test(test_errno),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,9 +38,9 @@ static const struct {
 	const char *name;
 	uint16_t bit;
 } classes[] = {
-	{ "%file", SPOOR_CLASS_FILE },     { "%network", SPOOR_CLASS_NETWORK }, { "%net", SPOOR_CLASS_NETWORK },
-	{ "%process", SPOOR_CLASS_PROCESS }, { "%desc", SPOOR_CLASS_DESC },     { "%memory", SPOOR_CLASS_MEMORY },
-	{ "%signal", SPOOR_CLASS_SIGNAL }, { "%ipc", SPOOR_CLASS_IPC },
+	{ "%file", SPOOR_CLASS_FILE },       { "%network", SPOOR_CLASS_NETWORK }, { "%net", SPOOR_CLASS_NETWORK },
+	{ "%process", SPOOR_CLASS_PROCESS }, { "%desc", SPOOR_CLASS_DESC },       { "%memory", SPOOR_CLASS_MEMORY },
+	{ "%signal", SPOOR_CLASS_SIGNAL },   { "%ipc", SPOOR_CLASS_IPC },
 };
 
 /* ---- errors: what was typed is quoted, and may hold anything ---- */
@@ -75,13 +75,13 @@ static int fail_name(const char *name, struct spoor_error *e)
 
 	for (size_t i = 0; i < N_ELEMENTS(classes); i++)
 		if (!strcmp(name, classes[i].name + 1))
-			return spoor_fail(e, EINVAL, "-e: no system call is named '%s', but '%s' is a class",
-				name, classes[i].name);
+			return spoor_fail(e, EINVAL, "-e: no system call is named '%s', but '%s' is a class", name,
+					  classes[i].name);
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
 		if (spoor_syscall_info(id)->name)
 			names[n++] = spoor_syscall_info(id)->name;
 	return spoor_fail(e, EINVAL, "-e: no system call is named '%s'%s", quote(name).text,
-		suggest(name, names, n).text);
+			  suggest(name, names, n).text);
 }
 
 static int fail_class(const char *name, struct spoor_error *e)
@@ -91,7 +91,7 @@ static int fail_class(const char *name, struct spoor_error *e)
 	for (size_t i = 0; i < N_ELEMENTS(classes); i++)
 		names[i] = classes[i].name;
 	return spoor_fail(e, EINVAL, "-e: no class '%s'%s (%%file %%network %%process %%desc %%memory %%signal %%ipc)",
-		quote(name).text, suggest(name, names, N_ELEMENTS(names)).text);
+			  quote(name).text, suggest(name, names, N_ELEMENTS(names)).text);
 }
 
 /* ---- modes ---- */
@@ -102,7 +102,7 @@ int spoor_mode_parse(const char *name, struct spoor_error *e)
 		if (!strcmp(name, mode_names[mode]))
 			return mode;
 	return spoor_fail(e, EINVAL, "no mode '%s'%s (none, app, app-all, lib, all, custom)", quote(name).text,
-		suggest(name, mode_names, N_ELEMENTS(mode_names)).text);
+			  suggest(name, mode_names, N_ELEMENTS(mode_names)).text);
 }
 
 const char *spoor_mode_name(unsigned mode)
@@ -147,7 +147,8 @@ static int select_regex(struct selection *s, const char *pattern, struct spoor_e
 
 	if (!*pattern || !regex_is_bounded(pattern))
 		return spoor_fail(e, EINVAL, "-e: /%s/: %s", quote(pattern).text,
-			*pattern ? "{n,m} and back references are not supported" : "empty regular expression");
+				  *pattern ? "{n,m} and back references are not supported" :
+					     "empty regular expression");
 	err = regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB);
 	if (err) {
 		regerror(err, &regex, reason, sizeof(reason));
@@ -246,9 +247,10 @@ static int split_item(struct item *item, const char *s, size_t len, struct spoor
 	cut(end, equals);
 	if (end != selector && *end)
 		return spoor_fail(e, EINVAL, "-e: %s/%s: '=MODE' or nothing may follow a regular expression",
-			quote(selector).text, quote(end).text);
+				  quote(selector).text, quote(end).text);
 	if (!*selector)
-		return spoor_fail(e, EINVAL, "-e: empty item (write NAME, %%CLASS, /REGEX/ or all, separated by commas)");
+		return spoor_fail(e, EINVAL,
+				  "-e: empty item (write NAME, %%CLASS, /REGEX/ or all, separated by commas)");
 	item->selector = selector;
 	return 0;
 }
@@ -272,8 +274,10 @@ static int item_value(const struct item *item, struct spoor_error *e)
 	int mode;
 
 	if (item->remove && item->mode)
-		return spoor_fail(e, EINVAL, "-e: '%s' is removed by the '!', so '=%s' means nothing; "
-			"to add and remove write two -e", quote(item->selector).text, quote(item->mode).text);
+		return spoor_fail(e, EINVAL,
+				  "-e: '%s' is removed by the '!', so '=%s' means nothing; "
+				  "to add and remove write two -e",
+				  quote(item->selector).text, quote(item->mode).text);
 	if (item->remove)
 		return SPOOR_FILTER_NONE;
 	if (!item->mode)
@@ -298,7 +302,7 @@ int spoor_filter_parse(struct spoor_filter *f, const char *expr, struct spoor_er
 	for (const char *s = expr;; s++) {
 		size_t len = item_length(s);
 		struct selection selection;
-		struct item item;
+		struct item item = { .selector = "" };
 		int value, err;
 
 		err = split_item(&item, s, len, e);

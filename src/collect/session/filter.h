@@ -22,8 +22,8 @@
 #include "base/error.h"
 #include "trace/record.h"
 
-#define SPOOR_FILTER_NONE 0                 /* not recorded */
-#define SPOOR_FILTER_DEFAULT 1              /* recorded with the recording's mode, whatever that is at the time */
+#define SPOOR_FILTER_NONE 0                  /* not recorded */
+#define SPOOR_FILTER_DEFAULT 1               /* recorded with the recording's mode, whatever that is at the time */
 #define SPOOR_FILTER_MODE(mode) (2 + (mode)) /* recorded with this enum spoor_mode (collect/kernel/control.h) */
 
 struct spoor_filter {

@@ -38,14 +38,14 @@ static void trim(const char **s, size_t *len)
 }
 
 static int parse_pattern(struct spoor_scope_rule *rule, const char *option, const char *s, size_t len,
-	struct spoor_error *e)
+			 struct spoor_error *e)
 {
 	trim(&s, &len);
 	if (!len)
 		return spoor_fail(e, EINVAL, "%s: empty pattern", option);
 	if (len > SPOOR_SCOPE_MAX_PATTERN)
 		return spoor_fail(e, EINVAL, "%s: '%s...': a pattern has at most %d characters", option,
-			quote(s, 32).text, SPOOR_SCOPE_MAX_PATTERN);
+				  quote(s, 32).text, SPOOR_SCOPE_MAX_PATTERN);
 	memcpy(rule->pattern, s, len);
 	rule->pattern[len] = '\0';
 	return 0;
@@ -71,33 +71,33 @@ static int parse_limit(const char *s, size_t len, unsigned *ret)
 
 /* "libssl*=1". The last "=" counts: a glob may hold one. */
 static int parse_scope_rule(struct spoor_scope_rule *rule, const char *option, const char *s, size_t len,
-	struct spoor_error *e)
+			    struct spoor_error *e)
 {
 	const char *equals = memrchr(s, '=', len), *limit;
 
 	if (!equals)
 		return spoor_fail(e, EINVAL, "%s: '%s': write PATTERN=NUMBER, the call sites to take of such an object",
-			option, quote(s, len).text);
+				  option, quote(s, len).text);
 	limit = equals + 1;
 	if (parse_limit(limit, s + len - limit, &rule->limit))
 		return spoor_fail(e, EINVAL, "%s: '%s': '%s' is not a number from 0 to %d", option, quote(s, len).text,
-			quote(limit, s + len - limit).text, SPOOR_SCOPE_MAX_LIMIT);
+				  quote(limit, s + len - limit).text, SPOOR_SCOPE_MAX_LIMIT);
 	return parse_pattern(rule, option, s, equals - s, e);
 }
 
 static int parse_app_rule(struct spoor_scope_rule *rule, const char *option, const char *s, size_t len,
-	struct spoor_error *e)
+			  struct spoor_error *e)
 {
 	rule->limit = 1;
 	return parse_pattern(rule, option, s, len, e);
 }
 
 typedef int parse_rule_fn(struct spoor_scope_rule *rule, const char *option, const char *s, size_t len,
-	struct spoor_error *e);
+			  struct spoor_error *e);
 
 /* Behind the old rules, which stay as they are if anything fails. */
 static int append(struct spoor_scope *scope, const char *list, const char *option, parse_rule_fn *parse_rule,
-	struct spoor_error *e)
+		  struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) struct spoor_scope_rule *rules = calloc(SPOOR_SCOPE_MAX_RULES, sizeof(*rules));
 	size_t n = scope->n;
