@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/kernel/kernel.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "collect/kernel/collector.skel.h"
+#include "trace/syscalls.h"
+
+/* What libbpf said last: the reason behind a failed load. */
+static char last_words[4096];
+
+static int keep_words(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	if (level == LIBBPF_WARN && !last_words[0])
+		vsnprintf(last_words, sizeof(last_words), fmt, ap);
+	last_words[strcspn(last_words, "\n")] = 0;
+	return 0;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* ---- opening ---- */
+
+static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, struct spoor_error *e)
+{
+	struct {
+		struct file_handle h;
+		uint64_t id;
+	} handle = { .h.handle_bytes = 8 };
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
+	uint32_t level = 0;
+	char procs[4096];
+	int mount_id;
+
+	if (fd < 0 || !real)
+		return spoor_fail(e, errno, "%s: no such cgroup (give the directory of a cgroup v2)", path);
+	snprintf(procs, sizeof(procs), "%s/cgroup.procs", real);
+	if (access(procs, F_OK) || name_to_handle_at(fd, "", &handle.h, &mount_id, AT_EMPTY_PATH))
+		return spoor_fail(e, EINVAL, "%s: not a cgroup v2 directory", path);
+	/* Its level: how many ancestors still are cgroups. */
+	while (strrchr(real, '/') && strrchr(real, '/') != real) {
+		*strrchr(real, '/') = 0;
+		snprintf(procs, sizeof(procs), "%s/cgroup.procs", real);
+		if (access(procs, F_OK))
+			break;
+		level++;
+	}
+	*ret_id = handle.id;
+	*ret_level = level;
+	return 0;
+}
+
+static int why_not_loaded(int r, struct spoor_error *e)
+{
+	if (r == -EPERM || r == -EACCES)
+		return spoor_fail(e, EPERM, "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
+				  "CAP_SYS_PTRACE (`spoor check` says what is missing)");
+	if (r == -ENOMEM)
+		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
+	if (access("/sys/kernel/btf/vmlinux", R_OK))
+		return spoor_fail(e, ENOENT, "this kernel has no BTF (/sys/kernel/btf/vmlinux): Spoor needs CONFIG_DEBUG_INFO_BTF");
+	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
+}
+
+static void *map_memory(const struct bpf_map *map, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int map_all(struct spoor_kernel *k)
+{
+	const struct spoor_collector_bpf *s = k->skel;
+
+	k->rings = map_memory(s->maps.rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
+	k->objects = map_memory(s->maps.objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
+	k->row_pages = map_memory(s->maps.row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
+	k->rules = map_memory(s->maps.rules, SPOOR_MAX_RULES * sizeof(*k->rules));
+	return k->rings && k->objects && k->row_pages && k->rules ? 0 : -ENOMEM;
+}
+
+static void spoor_kernel_closep(struct spoor_kernel **k)
+{
+	spoor_kernel_close(*k);
+}
+
+int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel **ret, struct spoor_error *e)
+{
+	_cleanup_(spoor_kernel_closep) struct spoor_kernel *k = calloc(1, sizeof(*k));
+	struct spoor_collector_bpf *s;
+	uint64_t cgroup = 0;
+	uint32_t level = 0;
+	int r;
+
+	if (!k)
+		return -ENOMEM;
+	libbpf_set_print(keep_words);
+	last_words[0] = 0;
+	s = k->skel = spoor_collector_bpf__open();
+	if (!s)
+		return why_not_loaded(-errno, e);
+	k->n_cpus = libbpf_num_possible_cpus();
+	k->ring_size = o->ring_size;
+	k->ring_stride = round_up(SPOOR_RING_DATA + k->ring_size + SPOOR_RING_SLACK, 8);
+
+	if (o->cgroup && (r = cgroup_of(o->cgroup, &cgroup, &level, e)))
+		return r;
+	s->rodata->ring_mask = k->ring_size - 1;
+	s->rodata->unwind_with = o->unwind;
+	s->rodata->self_tgid = getpid();
+	s->rodata->match_all = o->match_all;
+	s->rodata->match_names = o->match_names;
+	s->rodata->match_cgroup = o->cgroup;
+	s->rodata->cgroup_id = cgroup;
+	s->rodata->cgroup_level = level;
+	bpf_map__set_value_size(s->maps.rings, k->ring_stride);
+	bpf_map__set_max_entries(s->maps.rings, k->n_cpus * SPOOR_LEVELS);
+	bpf_map__set_max_entries(s->maps.cpus, k->n_cpus);
+
+	r = spoor_collector_bpf__load(s);
+	if (r)
+		return why_not_loaded(r, e);
+	if (map_all(k))
+		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
+	*ret = TAKE_PTR(k);
+	return 0;
+}
+
+int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e)
+{
+	int r;
+
+	last_words[0] = 0;
+	r = spoor_collector_bpf__attach(k->skel);
+	return r ? spoor_fail(e, -r, "cannot attach to the kernel's tracepoints: %s (%s)", strerror(-r), last_words) : 0;
+}
+
+void spoor_kernel_detach(struct spoor_kernel *k)
+{
+	spoor_collector_bpf__detach(k->skel);
+}
+
+void spoor_kernel_close(struct spoor_kernel *k)
+{
+	if (!k)
+		return;
+	if (k->rings)
+		munmap(k->rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
+	if (k->objects)
+		munmap(k->objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
+	if (k->row_pages)
+		munmap(k->row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
+	if (k->rules)
+		munmap(k->rules, SPOOR_MAX_RULES * sizeof(*k->rules));
+	spoor_collector_bpf__destroy(k->skel);
+	free(k);
+}
+
+/* ---- configuration ---- */
+
+static uint8_t map_call_of(unsigned id, const char *name)
+{
+	static const struct {
+		const char *name;
+		uint8_t kind;
+	} table[] = {
+		{ "mmap", SPOOR_MAP_MMAP },           { "mmap2", SPOOR_MAP_MMAP },
+		{ "mprotect", SPOOR_MAP_PROTECT },    { "pkey_mprotect", SPOOR_MAP_PROTECT },
+		{ "munmap", SPOOR_MAP_UNMAP },        { "mremap", SPOOR_MAP_UNMAP },
+		{ "shmat", SPOOR_MAP_OTHER },         { "remap_file_pages", SPOOR_MAP_OTHER },
+	};
+
+	if (id >= SPOOR_SYSCALL_I386 && !strcmp(name, "mmap"))
+		return SPOOR_MAP_OTHER; /* its arguments are in memory */
+	for (unsigned i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (!strcmp(name, table[i].name))
+			return table[i].kind;
+	return 0;
+}
+
+static void describe_call(unsigned id, struct spoor_call_config *c)
+{
+	const struct spoor_syscall_info *info = spoor_syscall_info(id);
+
+	if (!info->name) { /* unknown to the table: six arguments as they are */
+		c->widths = 0x888888;
+		return;
+	}
+	c->flags = (info->flags & SPOOR_SYSCALL_RET_FD ? SPOOR_CALL_RET_FD : 0) |
+		   (!strncmp(info->name, "execve", 6) ? SPOOR_CALL_EXEC : 0);
+	c->map = map_call_of(id, info->name);
+	for (unsigned i = 0; i < info->n_args; i++) {
+		unsigned kind = info->args[i].kind;
+
+		c->widths |= (uint32_t)info->args[i].width << (4 * i);
+		if (kind == SPOOR_ARG_FD && c->n_fds < 2)
+			c->fds |= i << (4 * c->n_fds++);
+		else if (kind == SPOOR_ARG_PATH && c->n_paths < 2)
+			c->paths |= i << (4 * c->n_paths++);
+		else if (kind == SPOOR_ARG_SOCKADDR)
+			c->sockaddr = i + 1;
+		else if (kind == SPOOR_ARG_BUF_IN || kind == SPOOR_ARG_BUF_OUT)
+			c->buf = (i + 1) | (kind == SPOOR_ARG_BUF_OUT ? 0x80 : 0);
+	}
+}
+
+static uint8_t mode_of(uint8_t filtered, enum spoor_mode mode)
+{
+	if (filtered == SPOOR_FILTER_NONE)
+		return 0;
+	return filtered == SPOOR_FILTER_DEFAULT ? 1 + mode : filtered - 1;
+}
+
+void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode, unsigned budget)
+{
+	k->skel->bss->calls[SPOOR_SYSCALL_MAX].mode = mode_of(f->other, mode);
+	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++) {
+		struct spoor_call_config c = {};
+
+		describe_call(id, &c);
+		c.mode = mode_of(f->mode[id], mode);
+		k->skel->bss->calls[id] = c;
+	}
+	k->skel->data->budget = budget > SPOOR_MAX_FRAMES ? SPOOR_MAX_FRAMES : budget;
+}
+
+void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused)
+{
+	k->skel->bss->paused = paused;
+}
+
+void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch)
+{
+	__atomic_store_n(&k->skel->data->epoch, epoch, __ATOMIC_SEQ_CST);
+}
+
+int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e)
+{
+	if (n > SPOOR_MAX_NAMES)
+		return spoor_fail(e, E2BIG, "more than %d names (-n)", SPOOR_MAX_NAMES);
+	for (size_t i = 0; i < n; i++) {
+		if (strlen(globs[i]) >= SPOOR_NAME_MAX)
+			return spoor_fail(e, ENAMETOOLONG, "-n %s: longer than %d characters", globs[i], SPOOR_NAME_MAX - 1);
+		strcpy(k->skel->bss->names[i], globs[i]);
+	}
+	k->skel->bss->n_names = n;
+	return 0;
+}
+
+/* ---- taking in what is there ---- */
+
+static int run_iterator(const struct bpf_program *prog)
+{
+	int link = bpf_link_create(bpf_program__fd(prog), 0, BPF_TRACE_ITER, NULL);
+	_cleanup_(spoor_closep) int link_fd = link, fd = -1;
+	char buf[256];
+	ssize_t n;
+
+	if (link < 0)
+		return link;
+	fd = bpf_iter_create(link);
+	if (fd < 0)
+		return fd;
+	do
+		n = read(fd, buf, sizeof(buf));
+	while (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)));
+	(void)link_fd;
+	return n < 0 ? -errno : 0;
+}
+
+int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
+{
+	k->skel->bss->attaching = true;
+	return bpf_map__update_elem(k->skel->maps.picks, &tgid, sizeof(tgid), &bits, sizeof(bits), BPF_ANY);
+}
+
+long spoor_kernel_take_in(struct spoor_kernel *k)
+{
+	uint64_t first = k->skel->bss->attached_threads, before;
+
+	do {
+		int r;
+
+		before = k->skel->bss->attached_threads;
+		r = run_iterator(k->skel->progs.attach_tasks);
+		if (r)
+			return r;
+	} while (k->skel->bss->attached_threads != before);
+	return before - first;
+}
+
+void spoor_kernel_end_attach(struct spoor_kernel *k)
+{
+	k->skel->bss->attaching = false;
+}
+
+int spoor_kernel_flush_pending(struct spoor_kernel *k)
+{
+	return run_iterator(k->skel->progs.end_tasks);
+}
+
+int64_t spoor_kernel_live_threads(const struct spoor_kernel *k)
+{
+	return k->skel->bss->live_threads;
+}
+
+int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id)
+{
+	const struct bpf_map *map = k->skel->maps.object_ids;
+	uint32_t id = __atomic_fetch_add(&k->skel->data->next_object, 1, __ATOMIC_SEQ_CST);
+
+	if (id >= SPOOR_KERNEL_OBJECTS)
+		return -ENOSPC;
+	if (bpf_map__update_elem(map, key, sizeof(*key), &id, sizeof(id), BPF_NOEXIST))
+		return -EEXIST;
+	*ret_id = id;
+	return 0;
+}
+
+/* ---- waking, counting ---- */
+
+int spoor_kernel_wakeup_fd(const struct spoor_kernel *k)
+{
+	return bpf_map__fd(k->skel->maps.wakeups);
+}
+
+/* The messages have no content: skipping to the producer's position is all there is to read. */
+void spoor_kernel_wakeup_drain(struct spoor_kernel *k)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	int fd = spoor_kernel_wakeup_fd(k);
+	unsigned long *consumer = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	unsigned long *producer = mmap(NULL, page, PROT_READ, MAP_SHARED, fd, page);
+
+	if (consumer != MAP_FAILED && producer != MAP_FAILED)
+		__atomic_store_n(consumer, __atomic_load_n(producer, __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
+	if (consumer != MAP_FAILED)
+		munmap(consumer, page);
+	if (producer != MAP_FAILED)
+		munmap(producer, page);
+}
+
+void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats *ret)
+{
+	const struct bpf_map *map = k->skel->maps.cpus;
+	size_t size = bpf_map__value_size(map), at = size - round_up(sizeof(*ret), 8);
+	_cleanup_(spoor_freep) uint8_t *value = malloc(size);
+
+	memset(ret, 0, sizeof(*ret));
+	if (!value)
+		return;
+	for (uint32_t cpu = 0; cpu < k->n_cpus; cpu++) {
+		uint64_t *sum = (uint64_t *)ret, *add = (uint64_t *)(value + at);
+
+		if (bpf_map__lookup_elem(map, &cpu, sizeof(cpu), value, size, 0))
+			continue;
+		for (size_t i = 0; i < sizeof(*ret) / 8; i++)
+			sum[i] += add[i];
+	}
+}
+
+void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs)
+{
+	struct bpf_program *p;
+
+	*ret_ns = *ret_runs = 0;
+	bpf_object__for_each_program(p, k->skel->obj) {
+		struct bpf_prog_info info = {};
+		uint32_t len = sizeof(info);
+
+		if (!bpf_obj_get_info_by_fd(bpf_program__fd(p), &info, &len)) {
+			*ret_ns += info.run_time_ns;
+			*ret_runs += info.run_cnt;
+		}
+	}
+}
+
+static uint64_t map_memlock(int fd)
+{
+	char path[64], line[128];
+	uint64_t bytes = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "memlock: %lu", &bytes) == 1)
+			break;
+	fclose(f);
+	return bytes;
+}
+
+uint64_t spoor_kernel_memory(const struct spoor_kernel *k)
+{
+	struct bpf_map *map;
+	uint64_t sum = 0;
+
+	bpf_object__for_each_map(map, k->skel->obj)
+		sum += map_memlock(bpf_map__fd(map));
+	return sum;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The kernel side of a recording, as user space sees it: load, configure, attach, and the memory that both share.
+ * Nothing is pinned: when the process ends, in whatever way, the kernel takes everything away.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collect/kernel/control.h"
+#include "collect/session/filter.h"
+
+struct spoor_collector_bpf;
+
+struct spoor_kernel_options {
+	unsigned ring_size;    /* bytes of one ring's data, a power of two */
+	enum spoor_unwind unwind;
+	bool match_all;
+	bool match_names;      /* execve decides by spoor_kernel_set_names() */
+	const char *cgroup;    /* path of a cgroup v2 directory, or NULL */
+};
+
+struct spoor_kernel {
+	struct spoor_collector_bpf *skel;
+	unsigned n_cpus;
+	unsigned ring_size;
+	uint8_t *rings; /* n_cpus * SPOOR_LEVELS values, mapped */
+	size_t ring_stride;
+	struct spoor_kernel_object *objects; /* mapped, SPOOR_KERNEL_OBJECTS */
+	struct spoor_row_page *row_pages;    /* mapped, SPOOR_MAX_ROW_PAGES */
+	struct spoor_rule *rules;            /* mapped, SPOOR_MAX_RULES */
+};
+
+/* Loads; nothing is attached yet. The error says what is missing. */
+int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel **ret, struct spoor_error *e);
+int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e);
+/* From here on nothing is produced; what is in the rings stays readable. */
+void spoor_kernel_detach(struct spoor_kernel *k);
+void spoor_kernel_close(struct spoor_kernel *k);
+
+/* What to record: for each call its mode. May be called while recording. */
+void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode, unsigned budget);
+void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused);
+/* Globs on executable names or comms; before attaching. -E2BIG, -ENAMETOOLONG. */
+int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e);
+/* The next segment: every ring answers with a mark. */
+void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch);
+
+/* Puts a process on the list of those to take in (bits: enum spoor_pick). */
+int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits);
+/* Takes in all threads of picked processes, until a pass finds no new one. Returns how many came in, or -errno. */
+long spoor_kernel_take_in(struct spoor_kernel *k);
+/* Ends the time in which forks of picked processes are looked up. */
+void spoor_kernel_end_attach(struct spoor_kernel *k);
+/* Writes the calls in flight of all threads that are in as pending events. */
+int spoor_kernel_flush_pending(struct spoor_kernel *k);
+int64_t spoor_kernel_live_threads(const struct spoor_kernel *k);
+
+/* An object that user space found by itself gets an id; NEW until spoor_row_store_publish(). */
+int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id);
+
+static inline struct spoor_ring *spoor_kernel_ring(const struct spoor_kernel *k, unsigned cpu, unsigned level)
+{
+	return (struct spoor_ring *)(k->rings + (size_t)(cpu * SPOOR_LEVELS + level) * k->ring_stride);
+}
+
+int spoor_kernel_wakeup_fd(const struct spoor_kernel *k);
+void spoor_kernel_wakeup_drain(struct spoor_kernel *k);
+
+/* Sum over all CPUs. */
+void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats *ret);
+/* Run time of all programs so far, ns, and how often they ran; 0 if the kernel does not count (kernel.bpf_stats_enabled). */
+void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs);
+/* Bytes of kernel memory that the maps take. */
+uint64_t spoor_kernel_memory(const struct spoor_kernel *k);
