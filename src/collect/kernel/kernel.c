@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "collect/kernel/collector.skel.h"
+#include "collect/kernel/skeleton.h"
 #include "trace/syscalls.h"
 
 /* What libbpf said last: the reason behind a failed load. */

@@ -5,6 +5,7 @@
  * Nothing is pinned: when the process ends, in whatever way, the kernel takes everything away.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"

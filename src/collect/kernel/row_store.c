@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "collect/kernel/collector.skel.h"
+#include "collect/kernel/skeleton.h"
 
 #define RULE_SLOTS (2 * SPOOR_MAX_RULES)
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The generated skeleton of collector.bpf.c, with the names that the kernel gives to fixed-width types. */
+#include <stdbool.h>
+#include <linux/types.h>
+
+#include "collect/kernel/control.h"
+
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s64 s64;
+
+#include "collect/kernel/collector.skel.h"
