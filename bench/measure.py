@@ -2,6 +2,7 @@
 """Running one contestant once: processes, what they cost, and getting rid of them again."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 import threading
 import time
 
+TRACING = {"tracing", "tracepoint", "raw_tracepoint", "kprobe", "perf_event"}
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -22,6 +24,7 @@ class Failed(Exception):
 class Run:
     """What one run of one case gave. None: not known."""
     value: float = None
+    ops: int = None          # how much work was done: calls, requests
     events: int = None
     lost: int = None
     user: float = None       # seconds of the tool itself, without the program it watches
@@ -84,6 +87,7 @@ class Watcher(threading.Thread):
         self.over = threading.Event()
         self.rss = self.bpf = None
         self.bpf_ns = {}
+        self.names = {}          # of programs, by their number
         self.start()
 
     def run(self):
@@ -110,7 +114,9 @@ class Watcher(threading.Thread):
         if maps:
             self.bpf = max(self.bpf or 0, sum(maps.values()))
         if programs:
-            self.bpf_ns = programs
+            if programs.keys() - self.names.keys():
+                self.names = {str(p["id"]): p.get("name", str(p["id"])) for p in bpf_programs()}
+            self.bpf_ns = {self.names.get(number, number): cost for number, cost in programs.items()}
 
     def stop(self):
         self.look()
@@ -214,6 +220,39 @@ def wait_ready(tool_pid, target_pid, by_ptrace, timeout=20):
                 return
         time.sleep(0.05)
     raise Failed("did not attach")
+
+
+def busy_share(seconds=0.2):
+    """Per cent of the machine that somebody else uses now, while nothing of ours runs."""
+    def jiffies():
+        fields = [int(n) for n in text_of("/proc/stat").split("\n", 1)[0].split()[1:9]]
+        return sum(fields), fields[3] + fields[4]
+
+    total, idle = jiffies()
+    time.sleep(seconds)
+    total, idle = jiffies()[0] - total, jiffies()[1] - idle
+    return 100 * (1 - idle / total) if total else 0.0
+
+
+def bpf_programs():
+    try:
+        done = subprocess.run(["bpftool", "-j", "prog", "list"], capture_output=True, text=True, timeout=10, check=False)
+        return json.loads(done.stdout or "[]")
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return []
+
+
+def foreign_bpf(patience=1.0):
+    """How many tracing programs of others are loaded: one on the system calls slows every contestant down.
+
+    The kernel frees the programs of the contestant before a moment after it has ended.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        found = sum(p.get("type") in TRACING for p in bpf_programs())
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
 
 
 def first_line(text):

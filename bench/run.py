@@ -13,7 +13,7 @@ import time
 import bars
 import tables
 import tools
-from measure import Failed, Process, end_all, first_line, text_of
+from measure import Failed, busy_share, end_all, first_line, foreign_bpf, text_of
 from scenarios import FIGURE_6, Settings, all_scenarios
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,9 +95,26 @@ def chosen(scenario, options):
     return cases, absent
 
 
+def look_around():
+    """What would make the next run say something about others."""
+    busy, programs = busy_share(), foreign_bpf()
+    found = [f"{busy:.0f} % busy"] if busy > 10 else []
+    return ", ".join(found + ([f"{programs} foreign BPF programs"] if programs else []))
+
+
 def measure(scenario, options, settings):
     cases, absent = chosen(scenario, options)
     result = tables.Result(scenario, failed=absent)
+    try:
+        run_rounds(result, cases, options, settings)
+    finally:
+        if hasattr(scenario.run, "close"):
+            scenario.run.close()
+    return result
+
+
+def run_rounds(result, cases, options, settings):
+    scenario = result.scenario
     rounds = options.rounds or (2 if options.quick else scenario.rounds)
     for i in range(rounds):
         runs = {}
@@ -105,15 +122,15 @@ def measure(scenario, options, settings):
             if case.label in result.failed:
                 continue
             say(f"{scenario.name} {i + 1}/{rounds}: {case.label}")
+            disturbance = look_around()
+            if disturbance:
+                result.disturbed[case.label] = disturbance
             try:
                 runs[case.label] = scenario.run(case, settings)
             except Failed as e:
                 result.failed[case.label] = str(e)
                 say(f"    no result: {e}")
         result.rounds.append(runs)
-    if hasattr(scenario.run, "close"):
-        scenario.run.close()
-    return result
 
 
 def save(sections, about):

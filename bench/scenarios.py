@@ -66,7 +66,8 @@ def ns_printed(out):
     found = re.search(r"median ([\d.]+) ns", out)
     if not found:
         raise Failed("the workload printed no result")
-    return float(found[1])
+    calls = re.search(r"(\d+) calls", out)
+    return float(found[1]), int(calls[1]) if calls else None
 
 
 def getppid_argv(ctx, work, tool):

@@ -157,7 +157,7 @@ MaxConnectionsPerChild 0
         failed = number(r"Failed requests:\s+(\d+)", out)
         if failed:
             raise Failed(f"{failed:.0f} requests failed")
-        return number(r"Requests per second:\s+([\d.]+)", out)
+        return number(r"Requests per second:\s+([\d.]+)", out), int(number(r"Complete requests:\s+(\d+)", out))
 
 
 class Redis(Server):
@@ -180,14 +180,14 @@ class Redis(Server):
         n = max(1000, int(100000 * seconds / slow))
         out = call(["redis-benchmark", "-h", "127.0.0.1", "-p", str(self.port), "-t", "get", "-n", str(n), "-c", "50",
                     "--csv"], seconds * 60 + 120)
-        return number(r'"GET","([\d.]+)"', out)
+        return number(r'"GET","([\d.]+)"', out), n
 
     def reaped(self):
         self.process.wait()
 
 
 class MariaDB(Server):
-    """sysbench's read-only transactions over a socket: one data directory is prepared, and only read."""
+    """sysbench's read-only transactions over a socket, on tables that are prepared for each run and then only read."""
 
     needs = ["mariadbd", "mariadb-install-db", "sysbench", "mariadb"]
     unit = "transactions/s"
@@ -230,7 +230,7 @@ class MariaDB(Server):
 
     def load(self, seconds, slow=1):
         out = self.sysbench("run", [f"--time={max(1, round(seconds))}", "--db-ps-mode=disable"], seconds * 3 + 60)
-        return number(r"transactions:\s+\d+\s+\(([\d.]+) per sec", out)
+        return number(r"transactions:\s+\d+\s+\(([\d.]+) per sec", out), int(number(r"transactions:\s+(\d+)", out))
 
     def reaped(self):
         self.process.wait()

@@ -19,6 +19,7 @@ class Result:
     scenario: object
     rounds: list = dataclasses.field(default_factory=list)
     failed: dict = dataclasses.field(default_factory=dict)
+    disturbed: dict = dataclasses.field(default_factory=dict)  # label -> what else went on before one of its runs
 
     def case(self, label):
         return next((c for c in self.scenario.cases if c.label == label), None)
@@ -82,13 +83,14 @@ def digits_of(value):
 
 
 def per_ten_million(seconds, events):
-    return seconds / events * 1e7 if seconds is not None and events else None
+    # Clock ticks are 10 ms: what a short run says about 10 million events is noise.
+    return seconds / events * 1e7 if seconds is not None and events and events >= 100000 else None
 
 
 def columns(result):
     """[(head, function of a label)]; a column without a single entry is left out."""
     value_digits = digits_of(result.median(result.scenario.cases[0].label))
-    in_ns = result.scenario.better == "lower" and result.scenario.unit.startswith("ns")
+    adds = result.scenario.unit.startswith(("ns", "ms"))
 
     def low_high(label):
         values = [r.value for r in result.runs(label)]
@@ -106,6 +108,10 @@ def columns(result):
             return "" if value is None else number(value / MB)
         return cell
 
+    def events_an_op(label):
+        runs = [r for r in result.runs(label) if r.events and r.ops]
+        return number(statistics.median(r.events / r.ops for r in runs), 3) if runs else ""
+
     def bytes_an_event(label):
         trace, events = result.median(label, "trace"), result.median(label, "events")
         return number(trace / events) if trace and events else ""
@@ -113,11 +119,12 @@ def columns(result):
     return [
         (f"{result.scenario.unit}", lambda label: number(result.median(label), value_digits)),
         ("min .. max", low_high),
-        ("added", not_native(lambda label: number(result.added(label)) if in_ns else "")),
+        ("added", not_native(lambda label: number(result.added(label)) if adds else "")),
         ("x native", not_native(lambda label: number(result.ratio(label, result.case(label).native), 3))),
-        ("loss %", not_native(lambda label: "" if in_ns else number(result.loss(label), 2))),
+        ("loss %", not_native(lambda label: "" if adds else number(result.loss(label), 2))),
         ("x floor", lambda label: number(result.times_floor(label), 2)),
         ("events", lambda label: number(result.median(label, "events"), 0)),
+        ("events/op", events_an_op),
         ("lost", lambda label: number(result.median(label, "lost"), 0)),
         ("user s/10M", rate("user")),
         ("sys s/10M", rate("system")),
@@ -151,6 +158,12 @@ def bpf_programs(result):
     return markdown(["case", "program", "runs", "ns a run"], rows) if rows else ""
 
 
+def last_words(result):
+    """How Spoor itself ended its last recording of each case: losses, walks, cost."""
+    return [(case.label, result.runs(case.label)[-1].said) for case in result.scenario.cases
+            if result.runs(case.label) and result.runs(case.label)[-1].said]
+
+
 def report(result):
     """The section of one scenario."""
     parts = [f"## {result.scenario.name}: {result.scenario.title}"]
@@ -160,7 +173,9 @@ def report(result):
     notes = [f"A/A noise ({native}): median {a:.2f} %, at most {b:.2f} %" for native, (a, b) in result.noise().items()]
     notes.append(f"{len(result.rounds)} interleaved rounds; medians; ratios are medians of the rounds' pairs")
     notes += [f"no result from {label}: {why}" for label, why in result.failed.items()]
-    notes += [f"{label} said: {runs[-1].said}" for label in result.failed or {} for runs in [result.runs(label)] if runs]
+    notes += [f"{label} said: {said}" for label, said in last_words(result)]
+    if result.disturbed:
+        notes.append("**disturbed**: " + "; ".join(f"{label}: {what}" for label, what in result.disturbed.items()))
     parts.append("\n".join(f"- {n}" for n in notes))
     parts.append(bpf_programs(result))
     return "\n\n".join(p for p in parts if p) + "\n"

@@ -207,8 +207,13 @@ def missing(tool):
     return program if program and not shutil.which(program) else None
 
 
+def as_run(value):
+    """A workload gives a number, or a number and how often it did its work."""
+    return Run(value=value[0], ops=value[1]) if isinstance(value, tuple) else Run(value=value)
+
+
 def collect(tool, process, ctx, value):
-    run = Run(value=value)
+    run = as_run(value)
     tool.account(run, process, ctx)
     if tool.kind != "native":
         run.user, run.system = process.user, process.system
@@ -218,7 +223,7 @@ def collect(tool, process, ctx, value):
 
 
 def run_under(tool, cmd, ctx, read_value, timeout):
-    """Run `cmd` under the tool; `read_value(stdout)` gives the number that cmd printed or wrote."""
+    """Run `cmd` under the tool; `read_value(stdout)` gives what cmd printed or wrote."""
     tool.prepare(ctx)
     process = Process(tool.wrap(cmd, ctx), ctx.scratch, "tool", env=tool.env, watch=tool.kind != "native")
     code = process.wait(timeout)
@@ -233,7 +238,7 @@ def run_attached(tool, target, ctx, load):
     tool.prepare(ctx)
     argv = tool.attach(target, ctx)
     if argv is None:
-        return Run(value=load())
+        return as_run(load())
     process = Process(argv, ctx.scratch, "tool", env=tool.env, watch=True)
     try:
         wait_ready(process.pid, target.pid, tool.by_ptrace)
