@@ -127,7 +127,8 @@ def verbatim_roff(lines):
 
 def to_man(page):
     out = ['.\\" Generated from docs/ by scripts/md2man.py.',
-           f'.TH "{page.name.upper()}" "{page.section}" "" "Spoor" "Spoor"', ".nh", ".ad l", ".SH NAME", f"{escape(page.name)} \\- {inline(page.summary)}"]
+           f'.TH "{page.name.upper()}" "{page.section}" "" "Spoor" "Spoor"', ".nh", ".ad l", ".SH NAME",
+           f"{escape(page.name)} \\- {inline(page.summary)}"]
     for kind, value in page.blocks:
         if kind == "heading":
             out.append(f".SH {escape(value.upper())}")

@@ -161,7 +161,7 @@ static void check_lockdown(struct spoor_check *c)
 
 static void check_jit(struct spoor_check *c)
 {
-	char line[32];
+	char line[32] = "";
 	int err = read_line("/proc/sys/net/core/bpf_jit_enable", line, sizeof(line));
 
 	if (err == -EACCES || err == -EPERM) {
