@@ -12,6 +12,8 @@ BY_FOLDER = [  # first match wins
     (re.compile(r"src/base/.*\.[ch]$"), {"LGPL-2.1-or-later"}),
     (re.compile(r"include/.*"), {"LGPL-2.1-or-later"}),
     (re.compile(r"src/agent/.*\.[ch]$"), {"LGPL-2.1-or-later"}),
+    # What the kernel side and its consumer share.
+    (re.compile(r"src/collect/kernel/.*\.h$"), {"GPL-2.0-only", "GPL-2.0-or-later"}),
     # Layouts that BPF programs and, later, traced programs include.
     (re.compile(r".*\.h$"), {"GPL-2.0-or-later", "LGPL-2.1-or-later OR GPL-2.0-only"}),
     (re.compile(r".*"), {"GPL-2.0-or-later"}),
@@ -37,7 +39,7 @@ def files(source):
         name = str(path.relative_to(source))
         if name.startswith(("LICENSES/", "tests/data/", "tests/fuzz/corpus/")):
             continue
-        if path.suffix in TEXT or name in ("Makefile", ".ci/run") or name.startswith(("scripts/", "bench/run", "tests/run")):
+        if path.suffix in TEXT or is_code(name):
             found[name] = path.read_text(encoding="utf-8")
     assert len(found) > 50
     return found
@@ -49,7 +51,7 @@ def complain(wrong):
 
 
 def is_code(name):
-    return name.endswith(LICENSED) or name in ("Makefile", ".ci/run") or name.startswith(("scripts/", "tests/run"))
+    return name.endswith(LICENSED) or name in ("Makefile", ".ci/run", "bench/run", "tests/run") or "scripts/" in name
 
 
 def test_license_tags(files):
@@ -91,7 +93,7 @@ def test_white_space(files):
         if text and (not text.endswith("\n") or text.endswith("\n\n")):
             wrong.append(f"{name}: must end with one newline")
         if name.endswith((".c", ".h")):
-            wrong += [f"{name}:{n}: indent with tabs" for n, l in enumerate(text.splitlines(), 1) if re.match(r" {8}", l)]
+            wrong += [f"{name}:{n}: indent with tabs" for n, l in enumerate(text.splitlines(), 1) if l[:8] == " " * 8]
     complain(wrong)
 
 
