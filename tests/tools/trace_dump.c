@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * One line an event, every field, in an order and form that tests/e2e/t001_trace_babeltrace.py makes of babeltrace2's
- * reading too. With -q: only count. Damages go to stderr, one a line, after the events.
+ * reading too. With -q: only count; with -r: repair first, and count. Damages go to stderr, one a line, after the events.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -93,6 +93,16 @@ static void put_field(const struct spoor_event_header *h, const struct spoor_sch
 	}
 }
 
+static void put_lengths(const struct spoor_call *c, const char *group, unsigned from, unsigned to)
+{
+	for (unsigned i = 0; i < c->n_args; i++) {
+		if (c->info->args[i].kind < from || c->info->args[i].kind > to)
+			continue;
+		printf(" %s.%s=", group, c->info->args[i].name);
+		put_bytes(c->args[i].bytes, c->args[i].len);
+	}
+}
+
 static void put_groups(const struct spoor_call *c)
 {
 	const struct spoor_syscall_info *info = c->info;
@@ -108,14 +118,8 @@ static void put_groups(const struct spoor_call *c)
 		printf(" paths.%s=", info->args[i].name);
 		put_text(c->args[i].path, SIZE_MAX);
 	}
-	for (unsigned i = 0; i < c->n_args; i++) {
-		unsigned kind = info->args[i].kind;
-
-		if (kind != SPOOR_ARG_SOCKADDR && kind != SPOOR_ARG_BUF_IN && kind != SPOOR_ARG_BUF_OUT)
-			continue;
-		printf(" %s.%s=", kind == SPOOR_ARG_SOCKADDR ? "addresses" : "data", info->args[i].name);
-		put_bytes(c->args[i].bytes, c->args[i].len);
-	}
+	put_lengths(c, "addresses", SPOOR_ARG_SOCKADDR, SPOOR_ARG_SOCKADDR);
+	put_lengths(c, "data", SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT);
 }
 
 /* Numbers of arguments are compared as the 8 or 4 bytes that they are, for one side shows some of them with a sign. */
@@ -167,16 +171,20 @@ static void put_unfinished(const struct spoor_pendings *p)
 
 int main(int argc, char **argv)
 {
-	int quiet = argc > 2 && !strcmp(argv[1], "-q"), r;
+	int repair = argc > 2 && !strcmp(argv[1], "-r");
+	int quiet = repair || (argc > 2 && !strcmp(argv[1], "-q")), r = 0;
 	struct spoor_pendings *pendings;
 	struct spoor_error e = {};
 	struct spoor_trace *t;
 	struct spoor_event ev;
-	uint64_t n = 0;
+	uint64_t n = 0, cut = 0;
 
 	if (argc < 2 || spoor_pendings_new(&pendings) < 0)
 		return 2;
-	r = spoor_trace_open(argv[argc - 1], &t, &e);
+	if (repair)
+		r = spoor_trace_repair(argv[argc - 1], &cut, &e);
+	if (r >= 0)
+		r = spoor_trace_open(argv[argc - 1], &t, &e);
 	if (r < 0) {
 		fprintf(stderr, "%s\n", e.text);
 		return 1;

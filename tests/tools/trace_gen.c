@@ -364,7 +364,7 @@ static void nested(void)
 static void reuse(void)
 {
 	for (int i = 0; i < 100; i++) {
-		char comm[16];
+		char comm[32];
 
 		now += 10;
 		snprintf(comm, sizeof(comm), "life-%d", i);
