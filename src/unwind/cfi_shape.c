@@ -120,10 +120,12 @@ static bool is_ucontext(const struct spoor_rule *rule)
 
 static bool cfa_rule(const struct cfi_state *s, struct spoor_rule *rule)
 {
-	struct cursor c = { s->cfa_expr, s->cfa_expr + s->cfa_expr_size, false };
+	struct cursor c;
 
-	if (s->cfa_expr)
+	if (s->cfa_expr) {
+		c = (struct cursor){ s->cfa_expr, s->cfa_expr + s->cfa_expr_size, false };
 		return plain(c, rule) || deref(c, rule) || plt(c, rule);
+	}
 	if (s->cfa_reg > REG_LAST || !fits32(s->cfa_off))
 		return false;
 	rule->op = SPOOR_RULE_CFA;
@@ -184,29 +186,71 @@ static void rbp_rule(const struct cfi_where *rbp, struct spoor_rule *rule)
 	rule->reg_rbp |= SPOOR_RBP_UNDEF << 4;
 }
 
-/* The caller's rsp is the CFA, or it says so in another way. */
-static bool rsp_is_cfa(const struct cfi_where *rsp)
+/* How far the caller's rsp lies above the CFA, which by the psABI is the same. False: somewhere else altogether. */
+static bool rsp_shift(const struct cfi_where *rsp, const struct spoor_rule *rule, int64_t *ret)
 {
-	return rsp->kind == CFI_SAME || (rsp->kind == CFI_VAL_OFFSET && !rsp->value);
+	struct cursor c;
+	uint64_t reg;
+	int64_t off;
+
+	*ret = 0;
+	if (rsp->kind == CFI_SAME)
+		return true;
+	if (rsp->kind == CFI_VAL_OFFSET) {
+		*ret = rsp->value;
+		return fits32(rsp->value);
+	}
+	if (rsp->kind != CFI_VAL_EXPRESSION || rule->op != SPOOR_RULE_CFA)
+		return false;
+	c = (struct cursor){ rsp->expr, rsp->expr + rsp->expr_size, false };
+	if (!breg(&c, &reg, &off) || cursor_left(&c) || reg != rule->reg_rbp || !fits32(off))
+		return false;
+	*ret = off - rule->cfa_off;
+	return true;
 }
 
-bool spoor_cfi_rule(const struct cfi_state *s, bool signal_frame, struct spoor_rule *ret)
+static bool shift_where(struct cfi_where *where, int64_t by)
+{
+	return where->kind != CFI_OFFSET || !__builtin_sub_overflow(where->value, by, &where->value);
+}
+
+/*
+ * GHC's StgRun names as its CFA where rsp is, and the caller's rsp far above it. A walk wants the CFA to be the
+ * caller's rsp: what is saved relative to the one is then so relative to the other.
+ */
+static bool move_cfa(struct cfi_state *s, struct spoor_rule *rule)
+{
+	int64_t by;
+
+	if (!rsp_shift(&s->rsp, rule, &by))
+		return false;
+	if (!by)
+		return true;
+	if (rule->op != SPOOR_RULE_CFA || !fits32(rule->cfa_off + by) || !shift_where(&s->ra, by) ||
+	    !shift_where(&s->rbp, by))
+		return false;
+	rule->cfa_off += by;
+	return true;
+}
+
+bool spoor_cfi_rule(const struct cfi_state *state, bool signal_frame, struct spoor_rule *ret)
 {
 	struct spoor_rule rule = { 0 };
+	struct cfi_state s = *state;
 
-	if (s->ra.kind == CFI_UNDEFINED) {
+	if (s.ra.kind == CFI_UNDEFINED) {
 		ret->op = SPOOR_RULE_END;
 		return true;
 	}
-	if (!cfa_rule(s, &rule))
+	if (!cfa_rule(&s, &rule))
 		return false;
 	if (signal_frame && is_ucontext(&rule)) {
 		*ret = (struct spoor_rule){ .op = SPOOR_RULE_SIGNAL, .reg_rbp = REG_RSP };
 		return true;
 	}
-	if (!rsp_is_cfa(&s->rsp) || !ra_rule(&s->ra, &rule))
+	if (!move_cfa(&s, &rule) || !ra_rule(&s.ra, &rule))
 		return false;
-	rbp_rule(&s->rbp, &rule);
+	rbp_rule(&s.rbp, &rule);
 	*ret = rule;
 	return true;
 }

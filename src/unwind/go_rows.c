@@ -195,8 +195,11 @@ static int add_deltas(const struct go *g, const struct function *f, struct rowse
 
 	while (pc < f->end) {
 		raw = cursor_uleb(&c);
+		/* The table ends with the code: what follows up to the next function is padding. */
+		if (!raw && !c.bad && pc != f->start)
+			return spoor_rowset_add(rows, pc, 0);
 		step = cursor_uleb(&c);
-		if (c.bad || (!raw && pc != f->start) || !step || !rows->work)
+		if (c.bad || !step || !rows->work)
 			break;
 		rows->work--;
 		delta += (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);

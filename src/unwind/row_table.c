@@ -88,11 +88,13 @@ static const struct rowset_row *row_at(const struct rowset_row *row, __u32 n, __
 
 static void add_range(struct table *t, const struct rowset *s, const struct rowset_range *range)
 {
-	const struct rowset_row *row = s->rows + range->first, *end = row + range->count;
+	const struct rowset_row *row, *end;
 
+	if (!range->count)
+		return;
 	/* An overlap may have cut off where the range began. */
-	if (range->count)
-		row = row_at(row, range->count, range->start);
+	end = &s->rows[range->first + range->count];
+	row = row_at(&s->rows[range->first], range->count, range->start);
 	for (; row < end && row->start < range->end; row++)
 		add(t, row->start > range->start ? row->start : range->start, row->rule);
 }

@@ -187,10 +187,12 @@ int spoor_rowset_settle(struct rowset *s, __u32 first)
 	_cleanup_(spoor_freep) struct rowset_range *all = NULL;
 	__u32 i, n, from = 0, n_more;
 
+	if (s->n_ranges == first)
+		return 0;
 	sort_ranges(s->ranges + first, s->n_ranges - first);
 	n_more = remove_overlaps(s->ranges + first, s->n_ranges - first);
-	if (!first || !n_more) {
-		s->n_ranges = first + n_more;
+	if (!first) {
+		s->n_ranges = n_more;
 		return 0;
 	}
 

@@ -155,6 +155,11 @@ static bool rbp_agrees(const struct spoor_rule *rule, const Dwarf_Op *ops, size_
 {
 	int reg = rule->reg_rbp & 15;
 
+	/* Before an expression that finds where a register is saved, libdw pushes the CFA. */
+	if (n == 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[1].atom != DW_OP_plus_uconst) {
+		ops++;
+		n--;
+	}
 	switch (rule->op == SPOOR_RULE_SIGNAL ? SPOOR_RBP_UNDEF : rule->reg_rbp >> 4) {
 	case SPOOR_RBP_SAME:
 		return same;
