@@ -175,8 +175,8 @@ static int set_leaf(struct workload *w, const char *self)
 static int usage(void)
 {
 	fprintf(stderr, "usage: getppid [OPTION...]\n"
-			"  -m, --mode getppid|fd|path   the call: getppid, fcntl(F_GETFD), access of a path that is not there\n"
-			"  -f, --frames N               from libc's syscall() outwards; at least 2, 3 with --library (3)\n"
+			"  -m, --mode getppid|fd|path   getppid, fcntl(F_GETFD) or access of a missing path\n"
+			"  -f, --frames N               from syscall() outwards; at least 2, 3 with --library (3)\n"
 			"  -v, --variety N              distinct call stacks, each call from the next one (1)\n"
 			"  -k, --big                    frames of 4 KiB\n"
 			"  -l, --library                the chain lies in a library\n"
@@ -226,7 +226,9 @@ static int parse(struct workload *w, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct workload w = { .what = "getppid", .frames = 3, .variety = 1, .calls = 10000, .seconds = 1, .threads = 1 };
+	struct workload w = {
+		.what = "getppid", .frames = 3, .variety = 1, .calls = 10000, .seconds = 1, .threads = 1,
+	};
 	int r;
 
 	r = parse(&w, argc, argv);

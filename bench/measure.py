@@ -236,7 +236,8 @@ def busy_share(seconds=0.2):
 
 def bpf_programs():
     try:
-        done = subprocess.run(["bpftool", "-j", "prog", "list"], capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(["bpftool", "-j", "prog", "list"], capture_output=True, text=True, timeout=10,
+                              check=False)
         return json.loads(done.stdout or "[]")
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return []

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """python_sites.py SECONDS: os.getppid from 20 to 35 C frames of the interpreter, by 97 different ways.
 
-A Python function that calls another needs no C frame; a builtin that calls back does. Prints ns a call, as getppid does.
+A Python function that calls another needs no C frame; a builtin that calls back does. Prints ns a call, as
+getppid does.
 """
 
 import functools

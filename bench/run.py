@@ -198,8 +198,11 @@ def main():
         say(f"bench: {e}")
         return 1
     cache = os.path.join(os.path.dirname(os.path.abspath(programs)), "bench-cache")
-    settings = Settings(os.path.abspath(options.spoor), os.path.abspath(programs), cache, options.quick, options.seconds)
+    settings = Settings(os.path.abspath(options.spoor), os.path.abspath(programs), cache, options.quick,
+                        options.seconds)
+    # Both unwind the stack, so that everything that was started is ended. (In the background SIGINT would be ignored.)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
     about = machine(settings.spoor)
     print(about + "\n", flush=True)
     results, sections = {}, []

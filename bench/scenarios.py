@@ -7,7 +7,7 @@ import re
 import typing
 
 import tools
-from measure import Failed, Process, Run, Scratch, text_of
+from measure import Failed, Process, Run, Scratch, first_line, text_of
 from servers import SERVERS, call, storm_source
 from tools import (AGAIN, BPFTRACE_COUNT, BPFTRACE_PRINTF, BPFTRACE_USTACK, FLOOR_COUNTERS, FLOOR_EMPTY, FLOOR_RECORD,
                    NATIVE, PEERS, PERF_TRACE, PERF_TRACE_S, STRACE, STRACE_K, Spoor, Target)
@@ -142,6 +142,26 @@ def run_start(case, settings):
         if process.wait(60):
             raise Failed(process.said()[1].strip().splitlines()[0] if process.said()[1].strip() else "failed")
         return Run(value=float(text_of(scratch.file("elapsed")).split()[0]) * 1000)
+
+
+def run_rows(case, settings):
+    """rows_bench prints: object, MB, rows, rules, and ms for reading the file, identity, compiling, the cache."""
+    path, column = case.work
+    with Scratch() as scratch:
+        process = Process([settings.context(scratch).program("rows_bench"), path], scratch, "rows")
+        code = process.wait(120)
+        out, err = process.said()
+        fields = next((line.split() for line in out.splitlines() if line.startswith(path + " ")), None)
+        if code or not fields:
+            raise Failed(f"exit code {code}: {first_line(err)}")
+        return Run(value=float(fields[column]))
+
+
+def rows_cases():
+    columns = {"file read once": 4, "rows compiled": 6, "rows from the cache": 7}
+    objects = {"python3": os.path.realpath("/usr/bin/python3"), "libc": "/usr/lib/x86_64-linux-gnu/libc.so.6"}
+    return [Case(f"{what}, {name}", NATIVE, [path, column], f"file read once, {name}")
+            for name, path in objects.items() for what, column in columns.items()]
 
 
 def run_python(case, settings):
@@ -305,7 +325,8 @@ def all_scenarios():
         Scenario("cross", "getppid beneath a library", run=run_micro, **ns,
                  cases=micro_cases(frames(3, 10, 30, options=["-l"]),
                                    [FLOOR_RECORD, Spoor("-m", "app"), Spoor("-m", "lib"), BPFTRACE_USTACK]),
-                 about="All frames but the last belong to libc and a library: what a walk crosses to reach the application."),
+                 about="All frames but the last belong to libc and a library: what a walk crosses to reach "
+                       "the application."),
         Scenario("bigframes", "getppid with frames of 4 KiB", run=run_micro, **ns,
                  cases=micro_cases(frames(3, 10, 30, options=["-k"]), deep)),
         Scenario("variety", "getppid from 1,009 stacks", run=run_micro, **ns,
@@ -321,10 +342,13 @@ def all_scenarios():
                        "difference of what Spoor adds to them and what it adds to getppid."),
         Scenario("cold", "Rows cold and warm (getppid)", run=run_micro, cases=cold_cases(), **ns),
         Scenario("start", "Start to end around `python3 -c pass`", "ms", "lower", start_cases(), run_start),
+        Scenario("rows", "Until an object's rows are ready", "ms", "lower", rows_cases(), run_rows, 3),
         Scenario("threads", "getppid in two threads", run=run_micro, **ns,
                  cases=micro_cases({"": ["-t", "2"]}, [FLOOR_RECORD, BARE, DEFAULT, BPFTRACE_USTACK])),
-        Scenario("apache", "Apache, prefork, ab -c 32", "requests/s", "higher", server_cases(), run_server("apache"), 3),
-        Scenario("redis", "redis-benchmark, GET, 50 clients", "requests/s", "higher", server_cases(), run_server("redis"), 3),
+        Scenario("apache", "Apache, prefork, ab -c 32", "requests/s", "higher", server_cases(),
+                 run_server("apache"), 3),
+        Scenario("redis", "redis-benchmark, GET, 50 clients", "requests/s", "higher", server_cases(),
+                 run_server("redis"), 3),
         Scenario("mariadb", "MariaDB, sysbench oltp_read_only, 4 threads", "transactions/s", "higher",
                  server_cases(False), run_server("mariadb"), 3),
         Scenario("storm", "A fork/exec storm: make -j2 of a real package", "s", "lower",

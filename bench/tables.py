@@ -206,5 +206,6 @@ def figure_6(results, modes):
     if not rows:
         return ""
     head = ["the paper's work", "the paper's row", "its loss %", "here", "loss % here"]
-    return ("## The rows of Figure 6\n\nThe paper had other hardware, kernels and loads: its column says what was published, not what it "
+    return ("## The rows of Figure 6\n\nThe paper had other hardware, kernels and loads: its column says "
+            "what was published, not what it "
             "would be here.\nOf pure CPU the worst of the three programs counts.\n\n" + markdown(head, rows) + "\n")
