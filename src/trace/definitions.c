@@ -164,11 +164,12 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
 {
-	const struct spoor_thread_def *end = s->threads + s->n_threads, *d = get(&s->tids, tid);
+	const struct spoor_thread_def *d = get(&s->tids, tid), *end;
 	size_t n;
 
 	if (!d || d->from > ts)
 		return NULL;
+	end = s->threads + s->n_threads;
 	/* Galloping: most threads have one definition, a reused tid may have very many. */
 	for (n = 1; n < (size_t)(end - d) && d[n].tid == tid && d[n].from <= ts; n *= 2)
 		d += n;
