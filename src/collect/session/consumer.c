@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/consumer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+
+#define MAX_SPANS 256
+#define MARK_GRACE (500 * 1000000ULL) /* a ring that stays empty so long after a rotation has no old events left */
+
+struct ring_state {
+	struct spoor_ring *ring;
+	uint64_t epoch;     /* segment its stream is in */
+	uint64_t to;        /* up to where this round reads */
+	struct iovec spans[MAX_SPANS];
+	int n_spans;
+	uint64_t ts_begin, ts_end;
+	bool switching;     /* the next thing in it is the mark */
+};
+
+struct spoor_consumer {
+	struct spoor_kernel *k;
+	struct spoor_objects *objects;
+	struct spoor_writer *w;
+	unsigned n_rings;
+	struct ring_state *rings;
+	uint64_t epoch, rotated_at;
+	bool rotating;
+	uint64_t *object_epoch;         /* by object id: segment that has its definition */
+	bool keep;                      /* definitions are remembered for segments to come */
+	struct spoor_event_header **stacks, **files; /* by id */
+	size_t n_stacks, n_files;
+	struct spoor_consumer_counts counts;
+};
+
+int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w, bool keep_definitions,
+		       struct spoor_consumer **ret)
+{
+	struct spoor_consumer *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->k = k;
+	c->objects = objects;
+	c->w = w;
+	c->keep = keep_definitions;
+	c->epoch = 1;
+	c->n_rings = k->n_cpus * SPOOR_LEVELS;
+	c->rings = calloc(c->n_rings, sizeof(*c->rings));
+	c->object_epoch = calloc(SPOOR_KERNEL_OBJECTS, sizeof(*c->object_epoch));
+	if (!c->rings || !c->object_epoch) {
+		spoor_consumer_free(c);
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < c->n_rings; i++) {
+		c->rings[i].ring = spoor_kernel_ring(k, i / SPOOR_LEVELS, i % SPOOR_LEVELS);
+		c->rings[i].epoch = 1;
+	}
+	*ret = c;
+	return 0;
+}
+
+static void free_all(struct spoor_event_header **defs, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		free(defs[i]);
+	free(defs);
+}
+
+void spoor_consumer_free(struct spoor_consumer *c)
+{
+	if (!c)
+		return;
+	free_all(c->stacks, c->n_stacks);
+	free_all(c->files, c->n_files);
+	free(c->object_epoch);
+	free(c->rings);
+	free(c);
+}
+
+/* ---- definitions ---- */
+
+static void define_object(struct spoor_consumer *c, uint32_t id)
+{
+	const struct spoor_object_entry *o;
+	struct spoor_object *def;
+	size_t size, len;
+
+	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || c->object_epoch[id] == c->epoch)
+		return;
+	o = spoor_objects_get(c->objects, id);
+	if (!o)
+		return;
+	len = strlen(o->path) + 1;
+	size = (sizeof(*def) + len + 7) & ~7UL;
+	def = calloc(1, size);
+	if (!def)
+		return;
+	def->h.id = SPOOR_EV_OBJECT;
+	def->h.size8 = size / 8;
+	def->h.ts = spoor_now_monotonic();
+	def->id = id;
+	def->flags = o->flags;
+	def->dev = o->key.dev;
+	def->ino = o->key.ino;
+	def->size = o->key.size;
+	def->mtime = o->key.mtime;
+	def->hash_lo = o->identity.hash[0];
+	def->hash_hi = o->identity.hash[1];
+	def->build_id_len = o->identity.build_id_len;
+	memcpy(def->build_id, o->identity.build_id, sizeof(def->build_id));
+	memcpy(def->path, o->path, len);
+	spoor_writer_define(c->w, &def->h);
+	c->object_epoch[id] = c->epoch;
+	free(def);
+}
+
+static void remember(struct spoor_event_header ***defs, size_t *n, uint32_t id, const struct spoor_event_header *h)
+{
+	if (id >= *n) {
+		size_t grown = (size_t)id * 2 + 64;
+		void *p = realloc(*defs, grown * sizeof(**defs));
+
+		if (!p)
+			return;
+		*defs = p;
+		memset(*defs + *n, 0, (grown - *n) * sizeof(**defs));
+		*n = grown;
+	}
+	free((*defs)[id]);
+	(*defs)[id] = malloc(h->size8 * 8);
+	if ((*defs)[id])
+		memcpy((*defs)[id], h, h->size8 * 8);
+}
+
+static void define_stack(struct spoor_consumer *c, const struct spoor_stack *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		define_object(c, SPOOR_FRAME_OBJECT(s->frames[i]));
+	spoor_writer_define(c->w, &s->h);
+	c->counts.stacks++;
+	if (c->keep)
+		remember(&c->stacks, &c->n_stacks, s->id, &s->h);
+}
+
+static void define_unwound(void *ctx, const struct spoor_stack *s)
+{
+	define_stack(ctx, s);
+}
+
+static void define_file(struct spoor_consumer *c, const struct spoor_event_header *h)
+{
+	spoor_writer_define(c->w, h);
+	c->counts.files++;
+	if (c->keep)
+		remember(&c->files, &c->n_files, ((const struct spoor_file *)h)->id, h);
+}
+
+/* An event of the new segment refers to definitions of an older one. */
+static void define_again(struct spoor_consumer *c, const struct spoor_ctl_need *need)
+{
+	if (need->stack && need->stack < c->n_stacks && c->stacks[need->stack])
+		define_stack(c, (struct spoor_stack *)c->stacks[need->stack]);
+	for (unsigned i = 0; i < 3; i++)
+		if (need->files[i] && need->files[i] < c->n_files && c->files[need->files[i]])
+			define_file(c, c->files[need->files[i]]);
+}
+
+/* What is no event: definitions and control records. */
+static void take_out(struct spoor_consumer *c, const struct spoor_event_header *h)
+{
+	switch (h->id) {
+	case SPOOR_EV_STACK:
+		define_stack(c, (const void *)h);
+		break;
+	case SPOOR_EV_FILE:
+	case SPOOR_EV_SOCKET:
+		define_file(c, h);
+		break;
+	case SPOOR_EV_THREAD:
+		spoor_writer_define(c->w, h);
+		break;
+	case SPOOR_CTL_OBJECT:
+		spoor_objects_announce(c->objects, (const void *)h);
+		break;
+	case SPOOR_CTL_LAYOUT:
+		spoor_objects_layout(c->objects, (const void *)h);
+		break;
+	case SPOOR_CTL_RAW:
+		spoor_objects_raw(c->objects, (const void *)h);
+		break;
+	case SPOOR_CTL_NEED:
+		define_again(c, (const void *)h);
+		break;
+	}
+}
+
+static bool is_event(unsigned id)
+{
+	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL);
+}
+
+/* ---- one ring ---- */
+
+/* Collects spans of events from tail up to r->to; stops early at a mark or when the spans are full. Returns where. */
+static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
+{
+	uint64_t at = r->ring->tail, mask = c->k->ring_size - 1;
+	const uint8_t *data = (const uint8_t *)r->ring + SPOOR_RING_DATA;
+	const struct spoor_event_header *h;
+	struct iovec *span = NULL;
+
+	r->n_spans = 0;
+	r->switching = false;
+	while (at != r->to) {
+		size_t size;
+
+		h = (const void *)(data + (at & mask));
+		size = h->size8 * 8;
+		if (is_event(h->id)) {
+			if (!span || (const uint8_t *)span->iov_base + span->iov_len != (const uint8_t *)h) {
+				if (r->n_spans == MAX_SPANS)
+					break;
+				span = &r->spans[r->n_spans++];
+				span->iov_base = (void *)h;
+				span->iov_len = 0;
+			}
+			if (r->n_spans == 1 && !span->iov_len)
+				r->ts_begin = h->ts;
+			r->ts_end = h->ts;
+			span->iov_len += size;
+			c->counts.events += h->id <= SPOOR_EV_SYSCALL_OTHER || h->id == SPOOR_EV_PENDING;
+		} else if (h->id == SPOOR_CTL_MARK) {
+			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
+				break;
+			r->switching = true;
+		} else {
+			take_out(c, h);
+		}
+		at += size;
+		if (((at - size) & mask) + size > mask)
+			at = ((at - size) | mask) + 1;
+		if (r->switching)
+			break;
+	}
+	return at;
+}
+
+static void switch_ring(struct spoor_consumer *c, unsigned i)
+{
+	struct ring_state *r = &c->rings[i];
+
+	if (r->epoch != c->epoch) {
+		r->epoch = c->epoch;
+		spoor_writer_switch_stream(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS);
+	}
+}
+
+static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, struct spoor_error *e)
+{
+	struct ring_state *r = &c->rings[i];
+	int first_error = 0;
+
+	r->to = __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE);
+	while (r->ring->tail != r->to) {
+		uint64_t at = scan(c, r);
+		int err = spoor_writer_flush(c->w, e);
+
+		if (r->n_spans && !err)
+			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans, r->ts_begin,
+						  r->ts_end, r->ring->dropped, e);
+		if (err && !first_error)
+			first_error = err;
+		*bytes += at - r->ring->tail;
+		__atomic_store_n(&r->ring->tail, at, __ATOMIC_RELEASE);
+		if (r->switching)
+			switch_ring(c, i);
+	}
+	return first_error;
+}
+
+/* ---- segments ---- */
+
+void spoor_consumer_clock(struct spoor_consumer *c)
+{
+	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size8 = sizeof(clock) / 8 };
+	struct timespec boot;
+
+	clock.h.ts = spoor_now_monotonic();
+	clock.realtime = spoor_now_realtime();
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	clock.boottime = boot.tv_sec * SPOOR_NS_PER_SEC + boot.tv_nsec;
+	spoor_writer_define(c->w, &clock.h);
+}
+
+int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e)
+{
+	int r;
+
+	if (c->rotating)
+		return 0;
+	r = spoor_writer_segment_begin(c->w, e);
+	if (r)
+		return r;
+	c->rotating = true;
+	c->rotated_at = spoor_now_monotonic();
+	spoor_consumer_clock(c);
+	spoor_kernel_set_epoch(c->k, ++c->epoch);
+	return 0;
+}
+
+bool spoor_consumer_rotating(const struct spoor_consumer *c)
+{
+	return c->rotating;
+}
+
+static int finish_rotation(struct spoor_consumer *c, struct spoor_error *e)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	for (unsigned i = 0; i < c->n_rings; i++) {
+		struct ring_state *r = &c->rings[i];
+
+		if (r->epoch == c->epoch)
+			continue;
+		if (now - c->rotated_at < MARK_GRACE || r->ring->tail != __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE))
+			return 0;
+		switch_ring(c, i); /* nothing was produced there since: the mark is still to come */
+	}
+	if (spoor_objects_waiting(c->objects) && now - c->rotated_at < 4 * MARK_GRACE)
+		return 0; /* raw stacks of the old segment */
+	c->rotating = false;
+	return spoor_writer_segment_end(c->w, e);
+}
+
+int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e)
+{
+	int64_t bytes = 0;
+	int err = 0;
+
+	spoor_objects_unwound(c->objects, define_unwound, c);
+	for (unsigned i = 0; i < c->n_rings; i++) {
+		int r = drain_ring(c, i, &bytes, e);
+
+		err = err ? err : r;
+	}
+	if (!err)
+		err = spoor_writer_flush(c->w, e);
+	if (c->rotating && !err)
+		err = finish_rotation(c, e);
+	return err ? err : bytes;
+}
+
+void spoor_consumer_counts(const struct spoor_consumer *c, struct spoor_consumer_counts *ret)
+{
+	*ret = c->counts;
+	ret->discarded = 0;
+	for (unsigned i = 0; i < c->n_rings; i++)
+		ret->discarded += c->rings[i].ring->dropped;
+}

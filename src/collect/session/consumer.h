@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * From the kernel's rings to the trace. Events are written where they lie, by one writev a ring; definitions and
+ * control records are taken out on the way. Used from one thread.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "collect/kernel/kernel.h"
+#include "collect/session/objects.h"
+#include "trace/writer.h"
+
+struct spoor_consumer;
+
+int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w, bool keep_definitions,
+		       struct spoor_consumer **ret);
+void spoor_consumer_free(struct spoor_consumer *c);
+
+/* Takes what is there. Returns bytes taken, or -errno of the writer (what could not be written counts as discarded). */
+int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e);
+
+/* Writes a pair of clocks: at the start and the end of a recording. */
+void spoor_consumer_clock(struct spoor_consumer *c);
+
+/* Begins the next segment; drains finish the change as the rings' marks come in. */
+int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e);
+bool spoor_consumer_rotating(const struct spoor_consumer *c);
+
+struct spoor_consumer_counts {
+	uint64_t events;   /* system calls written, completed and pending */
+	uint64_t discarded;
+	uint64_t stacks;   /* definitions */
+	uint64_t files;
+};
+void spoor_consumer_counts(const struct spoor_consumer *c, struct spoor_consumer_counts *ret);

@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/objects.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "collect/session/raw.h"
+#include "object/executable.h"
+
+#define MAX_WAITING_BYTES (64u << 20)
+#define MAX_RETRIES 200 /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
+#define LAYOUT_SLOTS 4096
+
+enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
+
+struct work {
+	struct work *next;
+	enum work_kind kind;
+	unsigned retries;
+	size_t bytes;
+	union {
+		struct spoor_ctl_object *object;
+		struct spoor_ctl_layout *layout;
+		struct spoor_ctl_raw *raw;
+	};
+};
+
+struct spoor_objects {
+	struct spoor_objects_options o;
+	struct spoor_rowd *rowd;
+	struct spoor_row_store *store;
+	pthread_t thread;
+	bool running, stop;
+	int done_fd;
+	struct spoor_layout *layouts[LAYOUT_SLOTS]; /* by image, the newest of a slot; the loader's */
+
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t wake;
+	struct work *first, **last;
+	size_t n_waiting, bytes_waiting;
+	struct spoor_object_entry *entries[SPOOR_KERNEL_OBJECTS];
+	struct unwound {
+		struct unwound *next;
+		struct spoor_stack stack; /* and its frames */
+	} *unwound, **unwound_last;
+	struct spoor_objects_counts counts;
+};
+
+/* ---- opening an object's file ---- */
+
+static bool is_the_file(int fd, const struct spoor_object_key *key)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size;
+}
+
+/*
+ * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
+ * process lives; then its path as the process saw it; then the path as we see it.
+ */
+static int open_object(const struct spoor_object_entry *o)
+{
+	char path[4400];
+
+	for (int i = 0; i < 3; i++) {
+		int fd;
+
+		if (i == 0)
+			snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", o->pid, o->start, o->end);
+		else if (i == 1)
+			snprintf(path, sizeof(path), "/proc/%u/root/%s", o->pid, o->path);
+		else
+			snprintf(path, sizeof(path), "%s", o->path);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd >= 0 && is_the_file(fd, &o->key))
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -ENOENT;
+}
+
+static bool is_main(const struct spoor_object_entry *o, int fd)
+{
+	struct stat exe;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/exe", o->pid);
+	if (o->pid && !stat(path, &exe) && exe.st_ino == o->key.ino && (uint64_t)exe.st_size == o->key.size)
+		return true;
+	return spoor_object_is_executable(fd);
+}
+
+/* ---- loading (the loader's thread; preload before it starts) ---- */
+
+static void classify(struct spoor_objects *s, struct spoor_object_entry *o, int fd)
+{
+	bool program = is_main(o, fd);
+
+	if (spoor_app_match(s->o.app, o->path, program))
+		o->flags |= SPOOR_OBJECT_APP;
+	o->limit = spoor_scope_limit(s->o.custom, o->path, program);
+}
+
+/* Makes the entry final and known to the kernel's walks. */
+static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
+{
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	o->loaded = true;
+	if (o->failed)
+		s->counts.failed++;
+	else if (!o->has_rows)
+		s->counts.no_rows++;
+	else
+		s->counts.loaded++;
+	pthread_mutex_unlock(&s->lock);
+	r = spoor_row_store_publish(s->store, o->id, &o->identity, o->has_rows ? &o->rows : NULL, o->failed,
+				    o->flags & SPOOR_OBJECT_APP, o->limit);
+	pthread_mutex_lock(&s->lock);
+	s->counts.last_new_ns = spoor_now_monotonic();
+	s->counts.row_bytes = spoor_row_store_bytes(s->store);
+	pthread_mutex_unlock(&s->lock);
+	(void)r;
+}
+
+static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int fd)
+{
+	int r = spoor_rowd_get(s->rowd, fd, &o->identity, &o->rows, NULL);
+
+	o->has_rows = !r;
+	if (r) {
+		o->flags |= SPOOR_OBJECT_NO_CFI;
+		spoor_object_identify(fd, &o->identity, NULL);
+	}
+}
+
+static void load(struct spoor_objects *s, struct spoor_object_entry *o)
+{
+	_cleanup_(spoor_closep) int fd = open_object(o);
+
+	if (fd < 0) {
+		o->failed = true;
+		o->flags |= SPOOR_OBJECT_GONE;
+	} else {
+		load_rows(s, o, fd);
+		classify(s, o, fd);
+	}
+	publish(s, o);
+}
+
+static struct spoor_object_entry *new_entry(struct spoor_objects *s, uint32_t id, const char *path, size_t len)
+{
+	struct spoor_object_entry *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return NULL;
+	o->id = id;
+	o->path = strndup(path, len);
+	if (!o->path) {
+		free(o);
+		return NULL;
+	}
+	pthread_mutex_lock(&s->lock);
+	s->entries[id] = o;
+	pthread_mutex_unlock(&s->lock);
+	return o;
+}
+
+static void load_announced(struct spoor_objects *s, const struct spoor_ctl_object *c)
+{
+	struct spoor_object_entry *o;
+
+	if (c->id >= SPOOR_KERNEL_OBJECTS || s->entries[c->id])
+		return;
+	o = new_entry(s, c->id, c->path, c->path_len);
+	if (!o)
+		return;
+	o->pid = c->pid;
+	o->key = c->key;
+	o->start = c->start;
+	o->end = c->end;
+	load(s, o);
+}
+
+static uint64_t kernel_dev(dev_t dev)
+{
+	return (uint64_t)major(dev) << 20 | minor(dev);
+}
+
+int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct spoor_object_entry *o;
+	struct spoor_object_key key;
+	struct stat st;
+	uint32_t id;
+	int r;
+
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return -ENOENT;
+	key = (struct spoor_object_key){ .ino = st.st_ino, .size = st.st_size, .dev = kernel_dev(st.st_dev),
+					 .mtime = st.st_mtim.tv_sec * 1000000000ULL + st.st_mtim.tv_nsec };
+	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
+	if (r)
+		return r;
+	o = new_entry(s, id, name, strlen(name));
+	if (!o)
+		return -ENOMEM;
+	o->pid = pid;
+	o->key = key;
+	load_rows(s, o, fd);
+	classify(s, o, fd);
+	publish(s, o);
+	return 0;
+}
+
+/* The vDSO is the same in every process of this kernel, ours too. */
+static void load_vdso(struct spoor_objects *s)
+{
+	const unsigned char *image = (void *)getauxval(AT_SYSINFO_EHDR);
+	struct spoor_object_entry *o = new_entry(s, SPOOR_OBJECT_VDSO, "[vdso]", 6);
+	size_t size = 2 * sysconf(_SC_PAGESIZE);
+
+	if (!o)
+		return;
+	o->flags = SPOOR_OBJECT_IS_VDSO;
+	if (image) {
+		o->key.size = size;
+		spoor_object_identify_mem(image, size, &o->identity);
+		o->has_rows = !spoor_rows_compile(image, size, &o->rows, NULL);
+	}
+	publish(s, o);
+}
+
+/* ---- raw stacks ---- */
+
+static const struct spoor_object_entry *lookup(void *ctx, uint32_t id)
+{
+	return spoor_objects_get(ctx, id);
+}
+
+const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id)
+{
+	const struct spoor_object_entry *o = NULL;
+
+	pthread_mutex_lock(&s->lock);
+	if (id < SPOOR_KERNEL_OBJECTS && s->entries[id] && s->entries[id]->loaded)
+		o = s->entries[id];
+	pthread_mutex_unlock(&s->lock);
+	return o;
+}
+
+/* Hands a finished stack to the recording's thread. */
+static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames, unsigned n)
+{
+	struct unwound *u = calloc(1, sizeof(*u) + n * sizeof(*frames));
+	size_t size = sizeof(u->stack) + n * sizeof(*frames);
+	uint64_t one = 1;
+
+	if (!u)
+		return;
+	u->stack.h.id = SPOOR_EV_STACK;
+	u->stack.h.size8 = size / 8;
+	u->stack.h.ts = raw->h.ts;
+	u->stack.id = raw->stack;
+	u->stack.status = status;
+	u->stack.way = SPOOR_WAY_USER;
+	u->stack.n = n;
+	memcpy(u->stack.frames, frames, n * sizeof(*frames));
+	pthread_mutex_lock(&s->lock);
+	s->counts.walks[status]++;
+	*s->unwound_last = u;
+	s->unwound_last = &u->next;
+	pthread_mutex_unlock(&s->lock);
+	if (write(s->done_fd, &one, sizeof(one)) < 0)
+		return; /* it is readable already */
+}
+
+/* Mappings of a process whose kernel cannot list them for us, or that was met at attach. */
+static struct spoor_layout *read_layout(struct spoor_objects *s, uint32_t pid)
+{
+	struct spoor_layout *l = calloc(1, sizeof(*l));
+	char path[64], line[4400], perms[8];
+	struct spoor_layout_range g;
+	unsigned long ino;
+	unsigned maj, min;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	if (!f || !l) {
+		if (f)
+			fclose(f);
+		free(l);
+		return NULL;
+	}
+	while (fgets(line, sizeof(line), f)) {
+		void *grown;
+
+		g = (struct spoor_layout_range){};
+		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %lu", &g.start, &g.end, perms, &g.offset, &maj, &min, &ino) != 7 ||
+		    perms[2] != 'x')
+			continue;
+		if (strstr(line, "[vdso]"))
+			g.object = SPOOR_OBJECT_VDSO;
+		pthread_mutex_lock(&s->lock);
+		for (uint32_t id = 2; ino && id < SPOOR_KERNEL_OBJECTS && !g.object; id++)
+			if (s->entries[id] && s->entries[id]->key.ino == ino &&
+			    s->entries[id]->key.dev == ((uint64_t)maj << 20 | min))
+				g.object = id;
+		pthread_mutex_unlock(&s->lock);
+		grown = realloc(l->ranges, (l->n + 1) * sizeof(g));
+		if (!grown)
+			break;
+		l->ranges = grown;
+		l->ranges[l->n++] = g;
+	}
+	fclose(f);
+	return l;
+}
+
+static void free_layout(struct spoor_layout *l)
+{
+	if (l)
+		free(l->ranges);
+	free(l);
+}
+
+static void keep_layout(struct spoor_objects *s, const struct spoor_ctl_layout *c)
+{
+	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &s->layouts[c->image % LAYOUT_SLOTS];
+
+	if (!l)
+		return;
+	l->image = c->image;
+	l->pid = c->pid;
+	l->n = c->n;
+	l->ranges = malloc((c->n + 1) * sizeof(*l->ranges));
+	if (!l->ranges) {
+		free(l);
+		return;
+	}
+	memcpy(l->ranges, c->ranges, c->n * sizeof(*l->ranges));
+	free_layout(*slot);
+	*slot = l;
+}
+
+static int unwind(struct spoor_objects *s, struct work *w)
+{
+	struct spoor_layout *layout, *read = NULL;
+	uint64_t frames[SPOOR_MAX_FRAMES];
+	unsigned n = 0;
+	int status;
+
+	layout = s->layouts[w->raw->image % LAYOUT_SLOTS];
+	if (!layout || layout->image != w->raw->image || !w->raw->image)
+		layout = read = read_layout(s, w->raw->pid);
+	if (!layout)
+		status = SPOOR_WALK_GONE;
+	else
+		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
+	free_layout(read);
+	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
+		return status;
+	deliver(s, w->raw, status < 0 ? SPOOR_WALK_NO_ROWS : status, frames, n);
+	return 0;
+}
+
+/* ---- the loader's thread ---- */
+
+static void free_work(struct work *w)
+{
+	free(w->object);
+	free(w);
+}
+
+static void append(struct spoor_objects *s, struct work *w)
+{
+	w->next = NULL;
+	*s->last = w;
+	s->last = &w->next;
+	s->n_waiting++;
+	s->bytes_waiting += w->bytes;
+}
+
+static void *loader(void *arg)
+{
+	struct spoor_objects *s = arg;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stop) {
+		struct work *w = s->first;
+		bool again = false;
+
+		if (!w) {
+			pthread_cond_wait(&s->wake, &s->lock);
+			continue;
+		}
+		s->first = w->next;
+		if (!s->first)
+			s->last = &s->first;
+		pthread_mutex_unlock(&s->lock);
+
+		if (w->kind == WORK_OBJECT)
+			load_announced(s, w->object);
+		else if (w->kind == WORK_LAYOUT)
+			keep_layout(s, w->layout);
+		else
+			again = unwind(s, w) == SPOOR_RAW_WAIT;
+		if (again)
+			usleep(5000);
+
+		pthread_mutex_lock(&s->lock);
+		s->n_waiting--;
+		s->bytes_waiting -= w->bytes;
+		if (again)
+			append(s, w);
+		else
+			free_work(w);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+static int queue(struct spoor_objects *s, enum work_kind kind, const struct spoor_event_header *h)
+{
+	size_t size = h->size8 * 8;
+	struct work *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->object = malloc(size);
+	if (!w->object) {
+		free(w);
+		return -ENOMEM;
+	}
+	memcpy(w->object, h, size);
+	w->kind = kind;
+	w->bytes = size;
+	pthread_mutex_lock(&s->lock);
+	if (kind == WORK_RAW && s->bytes_waiting > MAX_WAITING_BYTES) {
+		s->counts.overflow++;
+		pthread_mutex_unlock(&s->lock);
+		free_work(w);
+		return -ENOBUFS;
+	}
+	append(s, w);
+	pthread_cond_signal(&s->wake);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o)
+{
+	return queue(s, WORK_OBJECT, &o->h);
+}
+
+int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r)
+{
+	return queue(s, WORK_RAW, &r->h);
+}
+
+int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l)
+{
+	return queue(s, WORK_LAYOUT, &l->h);
+}
+
+size_t spoor_objects_unwound(struct spoor_objects *s, void (*done)(void *ctx, const struct spoor_stack *st), void *ctx)
+{
+	struct unwound *u, *next;
+	uint64_t count;
+	size_t n = 0;
+
+	if (read(s->done_fd, &count, sizeof(count)) < 0)
+		count = 0;
+	pthread_mutex_lock(&s->lock);
+	u = s->unwound;
+	s->unwound = NULL;
+	s->unwound_last = &s->unwound;
+	pthread_mutex_unlock(&s->lock);
+	for (; u; u = next, n++) {
+		next = u->next;
+		done(ctx, &u->stack);
+		free(u);
+	}
+	return n;
+}
+
+int spoor_objects_fd(const struct spoor_objects *s)
+{
+	return s->done_fd;
+}
+
+size_t spoor_objects_waiting(struct spoor_objects *s)
+{
+	size_t n;
+
+	pthread_mutex_lock(&s->lock);
+	n = s->n_waiting;
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+void spoor_objects_counts(struct spoor_objects *s, struct spoor_objects_counts *ret)
+{
+	pthread_mutex_lock(&s->lock);
+	*ret = s->counts;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void spoor_objects_freep(struct spoor_objects **s)
+{
+	spoor_objects_free(*s);
+}
+
+int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e)
+{
+	_cleanup_(spoor_objects_freep) struct spoor_objects *s = calloc(1, sizeof(*s));
+	sigset_t all, old;
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	s->o = *o;
+	s->last = &s->first;
+	s->unwound_last = &s->unwound;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->wake, NULL);
+	s->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = spoor_rowd_start(o->cache_dir, &s->rowd, e);
+	if (r)
+		return r;
+	r = spoor_row_store_new(o->kernel, o->max_row_bytes, &s->store);
+	if (r)
+		return r;
+	load_vdso(s);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&s->thread, NULL, loader, s);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r)
+		return spoor_fail(e, -r, "cannot start the loader thread: %s", strerror(-r));
+	s->running = true;
+	*ret = TAKE_PTR(s);
+	return 0;
+}
+
+void spoor_objects_free(struct spoor_objects *s)
+{
+	struct unwound *u, *next_u;
+	struct work *w, *next;
+
+	if (!s)
+		return;
+	if (s->running) {
+		pthread_mutex_lock(&s->lock);
+		s->stop = true;
+		pthread_cond_signal(&s->wake);
+		pthread_mutex_unlock(&s->lock);
+		pthread_join(s->thread, NULL);
+	}
+	for (w = s->first; w; w = next) {
+		next = w->next;
+		free_work(w);
+	}
+	for (u = s->unwound; u; u = next_u) {
+		next_u = u->next;
+		free(u);
+	}
+	for (unsigned i = 0; i < LAYOUT_SLOTS; i++)
+		free_layout(s->layouts[i]);
+	for (unsigned i = 0; i < SPOOR_KERNEL_OBJECTS; i++) {
+		struct spoor_object_entry *o = s->entries[i];
+
+		if (!o)
+			continue;
+		if (o->has_rows)
+			spoor_rows_free(&o->rows);
+		free(o->path);
+		free(o);
+	}
+	spoor_row_store_free(s->store);
+	spoor_rowd_stop(s->rowd);
+	close(s->done_fd);
+	free(s);
+}

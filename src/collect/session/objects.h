@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The objects of a recording: files whose code was met in a walk. A loader thread opens them, has their rows compiled
+ * (or taken from the cache), publishes the rows to the kernel, and unwinds the raw stacks that came before they
+ * were there. The recording's own thread never waits for it.
+ *
+ * Functions are called from the recording's thread unless said otherwise.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "collect/kernel/control.h"
+#include "collect/kernel/row_store.h"
+#include "collect/session/scope.h"
+#include "object/identity.h"
+#include "unwind/rows.h"
+
+struct spoor_objects;
+
+struct spoor_objects_options {
+	struct spoor_kernel *kernel;
+	const struct spoor_scope *app;    /* outlives the objects */
+	const struct spoor_scope *custom;
+	const char *cache_dir;            /* NULL: no cache on disk */
+	uint64_t max_row_bytes;
+};
+
+/* Everything known of one object; what pointers point at lives as long as the objects. */
+struct spoor_object_entry {
+	uint32_t id;
+	uint32_t pid; /* a process that maps it */
+	struct spoor_object_key key;
+	uint64_t start, end; /* the mapping it was met in */
+	char *path;
+	bool loaded; /* the rest is final */
+	uint32_t flags; /* enum spoor_object_flag */
+	unsigned limit;
+	bool failed;
+	struct spoor_object_identity identity;
+	bool has_rows;
+	struct spoor_rows rows;
+};
+
+int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e);
+/* Waits for the loader's work in hand, not for its queue. */
+void spoor_objects_free(struct spoor_objects *s);
+
+/* A file that the kernel announced, a layout, a raw stack: handed to the loader. The record is copied. */
+int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o);
+int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l);
+int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
+
+/*
+ * Loads the rows of the file at `path` now, before the kernel side is attached; the trace calls it `name`. pid: a
+ * process that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a walk.
+ */
+int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid);
+
+/* The entry of an id once it is loaded, else NULL. Any thread. */
+const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id);
+
+/*
+ * Stacks unwound since the last call, as ready-made spoor_stack events: calls `done` for each. Returns how many.
+ * fd becomes readable when there are some.
+ */
+size_t spoor_objects_unwound(struct spoor_objects *s, void (*done)(void *ctx, const struct spoor_stack *st), void *ctx);
+int spoor_objects_fd(const struct spoor_objects *s);
+/* Objects and stacks not worked off yet. */
+size_t spoor_objects_waiting(struct spoor_objects *s);
+
+struct spoor_objects_counts {
+	uint64_t loaded, failed, no_rows; /* objects */
+	uint64_t row_bytes;
+	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* raw stacks unwound, by status */
+	uint64_t overflow;                     /* raw stacks given up: too many waiting */
+	uint64_t last_new_ns;                  /* when the last object became known to the kernel, CLOCK_MONOTONIC */
+};
+void spoor_objects_counts(struct spoor_objects *s, struct spoor_objects_counts *ret);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/raw.h"
+
+#include <string.h>
+#include <sys/uio.h>
+
+struct raw_walk;
+#define SPOOR_WALK_CTX raw_walk
+static int spoor_load(struct raw_walk *w, __u64 addr, __u64 *ret);
+static int spoor_reg(struct raw_walk *w, __u32 reg, __u64 *ret);
+#include "unwind/walk_core.h"
+
+#define MAX_DEPTH 2048
+
+struct raw_walk {
+	const struct spoor_ctl_raw *raw;
+	struct spoor_frame_state s;
+	unsigned depth;
+	uint8_t window[4096]; /* of another process's stack (raw->remote) */
+	uint64_t window_at;
+	size_t window_len;
+};
+
+/* The stack of a thread that sleeps, page by page. */
+static int load_remote(struct raw_walk *w, uint64_t addr, uint64_t *ret)
+{
+	if (addr < w->window_at || addr + 8 > w->window_at + w->window_len) {
+		uint64_t at = addr & ~4095ULL;
+		struct iovec to = { w->window, sizeof(w->window) }, from = { (void *)at, sizeof(w->window) };
+		ssize_t n = process_vm_readv(w->raw->pid, &to, 1, &from, 1, 0);
+
+		w->window_at = at;
+		w->window_len = n > 0 ? n : 0;
+		if (addr + 8 > at + w->window_len)
+			return SPOOR_WALK_UNREADABLE;
+	}
+	memcpy(ret, w->window + (addr - w->window_at), 8);
+	return 0;
+}
+
+static int spoor_load(struct raw_walk *w, __u64 addr, __u64 *ret)
+{
+	uint64_t sp = w->raw->dwarf_regs[7], value;
+	int r;
+
+	if (addr & 7)
+		return SPOOR_WALK_UNREADABLE;
+	if (w->raw->remote) {
+		r = load_remote(w, addr, &value);
+		if (r)
+			return r;
+	} else {
+		if (addr < sp)
+			return SPOOR_WALK_UNREADABLE;
+		if (w->raw->len < 8 || addr - sp > w->raw->len - 8)
+			return SPOOR_WALK_TRUNCATED;
+		memcpy(&value, w->raw->bytes + (addr - sp), 8);
+	}
+	*ret = value;
+	return 0;
+}
+
+static int spoor_reg(struct raw_walk *w, __u32 reg, __u64 *ret)
+{
+	static const uint8_t gregs[16] = { 13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7 };
+
+	if (w->s.signal)
+		return spoor_load(w, w->s.uc + 8 * gregs[reg & 15], ret);
+	if (w->depth)
+		return SPOOR_WALK_NO_ROWS;
+	*ret = w->raw->dwarf_regs[reg & 15];
+	return 0;
+}
+
+static const struct spoor_layout_range *range_of(const struct spoor_layout *l, uint64_t pc)
+{
+	for (unsigned i = 0; i < l->n; i++)
+		if (pc >= l->ranges[i].start && pc < l->ranges[i].end)
+			return &l->ranges[i];
+	return NULL;
+}
+
+/* What a walk may still take of each object it has met. */
+struct scope {
+	unsigned mode, n;
+	struct {
+		uint32_t object;
+		unsigned taken;
+	} used[64];
+};
+
+static bool takes(struct scope *sc, uint32_t object, const struct spoor_object_entry *o)
+{
+	unsigned limit = 1, i;
+
+	if (sc->mode == SPOOR_MODE_APP || sc->mode == SPOOR_MODE_APP_ALL)
+		return o && (o->flags & SPOOR_OBJECT_APP);
+	if (sc->mode == SPOOR_MODE_ALL)
+		return true;
+	if (sc->mode == SPOOR_MODE_CUSTOM)
+		limit = o ? o->limit : 0;
+	for (i = 0; i < sc->n && sc->used[i].object != object; i++)
+		;
+	if (i == sc->n) {
+		if (i == sizeof(sc->used) / sizeof(sc->used[0]))
+			return false;
+		sc->used[sc->n].object = object;
+		sc->used[sc->n++].taken = 0;
+	}
+	return sc->used[i].taken < limit && ++sc->used[i].taken;
+}
+
+static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
+						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
+						 .rbp_off = -16 };
+
+int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
+		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
+		     unsigned *ret_n)
+{
+	struct raw_walk w = { .raw = raw, .s = { .pc = raw->pc, .sp = raw->dwarf_regs[7], .bp = raw->dwarf_regs[6], .exact = 1 } };
+	unsigned n = 0, budget = raw->mode == SPOOR_MODE_APP ? 1 : raw->budget;
+	struct scope scope = { .mode = raw->mode };
+	int status = SPOOR_WALK_TRUNCATED;
+
+	if (budget > SPOOR_MAX_FRAMES)
+		budget = SPOOR_MAX_FRAMES;
+	for (; w.depth < MAX_DEPTH; w.depth++) {
+		const struct spoor_layout_range *g = range_of(layout, w.s.pc - !w.s.exact);
+		const struct spoor_rule *rule = &frame_pointer;
+		const struct spoor_object_entry *o = NULL;
+		uint64_t vaddr = w.s.pc;
+
+		if (!g) {
+			status = SPOOR_WALK_NO_ROWS;
+			break;
+		}
+		if (g->object != SPOOR_OBJECT_NONE) {
+			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
+
+			o = lookup(ctx, g->object);
+			if (!o)
+				return SPOOR_RAW_WAIT;
+			if (o->failed) {
+				status = SPOOR_WALK_GONE;
+				break;
+			}
+			vaddr = g->object == SPOOR_OBJECT_VDSO ? w.s.pc - !w.s.exact - g->start : at;
+			if (g->object != SPOOR_OBJECT_VDSO)
+				spoor_object_vaddr(&o->identity, at, &vaddr);
+			if (o->has_rows)
+				rule = spoor_row_lookup(&o->rows.table, vaddr);
+			vaddr += !w.s.exact;
+		}
+		if (takes(&scope, g->object, o)) {
+			frames[n++] = SPOOR_FRAME(g->object, vaddr);
+			if (n >= budget) {
+				status = raw->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+				break;
+			}
+		}
+		status = spoor_walk_step(&w, &w.s, rule);
+		if (status != SPOOR_WALK_NEXT)
+			break;
+		status = SPOOR_WALK_TRUNCATED;
+	}
+	*ret_n = n;
+	return status;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* Unwinding a raw stack in user space, by the same core and rows as in the kernel. */
+#include "collect/session/objects.h"
+
+/* The executable mappings of an image. */
+struct spoor_layout {
+	uint64_t image;
+	uint32_t pid, n;
+	struct spoor_layout_range *ranges; /* by address */
+};
+
+/* An object that is not loaded yet: try again. */
+#define SPOOR_RAW_WAIT (-11)
+
+/*
+ * Unwinds `raw` and collects call sites in its mode and budget. lookup() gives objects by id. frames has room for
+ * SPOOR_MAX_FRAMES. Returns the walk's status (>= 0), or SPOOR_RAW_WAIT.
+ */
+int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
+		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
+		     unsigned *ret_n);

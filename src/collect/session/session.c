@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/session.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+
+#define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
+#define MAX_ROW_BYTES (256u << 20)
+
+struct session {
+	const struct spoor_session_options *o;
+	struct spoor_session_result *result;
+	struct spoor_kernel *kernel;
+	struct spoor_objects *objects;
+	struct spoor_writer *writer;
+	struct spoor_consumer *consumer;
+	struct spoor_command command;
+	char cmd_path[PATH_MAX];
+	int signal_fd;
+	uint64_t began, said;
+	long attached;
+	bool stop, full;
+};
+
+static void describe_mode(const struct spoor_session_options *o, char *buf, size_t size)
+{
+	static const char *const unwind[] = { "cfi", "fp", "scan" };
+
+	snprintf(buf, size, "%s, S=%u, %s", spoor_mode_name(o->mode), o->mode == SPOOR_MODE_APP ? 1 : o->budget,
+		 unwind[o->unwind]);
+}
+
+/* ---- beginning ---- */
+
+static int open_kernel(struct session *s, struct spoor_error *e)
+{
+	const struct spoor_session_options *o = s->o;
+	struct spoor_kernel_options ko = {
+		.ring_size = o->ring_size,
+		.unwind = o->unwind,
+		.match_all = o->targets.all,
+		.match_names = o->targets.n_names,
+		.cgroup = o->targets.cgroup,
+	};
+	int r = spoor_kernel_open(&ko, &s->kernel, e);
+
+	if (r)
+		return r;
+	spoor_kernel_set_calls(s->kernel, &o->filter, o->mode, o->budget);
+	return spoor_kernel_set_names(s->kernel, o->targets.names, o->targets.n_names, e);
+}
+
+static int open_objects(struct session *s, struct spoor_error *e)
+{
+	struct spoor_objects_options oo = {
+		.kernel = s->kernel,
+		.app = &s->o->app,
+		.custom = &s->o->custom,
+		.cache_dir = s->o->cache_dir,
+		.max_row_bytes = MAX_ROW_BYTES,
+	};
+
+	return spoor_objects_new(&oo, &s->objects, e);
+}
+
+static int open_trace(struct session *s, struct spoor_error *e)
+{
+	const struct spoor_session_options *o = s->o;
+	char mode[64];
+	struct spoor_writer_options wo = {
+		.path = o->output,
+		.command = o->command,
+		.mode = mode,
+		.n_cpus = s->kernel->n_cpus,
+		.max_size = o->max_size,
+		.segment_size = o->segment_size,
+		.segment_ns = o->segment_ns,
+	};
+	int r;
+
+	describe_mode(o, mode, sizeof(mode));
+	r = spoor_writer_open(&wo, &s->writer, e);
+	if (r)
+		return r;
+	return spoor_consumer_new(s->kernel, s->objects, s->writer, o->segment_size || o->segment_ns || o->max_size, &s->consumer);
+}
+
+static int block_signals(struct session *s)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return s->signal_fd < 0 ? -errno : 0;
+}
+
+static int begin(struct session *s, struct spoor_error *e)
+{
+	const struct spoor_targets *t = &s->o->targets;
+	int r = spoor_targets_check(t, s->cmd_path, e);
+
+	if (!r)
+		r = open_kernel(s, e);
+	if (!r)
+		r = open_objects(s, e);
+	if (!r)
+		r = open_trace(s, e);
+	if (r)
+		return r;
+	block_signals(s);
+	spoor_targets_preload(t, s->cmd_path, s->objects);
+	if (t->argv) {
+		r = spoor_command_fork(t->argv, s->cmd_path, &s->command, e);
+		if (r)
+			return r;
+		spoor_kernel_pick(s->kernel, s->command.pid, SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
+	}
+	r = spoor_kernel_attach(s->kernel, e);
+	if (r)
+		return r;
+	s->began = spoor_now_monotonic();
+	spoor_consumer_clock(s->consumer);
+	if (t->argv) {
+		r = spoor_kernel_take_in(s->kernel);
+		spoor_kernel_end_attach(s->kernel);
+		return r < 0 ? r : spoor_command_go(&s->command, e);
+	}
+	s->attached = spoor_targets_take_in(t, s->kernel);
+	return s->attached < 0 ? spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached)) : 0;
+}
+
+/* ---- running ---- */
+
+static void on_signal(struct session *s)
+{
+	struct signalfd_siginfo si;
+
+	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD) {
+			int status;
+
+			if (s->command.pid && waitpid(s->command.pid, &status, WNOHANG) == s->command.pid) {
+				s->result->wait_status = status;
+				s->result->end = SPOOR_END_COMMAND;
+				s->command.pid = 0;
+				s->stop = true;
+			}
+			continue;
+		}
+		s->result->end = SPOOR_END_SIGNAL;
+		s->stop = true;
+	}
+}
+
+static bool targets_gone(const struct session *s)
+{
+	const struct spoor_targets *t = &s->o->targets;
+
+	return t->n_pids && !t->n_names && !t->cgroup && !t->all && spoor_kernel_live_threads(s->kernel) <= 0;
+}
+
+static void say_progress(struct session *s)
+{
+	struct spoor_consumer_counts c;
+	uint64_t now = spoor_now_monotonic();
+
+	if (!s->o->progress || now - s->said < SPOOR_NS_PER_SEC / 2)
+		return;
+	s->said = now;
+	spoor_consumer_counts(s->consumer, &c);
+	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->began) / SPOOR_NS_PER_SEC, c.events, c.discarded,
+		spoor_writer_bytes(s->writer) / 1e6);
+}
+
+/* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
+static void drain(struct session *s)
+{
+	struct spoor_error e = {};
+	int64_t r = spoor_consumer_drain(s->consumer, &e);
+
+	if (r < 0 && !s->full) {
+		snprintf(s->result->warning, sizeof(s->result->warning), "%s", e.text);
+		s->full = true;
+		s->stop = true;
+		s->result->end = SPOOR_END_FAILED;
+	}
+}
+
+static void run(struct session *s)
+{
+	uint64_t until = s->o->duration_ns ? s->began + s->o->duration_ns : UINT64_MAX;
+
+	while (!s->stop) {
+		struct pollfd fds[] = {
+			{ .fd = s->signal_fd, .events = POLLIN },
+			{ .fd = spoor_kernel_wakeup_fd(s->kernel), .events = POLLIN },
+			{ .fd = spoor_objects_fd(s->objects), .events = POLLIN },
+		};
+		uint64_t now = spoor_now_monotonic();
+		int wait = until <= now ? 0 : until - now < LOOK_MS * 1000000ULL ? (until - now) / 1000000 + 1 : LOOK_MS;
+
+		poll(fds, 3, wait);
+		if (fds[1].revents)
+			spoor_kernel_wakeup_drain(s->kernel);
+		if (fds[0].revents)
+			on_signal(s);
+		drain(s);
+		if (spoor_writer_should_rotate(s->writer, spoor_now_monotonic()))
+			spoor_consumer_rotate(s->consumer, NULL);
+		say_progress(s);
+		if (!s->stop && spoor_now_monotonic() >= until) {
+			s->result->end = SPOOR_END_DURATION;
+			s->stop = true;
+		} else if (!s->stop && targets_gone(s)) {
+			s->result->end = SPOOR_END_TARGETS;
+			s->stop = true;
+		}
+	}
+}
+
+/* ---- ending ---- */
+
+static void define_counter(struct session *s, const char *name, uint64_t value)
+{
+	struct {
+		struct spoor_counter c;
+		char name[56];
+	} __attribute__((packed)) def = {};
+	size_t size = (sizeof(def.c) + strlen(name) + 1 + 7) & ~7UL;
+
+	def.c.h.id = SPOOR_EV_COUNTER;
+	def.c.h.size8 = size / 8;
+	def.c.h.ts = spoor_now_monotonic();
+	def.c.value = value;
+	snprintf(def.name, sizeof(def.name), "%s", name);
+	spoor_writer_define(s->writer, &def.c.h);
+}
+
+static const char *const status_words[SPOOR_WALK_STATUS_MAX] = { "complete",  "budget", "no_rows", "unreadable",
+								 "truncated", "gone",   "lost",    "busy" };
+
+static void define_counters(struct session *s)
+{
+	const struct spoor_session_result *r = s->result;
+	char name[56];
+
+	for (int i = 0; i < SPOOR_WALK_STATUS_MAX; i++) {
+		snprintf(name, sizeof(name), "walks_kernel_%s", status_words[i]);
+		define_counter(s, name, r->kernel.walks[i]);
+		snprintf(name, sizeof(name), "walks_user_%s", status_words[i]);
+		define_counter(s, name, r->objects.walks[i]);
+	}
+	define_counter(s, "walks_raw", r->kernel.raw);
+	define_counter(s, "frames", r->kernel.frames);
+	define_counter(s, "row_cache_hits", r->kernel.frames > r->kernel.row_misses ? r->kernel.frames - r->kernel.row_misses : 0);
+	define_counter(s, "row_cache_misses", r->kernel.row_misses);
+	define_counter(s, "threads_not_recorded", r->kernel.thread_misses);
+	define_counter(s, "discarded", r->consumer.discarded);
+	define_counter(s, "events", r->consumer.events);
+	define_counter(s, "objects_loaded", r->objects.loaded);
+	define_counter(s, "objects_failed", r->objects.failed);
+	define_counter(s, "objects_without_rows", r->objects.no_rows);
+	define_counter(s, "spoor_user_ns", r->user_ns);
+	define_counter(s, "spoor_system_ns", r->system_ns);
+	define_counter(s, "program_ns", r->program_ns);
+	define_counter(s, "program_runs", r->program_runs);
+	define_counter(s, "kernel_bytes", r->kernel_bytes);
+}
+
+static uint64_t ns_of(struct timeval tv)
+{
+	return tv.tv_sec * SPOOR_NS_PER_SEC + tv.tv_usec * 1000ULL;
+}
+
+static void end(struct session *s)
+{
+	struct spoor_session_result *r = s->result;
+	struct rusage ru;
+	uint64_t until;
+
+	spoor_kernel_flush_pending(s->kernel);
+	spoor_kernel_detach(s->kernel);
+	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;
+	do {
+		drain(s);
+		if (spoor_objects_waiting(s->objects))
+			usleep(2000);
+	} while ((spoor_objects_waiting(s->objects) || spoor_consumer_rotating(s->consumer)) && spoor_now_monotonic() < until);
+	drain(s);
+	spoor_consumer_clock(s->consumer);
+
+	r->duration_ns = spoor_now_monotonic() - s->began;
+	getrusage(RUSAGE_SELF, &ru);
+	r->user_ns = ns_of(ru.ru_utime);
+	r->system_ns = ns_of(ru.ru_stime);
+	spoor_consumer_counts(s->consumer, &r->consumer);
+	spoor_objects_counts(s->objects, &r->objects);
+	spoor_kernel_stats(s->kernel, &r->kernel);
+	spoor_kernel_run_time(s->kernel, &r->program_ns, &r->program_runs);
+	r->kernel_bytes = spoor_kernel_memory(s->kernel);
+	define_counters(s);
+	if (s->o->progress)
+		fprintf(stderr, "\r\033[K");
+}
+
+int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
+{
+	struct session s = { .o = o, .result = ret, .signal_fd = -1 };
+	struct spoor_error close_error = {};
+	int r;
+
+	memset(ret, 0, sizeof(*ret));
+	r = begin(&s, e);
+	if (!r) {
+		run(&s);
+		end(&s);
+	}
+	if (s.writer) {
+		int c;
+
+		ret->bytes = spoor_writer_bytes(s.writer);
+		c = spoor_writer_close(s.writer, &close_error);
+		if (c && !ret->warning[0])
+			snprintf(ret->warning, sizeof(ret->warning), "%s", close_error.text);
+	}
+	spoor_consumer_free(s.consumer);
+	spoor_objects_free(s.objects);
+	spoor_kernel_close(s.kernel);
+	if (s.signal_fd >= 0)
+		close(s.signal_fd);
+	return r;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* A recording: what is watched, where it goes, when it ends. `spoor record` is a thin host of it. */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collect/session/consumer.h"
+#include "collect/session/filter.h"
+#include "collect/session/scope.h"
+#include "collect/session/targets.h"
+
+struct spoor_session_options {
+	struct spoor_targets targets;
+	const char *output;  /* NAME.spoor */
+	const char *command; /* the command line, for the manifest */
+	struct spoor_filter filter;
+	struct spoor_scope app, custom;
+	enum spoor_mode mode;
+	unsigned budget;
+	enum spoor_unwind unwind;
+	uint64_t duration_ns; /* 0: until it ends by itself */
+	uint64_t max_size, segment_size, segment_ns;
+	unsigned ring_size;
+	const char *cache_dir; /* NULL: none */
+	bool progress;         /* a line on stderr, if that is a terminal */
+};
+
+enum spoor_session_end { SPOOR_END_COMMAND, SPOOR_END_TARGETS, SPOOR_END_DURATION, SPOOR_END_SIGNAL, SPOOR_END_FAILED };
+
+struct spoor_session_result {
+	enum spoor_session_end end;
+	int wait_status;   /* of the command, as wait(2) */
+	uint64_t bytes;    /* written */
+	struct spoor_consumer_counts consumer;
+	struct spoor_objects_counts objects;
+	struct spoor_kernel_stats kernel;
+	uint64_t duration_ns, user_ns, system_ns; /* our own */
+	uint64_t program_ns, program_runs;        /* of the kernel side; 0: not counted */
+	uint64_t kernel_bytes;                    /* memory of the kernel side */
+	char warning[512];                        /* something went wrong on the way; "" */
+};
+
+/*
+ * Runs a recording to its end. Returns 0 when a proper trace was written, else -errno with e filled; *ret is filled in
+ * both cases. Blocks SIGINT, SIGTERM and SIGCHLD meanwhile. Not reentrant.
+ */
+int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e);

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/targets.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "object/executable.h"
+
+static void closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+/* ---- checking ---- */
+
+static bool runnable(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
+}
+
+/* As execvp(3) looks for it. */
+static int find_command(const char *name, char *ret, struct spoor_error *e)
+{
+	const char *dirs = getenv("PATH");
+	struct stat st;
+
+	if (strchr(name, '/')) {
+		snprintf(ret, PATH_MAX, "%s", name);
+		if (runnable(name))
+			return 0;
+		if (stat(name, &st))
+			return spoor_fail(e, ENOENT, "%s: no such command", name);
+		return spoor_fail(e, EACCES, "%s: not an executable file", name);
+	}
+	for (const char *d = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *d;) {
+		size_t len = strcspn(d, ":");
+
+		snprintf(ret, PATH_MAX, "%.*s/%s", (int)len, d, name);
+		if (runnable(ret))
+			return 0;
+		d += len + (d[len] == ':');
+	}
+	return spoor_fail(e, ENOENT, "%s: no such command in PATH", name);
+}
+
+int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spoor_error *e)
+{
+	char path[64];
+
+	for (size_t i = 0; i < t->n_pids; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%d", t->pids[i], t->pids[i]);
+		if (access(path, F_OK)) {
+			snprintf(path, sizeof(path), "/proc/%d", t->pids[i]);
+			if (!access(path, F_OK))
+				return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid", t->pids[i]);
+			return spoor_fail(e, ESRCH, "-p %d: no such process", t->pids[i]);
+		}
+	}
+	return t->argv ? find_command(t->argv[0], ret_cmd, e) : 0;
+}
+
+/* ---- preloading ---- */
+
+/* What a process has mapped executable. */
+static void preload_process(pid_t pid, struct spoor_objects *objects)
+{
+	char path[64], line[4400], perms[8], map[96];
+	unsigned long start, end, ino;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		int at = 0;
+
+		if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, perms, &ino, &at) != 4 || !at || perms[2] != 'x' ||
+		    !ino)
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", pid, start, end);
+		spoor_objects_preload(objects, map, line + at, pid);
+	}
+	fclose(f);
+}
+
+/*
+ * What a command will map at its start: the dynamic loader is asked (it runs no code of the program). A script's
+ * interpreter counts as the program.
+ */
+static void preload_command(const char *path, struct spoor_objects *objects, int depth)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char interp[PATH_MAX] = "", head[PATH_MAX], line[2 * PATH_MAX];
+	struct stat before, after;
+	int out[2], status;
+	FILE *f;
+	pid_t pid;
+	ssize_t n;
+
+	if (fd < 0)
+		return;
+	n = pread(fd, head, sizeof(head) - 1, 0);
+	if (n > 2 && head[0] == '#' && head[1] == '!' && depth < 4) {
+		head[n] = 0;
+		strtok(head, "\n");
+		preload_command(strtok(head + 2, " \t"), objects, depth + 1);
+		return;
+	}
+	spoor_objects_preload(objects, path, path, 0);
+	spoor_object_interpreter(fd, interp, sizeof(interp));
+	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino || pipe2(out, O_CLOEXEC))
+		return;
+	pid = fork();
+	if (!pid) {
+		int null = open("/dev/null", O_RDWR);
+
+		dup2(null, 0);
+		dup2(out[1], 1);
+		dup2(null, 2);
+		alarm(2);
+		execl(interp, interp, "--list", path, (char *)NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	f = fdopen(out[0], "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		char *lib = strchr(line, '/'), *real;
+
+		if (!lib)
+			continue;
+		lib[strcspn(lib, " \n")] = 0;
+		real = realpath(lib, NULL);
+		if (real)
+			spoor_objects_preload(objects, real, real, 0);
+		free(real);
+	}
+	if (f)
+		fclose(f);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+}
+
+/* ---- processes by name ---- */
+
+static bool name_matches(const struct spoor_targets *t, pid_t pid)
+{
+	char path[64], exe[PATH_MAX], comm[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0)
+		return false; /* a kernel thread, or gone */
+	exe[n] = 0;
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : 0;
+	if (fd >= 0)
+		close(fd);
+	comm[n > 0 ? n - 1 : 0] = 0;
+	for (size_t i = 0; i < t->n_names; i++)
+		if (!fnmatch(t->names[i], spoor_basename(exe), 0) || !fnmatch(t->names[i], comm, 0))
+			return true;
+	return false;
+}
+
+static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx, pid_t pid), void *ctx)
+{
+	_cleanup_(closedirp) DIR *d = opendir("/proc");
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		pid_t pid = atoi(de->d_name);
+
+		if (pid > 0 && pid != getpid() && (t->all || name_matches(t, pid)))
+			f(ctx, pid);
+	}
+}
+
+static void preload_one(void *ctx, pid_t pid)
+{
+	preload_process(pid, ctx);
+}
+
+void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects)
+{
+	_cleanup_(spoor_freep) char *real = t->argv ? realpath(cmd, NULL) : NULL;
+
+	if (real)
+		preload_command(real, objects, 0);
+	for (size_t i = 0; i < t->n_pids; i++)
+		preload_process(t->pids[i], objects);
+	if (t->n_names || t->all)
+		for_each_process(t, preload_one, objects);
+}
+
+static void pick_named(void *ctx, pid_t pid)
+{
+	spoor_kernel_pick(ctx, pid, SPOOR_PICK_FOLLOW | SPOOR_PICK_NAMED);
+}
+
+long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k)
+{
+	long n;
+
+	for (size_t i = 0; i < t->n_pids; i++)
+		spoor_kernel_pick(k, t->pids[i], t->follow ? SPOOR_PICK_FOLLOW : 0);
+	if (t->n_names)
+		for_each_process(t, pick_named, k);
+	if (!t->n_pids && !t->n_names && !t->all && !t->cgroup)
+		return 0;
+	n = spoor_kernel_take_in(k);
+	spoor_kernel_end_attach(k);
+	return n;
+}
+
+/* ---- the command ---- */
+
+int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e)
+{
+	int go[2], status[2];
+	pid_t pid, parent = getpid();
+
+	if (pipe2(go, O_CLOEXEC) || pipe2(status, O_CLOEXEC))
+		return spoor_fail(e, errno, "cannot make a pipe: %s", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		return spoor_fail(e, errno, "cannot fork: %s", strerror(errno));
+	if (!pid) {
+		sigset_t none;
+		char byte;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* only until execve: the command must outlive us, not this stub */
+		if (getppid() != parent)
+			_exit(127);
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		close(go[1]);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(127);
+		prctl(PR_SET_PDEATHSIG, 0);
+		execv(path, argv);
+		if (errno == ENOEXEC) { /* a script without #!, as execvp(3) does */
+			char *sh[66] = { "sh", (char *)path };
+
+			for (int i = 1; i < 64 && argv[i]; i++)
+				sh[i + 1] = argv[i];
+			execv("/bin/sh", sh);
+		}
+		if (write(status[1], &(int){ errno }, sizeof(int)) < 0)
+			_exit(126);
+		_exit(127);
+	}
+	close(go[0]);
+	close(status[1]);
+	*ret = (struct spoor_command){ .pid = pid, .go_fd = go[1], .status_fd = status[0] };
+	return 0;
+}
+
+int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
+{
+	int err = 0;
+	ssize_t n;
+
+	if (write(c->go_fd, "g", 1) != 1)
+		err = errno;
+	close(c->go_fd);
+	do
+		n = read(c->status_fd, &err, sizeof(err));
+	while (n < 0 && errno == EINTR);
+	close(c->status_fd);
+	if (!err)
+		return 0;
+	waitpid(c->pid, NULL, 0);
+	return spoor_fail(e, err, "cannot execute the command: %s", strerror(err));
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* Who is recorded: the user's -p, -n and -- CMD turned into picks of the kernel's trace map. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "collect/kernel/kernel.h"
+#include "collect/session/objects.h"
+
+#define SPOOR_MAX_PIDS 256
+
+struct spoor_targets {
+	char **argv;             /* -- CMD..., NULL-terminated, or NULL */
+	pid_t pids[SPOOR_MAX_PIDS];
+	size_t n_pids;
+	const char *names[SPOOR_MAX_NAMES];
+	size_t n_names;
+	const char *cgroup;
+	bool all;
+	bool follow; /* children too */
+};
+
+/* Are they there? -p PIDs exist, CMD can be found (its path goes to ret_cmd, PATH_MAX bytes). */
+int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spoor_error *e);
+
+/* Loads the rows of what the targets have mapped or will map, before anything is attached. */
+void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects);
+
+/* After attaching: takes running targets in. Returns the number of threads, or -errno. */
+long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k);
+
+/* A command that waits for its go: forked, not yet executing. */
+struct spoor_command {
+	pid_t pid;
+	int go_fd;     /* write end: one byte lets it run */
+	int status_fd; /* read end: an errno if execve failed, end of file if it worked */
+};
+int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e);
+/* Lets it execve. Returns 0, or -errno of the execve. */
+int spoor_command_go(struct spoor_command *c, struct spoor_error *e);
