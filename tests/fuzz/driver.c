@@ -83,7 +83,7 @@ static void mutate(uint8_t *data, size_t *size)
 static void run_file(const char *path, long mutations)
 {
 	_cleanup_(spoor_fclosep) FILE *f = fopen(path, "rb");
-	_cleanup_(spoor_freep) uint8_t *data = malloc(MAX_BYTES), *changed = malloc(MAX_INPUT);
+	_cleanup_(spoor_freep) uint8_t *data = malloc(MAX_BYTES), *changed = malloc(MAX_BYTES);
 	size_t size;
 
 	if (!f || !data || !changed) {

@@ -11,7 +11,9 @@ ALL_MODES = ("build", "demo", "test", "bench")
 FAKES = {
     # What is installed and what the archive has are lines of files.
     "dpkg-query": 'for p; do :; done; grep -qx "$p" "$FAKE/installed" && printf installed || exit 1',
-    "apt-cache": 'for p; do :; done; [ -e "$FAKE/lists" ] && grep -qx "$p" "$FAKE/archive" && echo "Package: $p"; exit 0',
+    "apt-cache": '''for p; do :; done
+        [ -e "$FAKE/lists" ] && grep -qx "$p" "$FAKE/archive" && echo "Package: $p"
+        exit 0''',
     "apt-get": '''echo "apt-get $*" >>"$FAKE/log"
         case $1 in
         update) touch "$FAKE/lists"; rm -f "$FAKE/stale" ;;
