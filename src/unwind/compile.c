@@ -100,19 +100,27 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
 	return r < 0 ? r : spoor_rowset_settle(rows, settled);
 }
 
+/*
+ * Best first. Go's own tables know more than the .debug_frame that its linker writes: where a stack ends, and where a
+ * return address is in a register.
+ */
+static const enum spoor_rows_source order[] = { SPOOR_ROWS_EH_FRAME, SPOOR_ROWS_GOPCLNTAB, SPOOR_ROWS_DEBUG_FRAME };
+
 static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum spoor_rows_source *ret_source)
 {
-	enum spoor_rows_source source = SPOOR_ROWS_NOTHING, i;
+	enum spoor_rows_source source = SPOOR_ROWS_NOTHING;
 	int r, damaged = 0;
+	size_t i;
 
-	for (i = SPOOR_ROWS_EH_FRAME; i <= SPOOR_ROWS_GOPCLNTAB; i++) {
-		r = i == SPOOR_ROWS_GOPCLNTAB ? add_go(elf, rows) : add_cfi(elf, i == SPOOR_ROWS_EH_FRAME, rows);
+	for (i = 0; i < sizeof(order) / sizeof(*order); i++) {
+		r = order[i] == SPOOR_ROWS_GOPCLNTAB ? add_go(elf, rows) :
+						       add_cfi(elf, order[i] == SPOOR_ROWS_EH_FRAME, rows);
 		if (r == -ENOMEM)
 			return r;
 		if (r == -EBADMSG)
 			damaged = r;
 		if (!source && rows->n_ranges)
-			source = i;
+			source = order[i];
 	}
 	*ret_source = source;
 	return source ? 0 : damaged ? damaged : -ENODATA;

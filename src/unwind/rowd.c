@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -108,7 +109,14 @@ static int wait_readable(int fd)
 	return r < 0 ? -errno : r ? 0 : -ETIMEDOUT;
 }
 
-/* Has a worker compile it. Returns the memfd; -ECONNRESET: the worker died; -EPIPE: the server is gone. */
+static bool server_gone(const struct spoor_rowd *d)
+{
+	struct pollfd p = { .fd = d->sock };
+
+	return !d->pid || (poll(&p, 1, 0) > 0 && p.revents);
+}
+
+/* Has a worker compile it. Returns the memfd; -ECONNRESET: the worker died, or the server with it. */
 static int request(struct spoor_rowd *d, int object)
 {
 	int socks[2], fds[2], rows = -1, r;
@@ -156,12 +164,12 @@ static int compile(struct spoor_rowd *d, int object, const struct spoor_object_i
 	int r;
 
 	fd = request(d, object);
-	if (fd == -EPIPE || fd == -ETIMEDOUT) {
+	if (fd == -ETIMEDOUT || server_gone(d)) {
 		stop_server(d);
 		r = start_server(d, NULL);
 		if (r < 0)
 			return r;
-		if (fd == -EPIPE)
+		if (fd < 0 && fd != -ETIMEDOUT)
 			fd = request(d, object);
 	}
 	if (fd < 0)

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The compiler on the handmade objects of tests/fuzz/corpus/rows (make_rows_corpus.py says what each holds). */
+#include "unwind/rows.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "base/cleanup.h"
+#include "object/identity.h"
+#include "unwind/row_cache.h"
+#include "unwind/rowset.h"
+
+#define TEXT 0x10000
+#define LIBC "/usr/lib/x86_64-linux-gnu/libc.so.6"
+
+enum { RBX = 3, RDI = 5, RBP = 6, RSP = 7, R10 = 10 };
+
+static void path_of(char *ret, size_t size, const char *name)
+{
+	snprintf(ret, size, "%s/tests/fuzz/corpus/rows/%s", getenv("SPOOR_SOURCE"), name);
+}
+
+static void *map(const char *path, size_t *ret_size)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	void *image;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		fail_msg("%s is not there", path);
+	image = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	assert_ptr_not_equal(image, MAP_FAILED);
+	*ret_size = st.st_size;
+	return image;
+}
+
+static struct spoor_rows compile(const char *name)
+{
+	struct spoor_error e = { "" };
+	struct spoor_rows rows;
+	char path[4096];
+	void *image;
+	size_t size;
+
+	path_of(path, sizeof(path), name);
+	image = map(path, &size);
+	if (spoor_rows_compile(image, size, &rows, &e) < 0)
+		fail_msg("%s: %s", name, e.text);
+	munmap(image, size);
+	return rows;
+}
+
+static void expect(const struct spoor_rows *rows, __u64 offset, int op, int reg, int rbp, int rbp_off, __s32 cfa_off)
+{
+	const struct spoor_rule *r = spoor_row_lookup(&rows->table, TEXT + offset);
+
+	if (r->op != op || r->reg_rbp != (reg | rbp << 4) || r->rbp_off != rbp_off || r->cfa_off != cfa_off)
+		fail_msg("at +0x%llx: op %d reg %d rbp %d%+d off 0x%x", offset, r->op, r->reg_rbp & 15,
+			 r->reg_rbp >> 4, r->rbp_off, r->cfa_off);
+}
+
+static void expect_none(const struct spoor_rows *rows, __u64 offset)
+{
+	expect(rows, offset, SPOOR_RULE_NONE, 0, 0, 0, 0);
+}
+
+static void test_plain_frames(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = compile("cfa_push_rbp");
+
+	assert_int_equal(rows.source, SPOOR_ROWS_EH_FRAME);
+	assert_int_equal(rows.n_fdes, 1);
+	assert_int_equal(rows.n_unsupported, 0);
+	expect(&rows, 0, SPOOR_RULE_CFA, RSP, SPOOR_RBP_SAME, 0, 8);
+	expect(&rows, 1, SPOOR_RULE_CFA, RSP, SPOOR_RBP_AT_CFA, -16, 16);
+	expect(&rows, 4, SPOOR_RULE_CFA, RBP, SPOOR_RBP_AT_CFA, -16, 16);
+	expect(&rows, 0x7f, SPOOR_RULE_CFA, RBP, SPOOR_RBP_AT_CFA, -16, 16);
+	expect_none(&rows, 0x80);
+	expect_none(&rows, -1);
+	expect_none(&rows, 0x123456789);
+}
+
+static void test_remembered_state_includes_the_cfa(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = compile("cfa_remember");
+
+	expect(&rows, 4, SPOOR_RULE_CFA, RSP, 0, 0, 48);
+	expect(&rows, 0xc, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+	expect(&rows, 0xd, SPOOR_RULE_CFA, RSP, 0, 0, 64);
+}
+
+static void test_shapes(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows realign = compile("cfa_realign"), plt = compile("cfa_plt"),
+						     end = compile("cfa_outermost"), reg = compile("cfa_ra_register"),
+						     off = compile("cfa_ra_offset"), sig = compile("signal");
+
+	expect(&realign, 5, SPOOR_RULE_CFA, R10, SPOOR_RBP_SAME, 0, 0);
+	expect(&realign, 0xe, SPOOR_RULE_CFA, R10, SPOOR_RBP_AT_RBP, 0, 0);
+	expect(&realign, 0x10, SPOOR_RULE_DEREF, RBP, SPOOR_RBP_AT_RBP, 0, 0xfff8);
+	expect(&plt, 0x10, SPOOR_RULE_PLT, RSP, 0, 0, 11);
+	expect(&end, 0, SPOOR_RULE_END, 0, 0, 0, 0);
+	expect(&reg, 1, SPOOR_RULE_RA_REG, RSP, 0, 0, RDI << 16);
+	expect(&off, 1, SPOOR_RULE_RA_OFF, RSP, 0, 0, 0xfff00020);
+	expect(&sig, 0x40, SPOOR_RULE_SIGNAL, RSP, 0, 0, 0);
+}
+
+static void test_what_cannot_be_understood_has_no_rule(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows unknown = compile("cfa_unknown"), cut = compile("cfa_cut");
+
+	expect(&unknown, 0, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+	expect_none(&unknown, 1);
+	assert_int_equal(unknown.n_unsupported, 1);
+	expect(&cut, 0, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+	expect_none(&cut, 1);
+}
+
+static void test_augmentations_and_sources_agree(void **state)
+{
+	static const char *const names[] = { "all", "both", "debug_frame", "no_sections", "personality", "plain",
+		"unknown_letter" };
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		_cleanup_(spoor_rows_free) struct spoor_rows rows = compile(names[i]);
+
+		assert_int_equal(rows.table.n_rows, 37);
+		expect(&rows, 4, SPOOR_RULE_CFA, RBP, SPOOR_RBP_AT_CFA, -16, 16);
+		expect_none(&rows, 0x90);
+		expect(&rows, 0x104, SPOOR_RULE_CFA, RSP, 0, 0, 48);
+	}
+}
+
+static void test_go(void **state)
+{
+	static const char *const names[] = { "go_16", "go_18", "go_20" };
+	size_t i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		_cleanup_(spoor_rows_free) struct spoor_rows rows = compile(names[i]);
+
+		assert_int_equal(rows.source, SPOOR_ROWS_GOPCLNTAB);
+		expect(&rows, 0, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+		expect(&rows, 4, SPOOR_RULE_CFA, RSP, SPOOR_RBP_AT_CFA, -16, 24);
+		expect(&rows, 0x70, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+		expect(&rows, 0x80, SPOOR_RULE_END, 0, 0, 0, 0);
+		expect_none(&rows, 0x180);
+	}
+}
+
+static void test_errors(void **state)
+{
+	struct spoor_rows rows = { .n_fdes = 7 };
+	struct spoor_error e;
+	char path[4096];
+	size_t size;
+	char *image;
+
+	assert_int_equal(spoor_rows_compile("", 0, &rows, &e), -ENOEXEC);
+	assert_int_equal(spoor_rows_compile("\177ELF", 4, &rows, NULL), -ENOEXEC);
+	path_of(path, sizeof(path), "no_information");
+	image = map(path, &size);
+	assert_int_equal(spoor_rows_compile(image, size, &rows, &e), -ENODATA);
+	image[18] = 3; /* i386 */
+	assert_int_equal(spoor_rows_compile(image, size, &rows, &e), -ENOEXEC);
+	assert_int_equal(rows.n_fdes, 7);
+	munmap(image, size);
+}
+
+static void add_range(struct rowset *s, __u32 start, __u32 end, int off)
+{
+	struct spoor_rule rule = { .op = SPOOR_RULE_CFA, .reg_rbp = RSP, .cfa_off = off };
+
+	assert_int_equal(spoor_rowset_open(s, start, end), 0);
+	assert_int_equal(spoor_rowset_add(s, start, spoor_rowset_rule(s, &rule)), 0);
+}
+
+static void finish(struct rowset *s, struct spoor_rows *ret)
+{
+	*ret = (struct spoor_rows){ 0 };
+	assert_int_equal(spoor_rowset_table(s, ret), 0);
+	spoor_rowset_free(s);
+}
+
+static int cfa_at(const struct spoor_rows *rows, __u64 vaddr)
+{
+	return spoor_row_lookup(&rows->table, vaddr)->cfa_off;
+}
+
+static void test_later_start_wins_and_settled_ranges_stay(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows;
+	struct rowset s;
+
+	assert_int_equal(spoor_rowset_init(&s, 0x1000, 0x50000, 1000), 0);
+	add_range(&s, 0x3000, 0x4000, 16);
+	add_range(&s, 0x1000, 0x2000, 8);
+	add_range(&s, 0x3800, 0x3900, 24);
+	assert_int_equal(spoor_rowset_settle(&s, 0), 0);
+	add_range(&s, 0x1800, 0x5000, 32);
+	assert_int_equal(spoor_rowset_settle(&s, s.n_ranges - 1), 0);
+	finish(&s, &rows);
+	assert_int_equal(cfa_at(&rows, 0xfff), 0);
+	assert_int_equal(cfa_at(&rows, 0x1fff), 8);
+	assert_int_equal(cfa_at(&rows, 0x2000), 32);
+	assert_int_equal(cfa_at(&rows, 0x37ff), 16);
+	assert_int_equal(cfa_at(&rows, 0x3800), 24);
+	assert_int_equal(cfa_at(&rows, 0x3900), 32);
+	assert_int_equal(cfa_at(&rows, 0x4fff), 32);
+	assert_int_equal(cfa_at(&rows, 0x5000), 0);
+}
+
+static void test_pages_begin_with_the_rule_in_effect(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows;
+	struct rowset s;
+	__u32 i;
+
+	assert_int_equal(spoor_rowset_init(&s, 0x1000, 0x70000, 1000), 0);
+	add_range(&s, 0x8000, 0x28000, 16);
+	add_range(&s, 0x50000, 0x50010, 24);
+	assert_int_equal(spoor_rowset_settle(&s, 0), 0);
+	finish(&s, &rows);
+	assert_int_equal(rows.table.n_pages, 7);
+	for (i = 0; i < rows.table.n_pages; i++)
+		if (rows.table.pages[i].count)
+			assert_int_equal(rows.table.rows[rows.table.pages[i].first].pc, 0);
+	assert_int_equal(rows.table.pages[1].count, 1);
+	assert_int_equal(rows.table.pages[3].count, 0);
+	assert_int_equal(rows.table.pages[5].count, 2);
+	assert_int_equal(cfa_at(&rows, 0x1ffff), 16);
+	assert_int_equal(cfa_at(&rows, 0x28000), 0);
+	assert_int_equal(cfa_at(&rows, 0x50000), 24);
+	assert_int_equal(cfa_at(&rows, 0x50010), 0);
+}
+
+static void test_a_page_with_too_many_rows_is_left_out(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows;
+	struct rowset s;
+	__u32 i;
+
+	assert_int_equal(spoor_rowset_init(&s, 0, 0x20000, 1000), 0);
+	for (i = 0; i <= SPOOR_TEXT_PAGE_MAX_ROWS; i++)
+		add_range(&s, 2 * i, 2 * i + 2, 8 + 8 * (i & 1));
+	add_range(&s, 0x10000, 0x10010, 24);
+	assert_int_equal(spoor_rowset_settle(&s, 0), 0);
+	finish(&s, &rows);
+	assert_int_equal(rows.table.pages[0].count, 0);
+	assert_int_equal(cfa_at(&rows, 0x10000), 24);
+	assert_true(rows.n_unsupported > SPOOR_TEXT_PAGE_MAX_ROWS);
+}
+
+static void test_identity(void **state)
+{
+	_cleanup_(spoor_closep) int fd = open(LIBC, O_RDONLY | O_CLOEXEC);
+	struct spoor_object_identity a, b, other = { .size = 7 };
+	_cleanup_(spoor_closep) int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	uint64_t vaddr;
+	size_t size;
+	void *image;
+
+	assert_int_equal(spoor_object_identify(fd, &a, NULL), 0);
+	image = map(LIBC, &size);
+	assert_int_equal(spoor_object_identify_mem(image, size, &b), 0);
+	munmap(image, size);
+	assert_memory_equal(&a, &b, sizeof(a));
+	assert_int_equal(a.size, size);
+	assert_int_equal(a.is_elf, 1);
+	assert_int_equal(a.build_id_len, 20);
+	assert_int_equal(a.n_loads, 1);
+	assert_int_equal(spoor_object_vaddr(&a, a.loads[0].offset + 16, &vaddr), 0);
+	assert_int_equal(vaddr, a.loads[0].vaddr + 16);
+	assert_int_equal(spoor_object_vaddr(&a, a.loads[0].offset + a.loads[0].filesz, &vaddr), -ENOENT);
+	assert_int_equal(spoor_object_vaddr(&a, 0, &vaddr), -ENOENT);
+
+	assert_int_equal(spoor_object_identify(null, &other, NULL), -EINVAL);
+	assert_int_equal(other.size, 7);
+	spoor_object_identify_mem("no", 2, &other);
+	assert_int_equal(other.is_elf, 0);
+}
+
+struct service {
+	char dir[64];
+	struct spoor_rowd *d;
+};
+
+static int set_up(void **state)
+{
+	struct service *s = calloc(1, sizeof(*s));
+
+	strcpy(s->dir, "/tmp/spoor-test-rows-XXXXXX");
+	*state = s;
+	return !mkdtemp(s->dir) || spoor_rowd_start(s->dir, &s->d, NULL) < 0;
+}
+
+static int tear_down(void **state)
+{
+	struct service *s = *state;
+	char command[128];
+
+	spoor_rowd_stop(s->d);
+	snprintf(command, sizeof(command), "rm -r %s", s->dir);
+	free(s);
+	return system(command);
+}
+
+static int get(struct spoor_rowd *d, const char *path, struct spoor_object_identity *id, struct spoor_rows *rows)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	return spoor_rowd_get(d, fd, id, rows, NULL);
+}
+
+static void cache_path(const struct service *s, const struct spoor_object_identity *id, char *ret, size_t size)
+{
+	snprintf(ret, size, "%s/%016llx%016llx", s->dir, (unsigned long long)id->hash[1],
+		 (unsigned long long)id->hash[0]);
+}
+
+static void test_service_and_cache_give_the_same_rows(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows first, second, here;
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	char path[256];
+	struct stat st;
+	size_t size;
+	void *image;
+
+	assert_int_equal(get(s->d, LIBC, &id, &first), 0);
+	cache_path(s, &id, path, sizeof(path));
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	assert_int_equal(get(s->d, LIBC, &id, &second), 0);
+	image = map(LIBC, &size);
+	assert_int_equal(spoor_rows_compile(image, size, &here, NULL), 0);
+	munmap(image, size);
+	assert_int_equal(first.mem_size, here.mem_size);
+	assert_int_equal(first.table.n_rows, here.table.n_rows);
+	assert_memory_equal(first.table.pages, here.table.pages, (char *)first.mem + first.mem_size -
+			    (char *)first.table.pages);
+	assert_memory_equal(first.mem, second.mem, first.mem_size);
+}
+
+static void test_a_damaged_cache_file_is_made_anew(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 }, again = { 0 };
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	char path[256];
+	struct stat st;
+	int fd;
+
+	assert_int_equal(get(s->d, LIBC, &id, &rows), 0);
+	cache_path(s, &id, path, sizeof(path));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, "\377\377\377\377", 4, rows.mem_size - 64), 4);
+	close(fd);
+	assert_int_equal(get(s->d, LIBC, &id, &again), 0);
+	assert_memory_equal(rows.mem, again.mem, rows.mem_size);
+	spoor_rows_free(&again);
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(get(s->d, LIBC, &id, &again), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, rows.mem_size);
+	spoor_rows_free(&again);
+	/* Writable by others: not ours to believe. */
+	assert_int_equal(chmod(path, 0622), 0);
+	assert_int_equal(get(s->d, LIBC, &id, &again), 0);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+static void test_objects_without_rows_are_remembered(void **state)
+{
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	struct spoor_rows rows;
+	char path[4096];
+	struct stat st;
+
+	path_of(path, sizeof(path), "no_information");
+	assert_int_equal(get(s->d, path, &id, &rows), -ENODATA);
+	cache_path(s, &id, path, sizeof(path));
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, sizeof(struct spoor_row_file));
+	path_of(path, sizeof(path), "no_information");
+	assert_int_equal(get(s->d, path, &id, &rows), -ENODATA);
+	assert_int_equal(get(s->d, "/etc/passwd", &id, &rows), -ENOEXEC);
+	assert_true(id.size > 0);
+}
+
+/* The server is our only child here. */
+static pid_t server_of(void)
+{
+	char path[64], text[256] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	f = fopen(path, "re");
+	assert_non_null(f);
+	if (!fgets(text, sizeof(text), f))
+		*text = 0;
+	fclose(f);
+	return atoi(text);
+}
+
+static void test_a_dead_server_is_replaced(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 };
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	pid_t pid = server_of();
+
+	assert_true(pid > 0);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(get(s->d, LIBC, &id, &rows), 0);
+	assert_int_not_equal(server_of(), pid);
+}
+
+static void test_the_server_has_no_privileges(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 };
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	char path[64], line[256];
+	bool no_new_privs = false;
+	FILE *f;
+
+	/* An answer means that it is through with its setup. */
+	assert_int_equal(get(s->d, LIBC, &id, &rows), 0);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)server_of());
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "CapEff:", 7))
+			assert_int_equal(strtoull(line + 7, NULL, 16), 0);
+		if (!strncmp(line, "Uid:", 4) && geteuid() == 0)
+			assert_int_equal(atoi(line + 4), 65534);
+		no_new_privs |= !strcmp(line, "NoNewPrivs:\t1\n");
+	}
+	fclose(f);
+	assert_true(no_new_privs);
+}
+
+static void test_indexes_of_a_hostile_table_are_refused(void **state)
+{
+	struct spoor_rows rows = compile("all"), again;
+	struct spoor_row_file *f = rows.mem;
+	struct spoor_row *row = (struct spoor_row *)rows.table.rows;
+	struct spoor_row_page *page = (struct spoor_row_page *)rows.table.pages;
+	struct spoor_row_file header = *f;
+
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), 0);
+	row[3].rule = f->n_rules;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	row[3].rule = 0;
+	page->first = 1;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	page->first = UINT32_MAX;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	page->first = 0;
+	page->count = f->n_rows + 1;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	page->count = 1;
+	f->n_rows = UINT32_MAX;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	*f = header;
+	f->n_pages = UINT32_MAX;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), -EBADMSG);
+	*f = header;
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size - 1, &again), -EBADMSG);
+	assert_int_equal(spoor_row_file_open(f, rows.mem_size, &again), 0);
+	spoor_rows_free(&rows);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plain_frames),
+		cmocka_unit_test(test_remembered_state_includes_the_cfa),
+		cmocka_unit_test(test_shapes),
+		cmocka_unit_test(test_what_cannot_be_understood_has_no_rule),
+		cmocka_unit_test(test_augmentations_and_sources_agree),
+		cmocka_unit_test(test_go),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_later_start_wins_and_settled_ranges_stay),
+		cmocka_unit_test(test_pages_begin_with_the_rule_in_effect),
+		cmocka_unit_test(test_a_page_with_too_many_rows_is_left_out),
+		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_indexes_of_a_hostile_table_are_refused),
+		cmocka_unit_test_setup_teardown(test_service_and_cache_give_the_same_rows, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_damaged_cache_file_is_made_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_objects_without_rows_are_remembered, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_dead_server_is_replaced, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_the_server_has_no_privileges, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
