@@ -11,6 +11,7 @@ static const struct verb {
 	const char *help;
 } verbs[] = {
 	{ "record", spoor_cmd_record, "record an application's system calls and who in its code made them" },
+	{ "report", spoor_cmd_report, "show a trace by call site, or event by event" },
 	{ "check", spoor_cmd_check, "what works on this machine, what does not, and why" },
 	{ "help", spoor_cmd_help, "the page of a verb: spoor help VERB" },
 	{ "version", spoor_cmd_version, "which Spoor this is" },

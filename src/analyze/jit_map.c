@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "analyze/jit_map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define MAX_MAP_SIZE (256u << 20)
+
+/* The whole file with a NUL behind it. Links are not followed: /tmp is everybody's. */
+static int read_map(const char *path, char **ret)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+	_cleanup_(spoor_freep) char *text = NULL;
+	size_t done = 0, size;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH || st.st_size > MAX_MAP_SIZE)
+		return -ENOENT;
+	size = (size_t)st.st_size;
+	text = malloc(size + 1);
+	if (!text)
+		return -ENOMEM;
+	while (done < size) {
+		ssize_t n = read(fd, text + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+	}
+	text[done] = 0;
+	*ret = TAKE_PTR(text);
+	return 0;
+}
+
+static int add_line(struct spoor_symtab *t, char *line)
+{
+	struct spoor_symbol symbol = { .form = SPOOR_SYMBOL_PLAIN };
+	char *end;
+	uint64_t size;
+
+	symbol.addr = strtoull(line, &end, 16);
+	if (end == line || *end != ' ')
+		return 0;
+	line = end + 1;
+	size = strtoull(line, &end, 16);
+	if (end == line || *end != ' ' || !size || size > UINT64_MAX - symbol.addr)
+		return 0;
+	symbol.end = symbol.limit = symbol.addr + size;
+	symbol.name = end + 1;
+	return symbol.name[0] ? spoor_symtab_add(t, &symbol) : 0;
+}
+
+int spoor_jit_map_load(const char *folder, unsigned pid, struct spoor_symtab *t)
+{
+	char path[4096], *text, *save = NULL;
+	int r;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/perf-%u.map", folder, pid) >= sizeof(path))
+		return -ENOENT;
+	r = read_map(path, &text);
+	if (r < 0)
+		return r;
+	r = spoor_symtab_own(t, text);
+	for (char *line = r < 0 ? NULL : strtok_r(text, "\n", &save); line && r == 0;
+	     line = strtok_r(NULL, "\n", &save))
+		r = add_line(t, line);
+	return r;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "analyze/object_file.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "object/identity.h"
+
+/* Reading so many bytes takes less than a millisecond: then the content decides, not the time stamp. */
+#define CHEAP_TO_HASH (1u << 20)
+
+static int same_content(const struct spoor_object *object, int fd)
+{
+	struct spoor_object_identity id;
+
+	if (spoor_object_identify(fd, &id, NULL) < 0)
+		return 0;
+	if (object->hash_lo || object->hash_hi)
+		return id.hash[0] == object->hash_lo && id.hash[1] == object->hash_hi;
+	return object->build_id_len && id.build_id_len == object->build_id_len &&
+	       !memcmp(id.build_id, object->build_id, id.build_id_len);
+}
+
+static int is_same(const struct spoor_object *object, int fd, const struct stat *st)
+{
+	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
+	int hashed = object->hash_lo || object->hash_hi;
+
+	if ((uint64_t)st->st_size != object->size)
+		return 0;
+	if (mtime != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
+		return same_content(object, fd);
+	return 1;
+}
+
+/* The vDSO's image as this process has it. */
+static int vdso_fd(void)
+{
+	const char *base = (const char *)getauxval(AT_SYSINFO_EHDR);
+	_cleanup_(spoor_fclosep) FILE *maps = fopen("/proc/self/maps", "re");
+	_cleanup_(spoor_closep) int fd = memfd_create("vdso", MFD_CLOEXEC);
+	unsigned long start, end;
+	char line[512];
+
+	if (!base || !maps || fd < 0)
+		return -1;
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%lx-%lx", &start, &end) != 2 || start != (unsigned long)base)
+			continue;
+		return write(fd, base, end - start) == (ssize_t)(end - start) ? TAKE_FD(fd) : -1;
+	}
+	return -1;
+}
+
+static enum spoor_object_state open_vdso(const struct spoor_object *object, int *ret_fd)
+{
+	_cleanup_(spoor_closep) int fd = vdso_fd();
+	struct spoor_object_identity id;
+
+	if (fd < 0)
+		return SPOOR_OBJECT_UNREADABLE;
+	if (object->build_id_len) {
+		if (spoor_object_identify(fd, &id, NULL) < 0 || id.build_id_len != object->build_id_len ||
+		    memcmp(id.build_id, object->build_id, id.build_id_len))
+			return SPOOR_OBJECT_CHANGED;
+	}
+	*ret_fd = TAKE_FD(fd);
+	return SPOOR_OBJECT_SAME;
+}
+
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, int *ret_fd)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	struct stat st;
+
+	if (object->flags & SPOOR_OBJECT_IS_VDSO || object->id == SPOOR_OBJECT_VDSO)
+		return open_vdso(object, ret_fd);
+	if (object->path[0] != '/')
+		return SPOOR_OBJECT_UNREADABLE;
+	fd = open(object->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return SPOOR_OBJECT_UNREADABLE;
+	if (!S_ISREG(st.st_mode) || !is_same(object, fd, &st))
+		return SPOOR_OBJECT_CHANGED;
+	*ret_fd = TAKE_FD(fd);
+	return SPOOR_OBJECT_SAME;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The file of a recorded object, if it is still the one that was recorded. */
+#include "trace/record.h"
+
+enum spoor_object_state {
+	SPOOR_OBJECT_SAME,       /* proven by content, or by size and modification time */
+	SPOOR_OBJECT_CHANGED,    /* another file is at its path now */
+	SPOOR_OBJECT_UNREADABLE, /* no such file, or not for us */
+};
+
+/*
+ * Opens what object->path names. *ret_fd is open only for SPOOR_OBJECT_SAME; the caller closes it.
+ * The vDSO is this machine's own, if it has the recorded build-id.
+ */
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, int *ret_fd);

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "analyze/symbolize.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analyze/jit_map.h"
+#include "analyze/object_file.h"
+#include "base/cleanup.h"
+#include "base/strings.h"
+
+#define MAX_NOTES 1000
+
+struct object {
+	const struct spoor_object *def;
+	struct spoor_symbols *symbols; /* NULL: offsets only */
+};
+
+struct jit {
+	uint32_t pid;
+	struct spoor_symtab symtab;
+};
+
+struct slot {
+	uint64_t key;
+	uint32_t pid; /* of bare addresses; else 0 */
+	struct spoor_frame *frame;
+};
+
+struct spoor_symbolizer {
+	char *debug_root; /* NULL: the default */
+	char *jit_folder;
+	struct object **objects; /* by id */
+	size_t n_objects;
+	struct jit **jits;
+	size_t n_jits;
+	struct slot *slots; /* open addressing, a power of two */
+	size_t size, n;
+	char *notes[MAX_NOTES];
+	unsigned n_notes;
+};
+
+int spoor_symbolizer_new(const char *debug_root, const char *jit_folder, struct spoor_symbolizer **ret)
+{
+	struct spoor_symbolizer *z = calloc(1, sizeof(*z));
+
+	if (!z)
+		return -ENOMEM;
+	z->debug_root = debug_root ? strdup(debug_root) : NULL;
+	z->jit_folder = strdup(jit_folder ?: "/tmp");
+	z->size = 1024;
+	z->slots = calloc(z->size, sizeof(*z->slots));
+	if (!z->slots || !z->jit_folder || (debug_root && !z->debug_root)) {
+		spoor_symbolizer_free(z);
+		return -ENOMEM;
+	}
+	*ret = z;
+	return 0;
+}
+
+static void free_frame(struct spoor_frame *f)
+{
+	if (!f)
+		return;
+	free((void *)f->lines);
+	free(f);
+}
+
+void spoor_symbolizer_free(struct spoor_symbolizer *z)
+{
+	if (!z)
+		return;
+	for (size_t i = 0; z->slots && i < z->size; i++)
+		free_frame(z->slots[i].frame);
+	for (size_t i = 0; i < z->n_objects; i++) {
+		if (z->objects[i])
+			spoor_symbols_free(z->objects[i]->symbols);
+		free(z->objects[i]);
+	}
+	for (size_t i = 0; i < z->n_jits; i++) {
+		spoor_symtab_release(&z->jits[i]->symtab);
+		free(z->jits[i]);
+	}
+	for (unsigned i = 0; i < z->n_notes; i++)
+		free(z->notes[i]);
+	free(z->objects);
+	free(z->jits);
+	free(z->slots);
+	free(z->debug_root);
+	free(z->jit_folder);
+	free(z);
+}
+
+const char *spoor_symbolizer_note(const struct spoor_symbolizer *z, unsigned i)
+{
+	return i < z->n_notes ? z->notes[i] : NULL;
+}
+
+static void note(struct spoor_symbolizer *z, const struct spoor_object *object, const char *what)
+{
+	char *text;
+
+	if (z->n_notes == MAX_NOTES || asprintf(&text, "%s: %s", object->path, what) < 0)
+		return;
+	z->notes[z->n_notes++] = text;
+}
+
+static void open_symbols(struct spoor_symbolizer *z, struct object *o)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+
+	switch (spoor_object_file_open(o->def, &fd)) {
+	case SPOOR_OBJECT_SAME:
+		(void)spoor_symbols_open(fd, z->debug_root, &o->symbols, NULL);
+		break;
+	case SPOOR_OBJECT_CHANGED:
+		note(z, o->def, "changed since the recording; its frames are shown as offsets");
+		break;
+	case SPOOR_OBJECT_UNREADABLE:
+		note(z, o->def, "cannot be read; its frames are shown as offsets");
+		break;
+	}
+}
+
+static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t id)
+{
+	const struct spoor_object *def;
+
+	if (id < z->n_objects && z->objects[id])
+		return z->objects[id];
+	def = spoor_segment_object(segment, id);
+	if (!def || id >= SPOOR_MAX_OBJECTS)
+		return NULL;
+	if (id >= z->n_objects) {
+		size_t n = id + 64;
+		struct object **objects = reallocarray(z->objects, n, sizeof(*objects));
+
+		if (!objects)
+			return NULL;
+		memset(objects + z->n_objects, 0, (n - z->n_objects) * sizeof(*objects));
+		z->objects = objects;
+		z->n_objects = n;
+	}
+	z->objects[id] = calloc(1, sizeof(*z->objects[id]));
+	if (!z->objects[id])
+		return NULL;
+	z->objects[id]->def = def;
+	open_symbols(z, z->objects[id]);
+	return z->objects[id];
+}
+
+static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
+{
+	struct jit **jits, *jit;
+
+	for (size_t i = 0; i < z->n_jits; i++)
+		if (z->jits[i]->pid == pid)
+			return z->jits[i];
+	jits = reallocarray(z->jits, z->n_jits + 1, sizeof(*jits));
+	if (!jits)
+		return NULL;
+	z->jits = jits;
+	jit = calloc(1, sizeof(*jit));
+	if (!jit)
+		return NULL;
+	jit->pid = pid;
+	(void)spoor_jit_map_load(z->jit_folder, pid, &jit->symtab);
+	return z->jits[z->n_jits++] = jit;
+}
+
+/*
+ * Every frame is looked up one byte before its address: a return address may be the first byte of the next function,
+ * and the innermost frame's address is that after the system call instruction.
+ */
+static int resolve(struct spoor_symbolizer *z, const struct object *o, const struct spoor_frame *f, uint32_t pid,
+		   struct spoor_source_line *lines)
+{
+	uint64_t vaddr = f->offset ? f->offset - 1 : 0;
+	struct spoor_symbol *symbol;
+	struct jit *jit;
+	int n;
+
+	if (o) {
+		n = o->symbols ? spoor_symbols_resolve(o->symbols, vaddr, lines, SPOOR_MAX_INLINED) : 0;
+		if (n > 0 && lines[n - 1].function)
+			lines[n - 1].function_offset++;
+		return n > 0 ? n : 0;
+	}
+	jit = f->object ? NULL : get_jit(z, pid);
+	symbol = jit ? spoor_symtab_find(&jit->symtab, vaddr) : NULL;
+	if (!symbol)
+		return 0;
+	lines[0] = (struct spoor_source_line){ .function = spoor_symbol_shown(symbol),
+					       .function_offset = f->offset - symbol->addr };
+	return lines[0].function != NULL;
+}
+
+static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
+				      uint64_t frame)
+{
+	struct spoor_source_line lines[SPOOR_MAX_INLINED];
+	struct spoor_frame *f = calloc(1, sizeof(*f));
+	struct object *o;
+	int n;
+
+	if (!f)
+		return NULL;
+	f->object = SPOOR_FRAME_OBJECT(frame);
+	f->offset = SPOOR_FRAME_OFFSET(frame);
+	o = f->object ? get_object(z, segment, f->object) : NULL;
+	if (o) {
+		f->path = o->def->path;
+		f->app = (o->def->flags & SPOOR_OBJECT_APP) != 0;
+	}
+	n = resolve(z, o, f, pid, lines);
+	if (n == 0)
+		return f;
+	f->lines = malloc((size_t)n * sizeof(*lines));
+	if (!f->lines) {
+		free(f);
+		return NULL;
+	}
+	memcpy((void *)f->lines, lines, (size_t)n * sizeof(*lines));
+	f->n = (uint8_t)n;
+	return f;
+}
+
+static struct slot *find_slot(struct slot *slots, size_t size, uint64_t key, uint32_t pid)
+{
+	size_t i = (size_t)((key ^ (uint64_t)pid << 40) * 0x9E3779B97F4A7C15ULL >> 20);
+
+	for (;; i++) {
+		struct slot *s = &slots[i & (size - 1)];
+
+		if (!s->frame || (s->key == key && s->pid == pid))
+			return s;
+	}
+}
+
+static int grow(struct spoor_symbolizer *z)
+{
+	size_t size = z->size * 2;
+	struct slot *slots = calloc(size, sizeof(*slots));
+
+	if (!slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < z->size; i++)
+		if (z->slots[i].frame)
+			*find_slot(slots, size, z->slots[i].key, z->slots[i].pid) = z->slots[i];
+	free(z->slots);
+	z->slots = slots;
+	z->size = size;
+	return 0;
+}
+
+const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
+					  uint64_t frame)
+{
+	uint32_t owner = SPOOR_FRAME_OBJECT(frame) ? 0 : pid;
+	struct slot *slot = find_slot(z->slots, z->size, frame, owner);
+
+	if (slot->frame)
+		return slot->frame;
+	if (z->n * 2 >= z->size) {
+		if (grow(z) < 0)
+			return NULL;
+		slot = find_slot(z->slots, z->size, frame, owner);
+	}
+	slot->frame = make_frame(z, segment, pid, frame);
+	if (!slot->frame)
+		return NULL;
+	slot->key = frame;
+	slot->pid = owner;
+	z->n++;
+	return slot->frame;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* --blocked: which calls were in flight when the recording ended, on what, for how long, and from where. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "present/address.h"
+#include "present/call.h"
+#include "present/present.h"
+#include "present/text.h"
+#include "trace/syscalls.h"
+
+struct blocked {
+	struct spoor_event ev; /* a copy of its own */
+	enum spoor_unfinished why;
+	uint64_t so_far;
+};
+
+struct list {
+	struct blocked *items;
+	size_t n;
+};
+
+static uint64_t start_of(const struct spoor_event *ev)
+{
+	const struct spoor_pending *p = (const void *)ev->h;
+
+	return p->start ? p->start : ev->h->ts;
+}
+
+static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
+{
+	struct list *list = p;
+	struct blocked *items;
+	void *copy;
+
+	/* Ended with their thread, or their end was lost: not in flight any more. */
+	if (why != SPOOR_UNFINISHED_IN_FLIGHT || ((const struct spoor_pending *)ev->h)->why == SPOOR_PENDING_DEATH)
+		return 0;
+	items = reallocarray(list->items, list->n + 1, sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	list->items = items;
+	copy = malloc(ev->h->size8 * 8);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, ev->h, ev->h->size8 * 8);
+	items[list->n] = (struct blocked){ { copy, ev->segment, ev->cpu }, why, 0 };
+	if (v->last_ts > start_of(ev))
+		items[list->n].so_far = v->last_ts - start_of(ev);
+	list->n++;
+	spoor_tally_stack(&v->tally, ev->segment, ((const struct spoor_pending *)ev->h)->stack, 1);
+	return 0;
+}
+
+static int by_time(const void *pa, const void *pb)
+{
+	const struct blocked *a = pa, *b = pb;
+
+	if (a->so_far != b->so_far)
+		return a->so_far > b->so_far ? -1 : 1;
+	return a->ev.h->tid < b->ev.h->tid ? -1 : a->ev.h->tid > b->ev.h->tid;
+}
+
+/* The thing waited for: a descriptor's file, a futex's address, a child. */
+static void put_object(struct spoor_view *v, const struct spoor_event *ev, const struct spoor_call *call)
+{
+	const char *name = call->info->name ?: "";
+
+	for (unsigned i = 0; i < call->n_args; i++) {
+		if (!call->args[i].file || call->args[i].value == (uint64_t)-100)
+			continue;
+		fprintf(v->out, "    on descriptor %" PRId64, (int64_t)call->args[i].value);
+		spoor_put_file(v->out, ev->segment, call->args[i].file);
+		fputc('\n', v->out);
+		return;
+	}
+	if (!strncmp(name, "futex", 5) && call->n_args)
+		fprintf(v->out, "    on futex %#" PRIx64 "\n", call->args[0].value);
+	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args && (int64_t)call->args[0].value > 0)
+		fprintf(v->out, "    on process %" PRId64 "\n", (int64_t)call->args[0].value);
+}
+
+static void put_blocked(struct spoor_view *v, const struct blocked *b)
+{
+	const struct spoor_pending *p = (const void *)b->ev.h;
+	struct spoor_call call;
+	char time[32];
+
+	if (spoor_call_decode(&b->ev, &call) < 0) {
+		v->n_undecodable++;
+		return;
+	}
+	spoor_format_duration(b->so_far, time, sizeof(time));
+	fputs(v->colour ? "\033[1m" : "", v->out);
+	spoor_put_string(v->out, spoor_view_comm(b->ev.segment, call.tid, p->h.ts));
+	fprintf(v->out, "[%u]%s", call.pid, v->colour ? "\033[0m" : "");
+	if (call.tid != call.pid)
+		fprintf(v->out, " thread %u", call.tid);
+	fprintf(v->out, ": for %s%s in ", p->exact && p->start ? "" : "at least ", time);
+	spoor_put_call(v->out, &call, b->ev.segment);
+	fputc('\n', v->out);
+	put_object(v, &b->ev, &call);
+	spoor_put_stack(v, b->ev.segment, call.pid, call.stack, "      ");
+	fputc('\n', v->out);
+}
+
+static void free_list(struct list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free((void *)list->items[i].ev.h);
+	free(list->items);
+}
+
+int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e)
+{
+	struct list list = {};
+	int r = spoor_view_read(v, collect, NULL, &list, e);
+
+	if (r == 0 && list.n)
+		qsort(list.items, list.n, sizeof(*list.items), by_time);
+	for (size_t i = 0; i < list.n && r == 0; i++) {
+		if (v->json)
+			spoor_put_event_json(v, &list.items[i].ev, list.items[i].why);
+		else
+			put_blocked(v, &list.items[i]);
+	}
+	if (r == 0 && v->json) {
+		spoor_put_summary_json(v);
+	} else if (r == 0) {
+		fprintf(v->out, "%zu calls were in flight at the end.\n", list.n);
+		spoor_put_footer(v);
+	}
+	free_list(&list);
+	return r;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What could not be seen, said at the end of every report. */
+#include <inttypes.h>
+
+#include "base/time.h"
+#include "present/present.h"
+#include "present/text.h"
+
+#define MAX_DAMAGES_SHOWN 10
+
+static uint64_t sum(const uint64_t *counts, size_t n)
+{
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < n; i++)
+		total += counts[i];
+	return total;
+}
+
+static void put_share(FILE *out, const char *before, const char *name, uint64_t n, uint64_t total)
+{
+	char count[32];
+
+	spoor_format_count(n, count, sizeof(count));
+	fprintf(out, "%s%s %s (%.4g %%)", before, name, count, 100.0 * (double)n / (double)total);
+}
+
+static void put_walks(struct spoor_view *v)
+{
+	static const char *const ways[] = { "in the kernel", "in user space" };
+	const struct spoor_tally *t = &v->tally;
+	uint64_t walked = sum(t->walks, SPOOR_WALK_STATUS_MAX), by_ways = sum(t->ways, 2);
+	const char *before = "Walks: ";
+	char count[32];
+
+	if (!walked) {
+		fputs("Walks: none was recorded with these calls.\n", v->out);
+		return;
+	}
+	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++) {
+		if (!t->walks[i])
+			continue;
+		put_share(v->out, before, spoor_walk_status_name(i), t->walks[i], walked);
+		before = ", ";
+	}
+	for (unsigned i = 0; i < 2 && by_ways; i++)
+		put_share(v->out, i ? ", " : "; ", ways[i], t->ways[i], by_ways);
+	if (t->no_stack) {
+		spoor_format_count(t->no_stack, count, sizeof(count));
+		fprintf(v->out, "; %s calls without a stack", count);
+	}
+	fputs(".\n", v->out);
+}
+
+static void put_losses(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+	uint64_t discarded = spoor_trace_discarded(v->trace);
+	char count[32];
+
+	spoor_format_count(discarded, count, sizeof(count));
+	if (discarded)
+		fprintf(v->out, "Lost: %s events were discarded because a buffer was full.\n", count);
+	else
+		fputs("Lost: nothing.\n", v->out);
+	if (v->n_undecodable)
+		fprintf(v->out, "Damaged: %" PRIu64 " events whose arguments do not fit their call.\n", v->n_undecodable);
+	for (unsigned i = 0; i < info->n_damages && i < MAX_DAMAGES_SHOWN; i++) {
+		fputs("Damaged: ", v->out);
+		spoor_put_string(v->out, spoor_trace_damage(v->trace, i));
+		fputc('\n', v->out);
+	}
+	if (info->n_damages > MAX_DAMAGES_SHOWN)
+		fprintf(v->out, "Damaged: and %u more places.\n", info->n_damages - MAX_DAMAGES_SHOWN);
+	if (info->live)
+		fputs("The recording is still going on: this is what had been written.\n", v->out);
+	else if (!info->ended)
+		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
+}
+
+void spoor_put_footer(struct spoor_view *v)
+{
+	const struct spoor_tally *t = &v->tally;
+	char calls[32], errors[32], unfinished[32], time[32];
+
+	spoor_format_count(t->calls, calls, sizeof(calls));
+	spoor_format_count(t->errors, errors, sizeof(errors));
+	spoor_format_count(t->unfinished, unfinished, sizeof(unfinished));
+	spoor_format_duration(v->last_ts - v->first_ts, time, sizeof(time));
+	fprintf(v->out, "\nCalls: %s, of which %s failed; %s more never ended; within %s.\n", calls, errors, unfinished,
+		time);
+	put_losses(v);
+	put_walks(v);
+	for (unsigned i = 0; spoor_symbolizer_note(v->symbols, i); i++) {
+		fputs("Note: ", v->out);
+		spoor_put_string(v->out, spoor_symbolizer_note(v->symbols, i));
+		fputc('\n', v->out);
+	}
+}
+
+static void put_notes_json(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+
+	fputs(",\"damages\":[", v->out);
+	for (unsigned i = 0; i < info->n_damages; i++) {
+		fputs(i ? "," : "", v->out);
+		spoor_put_json_string(v->out, spoor_trace_damage(v->trace, i));
+	}
+	fputs("],\"notes\":[", v->out);
+	for (unsigned i = 0; spoor_symbolizer_note(v->symbols, i); i++) {
+		fputs(i ? "," : "", v->out);
+		spoor_put_json_string(v->out, spoor_symbolizer_note(v->symbols, i));
+	}
+	fputs("]", v->out);
+}
+
+void spoor_put_summary_json(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+	const struct spoor_tally *t = &v->tally;
+
+	fprintf(v->out, "{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
+			",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
+		t->calls, t->errors, t->unfinished, spoor_trace_discarded(v->trace), v->n_undecodable);
+	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
+		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
+	fprintf(v->out, "},\"ways\":{\"kernel\":%" PRIu64 ",\"user\":%" PRIu64 "},\"no_stack\":%" PRIu64 ",\"ended\":%s",
+		t->ways[SPOOR_WAY_KERNEL], t->ways[SPOOR_WAY_USER], t->no_stack, info->ended ? "true" : "false");
+	put_notes_json(v);
+	fputs("}\n", v->out);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The forms of a report. Each reads the trace from its beginning, writes to `out`, and ends with what was lost and how
+ * the stacks were walked. They return 0 or -errno with the reason in e. A reader who closes the pipe early is no error.
+ */
+#include <stdio.h>
+
+#include "analyze/callsites.h"
+#include "analyze/select.h"
+#include "analyze/tally.h"
+
+enum spoor_sort { SPOOR_SORT_TIME, SPOOR_SORT_CALLS, SPOOR_SORT_ERRORS, SPOOR_SORT_MAX };
+
+struct spoor_view {
+	struct spoor_trace *trace;
+	struct spoor_select *select;
+	struct spoor_symbolizer *symbols;
+	FILE *out;
+	uint8_t colour;
+	uint8_t progress; /* stderr is a terminal: show how far long symbolization is */
+	uint8_t json;     /* of blocked calls */
+	uint8_t stacks;   /* --events: each with its stack */
+	uint8_t by_time;  /* --folded: time instead of counts */
+	enum spoor_by by;
+	enum spoor_sort sort;
+	unsigned top; /* sites shown of a process; 0: all */
+
+	struct spoor_tally tally; /* filled while reading */
+	uint64_t first_ts, last_ts;
+	uint64_t n_undecodable; /* events whose arguments do not fit their class */
+};
+
+int spoor_present_table(struct spoor_view *v, struct spoor_error *e);
+int spoor_present_events(struct spoor_view *v, struct spoor_error *e);
+int spoor_present_json(struct spoor_view *v, struct spoor_error *e);
+int spoor_present_folded(struct spoor_view *v, struct spoor_error *e);
+int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e);
+
+/* ---- what they share ---- */
+
+/*
+ * Calls `each` for every call that the view's select wants, in the order of the trace; for calls that never ended, at
+ * the end, with why. `other`, if any, gets every other event. A non-zero result of either ends the reading.
+ */
+typedef int spoor_each_call(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p);
+typedef int spoor_each_other(struct spoor_view *v, const struct spoor_event *ev, void *p);
+int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_other *other, void *p,
+		    struct spoor_error *e);
+
+/* The matrix of all selected calls, tallied. */
+int spoor_view_matrix(struct spoor_view *v, struct spoor_processes *processes, struct spoor_callsites *matrix,
+		      struct spoor_error *e);
+
+/* A thread's name at a time; "?" if unknown. */
+const char *spoor_view_comm(const struct spoor_segment *segment, uint32_t tid, uint64_t ts);
+
+/* A stack, a line per frame, innermost first. */
+void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t stack,
+		     const char *indent);
+/* "function", "function (inlined)", "module+0x12" of one line of a frame, without file and line. */
+void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line);
+
+/* Losses, walk statuses, both walking ways, damages, notes: after a text report. */
+void spoor_put_footer(struct spoor_view *v);
+/* The same as the last line of a JSON report. */
+void spoor_put_summary_json(struct spoor_view *v);
+
+/* One call as a line of JSON. */
+int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why);
+/* "sleep", "before", "end", "death": enum spoor_pending_why in JSON. */
+const char *spoor_pending_name(unsigned why);

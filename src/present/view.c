@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Reading a trace for a report, and the text that reports have in common. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "present/present.h"
+#include "present/text.h"
+
+static void pendings_freep(struct spoor_pendings **p)
+{
+	spoor_pendings_free(*p);
+}
+
+static int wanted(struct spoor_view *v, const struct spoor_event *ev)
+{
+	const struct spoor_syscall *call = (const void *)ev->h; /* pid and stack are at one place in all calls */
+
+	if (!spoor_select_event(v->select, ev->h, v->last_ts))
+		return 0;
+	return !v->select->functions.n ||
+	       spoor_select_stack(v->select, v->symbols, ev->segment, call->pid, call->stack);
+}
+
+_Static_assert(offsetof(struct spoor_pending, pid) == offsetof(struct spoor_syscall, pid), "");
+_Static_assert(offsetof(struct spoor_pending, stack) == offsetof(struct spoor_syscall, stack), "");
+_Static_assert(offsetof(struct spoor_syscall_other, stack) == offsetof(struct spoor_syscall, stack), "");
+
+static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pendings, spoor_each_call *each, void *p)
+{
+	enum spoor_unfinished why;
+	struct spoor_event ev;
+	size_t it = 0;
+	int r = 0;
+
+	while (r == 0 && spoor_pendings_next(pendings, &it, &ev, &why)) {
+		if (!wanted(v, &ev))
+			continue;
+		v->tally.unfinished++;
+		r = each(v, &ev, why, p);
+	}
+	return r;
+}
+
+int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_other *other, void *p,
+		    struct spoor_error *e)
+{
+	_cleanup_(pendings_freep) struct spoor_pendings *pendings = NULL;
+	struct spoor_event ev;
+	int r = spoor_pendings_new(&pendings);
+
+	while (r == 0 && (r = spoor_trace_next(v->trace, &ev)) == 1) {
+		const struct spoor_event_header *h = ev.h;
+
+		if (!v->first_ts)
+			v->first_ts = h->ts;
+		v->last_ts = h->ts;
+		r = spoor_pendings_see(pendings, &ev);
+		if (r < 0)
+			break;
+		if (h->id > SPOOR_EV_SYSCALL_OTHER) {
+			r = other && h->id != SPOOR_EV_PENDING ? other(v, &ev, p) : 0;
+			continue;
+		}
+		if (!wanted(v, &ev))
+			continue;
+		v->tally.calls++;
+		v->tally.errors += (uint64_t)spoor_ret_failed(((const struct spoor_syscall *)h)->ret);
+		r = each(v, &ev, 0, p);
+	}
+	if (r == 0)
+		r = read_unfinished(v, pendings, each, p);
+	if (r == -EPIPE)
+		return 0;
+	return r < 0 ? spoor_fail(e, -r, "cannot read on: %s", strerror(-r)) : 0;
+}
+
+static int add_to_matrix(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
+{
+	return spoor_callsites_add(p, ev);
+}
+
+int spoor_view_matrix(struct spoor_view *v, struct spoor_processes *processes, struct spoor_callsites *matrix,
+		      struct spoor_error *e)
+{
+	const struct spoor_cell *cells;
+	int r = spoor_view_read(v, add_to_matrix, NULL, matrix, e);
+	size_t n;
+
+	if (r < 0)
+		return r;
+	n = spoor_callsites_cells(matrix, &cells);
+	for (size_t i = 0; i < n; i++)
+		spoor_tally_stack(&v->tally, cells[i].segment, cells[i].stack,
+				  cells[i].count.calls + cells[i].count.unfinished);
+	return 0;
+}
+
+const char *spoor_view_comm(const struct spoor_segment *segment, uint32_t tid, uint64_t ts)
+{
+	const struct spoor_thread *t = spoor_segment_thread(segment, tid, ts);
+
+	return t && t->comm[0] ? t->comm : "?";
+}
+
+void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line)
+{
+	const struct spoor_source_line *l = line < f->n ? &f->lines[line] : NULL;
+
+	if (l && l->function)
+		spoor_put_string(out, l->function);
+	else if (f->path)
+		spoor_put_string(out, spoor_basename(f->path));
+	else
+		fputs("[anonymous]", out);
+	if (!l || !l->function)
+		fprintf(out, "+%#" PRIx64, f->offset);
+}
+
+static void put_frame_line(FILE *out, const struct spoor_frame *f, int line, const char *indent)
+{
+	const struct spoor_source_line *l = line < f->n ? &f->lines[line] : NULL;
+
+	fputs(indent, out);
+	spoor_put_frame_name(out, f, line);
+	if (l && l->function && !l->inlined && f->n == line + 1 && !l->file)
+		fprintf(out, "+%#" PRIx64, l->function_offset);
+	if (l && l->file) {
+		fputc(' ', out);
+		spoor_put_string(out, l->file);
+		fprintf(out, ":%u", l->line);
+	}
+	if (l && l->inlined) {
+		fputs(" (inlined)\n", out);
+		return;
+	}
+	if (l && l->function) {
+		fputs(" (", out);
+		spoor_put_string(out, f->path ? spoor_basename(f->path) : "[anonymous]");
+		fprintf(out, "+%#" PRIx64 ")", f->offset);
+	}
+	fputc('\n', out);
+}
+
+void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t id,
+		     const char *indent)
+{
+	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
+
+	if (!stack) {
+		fprintf(v->out, "%s%s\n", indent, id ? "[stack lost]" : "[no stack]");
+		return;
+	}
+	for (unsigned i = 0; i < stack->n; i++) {
+		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack->frames[i]);
+
+		for (int k = 0; f && (k == 0 || k < f->n); k++)
+			put_frame_line(v->out, f, k, indent);
+	}
+	if (stack->status != SPOOR_WALK_COMPLETE)
+		fprintf(v->out, "%s[%s]\n", indent, spoor_walk_status_name(stack->status));
+}
+
+const char *spoor_pending_name(unsigned why)
+{
+	switch (why) {
+	case SPOOR_PENDING_SLEEP:
+		return "sleep";
+	case SPOOR_PENDING_BEFORE:
+		return "before";
+	case SPOOR_PENDING_END:
+		return "end";
+	case SPOOR_PENDING_DEATH:
+		return "death";
+	}
+	return "unknown";
+}
