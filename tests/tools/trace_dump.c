@@ -2,9 +2,11 @@
 /*
  * One line an event, every field, in an order and form that tests/e2e/t001_trace_babeltrace.py makes of babeltrace2's
  * reading too. With -q: only count; with -r: repair first, and count. Damages go to stderr, one a line, after the events.
+ * --schema: the table for docs/formats/trace.md.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trace/reader.h"
@@ -169,6 +171,17 @@ static void put_unfinished(const struct spoor_pendings *p)
 			why == SPOOR_UNFINISHED_LOST ? "lost" : "in flight");
 }
 
+static int put_schema(void)
+{
+	char *text;
+
+	if (spoor_schema_document(&text) < 0)
+		return 1;
+	fputs(text, stdout);
+	free(text);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int repair = argc > 2 && !strcmp(argv[1], "-r");
@@ -179,6 +192,8 @@ int main(int argc, char **argv)
 	struct spoor_event ev;
 	uint64_t n = 0, cut = 0;
 
+	if (argc == 2 && !strcmp(argv[1], "--schema"))
+		return put_schema();
 	if (argc < 2 || spoor_pendings_new(&pendings) < 0)
 		return 2;
 	if (repair)
