@@ -57,6 +57,38 @@ SPOOR_INLINE int spoor_walk_signal(struct SPOOR_WALK_CTX *c, struct spoor_frame_
 	return SPOOR_WALK_NEXT;
 }
 
+/* Not a status either: a rule that spoor_walk_common() does not know. */
+#define SPOOR_WALK_RARE (-2)
+
+/*
+ * What nearly every frame needs: CFA = rsp or rbp + offset, rbp unchanged or saved beside the return address. A short
+ * path for the kernel; all else is left to spoor_walk_step(), which knows these rules too.
+ */
+SPOOR_INLINE int spoor_walk_common(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
+{
+	__u32 reg = rule->reg_rbp & 15, how = rule->reg_rbp >> 4;
+	__u64 cfa, ra = 0, bp = s->bp;
+	int r;
+
+	if (rule->op != SPOOR_RULE_CFA || (reg & 14) != 6 || how > SPOOR_RBP_AT_CFA)
+		return SPOOR_WALK_RARE;
+	cfa = (reg == 7 ? s->sp : bp) + (__s64)rule->cfa_off;
+	r = spoor_load(c, cfa - 8, &ra);
+	if (r)
+		return r;
+	if (how == SPOOR_RBP_AT_CFA) {
+		r = spoor_load(c, cfa + (__s64)rule->rbp_off, &bp);
+		if (r)
+			return r;
+	}
+	s->pc = ra;
+	s->sp = cfa;
+	s->bp = bp;
+	s->exact = 0;
+	s->signal = 0;
+	return ra ? SPOOR_WALK_NEXT : SPOOR_WALK_COMPLETE;
+}
+
 /* Returns SPOOR_WALK_NEXT with *s moved to the caller, or the status in which the walk ends. */
 SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
 {

@@ -145,14 +145,17 @@ struct spoor_ctl_object {
 	char path[]; /* path_len bytes, not terminated */
 };
 
+struct spoor_layout_range {
+	__u64 start, end, offset;
+	__u32 object;  /* SPOOR_OBJECT_NONE: anonymous, if not */
+	__u32 unknown; /* a file for which there was no id */
+};
+
 struct spoor_ctl_layout {
 	struct spoor_event_header h;
 	__u64 image;
 	__u32 pid, n;
-	struct spoor_layout_range {
-		__u64 start, end, offset;
-		__u32 object, pad; /* SPOOR_OBJECT_NONE: anonymous */
-	} ranges[];
+	struct spoor_layout_range ranges[];
 };
 
 struct spoor_ctl_raw {

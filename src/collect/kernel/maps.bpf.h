@@ -15,6 +15,7 @@
 #define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
+#define LAYOUT_MAX 512
 
 /* ---- constants, set before loading ---- */
 const volatile u64 ring_mask = (1 << 22) - 1;
@@ -208,6 +209,8 @@ struct scratch {
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];
 	u64 pointer; /* address_of() */
+	u32 n_layout;
+	struct spoor_layout_range layout[LAYOUT_MAX];
 };
 
 struct cpu {

@@ -103,7 +103,29 @@ extern int bpf_iter_task_vma_new(struct bpf_iter_task_vma *it, struct task_struc
 extern struct vm_area_struct *bpf_iter_task_vma_next(struct bpf_iter_task_vma *it) __ksym __weak;
 extern void bpf_iter_task_vma_destroy(struct bpf_iter_task_vma *it) __ksym __weak;
 
-#define LAYOUT_MAX 512
+/* Notes one mapping; new objects are announced on the way. */
+__noinline int layout_add(struct scratch *sc, struct vma_answer *a)
+{
+	struct spoor_layout_range *g;
+	u32 n;
+
+	if (!sc || !a || !a->exec || sc->n_layout >= LAYOUT_MAX)
+		return 0;
+	n = sc->n_layout++;
+	g = &sc->layout[n & (LAYOUT_MAX - 1)];
+	g->start = a->start;
+	g->end = a->end;
+	g->offset = a->offset;
+	g->unknown = 0;
+	g->object = SPOOR_OBJECT_NONE;
+	if (a->vdso == a->start) {
+		g->object = SPOOR_OBJECT_VDSO;
+	} else if (a->file) {
+		g->object = object_of(a, sc);
+		g->unknown = g->object == SPOOR_OBJECT_NONE;
+	}
+	return 0;
+}
 
 /* Announces the layout of the current process once per image. Where the iterator is missing (before 6.7), user space
  * reads /proc/PID/maps. */
@@ -114,66 +136,34 @@ __noinline int emit_layout(u32 image, struct scratch *sc)
 	struct vm_area_struct *vma;
 	struct spoor_ctl_layout *l;
 	struct reservation r;
-	u32 n = 0, size;
+	u32 size, n;
 	u64 one = 1;
 
 	if (!sc || !bpf_iter_task_vma_new)
 		return 0;
 	if (bpf_map_lookup_elem(&layouts, &image))
 		return 0;
-	/* First make every object known: announcing them uses the ring that the layout is then reserved in. */
+	sc->n_layout = 0;
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it))) {
 		struct vma_answer a = {};
 
 		vma_read(task, vma, &a);
-		if (a.exec && a.file)
-			object_of(&a, sc);
+		layout_add(sc, &a);
 	}
 	bpf_iter_task_vma_destroy(&it);
 
-	size = sizeof(*l) + LAYOUT_MAX * sizeof(struct spoor_layout_range);
+	n = sc->n_layout & (2 * LAYOUT_MAX - 1);
+	size = sizeof(*l) + n * sizeof(struct spoor_layout_range);
 	emit_reserve(&r, 0, size);
 	if (!r.to)
 		return 0;
 	l = (void *)r.to;
-	bpf_iter_task_vma_new(&it, task, 0);
-	while ((vma = bpf_iter_task_vma_next(&it))) {
-		struct vma_answer a = {};
-		struct spoor_layout_range *g;
-
-		vma_read(task, vma, &a);
-		if (!a.exec)
-			continue;
-		if (n >= LAYOUT_MAX)
-			break;
-		g = &l->ranges[n & (LAYOUT_MAX - 1)];
-		g->start = a.start;
-		g->end = a.end;
-		g->offset = a.offset;
-		g->pad = 0;
-		g->object = SPOOR_OBJECT_NONE;
-		if (a.vdso == a.start)
-			g->object = SPOOR_OBJECT_VDSO;
-		else if (a.file) {
-			struct spoor_object_key key = {};
-			u32 *known;
-
-			object_key(&key, a.file);
-			known = bpf_map_lookup_elem(&object_ids, &key);
-			if (known)
-				g->object = *known;
-			else
-				g->pad = 1; /* mapped this instant: not to be taken for anonymous memory */
-		}
-		n++;
-	}
-	bpf_iter_task_vma_destroy(&it);
-	size = sizeof(*l) + (n & (2 * LAYOUT_MAX - 1)) * sizeof(struct spoor_layout_range);
 	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
 	l->image = image;
 	l->pid = task->tgid;
 	l->n = n;
+	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
 	emit_commit(&r, size);
 	bpf_map_update_elem(&layouts, &image, &one, BPF_ANY);
 	return 0;

@@ -281,6 +281,15 @@ static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row
 	return true;
 }
 
+__noinline int walk_rare(struct walk *w, struct cpu *c, struct scratch *sc, struct spoor_rule *rule)
+{
+	struct walk_ctx x = { .w = w, .c = c, .sc = sc };
+
+	if (!w || !c || !sc || !rule)
+		return SPOOR_WALK_NO_ROWS;
+	return spoor_walk_step(&x, &w->s, rule);
+}
+
 /* One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. */
 __noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
 {
@@ -315,7 +324,9 @@ __noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
 			return 1;
 		}
 	}
-	r = spoor_walk_step(&x, &w->s, &e->rule);
+	r = spoor_walk_common(&x, &w->s, &e->rule);
+	if (r == SPOOR_WALK_RARE)
+		r = walk_rare(w, c, sc, &e->rule);
 	w->depth++;
 	if (r == SPOOR_WALK_NEXT)
 		return 0;

@@ -131,7 +131,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 		const struct spoor_object_entry *o = NULL;
 		uint64_t vaddr = w.s.pc;
 
-		if (!g) {
+		if (!g || g->unknown) {
 			status = SPOOR_WALK_NO_ROWS;
 			break;
 		}
