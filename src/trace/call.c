@@ -10,9 +10,13 @@ struct span {
 	const uint8_t *at, *end;
 };
 
-enum { HAS_FD = 1 << SPOOR_ARG_FD, HAS_PATH = 1 << SPOOR_ARG_PATH, HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR,
-       HAS_BUF = 1 << SPOOR_ARG_BUF_IN | 1 << SPOOR_ARG_BUF_OUT,
-       IS_SIGNED = 1 << SPOOR_ARG_INT | 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_PID };
+enum {
+	HAS_FD = 1 << SPOOR_ARG_FD,
+	HAS_PATH = 1 << SPOOR_ARG_PATH,
+	HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR,
+	HAS_BUF = 1 << SPOOR_ARG_BUF_IN | 1 << SPOOR_ARG_BUF_OUT,
+	IS_SIGNED = 1 << SPOOR_ARG_INT | 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_PID
+};
 
 static int take_u32(struct span *s, uint32_t *ret)
 {

@@ -2,7 +2,7 @@
 /*
  * Packets and events of one stream file. Everything that a user of an event may trust is checked here, once:
  * the event lies within its packet and the file, it has at least the fixed part of its class, the times of a stream
- * never go backwards, and the variable parts of Spoor's own events (strings with their NUL, frames, data) lie within it.
+ * never go backwards, and the variable parts of Spoor's own events (strings with their NUL, frames, data) lie in it.
  * Arguments of system calls are checked by spoor_call_decode().
  */
 #include <errno.h>
@@ -114,7 +114,8 @@ static int has_nul(const struct spoor_event_header *h, size_t offset)
 /* h->size8 * 8 bytes are readable. */
 static const char *check_own(const struct spoor_event_header *h)
 {
-	static const char no_nul[] = "a string has no end", beyond[] = "an event's variable part is longer than the event";
+	static const char no_nul[] = "a string has no end",
+			  beyond[] = "an event's variable part is longer than the event";
 	const struct spoor_schema_event *ev = spoor_schema_event(h->id);
 	size_t size = h->size8 * 8;
 

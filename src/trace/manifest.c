@@ -70,11 +70,11 @@ static uint64_t lost_events(const struct spoor_writer *w)
 
 static json_t *host_json(const struct spoor_writer *w)
 {
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname", text_json(w->hostname),
-			 "directory", w->host_dir, "release", text_json(w->release), "machine", text_json(w->machine), "boot_id",
-			 uuid_json(w->boot_id), "parts", "type", "kernel", "directory", "kernel", "segments",
-			 segments_json(w), "dropped", "segments", (int)w->n_dropped, "bytes",
-			 (json_int_t)w->dropped_bytes);
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname",
+			 text_json(w->hostname), "directory", w->host_dir, "release", text_json(w->release), "machine",
+			 text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type", "kernel",
+			 "directory", "kernel", "segments", segments_json(w), "dropped", "segments", (int)w->n_dropped,
+			 "bytes", (json_int_t)w->dropped_bytes);
 }
 
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)
@@ -100,9 +100,9 @@ void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header
 	    json_array_size(w->clocks) < 10000) {
 		const struct spoor_clock *c = (const void *)def;
 
-		json_array_append_new(w->clocks, json_pack("{s:I, s:I, s:I}", "monotonic", (json_int_t)c->h.ts,
-							   "realtime", (json_int_t)c->realtime, "boottime",
-							   (json_int_t)c->boottime));
+		json_array_append_new(w->clocks,
+				      json_pack("{s:I, s:I, s:I}", "monotonic", (json_int_t)c->h.ts, "realtime",
+						(json_int_t)c->realtime, "boottime", (json_int_t)c->boottime));
 	}
 	if (def->id == SPOOR_EV_COUNTER && def->size8 * 8 > sizeof(struct spoor_counter)) {
 		const struct spoor_counter *c = (const void *)def;
@@ -114,16 +114,17 @@ void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header
 
 static json_t *manifest_json(struct spoor_writer *w, int ended)
 {
-	return json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace", "version",
-			 SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset", (json_int_t)w->epoch_offset,
-			 "clocks", w->clocks, "command", text_json(w->command), "mode", text_json(w->mode), "ended",
-			 ended, "hosts", host_json(w), "lost_writing", (json_int_t)lost_events(w), "counters",
-			 w->counters);
+	return json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace",
+			 "version", SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset",
+			 (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", text_json(w->command), "mode",
+			 text_json(w->mode), "ended", ended, "hosts", host_json(w), "lost_writing",
+			 (json_int_t)lost_events(w), "counters", w->counters);
 }
 
 static int write_text(struct spoor_writer *w, const char *text)
 {
-	_cleanup_(spoor_closep) int fd = openat(w->root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	_cleanup_(spoor_closep) int fd =
+		openat(w->root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	size_t len = strlen(text), done = 0;
 
 	if (fd < 0)

@@ -83,8 +83,8 @@ static void epoch_from_metadata(struct spoor_trace *t)
 		return;
 	}
 	if (read_file(path, 65536, &text) >= 0)
-		t->info.epoch_offset = metadata_number(text, "\toffset_s = ") * 1000000000 +
-				       metadata_number(text, "\toffset = ");
+		t->info.epoch_offset =
+			metadata_number(text, "\toffset_s = ") * 1000000000 + metadata_number(text, "\toffset = ");
 }
 
 static const char *text_of(const json_t *j, const char *key)
@@ -133,7 +133,8 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 	size_t i;
 	json_t *s;
 
-	json_array_foreach(json_object_get(part, "segments"), i, s) {
+	json_array_foreach(json_object_get(part, "segments"), i, s)
+	{
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
 		char reason[64];
 
@@ -186,8 +187,8 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);
 	t->manifest = j;
 	if (j && version_of(j) > SPOOR_TRACE_VERSION)
-		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)", path,
-				  version_of(j), SPOOR_TRACE_VERSION);
+		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)",
+				  path, version_of(j), SPOOR_TRACE_VERSION);
 	if (j && version_of(j)) {
 		take_manifest(t, file, j, up == 0);
 		return 0;

@@ -45,11 +45,13 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	      "typealias integer { size = 13; align = 1; signed = false; } := u13;\n"
 	      "typealias integer { size = 17; align = 1; signed = false; } := u17;\n"
 	      "typealias integer { size = 47; align = 1; signed = false; base = 16; } := x47;\n\n"
-	      "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"", f);
+	      "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"",
+	      f);
 	put_uuid(f, m->uuid);
 	fputs("\";\n\tbyte_order = le;\n\tpacket.header := struct {\n"
 	      "\t\tu32 magic;\n\t\tu8 uuid[16];\n\t\tu32 stream_id;\n\t\tu64 stream_instance_id;\n\t};\n};\n\n"
-	      "env {\n\thostname = ", f);
+	      "env {\n\thostname = ",
+	      f);
 	put_string(f, m->hostname);
 	fputs(";\n\tdomain = ", f);
 	put_string(f, m->domain);
@@ -58,7 +60,8 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	fprintf(f, ";\n\ttracer_name = \"spoor\";\n\ttracer_major = %d;\n};\n\n", SPOOR_TRACE_VERSION);
 	fputs("clock {\n\tname = \"monotonic\";\n\tuuid = \"", f);
 	put_uuid(f, m->boot_id);
-	fprintf(f, "\";\n\tdescription = \"CLOCK_MONOTONIC\";\n\tfreq = 1000000000;\n\toffset_s = %" PRIu64
+	fprintf(f,
+		"\";\n\tdescription = \"CLOCK_MONOTONIC\";\n\tfreq = 1000000000;\n\toffset_s = %" PRIu64
 		";\n\toffset = %" PRIu64 ";\n\tabsolute = TRUE;\n};\n\n",
 		m->epoch_offset / 1000000000, m->epoch_offset % 1000000000);
 	fputs("typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := ts_t;\n\n"
@@ -66,12 +69,14 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	      "\t\tu64 content_size;\n\t\tu64 packet_size;\n\t\tu64 packet_seq_num;\n\t\tu64 events_discarded;\n"
 	      "\t\tu32 cpu_id;\n\t\tu32 segment;\n\t};\n"
 	      "\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(64);\n"
-	      "\tevent.context := struct {\n\t\tx3 _flags;\n\t\tu13 _size8;\n\t\tu32 _tid;\n\t};\n};\n\n", f);
+	      "\tevent.context := struct {\n\t\tx3 _flags;\n\t\tu13 _size8;\n\t\tu32 _tid;\n\t};\n};\n\n",
+	      f);
 }
 
 static void open_event(FILE *f, const char *prefix, const char *name, unsigned id)
 {
-	fprintf(f, "event {\n\tname = \"%s%s\";\n\tid = %u;\n\tstream_id = 0;\n\tfields := struct {\n", prefix, name, id);
+	fprintf(f, "event {\n\tname = \"%s%s\";\n\tid = %u;\n\tstream_id = 0;\n\tfields := struct {\n", prefix, name,
+		id);
 }
 
 static void close_event(FILE *f)
@@ -82,11 +87,18 @@ static void close_event(FILE *f)
 static void put_own_event(FILE *f, const struct spoor_schema_event *ev)
 {
 	static const char *const decl[] = {
-		[SPOOR_FIELD_U8] = "u8 _%s", [SPOOR_FIELD_U16] = "u16 _%s", [SPOOR_FIELD_U32] = "u32 _%s",
-		[SPOOR_FIELD_U64] = "u64 _%s", [SPOOR_FIELD_S32] = "s32 _%s", [SPOOR_FIELD_S64] = "s64 _%s",
-		[SPOOR_FIELD_X64] = "x64 _%s", [SPOOR_FIELD_X64_6] = "x64 _%s[6]",
-		[SPOOR_FIELD_BYTES_16] = "x8 _%s[16]", [SPOOR_FIELD_BYTES_32] = "x8 _%s[32]",
-		[SPOOR_FIELD_TEXT_16] = "text _%s[16]", [SPOOR_FIELD_STRING] = "string _%s",
+		[SPOOR_FIELD_U8] = "u8 _%s",
+		[SPOOR_FIELD_U16] = "u16 _%s",
+		[SPOOR_FIELD_U32] = "u32 _%s",
+		[SPOOR_FIELD_U64] = "u64 _%s",
+		[SPOOR_FIELD_S32] = "s32 _%s",
+		[SPOOR_FIELD_S64] = "s64 _%s",
+		[SPOOR_FIELD_X64] = "x64 _%s",
+		[SPOOR_FIELD_X64_6] = "x64 _%s[6]",
+		[SPOOR_FIELD_BYTES_16] = "x8 _%s[16]",
+		[SPOOR_FIELD_BYTES_32] = "x8 _%s[32]",
+		[SPOOR_FIELD_TEXT_16] = "text _%s[16]",
+		[SPOOR_FIELD_STRING] = "string _%s",
 		[SPOOR_FIELD_BYTES_LEN] = "x8 _%s[_len]",
 		[SPOOR_FIELD_FRAMES] = "struct { x47 _offset; u17 _object; } _%s[_n]",
 	};

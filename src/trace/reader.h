@@ -54,7 +54,7 @@ const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uin
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id);
 /* A spoor_file or a spoor_socket: look at h.id. */
 const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id);
-/* Who tid was at time ts: NULL if nobody. Its start may be before the definition's ts: it was already that thread then. */
+/* Who tid was at time ts: NULL if nobody. From the thread's start on, even if it was defined later. */
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);
 
 /*
@@ -94,7 +94,7 @@ void spoor_pendings_free(struct spoor_pendings *p);
 int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev);
 enum spoor_unfinished {
 	SPOOR_UNFINISHED_IN_FLIGHT = 1, /* nothing later is known of its thread: look at its why */
-	SPOOR_UNFINISHED_LOST = 2,      /* its thread went on: the completed event was lost (and counted as discarded) */
+	SPOOR_UNFINISHED_LOST = 2,      /* its thread went on: the completed event was lost (and counted) */
 };
 /* *it: 0 at first. Returns 1, or 0 after the last one. Borrowed until spoor_pendings_free() or see(). */
 int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,

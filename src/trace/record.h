@@ -118,7 +118,8 @@ _Static_assert(sizeof(struct spoor_pending) == 38, "");
 /* One frame: (object, offset). offset is an ELF virtual address of the object (the pc or return address itself);
  * for object 0 it is the bare address. */
 #define SPOOR_FRAME_OFFSET_BITS 47
-#define SPOOR_FRAME(obj, off) ((__u64)(obj) << SPOOR_FRAME_OFFSET_BITS | ((off) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1)))
+#define SPOOR_FRAME(obj, off) \
+	((__u64)(obj) << SPOOR_FRAME_OFFSET_BITS | ((off) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1)))
 #define SPOOR_FRAME_OBJECT(f) ((__u32)((f) >> SPOOR_FRAME_OFFSET_BITS))
 #define SPOOR_FRAME_OFFSET(f) ((f) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1))
 #define SPOOR_MAX_OBJECTS (1 << 17)
@@ -199,7 +200,7 @@ enum spoor_thread_why {
 	SPOOR_THREAD_SEGMENT, /* repeated because a segment began */
 	SPOOR_THREAD_MOVE,    /* came in by a cgroup move */
 };
-/* A thread is (boot id, tid, start time) with an exec generation. Valid from h.ts on, until the next of the same tid. */
+/* A thread is (boot id, tid, start time) with an exec generation. Valid from h.ts on, until the tid's next. */
 struct spoor_thread {
 	struct spoor_event_header h;
 	__u32 pid, ppid;

@@ -62,7 +62,8 @@
 #include "trace/schema.def"
 
 #define EVENT(ID, ev, doc) \
-	{ #ev, doc, SPOOR_EV_##ID, sizeof(struct spoor_##ev), sizeof(fields_##ev) / sizeof(fields_##ev[0]), fields_##ev },
+	{ #ev, doc, SPOOR_EV_##ID, sizeof(struct spoor_##ev), sizeof(fields_##ev) / sizeof(fields_##ev[0]), \
+	  fields_##ev },
 #define FIELD(ev, m, type, doc)
 #define END(ev)
 static const struct spoor_schema_event events[] = {

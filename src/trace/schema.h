@@ -33,7 +33,7 @@ struct spoor_schema_event {
 const struct spoor_schema_event *spoor_schema_event(unsigned id);
 /* "U32" for SPOOR_FIELD_U32. */
 const char *spoor_schema_type_name(unsigned type);
-/* Layout version: what a reader of major version N reads. docs/formats/trace.md says what may change without a new one. */
+/* Version of the format. docs/formats/trace.md says what may change without a new one. */
 #define SPOOR_TRACE_VERSION 1
 
 /* The packet's header and context: what stands in front of the events in a stream file. Little endian. */

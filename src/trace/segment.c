@@ -201,7 +201,11 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 	r = spoor_definitions_flush(w, s, e);
 	spoor_stream_leave(s->defs);
 	w->closed[w->n_closed++] = (struct writer_segment){
-		.number = s->number, .fd = -1, .bytes = s->bytes, .ts_begin = s->ts_begin, .ts_end = s->ts_end,
+		.number = s->number,
+		.fd = -1,
+		.bytes = s->bytes,
+		.ts_begin = s->ts_begin,
+		.ts_end = s->ts_end,
 	};
 	w->closed_bytes += s->bytes;
 	w->previous = NULL;

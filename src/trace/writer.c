@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Streams and packets. A packet is one writev of its header and the caller's spans; it is there wholly or not at all. */
+/* Streams and packets. A packet is one writev of its header and the caller's spans: there wholly or not at all. */
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -120,13 +120,15 @@ static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, 
 			return r;
 	}
 	if (vanished(s->fd))
-		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written", w->path);
+		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
+				  w->path);
 	memcpy(p.uuid, w->uuid, sizeof(p.uuid));
 	w->iov[0] = (struct iovec){ &p, sizeof(p) };
 	r = write_whole(s->fd, s->file_size, w->iov, n + 1);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r),
-				  r == -ENOSPC ? "; what was written stays readable; free space or use --max-size" : "");
+				  r == -ENOSPC ? "; what was written stays readable; free space or use --max-size" :
+						 "");
 	s->file_size += sizeof(p) + bytes;
 	s->seq++;
 	s->last_ts = ts_end;
@@ -329,7 +331,7 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 	w->iov[1] = (struct iovec){ sorted, seg->buf_len };
 	r = write_packet(w, seg->defs, 1, seg->buf_len, ((struct spoor_event_header *)sorted)->ts,
 			 last_ts(sorted, seg->buf_len), e);
-	/* Kept for the next try: without its definitions, an event cannot be understood. Bounded by what memory allows. */
+	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
 	if (r < 0)
 		return r;
 	seg->buf_len = 0;

@@ -51,7 +51,8 @@ int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 /*
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:
  * begin() opens the next one; a stream is switched to it with switch_stream() when its mark is seen; end() closes
- * the old one, drops what max_size no longer allows, and updates the manifest. While two are open, definitions go to both.
+ * the old one, drops what max_size no longer allows, and updates the manifest. While two are open, definitions
+ * go to both.
  * The writer repeats no state by itself: after begin() the session defines again what is alive (and a clock pair).
  */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);

@@ -29,7 +29,8 @@ static void must(int ok)
 
 static void remove_all(void)
 {
-	static const char *const names[] = { "manifest", "seg-000001/defs", "seg-000001/cpu0", "seg-000001/cpu0.1", "seg-000001" };
+	static const char *const names[] = { "manifest", "seg-000001/defs", "seg-000001/cpu0", "seg-000001/cpu0.1",
+					     "seg-000001" };
 	char path[128];
 
 	for (int i = 0; i < 5; i++) {

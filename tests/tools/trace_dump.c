@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * One line an event, every field, in an order and form that tests/e2e/t001_trace_babeltrace.py makes of babeltrace2's
- * reading too. With -q: only count; with -r: repair first, and count. Damages go to stderr, one a line, after the events.
+ * reading too. With -q: only count; with -r: repair first, and count. Damages go to stderr, after the events.
  * --schema: the table for docs/formats/trace.md.
  */
 #include <inttypes.h>
@@ -146,9 +146,8 @@ static void put_event(const struct spoor_trace *t, const struct spoor_event *ev)
 {
 	const struct spoor_schema_event *own = spoor_schema_event(ev->h->id);
 
-	printf("%" PRIu64 " cpu=%u flags=%u size8=%u tid=%u",
-	       (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset, ev->cpu,
-	       ev->h->flags, ev->h->size8, ev->h->tid);
+	printf("%" PRIu64 " cpu=%u flags=%u size8=%u tid=%u", (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset,
+	       ev->cpu, ev->h->flags, ev->h->size8, ev->h->tid);
 	if (ev->h->id < SPOOR_SYSCALL_MAX) {
 		put_call(ev);
 	} else if (own) {

@@ -171,7 +171,9 @@ static void call(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64_t 
 	struct spoor_syscall *s = (void *)buf;
 
 	*s = (struct spoor_syscall){ .h = { .ts = ts, .id = id, .flags = draw(8), .tid = tid },
-				     .pid = tid / 10 * 10, .stack = draw(next_id), .dur = dur,
+				     .pid = tid / 10 * 10,
+				     .stack = draw(next_id),
+				     .dur = dur,
 				     .ret = draw(2) ? draw(1000) : -(int64_t)draw(530) };
 	seal(s, sizeof(*s) + put_data(s->data, id, longest));
 	emit(cpu, 0, &s->h);
@@ -182,8 +184,12 @@ static void pending(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64
 	static _Alignas(8) uint8_t buf[65536];
 	struct spoor_pending *p = (void *)buf;
 
-	*p = (struct spoor_pending){ .h = { .ts = ts, .id = SPOOR_EV_PENDING, .tid = tid }, .pid = tid, .start = start,
-				     .nr = id, .why = why, .exact = why != SPOOR_PENDING_BEFORE };
+	*p = (struct spoor_pending){ .h = { .ts = ts, .id = SPOOR_EV_PENDING, .tid = tid },
+				     .pid = tid,
+				     .start = start,
+				     .nr = id,
+				     .why = why,
+				     .exact = why != SPOOR_PENDING_BEFORE };
 	p->len = put_data(p->data, id, 0);
 	seal(p, sizeof(*p) + p->len);
 	emit(cpu, why == SPOOR_PENDING_BEFORE, buf);
@@ -194,8 +200,11 @@ static void define_stack(unsigned n)
 	static _Alignas(8) uint8_t buf[sizeof(struct spoor_stack) + 8 * SPOOR_MAX_FRAMES + 8];
 	struct spoor_stack *s = (void *)buf;
 
-	*s = (struct spoor_stack){ .h = { .ts = now, .id = SPOOR_EV_STACK }, .id = next_id++,
-				   .status = draw(SPOOR_WALK_STATUS_MAX), .way = draw(2), .n = n };
+	*s = (struct spoor_stack){ .h = { .ts = now, .id = SPOOR_EV_STACK },
+				   .id = next_id++,
+				   .status = draw(SPOOR_WALK_STATUS_MAX),
+				   .way = draw(2),
+				   .n = n };
 	for (unsigned i = 0; i < n; i++)
 		s->frames[i] = SPOOR_FRAME(draw(SPOOR_MAX_OBJECTS), seed);
 	seal(s, sizeof(*s) + 8 * n);
@@ -207,9 +216,16 @@ static void define_object(size_t path)
 	static _Alignas(8) uint8_t buf[8192];
 	struct spoor_object *o = (void *)buf;
 
-	*o = (struct spoor_object){ .h = { .ts = now, .id = SPOOR_EV_OBJECT }, .id = next_id++, .flags = draw(32),
-				    .dev = draw(1 << 20), .ino = seed, .size = draw(1 << 30), .mtime = now, .hash_lo = seed,
-				    .hash_hi = ~seed, .build_id_len = draw(33) };
+	*o = (struct spoor_object){ .h = { .ts = now, .id = SPOOR_EV_OBJECT },
+				    .id = next_id++,
+				    .flags = draw(32),
+				    .dev = draw(1 << 20),
+				    .ino = seed,
+				    .size = draw(1 << 30),
+				    .mtime = now,
+				    .hash_lo = seed,
+				    .hash_hi = ~seed,
+				    .build_id_len = draw(33) };
 	for (int i = 0; i < o->build_id_len; i++)
 		o->build_id[i] = draw(256);
 	seal(o, put_path(buf, sizeof(*o), path));
@@ -222,13 +238,22 @@ static void define_file(size_t path)
 	struct spoor_file *f = (void *)buf;
 	struct spoor_socket *s = (void *)buf;
 
-	*f = (struct spoor_file){ .h = { .ts = now, .id = SPOOR_EV_FILE }, .id = next_id++, .kind = 1 + draw(8),
-				  .dev = draw(1 << 20), .ino = seed };
+	*f = (struct spoor_file){ .h = { .ts = now, .id = SPOOR_EV_FILE },
+				  .id = next_id++,
+				  .kind = 1 + draw(8),
+				  .dev = draw(1 << 20),
+				  .ino = seed };
 	seal(f, put_path(buf, sizeof(*f), path));
 	define(f);
-	*s = (struct spoor_socket){ .h = { .ts = now, .id = SPOOR_EV_SOCKET }, .id = next_id++, .family = draw(40),
-				    .type = draw(6), .protocol = draw(256), .state = draw(12), .lport = draw(65536),
-				    .rport = draw(65536), .ino = seed };
+	*s = (struct spoor_socket){ .h = { .ts = now, .id = SPOOR_EV_SOCKET },
+				    .id = next_id++,
+				    .family = draw(40),
+				    .type = draw(6),
+				    .protocol = draw(256),
+				    .state = draw(12),
+				    .lport = draw(65536),
+				    .rport = draw(65536),
+				    .ino = seed };
 	for (int i = 0; i < 16; i++)
 		s->laddr[i] = draw(256), s->raddr[i] = draw(256);
 	seal(s, put_path(buf, sizeof(*s), path));
@@ -240,8 +265,13 @@ static void define_thread(uint32_t tid, uint64_t start, unsigned why, const char
 	struct {
 		struct spoor_thread t;
 		uint8_t room[8];
-	} b = { .t = { .h = { .ts = now, .id = SPOOR_EV_THREAD, .tid = tid }, .pid = tid / 10 * 10, .ppid = 1,
-		       .start = start, .gen = draw(5), .vtid = tid % 1000, .why = why } };
+	} b = { .t = { .h = { .ts = now, .id = SPOOR_EV_THREAD, .tid = tid },
+		       .pid = tid / 10 * 10,
+		       .ppid = 1,
+		       .start = start,
+		       .gen = draw(5),
+		       .vtid = tid % 1000,
+		       .why = why } };
 
 	strncpy(b.t.comm, comm, 15);
 	seal(&b, sizeof(b.t));
@@ -253,8 +283,10 @@ static void exit_thread(unsigned cpu, uint32_t tid)
 	struct {
 		struct spoor_thread_exit t;
 		uint8_t room[8];
-	} b = { .t = { .h = { .ts = now, .id = SPOOR_EV_THREAD_EXIT, .tid = tid }, .pid = tid / 10 * 10,
-		       .code = draw(2) ? 9 : 256, .group_dead = draw(2) } };
+	} b = { .t = { .h = { .ts = now, .id = SPOOR_EV_THREAD_EXIT, .tid = tid },
+		       .pid = tid / 10 * 10,
+		       .code = draw(2) ? 9 : 256,
+		       .group_dead = draw(2) } };
 
 	seal(&b, sizeof(b.t));
 	emit(cpu, 0, &b);
@@ -265,10 +297,18 @@ static void define_rest(size_t text)
 {
 	static _Alignas(8) uint8_t buf[8192];
 	struct spoor_clock clock = { .h = { .ts = now, .id = SPOOR_EV_CLOCK }, .realtime = now + 5, .boottime = now };
-	struct spoor_mapping m = { .h = { .ts = now, .id = SPOOR_EV_MAPPING, .tid = 7 }, .pid = 7, .object = 1,
-				   .start = 0x7f0000000000, .end = 0x7f0000100000, .offset = 0x1000 };
-	struct spoor_syscall_other o = { .h = { .ts = now, .id = SPOOR_EV_SYSCALL_OTHER, .tid = 7 }, .pid = 7, .ret = -38,
-					 .nr = 100000, .i386 = 1, .args = { 1, 2, 3, ~0ULL, 5, seed } };
+	struct spoor_mapping m = { .h = { .ts = now, .id = SPOOR_EV_MAPPING, .tid = 7 },
+				   .pid = 7,
+				   .object = 1,
+				   .start = 0x7f0000000000,
+				   .end = 0x7f0000100000,
+				   .offset = 0x1000 };
+	struct spoor_syscall_other o = { .h = { .ts = now, .id = SPOOR_EV_SYSCALL_OTHER, .tid = 7 },
+					 .pid = 7,
+					 .ret = -38,
+					 .nr = 100000,
+					 .i386 = 1,
+					 .args = { 1, 2, 3, ~0ULL, 5, seed } };
 	struct spoor_config *c = (void *)buf;
 	struct spoor_counter *n = (void *)buf;
 
@@ -431,8 +471,11 @@ static void bulk(uint64_t count)
 		unsigned id = ids[done & 7];
 
 		now += draw(200);
-		*s = (struct spoor_syscall){ .h = { .ts = now, .id = id, .tid = 100 + (done & 63) }, .pid = 100,
-					     .stack = 1 + (done & 511), .dur = 700, .ret = 5 };
+		*s = (struct spoor_syscall){ .h = { .ts = now, .id = id, .tid = 100 + (done & 63) },
+					     .pid = 100,
+					     .stack = 1 + (done & 511),
+					     .dur = 700,
+					     .ret = 5 };
 		seal(s, sizeof(*s) + put_data(s->data, id, 0));
 		emit((done >> 4) % CPUS, 0, &s->h);
 	}
@@ -457,8 +500,9 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 2 ? argv[1] : "";
 	uint64_t count = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
-	struct spoor_writer_options o = { .path = argv[argc > 2 ? 2 : 0], .command = "trace_gen \"quoted\" \xff",
-					  .mode = what, .n_cpus = CPUS };
+	struct spoor_writer_options o = {
+		.path = argv[argc > 2 ? 2 : 0], .command = "trace_gen \"quoted\" \xff", .mode = what, .n_cpus = CPUS
+	};
 	struct spoor_error e = {};
 
 	if (!strcmp(what, "rotate")) {

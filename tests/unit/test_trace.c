@@ -79,7 +79,10 @@ static void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, unsigne
 	_Static_assert(sizeof(*calls) == CALL_SIZE, "");
 	for (unsigned i = 0; i < n; i++) {
 		calls[i].s = (struct spoor_syscall){ .h = { .ts = ts + i, .id = 0, .size8 = CALL_SIZE / 8, .tid = 7 },
-						     .pid = 7, .stack = 1, .dur = 10, .ret = -11 };
+						     .pid = 7,
+						     .stack = 1,
+						     .dur = 10,
+						     .ret = -11 };
 		memcpy(calls[i].data, &(int32_t){ -100 }, 4);
 		memcpy(calls[i].data + 4, &(uint64_t){ 0x1234 }, 8);
 		memcpy(calls[i].data + 12, &(uint64_t){ 5 }, 8);
@@ -95,7 +98,9 @@ static void define_thread(struct fixture *f, uint64_t ts, uint64_t start, unsign
 	struct {
 		struct spoor_thread t;
 		uint8_t pad[7];
-	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size8 = 8, .tid = 7 }, .pid = 7, .start = start,
+	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size8 = 8, .tid = 7 },
+		       .pid = 7,
+		       .start = start,
 		       .why = why } };
 
 	strcpy(b.t.comm, comm);
@@ -564,8 +569,11 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 	struct {
 		struct spoor_pending s;
 		uint8_t pad[2];
-	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size8 = 5, .tid = tid }, .nr = id, .start = start,
-		       .why = why, .exact = why != SPOOR_PENDING_BEFORE } };
+	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size8 = 5, .tid = tid },
+		       .nr = id,
+		       .start = start,
+		       .why = why,
+		       .exact = why != SPOOR_PENDING_BEFORE } };
 	struct spoor_event ev = { .h = (void *)&b };
 
 	assert_int_equal(spoor_pendings_see(p, &ev), 0);
