@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scripts/demo-apache: the README's first command after its installing and building, with the program under test."""
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+
+def homes(directory):
+    return list(Path(directory).glob("spoor-demo.*"))
+
+
+def processes_of(directory):
+    """Processes whose environment or command line names the demo's own directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if f"{directory}/spoor-demo.".encode() in text:
+            found.append((entry.name, (entry / "comm").read_text().strip()))
+    return found
+
+
+@pytest.fixture
+def demo(source, build, tmp_path):
+    """Starts the demo; whatever becomes of it, nothing of it may be left."""
+    work = tmp_path / "work"
+    work.mkdir()
+    # Apache's workers change their user and must reach their documents.
+    for directory in [work, tmp_path, *list(tmp_path.parents)[:3]]:
+        directory.chmod(directory.stat().st_mode | 0o055)
+    traces = set(build.glob("demo-*.spoor"))
+
+    def start():
+        return subprocess.Popen([source / "scripts/demo-apache", build / "spoor"], env=dict(os.environ, TMPDIR=str(work)),
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    start.work = work
+    start.traces = lambda: set(build.glob("demo-*.spoor")) - traces
+    yield start
+    for trace in start.traces():
+        subprocess.run(["rm", "-r", trace], check=True)
+
+
+def await_nothing_left(work, seconds):
+    until = time.monotonic() + seconds
+    while (homes(work) or processes_of(work)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not homes(work) and not processes_of(work)
+
+
+def test_demo(demo):
+    run = demo()
+    out, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, out
+    await_nothing_left(demo.work, 1)
+    assert len(re.findall(r"^  ab .* (\d+)\.\d+ requests a second$", out, re.M)) == 3
+    assert len(demo.traces()) == 1
+    events = re.search(r"^spoor: (\d+) events, (\d+) lost", out, re.M)
+    assert events and int(events.group(1)) > 10000 and events.group(2) == "0", out
+    report = out[out.index("spoor report"):]
+    assert "apache2" in report and re.search(r"\baccept4?\b", report) and re.search(r"\bwritev?\b", report), report
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_killed(demo, how):
+    run = demo()
+    until = time.monotonic() + 60
+    while not any(comm == "ab" for _, comm in processes_of(demo.work)) and time.monotonic() < until:
+        assert run.poll() is None, run.communicate()[0]
+        time.sleep(0.05)
+    if how == signal.SIGINT:
+        os.killpg(run.pid, how)  # as a terminal's Ctrl-C
+    else:
+        run.send_signal(how)
+    run.wait(timeout=60)
+    await_nothing_left(demo.work, 30)
