@@ -101,7 +101,10 @@ static int add_pending(struct spoor_callsites *c, const struct spoor_event *ev)
 
 	if (!cell)
 		return -ENOMEM;
-	cell->count.unfinished++;
+	if (spoor_is_exit(p))
+		cell->count.calls++;
+	else
+		cell->count.unfinished++;
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 /* Which calls of a trace a report is about. What is zero or empty does not restrict. */
 #include "analyze/symbolize.h"
 #include "base/strings.h"
+#include "trace/syscalls.h"
 
 struct spoor_select {
 	uint64_t from, to;                  /* CLOCK_MONOTONIC ns; a call that overlaps [from, to] is in; to 0: no end */
@@ -26,6 +27,12 @@ struct spoor_select {
 static inline int spoor_ret_failed(int64_t ret)
 {
 	return ret < 0 && ret >= -4095;
+}
+
+/* exit() and exit_group() that did what they are for: such a call never ends, and is no unfinished one. */
+static inline int spoor_is_exit(const struct spoor_pending *p)
+{
+	return p->why == SPOOR_PENDING_DEATH && spoor_syscall_info(p->nr)->flags & SPOOR_SYSCALL_NORETURN;
 }
 
 int spoor_select_add_pid(struct spoor_select *s, uint32_t pid);

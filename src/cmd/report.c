@@ -79,7 +79,9 @@ static int choose(const char *option, const char *word, const char *const *names
 		}
 	}
 	nearest = spoor_nearest(word, names, n);
-	return usage_error("%s: there is no '%s'; did you mean '%s'?", option, word, nearest ?: names[0]);
+	if (nearest)
+		return usage_error("%s: there is no '%s'; did you mean '%s'?", option, word, nearest);
+	return usage_error("%s: there is no '%s'; 'spoor report -h' lists what there is", option, word);
 }
 
 static int parse_number(const char *option, const char *word, uint32_t *ret)
@@ -187,7 +189,7 @@ static int parse_select(struct options *o, int c)
 
 	switch (c) {
 	case 'e':
-		return spoor_filter_parse(&o->filter, optarg, &e) < 0 ? usage_error("-e: %s", e.text) : 0;
+		return spoor_filter_parse(&o->filter, optarg, &e) < 0 ? usage_error("%s", e.text) : 0;
 	case 'p':
 		return parse_ids("--pid", optarg, &o->select, spoor_select_add_pid);
 	case OPT_TID:
@@ -232,9 +234,6 @@ static int parse_option(struct options *o, int c)
 	case OPT_DEBUG_ROOT:
 		o->debug_root = optarg;
 		return 0;
-	case '?':
-	case ':':
-		return spoor_cmd_misuse("report");
 	default:
 		return parse_select(o, c);
 	}
@@ -243,9 +242,14 @@ static int parse_option(struct options *o, int c)
 /* 0, or the exit code of a misuse; -1: help was asked for. */
 static int parse(int argc, char **argv, struct options *o)
 {
-	for (int c; (c = getopt_long(argc, argv, "e:f:hkp:", long_options, NULL)) != -1;) {
-		int r = c == 'h' ? -1 : parse_option(o, c);
+	opterr = 0; /* one line, and it is ours */
+	for (int c; (c = getopt_long(argc, argv, ":e:f:hkp:", long_options, NULL)) != -1;) {
+		int r;
 
+		if (c == '?' || c == ':')
+			return usage_error("%s '%s'; 'spoor report -h' lists the options",
+					   c == ':' ? "a value is missing after" : "wrong option", argv[optind - 1]);
+		r = c == 'h' ? -1 : parse_option(o, c);
 		if (r)
 			return r;
 	}

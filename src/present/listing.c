@@ -9,6 +9,7 @@
 #include "present/call.h"
 #include "present/present.h"
 #include "present/text.h"
+#include "trace/syscalls.h"
 
 /* "12:34:56.789012", local time. */
 static void put_clock(FILE *out, uint64_t realtime)
@@ -31,7 +32,10 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 {
 	char text[32];
 
-	fputs(" = ? <unfinished: ", v->out);
+	fputs(" = ?", v->out);
+	if (call->info->flags & SPOOR_SYSCALL_NORETURN && call->pending == SPOOR_PENDING_DEATH)
+		return;
+	fputs(" <unfinished: ", v->out);
 	if (why == SPOOR_UNFINISHED_LOST) {
 		fputs("its end was lost>", v->out);
 		return;

@@ -28,6 +28,33 @@ _Static_assert(offsetof(struct spoor_pending, pid) == offsetof(struct spoor_sysc
 _Static_assert(offsetof(struct spoor_pending, stack) == offsetof(struct spoor_syscall, stack), "");
 _Static_assert(offsetof(struct spoor_syscall_other, stack) == offsetof(struct spoor_syscall, stack), "");
 
+static int is_death(const struct spoor_event_header *h)
+{
+	return h->id == SPOOR_EV_PENDING && ((const struct spoor_pending *)h)->why == SPOOR_PENDING_DEATH;
+}
+
+static int give_completed(struct spoor_view *v, const struct spoor_event *ev, spoor_each_call *each, void *p)
+{
+	if (!wanted(v, ev))
+		return 0;
+	v->tally.calls++;
+	v->tally.errors += (uint64_t)spoor_ret_failed(((const struct spoor_syscall *)ev->h)->ret);
+	return each(v, ev, 0, p);
+}
+
+static int give_unfinished(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why,
+			   spoor_each_call *each, void *p)
+{
+	if (!wanted(v, ev))
+		return 0;
+	if (spoor_is_exit((const void *)ev->h))
+		v->tally.calls++;
+	else
+		v->tally.unfinished++;
+	return each(v, ev, why, p);
+}
+
+/* The end of a thread is final, so its last call has been given where it stood. */
 static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pendings, spoor_each_call *each, void *p)
 {
 	enum spoor_unfinished why;
@@ -35,12 +62,9 @@ static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pe
 	size_t it = 0;
 	int r = 0;
 
-	while (r == 0 && spoor_pendings_next(pendings, &it, &ev, &why)) {
-		if (!wanted(v, &ev))
-			continue;
-		v->tally.unfinished++;
-		r = each(v, &ev, why, p);
-	}
+	while (r == 0 && spoor_pendings_next(pendings, &it, &ev, &why))
+		if (!is_death(ev.h))
+			r = give_unfinished(v, &ev, why, each, p);
 	return r;
 }
 
@@ -52,23 +76,18 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	int r = spoor_pendings_new(&pendings);
 
 	while (r == 0 && (r = spoor_trace_next(v->trace, &ev)) == 1) {
-		const struct spoor_event_header *h = ev.h;
-
 		if (!v->first_ts)
-			v->first_ts = h->ts;
-		v->last_ts = h->ts;
+			v->first_ts = ev.h->ts;
+		v->last_ts = ev.h->ts;
 		r = spoor_pendings_see(pendings, &ev);
 		if (r < 0)
 			break;
-		if (h->id > SPOOR_EV_SYSCALL_OTHER) {
-			r = other && h->id != SPOOR_EV_PENDING ? other(v, &ev, p) : 0;
-			continue;
-		}
-		if (!wanted(v, &ev))
-			continue;
-		v->tally.calls++;
-		v->tally.errors += (uint64_t)spoor_ret_failed(((const struct spoor_syscall *)h)->ret);
-		r = each(v, &ev, 0, p);
+		if (ev.h->id <= SPOOR_EV_SYSCALL_OTHER)
+			r = give_completed(v, &ev, each, p);
+		else if (is_death(ev.h))
+			r = give_unfinished(v, &ev, SPOOR_UNFINISHED_IN_FLIGHT, each, p);
+		else if (other && ev.h->id != SPOOR_EV_PENDING)
+			r = other(v, &ev, p);
 	}
 	if (r == 0)
 		r = read_unfinished(v, pendings, each, p);
