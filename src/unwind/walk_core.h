@@ -13,18 +13,11 @@
  */
 #include "trace/record.h"
 #include "unwind/row.h"
+#include "unwind/walk_state.h"
 
 #ifndef SPOOR_INLINE
 #define SPOOR_INLINE static inline __attribute__((always_inline))
 #endif
-
-/* Walk state: the frame whose caller is looked for. */
-struct spoor_frame_state {
-	__u64 pc, sp, bp;
-	__u32 exact;  /* 1: pc is the instruction itself; 0: a return address, look up pc - 1 */
-	__u32 signal; /* address of ucontext is in sp_signal: registers of the interrupted frame can be read there */
-	__u64 uc;
-};
 
 /* Not a status of a walk: go on. */
 #define SPOOR_WALK_NEXT (-1)

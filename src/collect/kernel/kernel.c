@@ -94,6 +94,21 @@ static int map_all(struct spoor_kernel *k)
 	return k->rings && k->objects && k->row_pages && k->rules ? 0 : -ENOMEM;
 }
 
+/* Does the verifier know may_goto (opcode 0xe5)? */
+static bool has_may_goto(void)
+{
+	const struct bpf_insn insns[] = {
+		{ .code = 0xe5 },
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	int fd = bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "spoor_probe", "GPL", insns, 3, NULL);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 static void spoor_kernel_closep(struct spoor_kernel **k)
 {
 	spoor_kernel_close(*k);
@@ -131,6 +146,11 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	bpf_map__set_value_size(s->maps.rings, k->ring_stride);
 	bpf_map__set_max_entries(s->maps.rings, k->n_cpus * SPOOR_LEVELS);
 	bpf_map__set_max_entries(s->maps.cpus, k->n_cpus);
+
+	if (!has_may_goto()) {
+		bpf_program__set_autoload(s->progs.sys_enter, false);
+		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
+	}
 
 	r = spoor_collector_bpf__load(s);
 	if (r)

@@ -9,6 +9,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "collect/kernel/control.h"
+#include "unwind/walk_state.h"
 
 #define ROW_SLOTS 4096
 #define PAGE_SLOTS 2048
@@ -204,7 +205,22 @@ struct id_entry {
 	u32 id;
 };
 
+/* A walk under way. */
+struct walk {
+	struct spoor_frame_state s;
+	u64 window; /* address of window[0] */
+	u64 window_len;
+	u64 hash;
+	u32 image;
+	u32 n; /* call sites collected */
+	u32 budget;
+	u32 mode;
+	s32 status;
+	u32 depth;
+};
+
 struct scratch {
+	struct walk walk;
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];

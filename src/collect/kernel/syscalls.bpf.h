@@ -48,28 +48,36 @@ __noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
 	return id;
 }
 
-static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct pt_regs *regs,
-				      u32 image, u32 mode)
+static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode,
+				      bool compat)
 {
-	struct walk w = {
-		.s = { .pc = regs->ip, .sp = regs->sp, .bp = regs->bp, .exact = 1 },
-		.window = regs->sp, .image = image, .mode = mode,
-		.budget = mode == SPOOR_MODE_APP ? 1 : budget,
-		.status = SPOOR_WALK_TRUNCATED,
-	};
-	struct walk_loop l = { .w = &w, .c = c, .sc = sc };
+	struct walk *w = &sc->walk;
 
-	read_dwarf_regs(w.regs, regs);
-	w.window_len = window_move(sc, regs->sp);
+	w->s.pc = regs->ip;
+	w->s.sp = w->window = regs->sp;
+	w->s.bp = regs->bp;
+	w->s.exact = 1;
+	w->s.signal = 0;
+	w->hash = 0;
+	w->image = image;
+	w->n = 0;
+	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
+	w->mode = mode;
+	w->status = SPOOR_WALK_TRUNCATED;
+	w->depth = 0;
+	w->window_len = bpf_probe_read_user(sc->window, WINDOW, (void *)w->window) ? 0 : WINDOW;
 	c->walk++;
-	bpf_loop(MAX_DEPTH, walk_frame, &l, 0);
-	c->stats.frames += w.depth;
-	if (w.status == WALK_RAW) {
+	if (compat)
+		walk_frames_compat(c, sc);
+	else
+		walk_frames(c, sc);
+	c->stats.frames += w->depth;
+	if (w->status == WALK_RAW) {
 		c->stats.raw++;
 		return emit_raw(sc, image, mode);
 	}
-	c->stats.walks[w.status & 7]++;
-	return stack_id(c, sc, mix(w.hash, (u64)w.status << 32 | w.n), w.status, w.n);
+	c->stats.walks[w->status & 7]++;
+	return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
 }
 
 /* A path argument: NUL-terminated into data at *off. */
@@ -174,8 +182,7 @@ static __always_inline u32 take_args(struct thread *t, const struct spoor_call_c
 	return off;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
@@ -231,9 +238,21 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 	if (cfg->mode > 1 + SPOOR_MODE_NONE) {
 		image = image_of(task, t);
 		if (image)
-			t->stack = take_stack(c, sc, task, regs, image, cfg->mode - 1);
+			t->stack = take_stack(c, sc, regs, image, cfg->mode - 1, compat);
 	}
 	return 0;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	return enter(regs, nr, false);
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
+{
+	return enter(regs, nr, true);
 }
 
 /* ---- exit ---- */

@@ -3,26 +3,6 @@
 /* The trace map: which threads are in, who they are, and the version of their executable layout. */
 #include "collect/kernel/intern.bpf.h"
 
-static __always_inline void read_dwarf_regs(u64 *to, struct pt_regs *r)
-{
-	to[0] = r->ax;
-	to[1] = r->dx;
-	to[2] = r->cx;
-	to[3] = r->bx;
-	to[4] = r->si;
-	to[5] = r->di;
-	to[6] = r->bp;
-	to[7] = r->sp;
-	to[8] = r->r8;
-	to[9] = r->r9;
-	to[10] = r->r10;
-	to[11] = r->r11;
-	to[12] = r->r12;
-	to[13] = r->r13;
-	to[14] = r->r14;
-	to[15] = r->r15;
-}
-
 /* The event id of a system call; SPOOR_SYSCALL_MAX for numbers beyond the table (x32 ones too). */
 static __always_inline u32 call_id(struct task_struct *task, long nr)
 {

@@ -23,24 +23,8 @@ static int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret);
 static int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret);
 #include "unwind/walk_core.h"
 
-/* A walk under way. Numbers only: it is handed to a function that is verified on its own. */
-struct walk {
-	struct spoor_frame_state s;
-	u64 window; /* address of sc->window[0] */
-	u64 window_len;
-	u64 hash;
-	u64 regs[16]; /* of frame 0, by DWARF number */
-	u32 image;
-	u32 n;      /* call sites collected */
-	u32 budget;
-	u32 mode;
-	s32 status;
-	u32 depth;
-};
-
 struct walk_ctx {
 	struct walk *w;
-	struct cpu *c;
 	struct scratch *sc;
 };
 
@@ -82,6 +66,34 @@ static __always_inline int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret)
 	return 0;
 }
 
+static __always_inline void read_dwarf_regs(u64 *to, struct pt_regs *r)
+{
+	to[0] = r->ax;
+	to[1] = r->dx;
+	to[2] = r->cx;
+	to[3] = r->bx;
+	to[4] = r->si;
+	to[5] = r->di;
+	to[6] = r->bp;
+	to[7] = r->sp;
+	to[8] = r->r8;
+	to[9] = r->r9;
+	to[10] = r->r10;
+	to[11] = r->r11;
+	to[12] = r->r12;
+	to[13] = r->r13;
+	to[14] = r->r14;
+	to[15] = r->r15;
+}
+
+static __always_inline u64 dwarf_reg(struct pt_regs *r, u32 reg)
+{
+	u64 regs[16];
+
+	read_dwarf_regs(regs, r);
+	return regs[reg & 15];
+}
+
 static __always_inline int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret)
 {
 	/* DWARF register -> index in uc_mcontext.gregs, 4 bits each: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
@@ -91,7 +103,7 @@ static __always_inline int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret)
 		return spoor_load(x, x->w->s.uc + 8 * (gregs >> (4 * (reg & 15)) & 15), ret);
 	if (x->w->depth)
 		return SPOOR_WALK_NO_ROWS;
-	*ret = x->w->regs[reg & 15];
+	*ret = dwarf_reg((void *)bpf_task_pt_regs(bpf_get_current_task_btf()), reg & 15);
 	return 0;
 }
 
@@ -281,26 +293,27 @@ static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row
 	return true;
 }
 
-__noinline int walk_rare(struct walk *w, struct cpu *c, struct scratch *sc, struct spoor_rule *rule)
+__noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *rule)
 {
-	struct walk_ctx x = { .w = w, .c = c, .sc = sc };
+	struct walk_ctx x;
 
-	if (!w || !c || !sc || !rule)
+	if (!c || !sc || !rule)
 		return SPOOR_WALK_NO_ROWS;
-	return spoor_walk_step(&x, &w->s, rule);
+	x.w = &sc->walk;
+	x.sc = sc;
+	return spoor_walk_step(&x, &sc->walk.s, rule);
 }
 
 /* One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. */
-__noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
+static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
 {
-	struct walk_ctx x = { .w = w, .c = c, .sc = sc };
+	struct walk *w = &sc->walk;
+	struct walk_ctx x = { .w = w, .sc = sc };
 	struct row_entry *e;
 	u32 slot, notexact;
 	u64 pc;
 	int r;
 
-	if (!w || !c || !sc)
-		return 1;
 	notexact = !w->s.exact;
 	pc = w->s.pc - notexact;
 	slot = slot_of(pc, w->image, ROW_SLOTS);
@@ -326,7 +339,7 @@ __noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
 	}
 	r = spoor_walk_common(&x, &w->s, &e->rule);
 	if (r == SPOOR_WALK_RARE)
-		r = walk_rare(w, c, sc, &e->rule);
+		r = walk_rare(c, sc, &e->rule);
 	w->depth++;
 	if (r == SPOOR_WALK_NEXT)
 		return 0;
@@ -334,15 +347,45 @@ __noinline int walk_one(struct walk *w, struct cpu *c, struct scratch *sc)
 	return 1;
 }
 
+/* The instruction that bounds a loop without the verifier counting its rounds, since 6.9. */
+#define may_goto(label) asm volatile goto("may_goto %l[" #label "]" : : : : label)
+
+/* Walks from sc->walk's state to the end. A frame costs no call here: each return is dear where the kernel guards
+ * returns against speculation. */
+__noinline int walk_frames(struct cpu *c, struct scratch *sc)
+{
+	if (!c || !sc)
+		return 0;
+	for (;;) {
+		if (walk_frame(c, sc) || sc->walk.depth > MAX_DEPTH)
+			break;
+		may_goto(end);
+	}
+end:
+	return 0;
+}
+
+/* The same for kernels without may_goto. */
+__noinline int walk_one(struct cpu *c, struct scratch *sc)
+{
+	return !c || !sc || walk_frame(c, sc);
+}
+
 struct walk_loop {
-	struct walk *w;
 	struct cpu *c;
 	struct scratch *sc;
 };
 
-static long walk_frame(u32 i, void *ctx)
+static long walk_round(u32 i, void *ctx)
 {
 	struct walk_loop *l = ctx;
 
-	return opaque(walk_one(l->w, l->c, l->sc)) & 1;
+	return opaque(walk_one(l->c, l->sc)) & 1;
+}
+
+static __always_inline void walk_frames_compat(struct cpu *c, struct scratch *sc)
+{
+	struct walk_loop l = { .c = c, .sc = sc };
+
+	bpf_loop(MAX_DEPTH, walk_round, &l, 0);
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later OR GPL-2.0-only */
+#pragma once
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+/* Walk state: the frame whose caller is looked for. */
+struct spoor_frame_state {
+	__u64 pc, sp, bp;
+	__u32 exact;  /* 1: pc is the instruction itself; 0: a return address, look up pc - 1 */
+	__u32 signal; /* address of ucontext is in sp_signal: registers of the interrupted frame can be read there */
+	__u64 uc;
+};
