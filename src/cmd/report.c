@@ -29,8 +29,23 @@ struct options {
 	bool events, json, folded, blocked;
 };
 
-enum { OPT_EVENTS = 256, OPT_FOLDED, OPT_BLOCKED, OPT_BY, OPT_SORT, OPT_TOP, OPT_FROM, OPT_TO, OPT_PID, OPT_TID,
-       OPT_FUNCTION, OPT_ERRNO, OPT_FAILED, OPT_MIN_DURATION, OPT_DEBUG_ROOT };
+enum {
+	OPT_EVENTS = 256,
+	OPT_FOLDED,
+	OPT_BLOCKED,
+	OPT_BY,
+	OPT_SORT,
+	OPT_TOP,
+	OPT_FROM,
+	OPT_TO,
+	OPT_PID,
+	OPT_TID,
+	OPT_FUNCTION,
+	OPT_ERRNO,
+	OPT_FAILED,
+	OPT_MIN_DURATION,
+	OPT_DEBUG_ROOT
+};
 
 static const struct option long_options[] = {
 	{ "events", no_argument, NULL, OPT_EVENTS },
@@ -165,7 +180,7 @@ static int parse_table(struct options *o, int c)
 {
 	static const char *const groups[] = { "process", "app", "all" };
 	static const char *const sorts[] = { "time", "calls", "errors", "max" };
-	unsigned i;
+	unsigned i = 0;
 
 	switch (c) {
 	case OPT_BY:

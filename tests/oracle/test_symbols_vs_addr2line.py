@@ -244,7 +244,7 @@ def test_lines_of_programs(programs, name):
 
 
 def test_ranges_and_lines_of_clang_dwarf5(programs):
-    """Neither reference tool reads clang's .debug_rnglists and units without .debug_aranges: DWARF 4 of the same code."""
+    """Neither tool reads such units if they have no .debug_aranges: compared with DWARF 4 of the same code."""
     addrs = addresses(programs["c-clang"], 4000)
     assert spoor(programs["c-clang-dwarf5"], addrs) == spoor(programs["c-clang"], addrs)
 

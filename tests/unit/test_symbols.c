@@ -233,8 +233,9 @@ static void demangler_is_bounded(void **state)
 
 static void add(struct spoor_symtab *t, uint64_t addr, uint64_t size, const char *name, uint8_t rank)
 {
-	struct spoor_symbol symbol = { .addr = addr, .end = addr + size, .limit = 0x2000, .name = name, .rank = rank,
-				       .form = SPOOR_SYMBOL_ELF };
+	struct spoor_symbol symbol = {
+		.addr = addr, .end = addr + size, .limit = 0x2000, .name = name, .rank = rank, .form = SPOOR_SYMBOL_ELF
+	};
 
 	assert_int_equal(spoor_symtab_add(t, &symbol), 0);
 }
@@ -275,9 +276,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(own_function_and_line), cmocka_unit_test(inlined_frames),
-		cmocka_unit_test(nothing_known),	 cmocka_unit_test(no_elf),
-		cmocka_unit_test(damaged_files),	 cmocka_unit_test(demangles),
-		cmocka_unit_test(demangler_is_bounded),	 cmocka_unit_test(symbol_rules),
+		cmocka_unit_test(nothing_known),         cmocka_unit_test(no_elf),
+		cmocka_unit_test(damaged_files),         cmocka_unit_test(demangles),
+		cmocka_unit_test(demangler_is_bounded),  cmocka_unit_test(symbol_rules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
