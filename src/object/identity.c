@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 
 #define CHUNK_SIZE (256u << 10)
+#define MAX_OBJECT ((uint64_t)4 << 30) /* a sparse file of a terabyte costs its owner nothing, but us minutes */
 #define MAX_SEGMENTS 128  /* real programs have about 12 */
 #define MAX_SECTIONS 1024 /* looked at only when no segment holds the build-id */
 #define MAX_NOTES 8192    /* bytes of one note segment that are looked into */
@@ -155,6 +156,11 @@ static void free_state(XXH3_state_t **state)
 	XXH3_freeState(*state);
 }
 
+static int too_big(struct spoor_error *e)
+{
+	return spoor_fail(e, EFBIG, "an object is larger than 4 GiB");
+}
+
 /* Hashes to the end of the file as it is now, whatever fstat said. */
 static int hash_file(int fd, struct spoor_object_identity *id, struct spoor_error *e)
 {
@@ -176,6 +182,8 @@ static int hash_file(int fd, struct spoor_object_identity *id, struct spoor_erro
 			break;
 		XXH3_128bits_update(state, chunk, n);
 		offset += n;
+		if (offset > MAX_OBJECT)
+			return too_big(e);
 	}
 	set_hash(id, XXH3_128bits_digest(state));
 	id->size = offset;
@@ -193,6 +201,8 @@ int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoo
 		return spoor_fail(e, errno, "cannot stat an object: %s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return spoor_fail(e, EINVAL, "an object is not a regular file");
+	if (st.st_size > (off_t)MAX_OBJECT)
+		return too_big(e);
 	r = hash_file(fd, &id, e);
 	if (r < 0)
 		return r;

@@ -27,7 +27,10 @@ struct spoor_object_identity {
 	struct spoor_load loads[SPOOR_MAX_LOADS]; /* executable ones, in file order */
 };
 
-/* Reads an open regular file. Returns 0 (also when it is no ELF: is_elf = 0) or -errno. Thread-safe. */
+/*
+ * Reads an open regular file. Returns 0 (also when it is no ELF: is_elf = 0) or -errno; -EFBIG above 4 GiB.
+ * Thread-safe.
+ */
 int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoor_error *e);
 /* The same for an image already in memory. */
 int spoor_object_identify_mem(const void *image, size_t size, struct spoor_object_identity *ret);

@@ -293,6 +293,18 @@ static void test_identity(void **state)
 	assert_int_equal(other.is_elf, 0);
 }
 
+static void test_an_object_too_large_is_refused(void **state)
+{
+	char path[] = "/tmp/spoor-test-large-XXXXXX";
+	_cleanup_(spoor_closep) int fd = mkstemp(path);
+	struct spoor_object_identity id;
+
+	assert_true(fd >= 0);
+	unlink(path);
+	assert_int_equal(ftruncate(fd, ((off_t)4 << 30) + 1), 0);
+	assert_int_equal(spoor_object_identify(fd, &id, NULL), -EFBIG);
+}
+
 struct service {
 	char dir[64];
 	struct spoor_rowd *d;
@@ -503,6 +515,7 @@ int main(void)
 		cmocka_unit_test(test_pages_begin_with_the_rule_in_effect),
 		cmocka_unit_test(test_a_page_with_too_many_rows_is_left_out),
 		cmocka_unit_test(test_identity),
+		cmocka_unit_test(test_an_object_too_large_is_refused),
 		cmocka_unit_test(test_indexes_of_a_hostile_table_are_refused),
 		cmocka_unit_test_setup_teardown(test_service_and_cache_give_the_same_rows, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_damaged_cache_file_is_made_anew, set_up, tear_down),
