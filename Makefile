@@ -4,7 +4,8 @@
 #   make            build                          make install   PREFIX=/usr/local DESTDIR=
 #   make demo       Apache under spoor             make check-loop  race tests until stopped (or LOOPS=N)
 #   make test       everything that proves it      make tidy      clang-tidy
-#   make bench      side by side with peers        make clean
+#   make bench      side by side with peers        make format    clang-format, in place
+#   make clean
 #   SANITIZE=1 before any of them: ASan + UBSan, in a build directory of its own.
 
 PREFIX ?= /usr/local
@@ -44,10 +45,13 @@ install: build
 	meson configure $(BUILD) -Dprefix="$(abspath $(PREFIX))"
 	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
 
+format:
+	clang-format-14 -i $$(git ls-files '*.c' '*.h')
+
 tidy: build
 	@scripts/tidy $(BUILD)
 
 clean:
 	rm -rf build build-sanitize
 
-.PHONY: all build demo test check-loop bench install tidy clean
+.PHONY: all build demo test check-loop bench install format tidy clean
