@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "trace/reader.h"
+#include "trace/reader_internal.h"
 #include "trace/syscalls.h"
 
 struct span {
@@ -135,8 +135,15 @@ static void set_number(struct spoor_call *c, unsigned id)
 	c->nr = id & (SPOOR_SYSCALL_I386 - 1);
 }
 
-static int decode_pending(const struct spoor_pending *p, struct spoor_call *c)
+static int changed(const struct spoor_segment *s, unsigned id)
 {
+	return s && s->trace->changed[id];
+}
+
+static int decode_pending(const struct spoor_pending *p, const struct spoor_segment *s, struct spoor_call *c)
+{
+	if (changed(s, p->nr))
+		return -EPROTO;
 	set_number(c, p->nr);
 	c->id = p->nr;
 	c->pid = p->pid;
@@ -164,7 +171,9 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	if (h->id == SPOOR_EV_SYSCALL_OTHER)
 		return decode_other((const void *)h, ret);
 	if (h->id == SPOOR_EV_PENDING)
-		return decode_pending((const void *)h, ret);
+		return decode_pending((const void *)h, ev->segment, ret);
+	if (changed(ev->segment, h->id))
+		return -EPROTO;
 	set_number(ret, h->id);
 	ret->pid = s->pid;
 	ret->stack = s->stack;

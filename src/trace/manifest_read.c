@@ -43,7 +43,7 @@ static uint64_t metadata_number(const char *text, const char *name)
 	return p ? strtoull(p + strlen(name), NULL, 10) : 0;
 }
 
-static int read_file(const char *path, size_t max, char **ret)
+int spoor_read_text(const char *path, size_t max, char **ret)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	_cleanup_(spoor_freep) char *text = NULL;
@@ -82,7 +82,7 @@ static void epoch_from_metadata(struct spoor_trace *t)
 		path = NULL;
 		return;
 	}
-	if (read_file(path, 65536, &text) >= 0)
+	if (spoor_read_text(path, 65536, &text) >= 0)
 		t->info.epoch_offset =
 			metadata_number(text, "\toffset_s = ") * 1000000000 + metadata_number(text, "\toffset = ");
 }
@@ -182,7 +182,7 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	}
 	t->info.live = up >= 0 && is_live(root);
-	r = up < 0 ? up : read_file(file, MAX_MANIFEST, &text);
+	r = up < 0 ? up : spoor_read_text(file, MAX_MANIFEST, &text);
 	if (r >= 0)
 		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);
 	t->manifest = j;

@@ -247,7 +247,7 @@ int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_er
 	if (r < 0)
 		return r;
 	t->info.n_segments = t->n_segments;
-	if (make_streams(t) < 0)
+	if (spoor_trace_check_layout(t) < 0 || make_streams(t) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	*ret = TAKE_PTR(t);
 	return 0;

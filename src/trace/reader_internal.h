@@ -2,7 +2,7 @@
 #pragma once
 /*
  * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets and events of one
- * file, and every check of their bytes), definitions.c, manifest_read.c, call.c, pending.c, repair.c.
+ * file, and every check of their bytes), definitions.c, manifest_read.c, layout.c, call.c, pending.c, repair.c.
  */
 #include "trace/reader.h"
 #include "trace/schema.h"
@@ -88,6 +88,7 @@ struct spoor_trace {
 	struct spoor_heap_slot *heap;
 	unsigned n_heap;
 	uint8_t started;
+	uint8_t changed[SPOOR_EV_MAX]; /* by event id: laid out otherwise than we know it */
 };
 
 /* Notes a damage once; beyond SPOOR_MAX_DAMAGES only that there are more. */
@@ -97,6 +98,11 @@ void spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, 
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
+
+/* The file as a string, at most max bytes. free() *ret. */
+int spoor_read_text(const char *path, size_t max, char **ret);
+/* layout.c: fills changed. */
+int spoor_trace_check_layout(struct spoor_trace *t);
 
 /* cursor.c */
 int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path, uint32_t instance);

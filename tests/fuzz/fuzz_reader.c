@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The trace reader on hostile files. The input: u16 bytes of the manifest, u16 bytes of the definitions, u16 bytes of
- * cpu0, these three, and the rest is cpu0.1; put down as a trace in a directory in memory. Everything that a user may
+ * cpu0, these three (if the first size is odd, it is the metadata), and the rest is cpu0.1; put down as a trace in a directory in memory. Everything that a user may
  * trust is touched, so that the sanitizers see a check that is missing; and what must hold of any input is asserted.
  */
 #include <dirent.h>
@@ -27,16 +27,22 @@ static void must(int ok)
 		abort();
 }
 
-static void remove_all(void)
+static void drop(const char *name)
 {
-	static const char *const names[] = { "manifest", "seg-000001/defs", "seg-000001/cpu0", "seg-000001/cpu0.1",
-					     "seg-000001" };
 	char path[128];
 
-	for (int i = 0; i < 5; i++) {
-		snprintf(path, sizeof(path), "%s/%s", root, names[i]);
-		remove(path);
-	}
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	remove(path);
+}
+
+static void remove_all(void)
+{
+	drop("manifest");
+	drop("seg-000001/metadata");
+	drop("seg-000001/defs");
+	drop("seg-000001/cpu0");
+	drop("seg-000001/cpu0.1");
+	drop("seg-000001");
 	rmdir(root);
 }
 
@@ -162,7 +168,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(sizes, data, sizeof(sizes));
 	data += sizeof(sizes);
 	size -= sizeof(sizes);
-	put("manifest", &data, &size, sizes[0]);
+	drop(sizes[0] & 1 ? "manifest" : "seg-000001/metadata");
+	put(sizes[0] & 1 ? "seg-000001/metadata" : "manifest", &data, &size, sizes[0]);
 	put("seg-000001/defs", &data, &size, sizes[1]);
 	put("seg-000001/cpu0", &data, &size, sizes[2]);
 	put("seg-000001/cpu0.1", &data, &size, size);

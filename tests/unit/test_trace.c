@@ -535,6 +535,39 @@ static void test_odd_files(void **state)
 	spoor_trace_close(t);
 }
 
+/* A trace of a Spoor that knew read() otherwise: told, and not misread. */
+static void test_other_layout(void **state)
+{
+	static char text[1 << 20];
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	struct spoor_event ev;
+	struct spoor_call c;
+	char path[512], *at;
+	FILE *file;
+	size_t n;
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 1);
+	close_writer(f);
+	stream_path(f, 1, "metadata", path, sizeof(path));
+	file = fopen(path, "r+");
+	assert_non_null(file);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	at = strstr(text, "\tname = \"read\";");
+	assert_true(n > 100000 && at);
+	at = strstr(at, "x64 _buf");
+	assert_non_null(at);
+	poke(path, at - text, "x32", 3);
+	fclose(file);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 1);
+	assert_non_null(strstr(spoor_trace_damage(t, 0), "event 0 is laid out otherwise"));
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), -EPROTO);
+	spoor_trace_close(t);
+}
+
 /* ---- calls ---- */
 
 static void test_call_too_short(void **state)
@@ -627,6 +660,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_repair, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_event, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_other_layout, setup, teardown),
 		cmocka_unit_test(test_call_too_short),
 		cmocka_unit_test(test_unfinished),
 	};
