@@ -239,7 +239,7 @@ bool spoor_cfi_rule(const struct cfi_state *state, bool signal_frame, struct spo
 	struct cfi_state s = *state;
 
 	if (s.ra.kind == CFI_UNDEFINED) {
-		ret->op = SPOOR_RULE_END;
+		*ret = (struct spoor_rule){ .op = SPOOR_RULE_END, .reg_rbp = REG_RSP };
 		return true;
 	}
 	if (!cfa_rule(&s, &rule))

@@ -32,15 +32,14 @@ static inline const uint8_t *cursor_skip(struct cursor *c, uint64_t n)
 	return at;
 }
 
-#define CURSOR_READ(name, type)                                    \
-	static inline type name(struct cursor *c)                  \
-	{                                                          \
+#define CURSOR_READ(name, type) \
+	static inline type name(struct cursor *c) \
+	{ \
 		const uint8_t *from = cursor_skip(c, sizeof(type)); \
-		type v = 0;                                        \
-                                                                   \
-		if (from)                                          \
-			memcpy(&v, from, sizeof(v));               \
-		return v;                                          \
+		type v = 0; \
+		if (from) \
+			memcpy(&v, from, sizeof(v)); \
+		return v; \
 	}
 CURSOR_READ(cursor_u8, uint8_t)
 CURSOR_READ(cursor_u16, uint16_t)

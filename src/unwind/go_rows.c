@@ -8,7 +8,7 @@
 #include "unwind/cursor.h"
 
 enum { GO_1_2 = 0xfffffffb, GO_1_16 = 0xfffffffa, GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
-enum { REG_RSP = 7, REG_R12 = 12 };
+enum { REG_RBP = 6, REG_RSP = 7, REG_R12 = 12 };
 
 #define MAX_DELTA (1 << 30)
 #define MAX_RELOCATIONS (1u << 22)
@@ -157,12 +157,18 @@ static bool switches_stack(const struct go *g, const struct function *f)
 	return (is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall")) && keeps_frame_pointer(g, f);
 }
 
+static const struct spoor_rule frame_pointer = {
+	.op = SPOOR_RULE_FP,
+	.reg_rbp = REG_RBP | SPOOR_RBP_AT_CFA << 4,
+	.rbp_off = -16,
+};
+
 static struct spoor_rule rule_of(const struct function *f, int64_t delta, bool switching)
 {
 	struct spoor_rule rule = { .op = SPOOR_RULE_CFA, .reg_rbp = REG_RSP, .cfa_off = delta + 8 };
 
 	if (switching && delta)
-		return (struct spoor_rule){ .op = SPOOR_RULE_FP };
+		return frame_pointer;
 	/* It takes its return address off the stack, which its child will use. */
 	if (delta == -8 && is_named(f, "syscall.rawVforkSyscall"))
 		return (struct spoor_rule){ .op = SPOOR_RULE_RA_REG, .reg_rbp = REG_RSP, .cfa_off = REG_R12 << 16 };
@@ -219,7 +225,7 @@ static int add_deltas(const struct go *g, const struct function *f, struct rowse
 
 static int add_function(const struct go *g, const struct function *f, struct rowset *rows)
 {
-	static const struct spoor_rule end = { .op = SPOOR_RULE_END };
+	static const struct spoor_rule end = { .op = SPOOR_RULE_END, .reg_rbp = REG_RSP };
 	int r;
 
 	r = spoor_rowset_open(rows, f->start, f->end);

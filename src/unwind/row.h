@@ -19,6 +19,9 @@
  *        +-----+------------+---------+----------------------------+
  *               low    high nibble
  *
+ * Rules that need no register of their own (END, PLT, SIGNAL: rsp; FP: rbp, and rbp saved at CFA-16) name it all the
+ * same, so that a walker may fetch the base before it looks at op.
+ *
  * reg is a DWARF register number (x86-64: 3 rbx, 6 rbp, 7 rsp, 10 r10, 12..15 r12..r15, 0 rax ...).
  * Registers other than rsp and rbp are known only in a frame whose full register set is known: the
  * innermost frame, and the frame that a signal interrupted.

@@ -24,12 +24,12 @@ int spoor_row_cache_open(const char *dir, struct spoor_error *e)
 	struct stat st;
 
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return spoor_fail(e, errno, "cannot make the cache directory %s: %s", dir, strerror(errno));
+		return spoor_fail(e, errno, "cannot make cache directory %s: %s", dir, strerror(errno));
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return spoor_fail(e, errno, "cannot open the cache directory %s: %s", dir, strerror(errno));
+		return spoor_fail(e, errno, "cannot open cache directory %s: %s", dir, strerror(errno));
 	if (!ours(&st))
-		return spoor_fail(e, EPERM, "the cache directory %s can be written by others; use one of your own", dir);
+		return spoor_fail(e, EPERM, "cache directory %s can be written by others; use one of your own", dir);
 	return TAKE_FD(fd);
 }
 

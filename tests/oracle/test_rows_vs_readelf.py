@@ -19,6 +19,7 @@ REGISTERS = {name: i for i, name in enumerate("rax rdx rcx rbx rsi rdi rbp rsp r
 PLT_TEXT = re.compile(r"DW_OP_breg7 \(rsp\): 8; DW_OP_breg16 \(rip\): 0; DW_OP_lit15; DW_OP_and; DW_OP_lit(\d+); "
                       r"DW_OP_ge; DW_OP_lit3; DW_OP_shl; DW_OP_plus")
 DEREF_TEXT = re.compile(r"DW_OP_breg\d+ \((\w+)\): (-?\d+); DW_OP_deref(?:; DW_OP_plus_uconst: (\d+))?")
+FRAME_HEAD = re.compile(r"([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ (CIE|FDE cie=([0-9a-f]+) pc=([0-9a-f]+)\.\.([0-9a-f]+))")
 BREG_TEXT = re.compile(r"DW_OP_breg\d+ \((\w+)\): (-?\d+)")
 
 
@@ -53,7 +54,7 @@ def rows_of_readelf(path):
     out = subprocess.run(["readelf", "--debug-dump=frames-interp", path], capture_output=True, text=True).stdout
     fdes, initial, rows, columns, is_cie, at = [], {}, None, [], False, None
     for line in out.splitlines():
-        head = re.match(r"([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ (CIE|FDE cie=([0-9a-f]+) pc=([0-9a-f]+)\.\.([0-9a-f]+))", line)
+        head = FRAME_HEAD.match(line)
         if head:
             at, is_cie, rows = int(head[1], 16), head[3] is None, []
             if not is_cie:
@@ -107,7 +108,7 @@ def expected(row, cfa_texts, rbp_texts, signal):
     """The rule as rows_dump prints it, or None where readelf does not say enough."""
     ra = row["ra"]
     if ra == "u":
-        return END, 0, 0, 0, 0
+        return END, REGISTERS["rsp"], 0, 0, 0
     cfa = cfa_rule(row, cfa_texts)
     if cfa is None:
         return None

@@ -111,7 +111,7 @@ static void test_shapes(void **state)
 	expect(&realign, 0xe, SPOOR_RULE_CFA, R10, SPOOR_RBP_AT_RBP, 0, 0);
 	expect(&realign, 0x10, SPOOR_RULE_DEREF, RBP, SPOOR_RBP_AT_RBP, 0, 0xfff8);
 	expect(&plt, 0x10, SPOOR_RULE_PLT, RSP, 0, 0, 11);
-	expect(&end, 0, SPOOR_RULE_END, 0, 0, 0, 0);
+	expect(&end, 0, SPOOR_RULE_END, RSP, 0, 0, 0);
 	expect(&reg, 1, SPOOR_RULE_RA_REG, RSP, 0, 0, RDI << 16);
 	expect(&off, 1, SPOOR_RULE_RA_OFF, RSP, 0, 0, 0xfff00020);
 	expect(&sig, 0x40, SPOOR_RULE_SIGNAL, RSP, 0, 0, 0);
@@ -156,7 +156,7 @@ static void test_go(void **state)
 		expect(&rows, 0, SPOOR_RULE_CFA, RSP, 0, 0, 8);
 		expect(&rows, 4, SPOOR_RULE_CFA, RSP, SPOOR_RBP_AT_CFA, -16, 24);
 		expect(&rows, 0x70, SPOOR_RULE_CFA, RSP, 0, 0, 8);
-		expect(&rows, 0x80, SPOOR_RULE_END, 0, 0, 0, 0);
+		expect(&rows, 0x80, SPOOR_RULE_END, RSP, 0, 0, 0);
 		expect_none(&rows, 0x180);
 	}
 }
