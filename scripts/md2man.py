@@ -36,7 +36,8 @@ class Page:
         for kind, value in self.blocks:
             match = TERM.match(value) if kind == "item" else None
             spelled = re.findall(r"`([^`]+)`", match.group(1)) if match else []
-            names = [s.split()[0] for s in spelled if s.startswith("-") and s not in ("-", "--")]
+            # `-o DIR`, `--output DIR`, `--set A=B`; `--folded[=UNIT]` takes nothing that stands after a blank.
+            names = [re.split(r"[ \[=]", s)[0] for s in spelled if s.startswith("-") and s not in ("-", "--")]
             if names:
                 argument = next((s.split(None, 1)[1] for s in spelled if " " in s), None)
                 found.append((names, argument, match.group(2) or ""))
@@ -200,14 +201,21 @@ def to_c(pages):
 
 # bash
 
-def choices(argument):
-    """What can follow an option: words for a|b|c, or a kind of thing by its metavariable."""
-    if not argument:
-        return ""
+KINDS = {"DIR": "@dir", "TRACE": "@dir", "PATH": "@file", "FILE": "@file", "PID": "@pid"}
+LISTED = ("FORMAT", "MODE", "UNWINDER", "GROUP", "KEY", "UNIT")
+
+
+def choices(names, argument, text):
+    """What can follow an option: its words, or a kind of thing by its metavariable."""
     if "|" in argument:
         return " ".join(argument.split("|"))
     word = re.split(r"[,=\[ ]", argument)[0]
-    return {"DIR": "@dir", "PATH": "@file", "FILE": "@file", "PID": "@pid", "NAME": "@comm"}.get(word, "@any")
+    if word in LISTED:  # the words that its first sentence names
+        sentence = re.split(r"[:;.] ", re.sub(r"\([^)]*\)", "", text))[0]
+        return " ".join(re.findall(r"`([a-z][a-z0-9-]*)`", sentence)) or "@any"
+    if "--name" in names:
+        return "@comm"
+    return KINDS.get(word, "@any")
 
 
 def to_bash(pages):
@@ -220,10 +228,7 @@ def to_bash(pages):
         options.append(f"\t[{page.verb}]='{' '.join(names)}'")
         for spelled, argument, text in page.options():
             if argument:
-                what = choices(argument)
-                if what == "@any":
-                    words = re.findall(r"`([a-z][a-z0-9-]*)`", text) if argument.isupper() else []
-                    what = " ".join(dict.fromkeys(words)) if argument in ("FORMAT", "MODE", "UNWINDER") else "@any"
+                what = choices(spelled, argument, text)
                 arguments += [f"\t[{page.verb} {n}]='{what}'" for n in spelled]
     return (template.replace("@VERBS@", " ".join(sorted(verbs))).replace("@OPTIONS@", "\n".join(options))
             .replace("@ARGUMENTS@", "\n".join(arguments)))

@@ -18,7 +18,7 @@ MAY_USE = {
     "agent": set(),
 }
 # Layouts that both sides of a boundary share; they include nothing of Spoor's but each other.
-LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/walk_core.h"}
+LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/walk_core.h", "unwind/walk_state.h"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 
 

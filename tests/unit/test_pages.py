@@ -32,6 +32,7 @@ $ spoor frob | less
 - `-f`, `--format text|json`: how.
 - `-m`, `--mode MODE`: one of `app`, `app-all`, `all`.
 - `--set A=B`: anything.
+- `--folded[=UNIT]`: lines.
 - `-h`, `--help`: this.
 - A plain item.
 
@@ -122,7 +123,8 @@ def test_completion(convert, tmp_path):
     assert complete(script, ["spoor", ""]) >= {"frob", "help", "version", "--help"}
     assert complete(script, ["spoor", "fr"]) == {"frob"}
     assert complete(script, ["spoor", "help", "f"]) == {"frob"}
-    assert complete(script, ["spoor", "frob", "--"]) == {"--output", "--format", "--mode", "--set", "--help", "--"}
+    assert complete(script, ["spoor", "frob", "--"]) == {"--output", "--format", "--mode", "--set", "--folded",
+                                                       "--help", "--"}
     assert complete(script, ["spoor", "frob", "-f", ""]) == {"text", "json"}
     assert complete(script, ["spoor", "frob", "--mode", "app"]) == {"app", "app-all"}
     assert complete(script, ["spoor", "frob", "--set", "x"]) == set()
