@@ -13,16 +13,15 @@
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
-#define CLASS_BEGIN "\nevent {\n"
+#define CLASS_BEGIN "event {\n"
 #define CLASS_END "\n};\n"
 
-struct class
-{
-	const char *text;
+struct class {
+	const char *text; /* without CLASS_END */
 	size_t len;
 };
 
-/* The next event class of the text, after from. Returns its id, or -ENOENT. */
+/* The next event class of the text; *from moves behind it. Returns its id, or -ENOENT. */
 static long next_class(const char **from, struct class *ret)
 {
 	const char *begin = strstr(*from, CLASS_BEGIN), *end, *id;
@@ -34,64 +33,50 @@ static long next_class(const char **from, struct class *ret)
 	ret->text = begin;
 	ret->len = end - begin;
 	id = memmem(begin, ret->len, "\tid = ", 6);
-	return id ? strtol(id + 6, NULL, 10) : LONG_MAX;
+	return id ? strtol(id + 6, NULL, 10) & LONG_MAX : LONG_MAX;
 }
 
-static void index_own(const char *text, struct class *own)
+static int is_ours(unsigned id, const struct class *c)
 {
+	_cleanup_(spoor_freep) char *text = NULL;
+	size_t len;
+
+	if (spoor_schema_class(id, &text, &len) < 0)
+		return 0;
+	return len >= c->len + strlen(CLASS_END) && !memcmp(text, c->text, c->len) &&
+	       !strncmp(text + c->len, CLASS_END, strlen(CLASS_END));
+}
+
+static void compare(struct spoor_trace *t, const char *path, const char *text)
+{
+	const char *at = text;
 	struct class c;
 
-	for (long id = next_class(&text, &c); id >= 0; id = next_class(&text, &c))
-		if (id < SPOOR_EV_MAX)
-			own[id] = c;
-}
-
-static int same_text(const struct class *a, const struct class *b)
-{
-	return a->len == b->len && !memcmp(a->text, b->text, a->len);
-}
-
-static void compare(struct spoor_trace *t, const char *path, const char *theirs, const struct class *own)
-{
-	const char *begin = theirs;
-	struct class c;
-
-	for (long id = next_class(&theirs, &c); id >= 0; id = next_class(&theirs, &c)) {
+	for (long id = next_class(&at, &c); id >= 0; id = next_class(&at, &c)) {
 		char reason[96];
 
 		/* Ids that are not ours are of a newer Spoor, and passed over as unknown. */
-		if (id >= SPOOR_EV_MAX || (own[id].text && same_text(&c, &own[id])))
+		if (id >= SPOOR_EV_MAX || t->changed[id] || is_ours(id, &c))
 			continue;
 		t->changed[id] = 1;
 		snprintf(reason, sizeof(reason), "event %ld is laid out otherwise than this Spoor knows it", id);
-		spoor_trace_note(t, path, c.text - begin, reason);
+		spoor_trace_note(t, path, c.text - text, reason);
 	}
 }
 
 int spoor_trace_check_layout(struct spoor_trace *t)
 {
-	static const uint8_t none[16];
-	_cleanup_(spoor_freep) char *path = NULL, *theirs = NULL, *text = NULL;
-	_cleanup_(spoor_freep) struct class *own = NULL;
-	size_t len;
+	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;
 	int r;
 
 	if (asprintf(&path, "%s/metadata", t->segments[0]->path) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
-	r = spoor_read_text(path, 16 << 20, &theirs);
-	if (r < 0) {
-		spoor_trace_note(t, path, 0, strerror(-r));
-		return 0;
-	}
-	r = spoor_schema_metadata(&(struct spoor_metadata){ none, none, 0, "", "", "" }, &text, &len);
+	r = spoor_read_text(path, 16 << 20, &text);
 	if (r < 0)
-		return r;
-	own = calloc(SPOOR_EV_MAX, sizeof(*own));
-	if (!own)
-		return -ENOMEM;
-	index_own(text, own);
-	compare(t, path, theirs, own);
+		spoor_trace_note(t, path, 0, strerror(-r));
+	else
+		compare(t, path, text);
 	return 0;
 }

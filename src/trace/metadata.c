@@ -185,6 +185,28 @@ static void put_syscall(FILE *f, unsigned id)
 	close_event(f);
 }
 
+int spoor_schema_class(unsigned id, char **ret, size_t *ret_len)
+{
+	const struct spoor_schema_event *own = spoor_schema_event(id);
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return -ENOMEM;
+	if (own)
+		put_own_event(f, own);
+	else
+		put_syscall(f, id);
+	if (fclose(f)) {
+		free(text);
+		return -ENOMEM;
+	}
+	*ret = text;
+	*ret_len = len;
+	return 0;
+}
+
 int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len)
 {
 	char *text = NULL;

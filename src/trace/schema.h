@@ -68,5 +68,7 @@ struct spoor_metadata {
 };
 /* CTF 1.8 text. free() *ret. Returns 0 or -ENOMEM. */
 int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len);
+/* The one event class of this id in it; empty if there is none. free() *ret. */
+int spoor_schema_class(unsigned id, char **ret, size_t *ret_len);
 /* The table for docs/formats/trace.md (Markdown). free() *ret. */
 int spoor_schema_document(char **ret);

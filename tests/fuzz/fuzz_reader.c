@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The trace reader on hostile files. The input: u16 bytes of the manifest, u16 bytes of the definitions, u16 bytes of
- * cpu0, these three (if the first size is odd, it is the metadata), and the rest is cpu0.1; put down as a trace in a directory in memory. Everything that a user may
- * trust is touched, so that the sanitizers see a check that is missing; and what must hold of any input is asserted.
+ * cpu0, these three (if the first size is odd, it is the metadata), and the rest is cpu0.1; put down as a trace in a
+ * directory in memory. Everything that a user may trust is touched, so that the sanitizers see a check that is missing;
+ * and what must hold of any input is asserted.
  */
 #include <dirent.h>
 #include <fcntl.h>
