@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "analyze/object_file.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "object/identity.h"
+#include "object/image.h"
 
 /* Reading so many bytes takes less than a millisecond: then the content decides, not the time stamp. */
 #define CHEAP_TO_HASH (1u << 20)
@@ -84,10 +85,12 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 		return open_vdso(object, ret_fd);
 	if (object->path[0] != '/')
 		return SPOOR_OBJECT_UNREADABLE;
-	fd = open(object->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = spoor_open_regular(object->path);
+	if (fd == -EINVAL)
+		return SPOOR_OBJECT_CHANGED;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return SPOOR_OBJECT_UNREADABLE;
-	if (!S_ISREG(st.st_mode) || !is_same(object, fd, &st))
+	if (!is_same(object, fd, &st))
 		return SPOOR_OBJECT_CHANGED;
 	*ret_fd = TAKE_FD(fd);
 	return SPOOR_OBJECT_SAME;

@@ -2,30 +2,17 @@
 #include "object/debuglink.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <lzma.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdarg.h>
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
 
 #define MAX_BUILD_ID 64
-
-/* Regular files only: a name from a stranger's file must not make us block on a FIFO or wake a device. */
-static int open_regular(const char *path)
-{
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -ENOENT;
-	if (!S_ISREG(st.st_mode) || st.st_size <= 0)
-		return -ENOENT;
-	return TAKE_FD(fd);
-}
 
 static int has_build_id(int fd, const uint8_t *id, int len)
 {
@@ -58,7 +45,7 @@ static int open_by_build_id(const char *debug_root, const uint8_t *id, int len)
 	for (int i = 1; i < len; i++)
 		at += sprintf(path + at, "%02x", id[i]);
 	strcpy(path + at, ".debug");
-	fd = open_regular(path);
+	fd = spoor_open_regular(path);
 	if (fd >= 0 && !has_build_id(fd, id, len)) {
 		close(fd);
 		return -ENOENT;
@@ -117,7 +104,7 @@ __attribute__((format(printf, 1, 2))) static int open_formatted(const char *fmt,
 	va_start(ap, fmt);
 	n = vsnprintf(path, sizeof(path), fmt, ap);
 	va_end(ap);
-	return n < 0 || (size_t)n >= sizeof(path) ? -ENOENT : open_regular(path);
+	return n < 0 || (size_t)n >= sizeof(path) ? -ENOENT : spoor_open_regular(path);
 }
 
 static int open_by_name(const struct spoor_elf *elf, const char *debug_root, const char *name, uint32_t crc)
@@ -184,7 +171,7 @@ int spoor_debugaltlink_open(const struct spoor_elf *elf, const char *debug_root)
 	if (fd >= 0)
 		return fd;
 	if (link[0] == '/')
-		fd = open_regular(link);
+		fd = spoor_open_regular(link);
 	else if (elf->image.fd >= 0 && folder_of(elf->image.fd, dir) == 0)
 		fd = open_formatted("%s/%s", dir, link);
 	if (fd >= 0 && !has_build_id(fd, id, len)) {

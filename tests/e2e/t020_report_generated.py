@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor report on generated hostile traces: the same calls as trace_dump reads, in every form, and on damaged files."""
+import json
+import random
+import re
+import shutil
+import subprocess
+
+import pytest
+
+SCENARIOS = ["calls", "own", "migrate", "nested", "reuse", "rotate", "mixed"]
+FORMS = [[], ["--by", "app"], ["--by", "all", "--sort", "max", "--top", "3"], ["--events"], ["--events", "-k"],
+         ["--format", "json"], ["--folded"], ["--folded=time"], ["--blocked"], ["--blocked", "--format", "json"]]
+CALL = re.compile(r"^(\d+) cpu=(\d+) .*?\btid=(\d+) (\S+) pid=(\d+) stack=(\d+) dur=(\d+) ret=(-?\d+)", re.M)
+
+
+@pytest.fixture(scope="module")
+def traces(build, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("traces")
+    for scenario in SCENARIOS:
+        subprocess.run([build / "tests/tools/trace_gen", scenario, folder / scenario], check=True, timeout=60)
+    return folder
+
+
+def dumped(build, trace):
+    """(ns, cpu, tid, pid, dur, ret) of every completed call, as another program of ours reads them."""
+    out = subprocess.run([build / "tests/tools/trace_dump", trace], capture_output=True, text=True, timeout=60,
+                         errors="surrogateescape").stdout
+    return [tuple(int(x) for x in (m[0], m[1], m[2], m[4], m[6], m[7])) for m in CALL.findall(out)]
+
+
+def lines(text):
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def number(ret):
+    value = int(ret, 16) if isinstance(ret, str) else ret
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_json_has_every_call(spoor, build, traces, scenario):
+    run = spoor("report", "--format", "json", traces / scenario)
+    assert run.returncode == 0, run.stderr
+    *events, summary = lines(run.stdout)
+    assert summary["event"] == "spoor:summary"
+    completed = [e for e in events if "unfinished" not in e]
+    got = [(int(e["ts"].replace(".", "")), e["cpu"], e["tid"], e["pid"], e["dur"], number(e["ret"]))
+           for e in completed]
+    assert got and got == dumped(build, traces / scenario)
+    assert summary["calls"] + summary["unfinished"] == len(events)
+    assert summary["failed"] == sum(e["errno"] is not None for e in completed)
+    assert sum(summary["walks"].values()) + summary["no_stack"] == len(events)
+    for e in events:
+        assert re.fullmatch(r"\d+\.\d{9}", e["ts"]) and isinstance(e["args"], dict) and isinstance(e["stack"], list)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_table_counts_every_call(spoor, traces, scenario):
+    """The rows of all tables add up to the calls of the JSON form."""
+    summary = lines(spoor("report", "--format", "json", traces / scenario).stdout)[-1]
+    for by in ("process", "app", "all"):
+        out = spoor("report", "--by", by, "--top", "0", traces / scenario).stdout
+        rows = re.findall(r"^ *([\d,]+) +[\d,]* +\S+ \S+ +\S+ \S+ +\S+ \S+  \w", out, re.M)
+        assert sum(int(r.replace(",", "")) for r in rows) == summary["calls"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+def test_forms_escape_and_end(spoor, traces, form):
+    for scenario in SCENARIOS:
+        run = spoor("report", *form, traces / scenario, text=False)
+        assert run.returncode == 0, run.stderr
+        assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", run.stdout + run.stderr)
+        told = run.stderr if form and form[0].startswith("--folded") else run.stdout
+        assert b"discarded" in told or b"Lost: " in told
+
+
+def test_damaged_traces(spoor, traces, tmp_path):
+    """Bytes changed, files cut: a report, or one line that says why not; never a signal."""
+    rng = random.Random(11)
+    for round_ in range(24):
+        trace = tmp_path / f"t{round_}"
+        shutil.copytree(traces / SCENARIOS[round_ % len(SCENARIOS)], trace)
+        files = [p for p in trace.rglob("*") if p.is_file() and p.stat().st_size]
+        for file in rng.sample(files, min(3, len(files))):
+            data = bytearray(file.read_bytes())
+            for _ in range(rng.randrange(1, 40)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            file.write_bytes(data[:rng.randrange(len(data))] if rng.random() < .3 else data)
+        for form in FORMS[round_ % 3::3]:
+            run = spoor("report", *form, trace, text=False)
+            assert run.returncode in (0, 1) and b"Sanitizer" not in run.stderr, (form, run.stderr[-500:])
+        shutil.rmtree(trace)
+
+
+@pytest.mark.parametrize("args, said", [
+    ([], "which trace?"), (["nosuch.spoor"], "nosuch.spoor"), (["a", "b"], "one too many"),
+    (["--events", "--blocked", "x"], "exclude each other"), (["--folded", "-f", "json", "x"], "format of its own"),
+    (["-f", "xml", "x"], "'xml'"), (["--by", "proces", "x"], "did you mean 'process'"), (["--top", "-1", "x"], "--top"),
+    (["--pid", "1,x", "x"], "'x'"), (["--errno", "ENOSUCH", "x"], "ENOSUCH"), (["--min-duration", "1q", "x"], "1q"),
+    (["-e", "opanat", "x"], "opanat"), (["--frm", "1", "x"], "--frm"), (["--sort"], "missing"),
+])
+def test_wrong_usage(spoor, args, said):
+    run = spoor("report", *args)
+    assert run.returncode == (1 if args == ["nosuch.spoor"] else 2)
+    assert not run.stdout and said in run.stderr and run.stderr.count("\n") == 1
+
+
+def test_times(spoor, traces):
+    """A span in each way of saying it selects what the times of the events say."""
+    trace = traces / "migrate"
+    *events, _ = lines(spoor("report", "--format", "json", trace).stdout)
+    done = [e for e in events if "unfinished" not in e]
+    end = {id(e): int(e["ts"].replace(".", "")) for e in done}
+    first = min(end.values())
+    ends = sorted(end.values())
+    low, high = ends[len(ends) // 3], ends[len(ends) // 2]
+    want = [e for e in done if end[id(e)] >= low and end[id(e)] - e["dur"] <= high]
+    assert 10 < len(want) < len(done)
+    epoch = [f"@{t // 10**9}.{t % 10**9:09d}" for t in (low, high)]
+    out = lines(spoor("report", "--format", "json", "--from", epoch[0], "--to", epoch[1], trace).stdout)
+    assert [e for e in out[:-1] if "unfinished" not in e] == want
+    assert first <= low
+
+
+def test_reader_that_leaves_early(build, traces):
+    """`spoor report --events | head` is no failure."""
+    run = subprocess.run(f"set -o pipefail; {build}/spoor report --events {traces}/calls | head -n 1", shell=True,
+                         executable="/bin/bash", capture_output=True, text=True, timeout=60)
+    assert run.stdout.count("\n") == 1 and run.returncode in (0, 141) and not run.stderr

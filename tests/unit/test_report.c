@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Reports of a small trace whose every event is known; its application is this very program. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <link.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "analyze/object_file.h"
+#include "base/cleanup.h"
+#include "object/identity.h"
+#include "present/present.h"
+#include "trace/syscalls.h"
+#include "trace/writer.h"
+
+#define TID 4711
+#define T0 5000000000ULL
+
+enum {
+	OBJ_APP = 10,
+	OBJ_LIB,
+	OBJ_GONE,
+	STACK_SITE = 20,
+	STACK_LIB,
+	STACK_GONE,
+	STACK_JIT,
+	FILE_PASSWD = 30,
+	FILE_SOCKET,
+	FILE_CWD
+};
+
+static char folder[] = "/tmp/spoor-report-XXXXXX", path[4096];
+static char app[4096];
+
+/* The call sites: addresses just behind these functions' first instructions. */
+__attribute__((noinline)) void site_of_calls(void)
+{
+	__asm__ volatile("nop; nop; nop");
+}
+
+static uint64_t address(void *function)
+{
+	struct link_map *map;
+	Dl_info info;
+
+	assert_true(dladdr1(function, &info, (void **)&map, RTLD_DL_LINKMAP));
+	return (uint64_t)function - map->l_addr + 2;
+}
+
+/* ---- writing ---- */
+
+static struct spoor_writer *writer;
+static _Alignas(8) uint8_t events[65536], buf[8192];
+static size_t n_events;
+static uint64_t first_ts, last_ts;
+
+static void seal(void *event, size_t len)
+{
+	struct spoor_event_header *h = event;
+
+	memset((char *)event + len, 0, -len & 7);
+	h->size8 = (len + 7) / 8;
+}
+
+static void emit(void *event)
+{
+	struct spoor_event_header *h = event;
+
+	if (!n_events)
+		first_ts = h->ts;
+	last_ts = h->ts;
+	memcpy(events + n_events, h, h->size8 * 8);
+	n_events += h->size8 * 8;
+}
+
+static void define(void *event, size_t len)
+{
+	seal(event, len);
+	assert_int_equal(spoor_writer_define(writer, event), 0);
+}
+
+struct data {
+	uint64_t args[6];
+	uint32_t files[6], ret_file;
+	const char *paths[6];
+	const void *bytes;
+	uint16_t len;
+};
+
+static size_t put(uint8_t *to, size_t at, const void *from, size_t len)
+{
+	memcpy(to + at, from, len);
+	return at + len;
+}
+
+static size_t put_data(uint8_t *to, unsigned id, const struct data *d)
+{
+	const struct spoor_syscall_info *info = spoor_syscall_info(id);
+	size_t at = 0;
+
+	for (unsigned i = 0; i < info->n_args; i++)
+		at = put(to, at, &d->args[i], info->args[i].width);
+	for (unsigned i = 0; i < info->n_args; i++)
+		if (info->args[i].kind == SPOOR_ARG_FD)
+			at = put(to, at, &d->files[i], 4);
+	if (info->flags & SPOOR_SYSCALL_RET_FD)
+		at = put(to, at, &d->ret_file, 4);
+	for (unsigned i = 0; i < info->n_args; i++)
+		if (info->args[i].kind == SPOOR_ARG_PATH)
+			at = put(to, at, d->paths[i] ?: "", strlen(d->paths[i] ?: "") + 1);
+	for (unsigned i = 0; i < info->n_args; i++) {
+		if (info->args[i].kind == SPOOR_ARG_SOCKADDR) {
+			at = put(to, at, &d->len, 2);
+			at = put(to, at, d->bytes, d->len);
+		}
+		if (info->args[i].kind == SPOOR_ARG_BUF_IN || info->args[i].kind == SPOOR_ARG_BUF_OUT)
+			at = put(to, at, &(uint16_t){ 0 }, 2);
+	}
+	return at;
+}
+
+static void call(const char *name, uint64_t ts, uint64_t dur, int64_t ret, uint32_t stack, struct data d)
+{
+	int id = spoor_syscall_by_name(name);
+	struct spoor_syscall *s = (void *)buf;
+
+	assert_true(id >= 0);
+	*s = (struct spoor_syscall){ .h = { .ts = T0 + ts, .id = (uint16_t)id, .tid = TID },
+				     .pid = TID,
+				     .stack = stack,
+				     .dur = dur,
+				     .ret = ret };
+	seal(s, sizeof(*s) + put_data(s->data, (unsigned)id, &d));
+	emit(s);
+}
+
+static void pending(const char *name, uint64_t ts, uint64_t start, unsigned why, uint32_t tid, uint32_t stack,
+		    struct data d)
+{
+	int id = spoor_syscall_by_name(name);
+	struct spoor_pending *p = (void *)buf;
+
+	*p = (struct spoor_pending){ .h = { .ts = T0 + ts, .id = SPOOR_EV_PENDING, .tid = tid },
+				     .pid = TID,
+				     .stack = stack,
+				     .start = T0 + start,
+				     .nr = (uint16_t)id,
+				     .why = (uint8_t)why,
+				     .exact = 1 };
+	p->len = (uint16_t)put_data(p->data, (unsigned)id, &d);
+	seal(p, sizeof(*p) + p->len);
+	emit(p);
+}
+
+static void define_object(uint32_t id, uint32_t flags, const char *name)
+{
+	struct spoor_object *o = (void *)buf;
+	struct spoor_object_identity identity;
+	struct stat st = {};
+	int fd = open(name, O_RDONLY | O_CLOEXEC);
+
+	*o = (struct spoor_object){ .h = { .ts = T0, .id = SPOOR_EV_OBJECT }, .id = id, .flags = flags };
+	if (fd >= 0 && fstat(fd, &st) == 0 && spoor_object_identify(fd, &identity, NULL) == 0) {
+		o->hash_lo = identity.hash[0];
+		o->hash_hi = identity.hash[1];
+		o->size = (uint64_t)st.st_size;
+		o->mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+		close(fd);
+	}
+	strcpy(o->path, name);
+	define(o, sizeof(*o) + strlen(name) + 1);
+}
+
+static void define_stack(uint32_t id, unsigned status, unsigned way, uint64_t inner, uint64_t outer)
+{
+	struct spoor_stack *s = (void *)buf;
+
+	*s = (struct spoor_stack){ .h = { .ts = T0, .id = SPOOR_EV_STACK },
+				   .id = id,
+				   .status = (uint8_t)status,
+				   .way = (uint8_t)way,
+				   .n = (uint16_t)(1 + !!outer) };
+	s->frames[0] = inner;
+	s->frames[1] = outer;
+	define(s, sizeof(*s) + 8 * s->n);
+}
+
+static void define_file(uint32_t id, unsigned kind, const char *name)
+{
+	struct spoor_file *f = (void *)buf;
+
+	*f = (struct spoor_file){ .h = { .ts = T0, .id = SPOOR_EV_FILE }, .id = id, .kind = (uint8_t)kind };
+	strcpy(f->path, name);
+	define(f, sizeof(*f) + strlen(name) + 1);
+}
+
+static void define_all(void)
+{
+	struct spoor_socket *s = (void *)buf;
+	struct spoor_thread *t = (void *)buf;
+
+	*t = (struct spoor_thread){
+		.h = { .ts = T0, .id = SPOOR_EV_THREAD, .tid = TID }, .pid = TID, .start = T0 - 5, .comm = "work\033[1m"
+	};
+	define(t, sizeof(*t));
+	define_object(OBJ_APP, SPOOR_OBJECT_APP, app);
+	define_object(OBJ_LIB, 0, "/lib/x86_64-linux-gnu/libc.so.6");
+	define_object(OBJ_GONE, SPOOR_OBJECT_APP, "/nonexistent/plugin.so");
+	define_stack(STACK_SITE, SPOOR_WALK_COMPLETE, SPOOR_WAY_KERNEL, SPOOR_FRAME(OBJ_LIB, 0x10),
+		     SPOOR_FRAME(OBJ_APP, address(site_of_calls)));
+	define_stack(STACK_LIB, SPOOR_WALK_NO_ROWS, SPOOR_WAY_USER, SPOOR_FRAME(OBJ_LIB, 0x10), 0);
+	define_stack(STACK_GONE, SPOOR_WALK_BUDGET, SPOOR_WAY_KERNEL, SPOOR_FRAME(OBJ_GONE, 0x1234), 0);
+	define_stack(STACK_JIT, SPOOR_WALK_COMPLETE, SPOOR_WAY_KERNEL, SPOOR_FRAME(0, 0x7f0000001010), 0);
+	define_file(FILE_PASSWD, SPOOR_FILE_REG, "/etc/\xff\"passwd");
+	define_file(FILE_CWD, SPOOR_FILE_DIR, "/home");
+	*s = (struct spoor_socket){ .h = { .ts = T0, .id = SPOOR_EV_SOCKET },
+				    .id = FILE_SOCKET,
+				    .family = AF_INET,
+				    .type = SOCK_STREAM,
+				    .protocol = IPPROTO_TCP,
+				    .lport = 80,
+				    .rport = 999,
+				    .ino = 5,
+				    .laddr = { 127, 0, 0, 1 },
+				    .raddr = { 10, 0, 0, 2 } };
+	define(s, sizeof(*s) + 1);
+}
+
+static void emit_all(void)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(443), .sin_addr = { htonl(0x7f000002) } };
+	struct {
+		struct spoor_thread_exit t;
+		uint8_t room[8];
+	} x = { .t = { .h = { .ts = T0 + 900000, .id = SPOOR_EV_THREAD_EXIT, .tid = TID + 1 },
+		       .pid = TID,
+		       .code = SIGKILL } };
+
+	call("openat", 1000, 500, 3, STACK_SITE,
+	     (struct data){ .args = { (uint64_t)AT_FDCWD, 0x1000, 0x80000, 0644 },
+			    .files = { FILE_CWD },
+			    .paths = { NULL, "x\n\"\x80" },
+			    .ret_file = FILE_PASSWD });
+	for (int i = 0; i < 7; i++)
+		call("read", 2000 + 1000 * (uint64_t)i, 100 + (uint64_t)i, i < 5 ? 10 : -EAGAIN, STACK_SITE,
+		     (struct data){ .args = { 3, 0x2000, 10 }, .files = { FILE_PASSWD } });
+	call("connect", 20000, 2000, -EINPROGRESS, STACK_LIB,
+	     (struct data){ .args = { 5, 0x3000, 16 }, .files = { FILE_SOCKET }, .bytes = &to, .len = sizeof(to) });
+	call("close", 30000, 3, 0, STACK_GONE, (struct data){ .args = { 5 } });
+	call("getpid", 31000, 1, TID, STACK_JIT, (struct data){});
+	call("mmap", 32000, 1, 0x7f0012345000, 0, (struct data){ .args = { 0, 4096, 3, 0x22, (uint64_t)-1 } });
+	call("nanosleep", 40000, 5000, -512, 99, (struct data){ .args = { 0x10 } });
+	pending("futex", 50000, 45000, SPOOR_PENDING_SLEEP, TID, STACK_SITE, (struct data){ .args = { 0xabc0 } });
+	pending("exit", 800000, 800000, SPOOR_PENDING_DEATH, TID + 1, STACK_SITE, (struct data){});
+	seal(&x, sizeof(x.t));
+	emit(&x);
+}
+
+static int write_trace(void **state)
+{
+	struct spoor_writer_options o = { .path = path, .command = "test", .mode = "all", .n_cpus = 1 };
+	struct spoor_error e = {};
+	struct iovec span;
+	FILE *map;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/t.spoor", folder);
+	assert_true(readlink("/proc/self/exe", app, sizeof(app) - 1) > 0);
+	if (spoor_writer_open(&o, &writer, &e) < 0)
+		fail_msg("%s", e.text);
+	define_all();
+	emit_all();
+	span = (struct iovec){ events, n_events };
+	assert_int_equal(spoor_writer_packet(writer, 0, 0, &span, 1, first_ts, last_ts, 3, &e), 0);
+	assert_int_equal(spoor_writer_close(writer, &e), 0);
+
+	snprintf((char *)buf, sizeof(buf), "%s/perf-%d.map", folder, TID);
+	map = fopen((char *)buf, "w");
+	fputs("garbage\n7f0000001000 20 jit;compiled\n7f0000002000 zz bad\n", map);
+	fclose(map);
+	return 0;
+}
+
+static int remove_trace(void **state)
+{
+	snprintf((char *)buf, sizeof(buf), "rm -rf %s", folder);
+	return system((char *)buf);
+}
+
+/* ---- reading ---- */
+
+typedef int form_fn(struct spoor_view *v, struct spoor_error *e);
+
+static char *report_with(form_fn *form, struct spoor_view v, struct spoor_select *select)
+{
+	struct spoor_select all = {};
+	struct spoor_error e = {};
+	char *text = NULL;
+	size_t size;
+
+	assert_int_equal(spoor_trace_open(path, &v.trace, &e), 0);
+	assert_int_equal(spoor_symbolizer_new(NULL, folder, &v.symbols), 0);
+	v.select = select ?: &all;
+	v.out = open_memstream(&text, &size);
+	assert_int_equal(form(&v, &e), 0);
+	fclose(v.out);
+	spoor_symbolizer_free(v.symbols);
+	spoor_trace_close(v.trace);
+	spoor_select_done(&all);
+	if (getenv("SPOOR_SHOW"))
+		fputs(text, stderr);
+	return text;
+}
+
+static char *report(form_fn *form)
+{
+	return report_with(form, (struct spoor_view){}, NULL);
+}
+
+static void has(const char *text, const char *what)
+{
+	if (!strstr(text, what))
+		fail_msg("'%s' is not in:\n%s", what, text);
+}
+
+static void has_not(const char *text, const char *what)
+{
+	if (strstr(text, what))
+		fail_msg("'%s' is in:\n%s", what, text);
+}
+
+static void table(void **state)
+{
+	_cleanup_(spoor_freep) char *text = report(spoor_present_table);
+
+	has(text, "work\\x1b[1m[4711]: 14 calls, 4 failed, 8.23 us in them, 1 never ended\n");
+	has(text, "         7        2     721 ns     103 ns     106 ns  read               site_of_calls ");
+	has(text, "test_report.c:");
+	has(text, "  connect            [no application frame: no rows]\n");
+	has(text, "  close              plugin.so+0x1234\n");
+	has(text, "  mmap               [no stack]\n");
+	has(text, "  nanosleep          [stack lost]\n");
+	has(text, "(and 1 never ended)");
+	has(text, "Lost: 3 events were discarded");
+	has(text, "Walks: complete 11 (78.57 %), budget 1 (7.143 %), no rows 1 (7.143 %), lost 1 (7.143 %); "
+		  "in the kernel 12 (92.31 %), in user space 1 (7.692 %); 1 calls without a stack.\n");
+	has(text, "Note: /nonexistent/plugin.so: cannot be read; its frames are shown as offsets\n");
+	has_not(text, "\033");
+}
+
+static void listing(void **state)
+{
+	_cleanup_(spoor_freep) char *text = report_with(spoor_present_events, (struct spoor_view){ .stacks = 1 }, NULL);
+
+	has(text, " openat(AT_FDCWD</home>, \"x\\n\\\"\\x80\", 0x80000, 0644) = 3</etc/\\xff\\\"passwd> <0.000000>\n");
+	has(text, " = -1 EAGAIN (Resource temporarily unavailable) <0.000000>\n");
+	has(text, " connect(5<TCP:[127.0.0.1:80->10.0.0.2:999]>, {sa_family=AF_INET, sin_port=htons(443), "
+		  "sin_addr=inet_addr(\"127.0.0.2\")}, 16) = -1 EINPROGRESS (");
+	has(text, " mmap(NULL, 4096, 0x3, 0x22, -1, 0) = 0x7f0012345000 <");
+	has(text, " = ? ERESTARTSYS <0.000005>\n");
+	has(text, "    > [stack lost]\n");
+	has(text, "    > jit;compiled+0x10 ([anonymous]+0x7f0000001010)\n");
+	has(text, " exit(0) = ?\n");
+	has(text, "+++ killed by SIGKILL +++\n");
+	has(text, " = ? <unfinished: in flight at the end, 855 us so far>\n");
+}
+
+static json_t *member(json_t *o, const char *name)
+{
+	json_t *v = json_object_get(o, name);
+
+	assert_non_null(v);
+	return v;
+}
+
+static void json(void **state)
+{
+	_cleanup_(spoor_freep) char *text = report(spoor_present_json);
+	unsigned n = 0;
+	json_t *last = NULL;
+	char *save = NULL;
+
+	has(text, "\"args\":{\"dfd\":{\"fd\":-100,\"path\":\"/home\",\"kind\":\"directory\"},"
+		  "\"filename\":\"x\\n\\\"\\udc80\",\"flags\":\"0x80000\",\"mode\":\"0644\"},\"ret\":3,"
+		  "\"ret_fd\":{\"fd\":3,\"path\":\"/etc/\\udcff\\\"passwd\",\"kind\":\"file\"},\"errno\":null");
+	has(text, "\"addr\":\"0x0\"");
+	has(text, "\"errno\":\"EAGAIN\"");
+	has(text, "\"function\":\"site_of_calls\"");
+	has(text, "\"walk\":\"no rows\",\"way\":\"user\"");
+	has(text, "\"unfinished\":\"sleep\"");
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save), n++) {
+		json_error_t e;
+
+		/* jansson takes no lone surrogates */
+		for (char *p = line; (p = strstr(p, "\\udc"));)
+			memcpy(p, "\\u00", 4);
+		json_decref(last);
+		last = json_loads(line, 0, &e);
+		if (!last)
+			fail_msg("%s: %s", e.text, line);
+		if (!json_object_get(last, "calls")) {
+			const char *ts = json_string_value(member(last, "ts"));
+
+			assert_int_equal(strcspn(ts, "."), strlen(ts) - 10);
+			member(last, "args");
+			member(last, "stack");
+		}
+	}
+	assert_int_equal(n, 16); /* 14 calls, one never ended, the summary */
+	assert_int_equal(json_integer_value(member(last, "calls")), 14);
+	assert_int_equal(json_integer_value(member(last, "failed")), 4);
+	assert_int_equal(json_integer_value(member(last, "unfinished")), 1);
+	assert_int_equal(json_integer_value(member(last, "discarded")), 3);
+	json_decref(last);
+}
+
+static void folded(void **state)
+{
+	_cleanup_(spoor_freep) char *text = report(spoor_present_folded);
+
+	has(text, "work_[1m;site_of_calls;libc.so.6+0x10;read 7\n");
+	has(text, "work_[1m;[no rows];libc.so.6+0x10;connect 1\n");
+	has(text, "work_[1m;jit:compiled;getpid 1\n");
+	has(text, "work_[1m;[no stack];mmap 1\n");
+}
+
+static void blocked(void **state)
+{
+	_cleanup_(spoor_freep) char *text = report(spoor_present_blocked);
+	_cleanup_(spoor_freep) char *lines = report_with(spoor_present_blocked, (struct spoor_view){ .json = 1 }, NULL);
+
+	has(text, "work\\x1b[1m[4711]: for 855 us in futex(");
+	has(text, "    on futex 0xabc0\n");
+	has(text, "      site_of_calls ");
+	has(text, "1 calls were in flight at the end.\n");
+	has_not(text, "exit");
+	has(lines, "\"event\":\"futex\"");
+	has(lines, "\"so_far\":855000");
+}
+
+static void selections(void **state)
+{
+	struct spoor_select failed = { .failed = 1 }, again = { .errno_ = EAGAIN }, slow = { .min_duration = 2000 };
+	struct spoor_select early = { .to = T0 + 1500 }, nobody = {}, function = {}, read = { .some_calls = 1 };
+	struct {
+		struct spoor_select *s;
+		const char *want, *want_not;
+	} cases[] = {
+		{ &failed, "Calls: 4, of which 4 failed; 0 more", "openat" },
+		{ &again, "Calls: 2, of which 2 failed; 0 more", "connect" },
+		{ &slow, "Calls: 2, of which 2 failed; 1 more", "openat" },
+		{ &early, "Calls: 1, of which 0 failed; 0 more", "read" },
+		{ &nobody, "No call of the trace fits.", "read" },
+		{ &function, "Calls: 9, of which 2 failed; 1 more", "connect" },
+		{ &read, "Calls: 7, of which 2 failed; 0 more", "connect" },
+	};
+
+	assert_int_equal(spoor_select_add_pid(&nobody, 1), 0);
+	assert_int_equal(spoor_globs_add(&function.functions, "site_*"), 0);
+	read.calls[spoor_syscall_by_name("read")] = 1;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		_cleanup_(spoor_freep) char *text = report_with(spoor_present_table, (struct spoor_view){}, cases[i].s);
+
+		has(text, cases[i].want);
+		has_not(text, cases[i].want_not);
+		spoor_select_done(cases[i].s);
+	}
+}
+
+/* The same size, other content, and a time stamp that is put back: for a small file the content tells. */
+static void replaced_object(void **state)
+{
+	struct spoor_object *o = calloc(1, sizeof(*o) + 4096);
+	struct spoor_object_identity identity;
+	struct timespec times[2] = {};
+	struct stat st;
+	int fd, opened;
+
+	snprintf(o->path, 4096, "%s/object", folder);
+	fd = open(o->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "content one", 11), 11);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(spoor_object_identify(fd, &identity, NULL), 0);
+	o->size = 11;
+	o->mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
+	o->hash_lo = identity.hash[0];
+	o->hash_hi = identity.hash[1];
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_SAME);
+	close(opened);
+
+	assert_int_equal(futimens(fd, times), 0); /* touched: still the same */
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_SAME);
+	close(opened);
+
+	assert_int_equal(pwrite(fd, "content two", 11, 0), 11);
+	times[0] = times[1] = st.st_mtim;
+	assert_int_equal(futimens(fd, times), 0);
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_CHANGED);
+
+	assert_int_equal(ftruncate(fd, 5), 0);
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_CHANGED);
+	unlink(o->path);
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_UNREADABLE);
+	assert_int_equal(mkfifo(o->path, 0600), 0);
+	assert_int_equal(spoor_object_file_open(o, &opened), SPOOR_OBJECT_CHANGED);
+	close(fd);
+	free(o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(table),           cmocka_unit_test(listing), cmocka_unit_test(json),
+		cmocka_unit_test(folded),          cmocka_unit_test(blocked), cmocka_unit_test(selections),
+		cmocka_unit_test(replaced_object),
+	};
+
+	return cmocka_run_group_tests(tests, write_trace, remove_trace);
+}
