@@ -8,29 +8,23 @@
 
 /* ---- does a name match? ---- */
 
+#define NAME_AT 4096 /* where in scratch.path the name to match lies */
+
 struct glob {
-	const char *pattern; /* SPOOR_NAME_MAX bytes, terminated */
-	char *name;          /* 64 bytes, terminated */
-	u32 p, s;            /* positions */
+	u32 p, s;            /* positions in pattern and name */
 	u32 star, star_s;    /* where to go back to; star 0: nowhere (else position + 1) */
-	u32 result;
 };
 
-/* One step of matching * and ? (greedy with one point of return). */
-static long glob_step(u32 i, void *ctx)
+/* One step of matching * and ? (greedy with one point of return). Returns 0 to go on, 1 no, 2 yes. */
+static __always_inline int glob_step(struct glob *g, char p, char s)
 {
-	struct glob *g = ctx;
-	char p = g->pattern[g->p & (SPOOR_NAME_MAX - 1)], s = g->name[g->s & 63];
-
 	if (p == '*') {
 		g->star = ++g->p;
 		g->star_s = g->s;
 		return 0;
 	}
-	if (!s) {
-		g->result = !p;
-		return 1;
-	}
+	if (!s)
+		return p ? 1 : 2;
 	if (p == s || p == '?') {
 		g->p++;
 		g->s++;
@@ -43,31 +37,53 @@ static long glob_step(u32 i, void *ctx)
 	return 0;
 }
 
-static __noinline bool name_matches(char *name)
+struct glob_loop {
+	struct glob g;
+	u32 pattern, result;
+	struct scratch *sc;
+};
+
+static long glob_round(u32 i, void *ctx)
+{
+	struct glob_loop *l = ctx;
+	char p = names[l->pattern & (SPOOR_MAX_NAMES - 1)][l->g.p & (SPOOR_NAME_MAX - 1)];
+
+	l->result = glob_step(&l->g, p, l->sc->path[NAME_AT + (l->g.s & 63)]);
+	return l->result ? 1 : 0;
+}
+
+/* Does names[i] match the name at sc->path + NAME_AT? */
+__noinline int glob_matches(u32 i, struct scratch *sc)
+{
+	struct glob_loop l = { .pattern = i, .sc = sc };
+
+	if (!sc)
+		return 0;
+	bpf_loop(512, glob_round, &l, 0);
+	return l.result == 2;
+}
+
+__noinline int name_matches(struct scratch *sc)
 {
 	u32 i;
 
-	for (i = 0; i < SPOOR_MAX_NAMES; i++) {
-		struct glob g = { .pattern = names[i], .name = name };
-
-		if (i >= n_names || !name)
-			break;
-		bpf_loop(256, glob_step, &g, 0);
-		if (g.result)
-			return true;
-	}
-	return false;
+	if (!sc)
+		return 0;
+	for (i = 0; i < SPOOR_MAX_NAMES; i++)
+		if (i < n_names && glob_matches(i, sc))
+			return 1;
+	return 0;
 }
 
 struct base_name {
-	char *path;
+	struct scratch *sc;
 	u32 at;
 };
 
 static long base_name_step(u32 i, void *ctx)
 {
 	struct base_name *b = ctx;
-	char ch = b->path[i & 4095];
+	char ch = b->sc->path[i & 4095];
 
 	if (!ch)
 		return 1;
@@ -76,21 +92,21 @@ static long base_name_step(u32 i, void *ctx)
 	return 0;
 }
 
-static __noinline bool exec_matches(struct scratch *sc, struct task_struct *task, u64 filename)
+/* The executable's name without its path, or the comm, which for a script is the script's name. */
+__noinline int exec_matches(u64 filename, struct scratch *sc)
 {
-	struct base_name b = {};
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct base_name b = { .sc = sc };
 
-	if (!sc || !task)
-		return false;
+	if (!sc)
+		return 0;
 	bpf_probe_read_kernel_str(sc->path, 4096, (void *)filename);
-	b.path = sc->path;
 	bpf_loop(4095, base_name_step, &b, 0);
-	bpf_probe_read_kernel_str(sc->path + 4096, 64, sc->path + (b.at & 4095));
-	if (name_matches(sc->path + 4096))
-		return true;
-	__builtin_memset(sc->path, 0, 64);
-	bpf_probe_read_kernel_str(sc->path, 16, task->comm);
-	return name_matches(sc->path);
+	bpf_probe_read_kernel_str(sc->path + NAME_AT, 64, sc->path + (b.at & 4095));
+	if (name_matches(sc))
+		return 1;
+	bpf_probe_read_kernel_str(sc->path + NAME_AT, 16, task->comm);
+	return name_matches(sc);
 }
 
 /* ---- coming in ---- */
@@ -189,7 +205,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		return 0;
 	sc = &c->scratch[0];
 	if (match_names && (!t || t->named)) {
-		match = exec_matches(sc, task, (u64)bprm->filename);
+		match = exec_matches(address_of(sc, bprm->filename), sc);
 		if (t && !match) {
 			/* The call began in the old image, which was in, and succeeded: it is written before it is out. */
 			if (t->start)
