@@ -77,8 +77,8 @@ static int grow(struct spoor_callsites *c)
 	return 0;
 }
 
-static struct spoor_cell *get_cell(struct spoor_callsites *c, const struct spoor_event *ev, uint32_t pid,
-				   uint64_t call, uint32_t stack)
+static struct spoor_cell *get_cell(struct spoor_callsites *c, const struct spoor_event *ev, uint32_t pid, uint64_t call,
+				   uint32_t stack)
 {
 	int process = spoor_processes_of(c->processes, ev->segment, pid, ev->h->tid, ev->h->ts);
 	uint32_t *slot;
@@ -87,8 +87,9 @@ static struct spoor_cell *get_cell(struct spoor_callsites *c, const struct spoor
 		return NULL;
 	slot = find(c, c->slots, c->size, (uint32_t)process, call, stack);
 	if (!*slot) {
-		c->cells[c->n] = (struct spoor_cell){ .process = (uint32_t)process, .stack = stack, .call = call,
-						      .segment = ev->segment, .pid = pid };
+		c->cells[c->n] = (struct spoor_cell){
+			.process = (uint32_t)process, .stack = stack, .call = call, .segment = ev->segment, .pid = pid
+		};
 		*slot = (uint32_t)++c->n;
 	}
 	return &c->cells[*slot - 1];
@@ -154,7 +155,7 @@ const char *spoor_walk_status_name(unsigned status)
 		[SPOOR_WALK_COMPLETE] = "complete",   [SPOOR_WALK_BUDGET] = "budget",
 		[SPOOR_WALK_NO_ROWS] = "no rows",     [SPOOR_WALK_UNREADABLE] = "unreadable",
 		[SPOOR_WALK_TRUNCATED] = "truncated", [SPOOR_WALK_GONE] = "object gone",
-		[SPOOR_WALK_LOST] = "lost",	      [SPOOR_WALK_BUSY] = "busy",
+		[SPOOR_WALK_LOST] = "lost",           [SPOOR_WALK_BUSY] = "busy",
 	};
 
 	return status < SPOOR_WALK_STATUS_MAX ? names[status] : "unknown";
@@ -172,12 +173,13 @@ static char *format_label(const struct spoor_frame *f)
 	if (!inner || !inner->function)
 		n = asprintf(&text, "%s+%#llx", module, (unsigned long long)f->offset);
 	else if (inner->file && f->n > 1 && owner->function)
-		n = asprintf(&text, "%s %s:%u (inlined in %s)", inner->function, inner->file, inner->line, owner->function);
+		n = asprintf(&text, "%s %s:%u (inlined in %s)", inner->function, inner->file, inner->line,
+			     owner->function);
 	else if (inner->file)
 		n = asprintf(&text, "%s %s:%u", inner->function, inner->file, inner->line);
 	else
-		n = asprintf(&text, "%s+%#llx (%s+%#llx)", inner->function,
-			     (unsigned long long)owner->function_offset, module, (unsigned long long)f->offset);
+		n = asprintf(&text, "%s+%#llx (%s+%#llx)", inner->function, (unsigned long long)owner->function_offset,
+			     module, (unsigned long long)f->offset);
 	return n < 0 ? NULL : text;
 }
 

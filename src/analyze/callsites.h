@@ -10,7 +10,7 @@
 #include "analyze/symbolize.h"
 
 struct spoor_count {
-	uint64_t calls;      /* completed */
+	uint64_t calls; /* completed */
 	uint64_t errors;
 	uint64_t total, max; /* ns, completed calls */
 	uint64_t unfinished; /* in flight at the end, or end lost */
@@ -19,7 +19,7 @@ struct spoor_count {
 struct spoor_cell {
 	uint32_t process; /* its number */
 	uint32_t stack;
-	uint64_t call; /* spoor_call_key() */
+	uint64_t call;                       /* spoor_call_key() */
 	const struct spoor_segment *segment; /* in which the stack was first met */
 	uint32_t pid;
 	struct spoor_count count;
@@ -35,7 +35,7 @@ size_t spoor_callsites_cells(const struct spoor_callsites *c, const struct spoor
 /* Which call: event id, and beyond the table its number. */
 static inline uint64_t spoor_call_key(unsigned id, uint32_t nr, unsigned i386)
 {
-	return id < SPOOR_SYSCALL_MAX ? id : (uint64_t)1 << 40 | (uint64_t)!!i386 << 32 | nr;
+	return id < SPOOR_SYSCALL_MAX ? id : (uint64_t)1 << 40 | (uint64_t) !!i386 << 32 | nr;
 }
 /* "openat", "openat (i386)", "syscall 999". */
 void spoor_call_key_name(uint64_t key, char *buf, size_t size);

@@ -6,10 +6,10 @@
 enum spoor_by { SPOOR_BY_PROCESS, SPOOR_BY_APP /* the program's name */, SPOOR_BY_ALL };
 
 struct spoor_process {
-	uint32_t pid;   /* of an application: of its first process */
-	uint32_t gen;   /* which program of the process: execs before */
-	uint64_t start; /* ns; 0 unknown */
-	char comm[16];  /* NUL-terminated, "" if unknown */
+	uint32_t pid;    /* of an application: of its first process */
+	uint32_t gen;    /* which program of the process: execs before */
+	uint64_t start;  /* ns; 0 unknown */
+	char comm[16];   /* NUL-terminated, "" if unknown */
 	unsigned n_pids; /* processes of an application */
 };
 

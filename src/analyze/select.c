@@ -133,8 +133,7 @@ int spoor_select_stack(struct spoor_select *s, struct spoor_symbolizer *z, const
 		return has_function(s, z, segment, pid, stack);
 	slot = find(s->stacks, s->stacks_size, pid, stack);
 	if (!slot->known) {
-		*slot = (struct spoor_select_stack){ stack, pid, 1,
-						     (uint8_t)has_function(s, z, segment, pid, stack) };
+		*slot = (struct spoor_select_stack){ stack, pid, 1, (uint8_t)has_function(s, z, segment, pid, stack) };
 		s->n_stacks++;
 	}
 	return slot->match;

@@ -6,20 +6,20 @@
 #include "trace/syscalls.h"
 
 struct spoor_select {
-	uint64_t from, to;                  /* CLOCK_MONOTONIC ns; a call that overlaps [from, to] is in; to 0: no end */
-	uint32_t *pids, *tids;              /* owned */
+	uint64_t from, to;     /* CLOCK_MONOTONIC ns; a call that overlaps [from, to] is in; to 0: no end */
+	uint32_t *pids, *tids; /* owned */
 	size_t n_pids, n_tids;
 	uint8_t calls[SPOOR_SYSCALL_MAX + 1]; /* 1: wanted, by event id; SPOOR_SYSCALL_MAX: unknown numbers */
-	uint8_t some_calls;                 /* calls[] counts */
-	struct spoor_globs functions;       /* some frame's function */
-	int errno_;                         /* failed with this */
-	uint8_t failed;                     /* returned any error */
-	uint64_t min_duration;              /* ns */
+	uint8_t some_calls;                   /* calls[] counts */
+	struct spoor_globs functions;         /* some frame's function */
+	int errno_;                           /* failed with this */
+	uint8_t failed;                       /* returned any error */
+	uint64_t min_duration;                /* ns */
 
-	struct spoor_select_stack {         /* what functions said about a stack */
+	struct spoor_select_stack { /* what functions said about a stack */
 		uint32_t id, pid;
 		uint8_t known, match;
-	} *stacks;
+	} * stacks;
 	size_t stacks_size, n_stacks;
 };
 

@@ -37,8 +37,10 @@ static const char *family_name(unsigned family)
 
 static const char *type_name(unsigned type)
 {
-	static const char *const names[] = { [SOCK_STREAM] = "SOCK_STREAM", [SOCK_DGRAM] = "SOCK_DGRAM",
-					     [SOCK_RAW] = "SOCK_RAW", [SOCK_RDM] = "SOCK_RDM",
+	static const char *const names[] = { [SOCK_STREAM] = "SOCK_STREAM",
+					     [SOCK_DGRAM] = "SOCK_DGRAM",
+					     [SOCK_RAW] = "SOCK_RAW",
+					     [SOCK_RDM] = "SOCK_RDM",
 					     [SOCK_SEQPACKET] = "SOCK_SEQPACKET" };
 
 	return type < sizeof(names) / sizeof(*names) ? names[type] : NULL;
@@ -165,7 +167,7 @@ static int is_connected(const struct spoor_socket *s)
 static void put_inet_socket(FILE *out, const struct spoor_socket *s)
 {
 	const char *name = s->protocol == IPPROTO_TCP || s->type == SOCK_STREAM ? "TCP" :
-			   s->protocol == IPPROTO_UDP || s->type == SOCK_DGRAM	? "UDP" :
+			   s->protocol == IPPROTO_UDP || s->type == SOCK_DGRAM  ? "UDP" :
 										  "RAW";
 	char local[80], remote[80];
 
@@ -236,10 +238,14 @@ static void put_socket_json(FILE *out, const struct spoor_socket *s)
 
 static const char *kind_name(unsigned kind)
 {
-	static const char *const names[] = { [SPOOR_FILE_REG] = "file",	    [SPOOR_FILE_DIR] = "directory",
-					     [SPOOR_FILE_CHR] = "character device", [SPOOR_FILE_BLK] = "block device",
-					     [SPOOR_FILE_FIFO] = "pipe",    [SPOOR_FILE_LNK] = "link",
-					     [SPOOR_FILE_ANON] = "anonymous", [SPOOR_FILE_SOCK] = "socket" };
+	static const char *const names[] = { [SPOOR_FILE_REG] = "file",
+					     [SPOOR_FILE_DIR] = "directory",
+					     [SPOOR_FILE_CHR] = "character device",
+					     [SPOOR_FILE_BLK] = "block device",
+					     [SPOOR_FILE_FIFO] = "pipe",
+					     [SPOOR_FILE_LNK] = "link",
+					     [SPOOR_FILE_ANON] = "anonymous",
+					     [SPOOR_FILE_SOCK] = "socket" };
 
 	return kind < sizeof(names) / sizeof(*names) ? names[kind] : NULL;
 }

@@ -9,7 +9,7 @@
 void spoor_put_sockaddr(FILE *out, const uint8_t *bytes, size_t len);
 void spoor_put_sockaddr_json(FILE *out, const uint8_t *bytes, size_t len);
 
-/* What a descriptor refers to, in angle brackets: </etc/passwd>, <TCP:[127.0.0.1:80->127.0.0.1:4711]>; nothing if unknown. */
+/* What a descriptor refers to: </etc/passwd>, <TCP:[127.0.0.1:80->127.0.0.1:4711]>; nothing if unknown. */
 void spoor_put_file(FILE *out, const struct spoor_segment *segment, uint32_t file);
 /* Members after "fd": `,"path":...,"kind":...` or `,"socket":{...}`; nothing if unknown. */
 void spoor_put_file_json(FILE *out, const struct spoor_segment *segment, uint32_t file);

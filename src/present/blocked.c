@@ -79,7 +79,8 @@ static void put_object(struct spoor_view *v, const struct spoor_event *ev, const
 	}
 	if (!strncmp(name, "futex", 5) && call->n_args)
 		fprintf(v->out, "    on futex %#" PRIx64 "\n", call->args[0].value);
-	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args && (int64_t)call->args[0].value > 0)
+	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args &&
+		 (int64_t)call->args[0].value > 0)
 		fprintf(v->out, "    on process %" PRId64 "\n", (int64_t)call->args[0].value);
 }
 

@@ -11,7 +11,8 @@
 #include "present/text.h"
 #include "trace/syscalls.h"
 
-#define FIRST_INTERNAL_ERRNO 512 /* ERESTARTSYS and its kin: a signal came, the call is done again or fails with EINTR */
+/* ERESTARTSYS and its kin: a signal came, the call is done again or fails with EINTR. */
+#define FIRST_INTERNAL_ERRNO 512
 
 static unsigned arg_kind(const struct spoor_call *call, unsigned i)
 {

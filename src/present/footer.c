@@ -64,7 +64,8 @@ static void put_losses(struct spoor_view *v)
 	else
 		fputs("Lost: nothing.\n", v->out);
 	if (v->n_undecodable)
-		fprintf(v->out, "Damaged: %" PRIu64 " events whose arguments do not fit their call.\n", v->n_undecodable);
+		fprintf(v->out, "Damaged: %" PRIu64 " events whose arguments do not fit their call.\n",
+			v->n_undecodable);
 	for (unsigned i = 0; i < info->n_damages && i < MAX_DAMAGES_SHOWN; i++) {
 		fputs("Damaged: ", v->out);
 		spoor_put_string(v->out, spoor_trace_damage(v->trace, i));
@@ -120,12 +121,14 @@ void spoor_put_summary_json(struct spoor_view *v)
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
 	const struct spoor_tally *t = &v->tally;
 
-	fprintf(v->out, "{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
-			",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
+	fprintf(v->out,
+		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
+		",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, spoor_trace_discarded(v->trace), v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
-	fprintf(v->out, "},\"ways\":{\"kernel\":%" PRIu64 ",\"user\":%" PRIu64 "},\"no_stack\":%" PRIu64 ",\"ended\":%s",
+	fprintf(v->out,
+		"},\"ways\":{\"kernel\":%" PRIu64 ",\"user\":%" PRIu64 "},\"no_stack\":%" PRIu64 ",\"ended\":%s",
 		t->ways[SPOOR_WAY_KERNEL], t->ways[SPOOR_WAY_USER], t->no_stack, info->ended ? "true" : "false");
 	put_notes_json(v);
 	fputs("}\n", v->out);

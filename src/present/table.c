@@ -71,6 +71,7 @@ static int by_key(const void *pa, const void *pb, void *p)
 
 static void put_heading(struct spoor_view *v, const struct spoor_process *process, const struct spoor_count *sum)
 {
+	const char *comm = process->comm[0] ? process->comm : "?";
 	char calls[32], errors[32], time[32];
 
 	spoor_format_count(sum->calls, calls, sizeof(calls));
@@ -80,7 +81,7 @@ static void put_heading(struct spoor_view *v, const struct spoor_process *proces
 	if (v->by == SPOOR_BY_ALL)
 		fputs("all processes", v->out);
 	else
-		spoor_put_text(v->out, process->comm[0] ? process->comm : "?", strnlen(process->comm[0] ? process->comm : "?", 16));
+		spoor_put_text(v->out, comm, strnlen(comm, 16));
 	if (v->by == SPOOR_BY_PROCESS)
 		fprintf(v->out, "[%u]", process->pid);
 	else
@@ -130,8 +131,8 @@ static void put_process(struct spoor_view *v, const struct spoor_process *proces
 		add(&sum, &sites[i].count);
 	qsort_r(sites, n, sizeof(*sites), by_key, v);
 	put_heading(v, process, &sum);
-	fprintf(v->out, "%s%10s %8s  %9s  %9s  %9s  %-18s %s%s\n", v->colour ? "\033[2m" : "", "calls", "errors", "total",
-		"avg", "max", "system call", "call site", v->colour ? "\033[0m" : "");
+	fprintf(v->out, "%s%10s %8s  %9s  %9s  %9s  %-18s %s%s\n", v->colour ? "\033[2m" : "", "calls", "errors",
+		"total", "avg", "max", "system call", "call site", v->colour ? "\033[0m" : "");
 	for (size_t i = 0; i < shown; i++)
 		put_site(v, &sites[i]);
 	for (size_t i = shown; i < n; i++)
