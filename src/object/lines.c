@@ -15,8 +15,8 @@
 #include "object/dwarf_names.h"
 
 #define MAX_UNITS (1 << 20)
-#define MAX_RANGES (1 << 22)       /* of all units, or of all functions of one */
-#define MAX_ENTRIES (1 << 23)      /* visited in one unit */
+#define MAX_RANGES (1 << 22)  /* of all units, or of all functions of one */
+#define MAX_ENTRIES (1 << 23) /* visited in one unit */
 #define MAX_DEPTH 64
 #define MAX_INLINED 64
 
@@ -351,13 +351,18 @@ static void line_of_call(Dwarf_Die *unit_die, Dwarf_Die *inlined, struct spoor_s
 static uint64_t start_of(Dwarf_Die *function, uint64_t addr)
 {
 	Dwarf_Addr base, low = 0, high, best = 0;
+	ptrdiff_t at = 0;
 
 	if (dwarf_entrypc(function, &low) == 0 && low <= addr)
 		return low;
 	/* A cold part in front of its function: count from the part's start. */
-	for (ptrdiff_t at = 0, steps = 0; steps < 1024 && (at = dwarf_ranges(function, at, &base, &low, &high)) > 0; steps++)
+	for (int steps = 0; steps < 1024; steps++) {
+		at = dwarf_ranges(function, at, &base, &low, &high);
+		if (at <= 0)
+			break;
 		if (low <= addr && addr < high)
 			best = low;
+	}
 	return best;
 }
 

@@ -94,8 +94,12 @@ static int add_section(struct spoor_symtab *t, const struct spoor_elf *elf, cons
 		uint64_t slot = entry_slot(code + at, entry, addr);
 		const char *function = slot ? name_of_slot(slots, slot) : NULL;
 		struct spoor_symbol symbol = {
-			.addr = addr, .end = addr + entry, .limit = addr + entry,
-			.name = function, .rank = 0, .form = SPOOR_SYMBOL_PLT,
+			.addr = addr,
+			.end = addr + entry,
+			.limit = addr + entry,
+			.name = function,
+			.rank = 0,
+			.form = SPOOR_SYMBOL_PLT,
 		};
 		int r;
 
