@@ -82,7 +82,7 @@ static void epoch_from_metadata(struct spoor_trace *t)
 		path = NULL;
 		return;
 	}
-	if (spoor_read_text(path, 65536, &text) >= 0)
+	if (spoor_read_text(path, 65536, &text) >= 0 && text)
 		t->info.epoch_offset =
 			metadata_number(text, "\toffset_s = ") * 1000000000 + metadata_number(text, "\toffset = ");
 }

@@ -74,7 +74,7 @@ static int keep(struct pending *s, const struct spoor_event *ev)
 {
 	size_t len = ev->h->size8 * 8;
 
-	if (s->room < len) {
+	if (!s->copy || s->room < len) {
 		void *copy = realloc(s->copy, len);
 
 		if (!copy)

@@ -98,7 +98,7 @@ int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
 {
-	struct writer_segment *next;
+	struct writer_segment *next = NULL;
 	int r;
 
 	if (w->previous)
