@@ -196,8 +196,8 @@ static int read_cie(const struct reader *r, struct record *record, struct cfi_ci
 	if (!memchr(letters, 0, cursor_left(c)))
 		return -EBADMSG;
 	cursor_skip(c, strlen(letters) + 1);
-	if (version == 4 && (cursor_u8(c) != 8 || cursor_u8(c) != 0))
-		return -EBADMSG; /* address size, segment selector size */
+	if (version == 4 && cursor_u16(c) != 8)
+		return -EBADMSG; /* address size 8, segment selector size 0 */
 	if (letters[0] == 'e' && letters[1] == 'h') {
 		cursor_u64(c); /* gcc 2's exception table */
 		letters += 2;
@@ -211,6 +211,11 @@ static int read_cie(const struct reader *r, struct record *record, struct cfi_ci
 	return spoor_cfi_run_cie(cie, c, &bases, &r->rows->work);
 }
 
+static uint32_t slot(const struct reader *r, uint64_t offset)
+{
+	return (offset * 0x9e3779b97f4a7c15 >> 32) % r->hash_size;
+}
+
 static int grow_cies(struct reader *r)
 {
 	uint32_t i, at, room = r->room_cies ? 2 * r->room_cies : 16, size = 2 * room;
@@ -222,20 +227,20 @@ static int grow_cies(struct reader *r)
 		free(hash);
 		return -ENOMEM;
 	}
-	for (i = 0; i < r->n_cies; i++) {
-		for (at = cies[i].offset % size; hash[at]; at = (at + 1) % size)
-			;
-		hash[at] = i + 1;
-	}
 	free(r->hash);
 	r->hash = hash;
 	r->hash_size = size;
+	for (i = 0; i < r->n_cies; i++) {
+		for (at = slot(r, cies[i].offset); hash[at]; at = (at + 1) % size)
+			;
+		hash[at] = i + 1;
+	}
 	r->cies = cies;
 	r->room_cies = room;
 	return 0;
 }
 
-/* Reads the CIE at this offset of the section, each once. A damaged one is there, but not usable. */
+/* Reads the CIE at this offset of the section, each once. A damaged one is there, but not usable. Errors: read_fde(). */
 static int get_cie(struct reader *r, uint64_t offset, const struct cfi_cie **ret)
 {
 	const struct spoor_view_range *bytes = &r->section->bytes;
@@ -249,11 +254,14 @@ static int get_cie(struct reader *r, uint64_t offset, const struct cfi_cie **ret
 		*ret = &r->cies[r->last];
 		return 0;
 	}
-	for (at = r->n_cies ? offset % r->hash_size : 0; r->n_cies && r->hash[at]; at = (at + 1) % r->hash_size) {
+	for (at = r->n_cies ? slot(r, offset) : 0; r->n_cies && r->hash[at]; at = (at + 1) % r->hash_size) {
 		r->last = r->hash[at] - 1;
 		*ret = &r->cies[r->last];
 		if ((*ret)->offset == offset)
 			return 0;
+		if (!r->rows->work)
+			return -EBADMSG;
+		r->rows->work--;
 	}
 	if (r->n_cies == r->room_cies) {
 		err = grow_cies(r);
@@ -265,7 +273,7 @@ static int get_cie(struct reader *r, uint64_t offset, const struct cfi_cie **ret
 		cie.usable = next_record(r, &c, &record) > 0 && is_cie(r, &record) &&
 			     read_cie(r, &record, &cie) == 0;
 	}
-	for (at = offset % r->hash_size; r->hash[at]; at = (at + 1) % r->hash_size)
+	for (at = slot(r, offset); r->hash[at]; at = (at + 1) % r->hash_size)
 		;
 	r->last = r->n_cies++;
 	r->cies[r->last] = cie;
@@ -274,7 +282,7 @@ static int get_cie(struct reader *r, uint64_t offset, const struct cfi_cie **ret
 	return 0;
 }
 
-/* An FDE that cannot be read is left out. 0 or -ENOMEM. */
+/* An FDE that cannot be read is left out. 0, -ENOMEM, or -EBADMSG: too much work. */
 static int read_fde(struct reader *r, struct record *record)
 {
 	struct cfi_bases bases = bases_of(r, 0);

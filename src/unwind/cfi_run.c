@@ -15,7 +15,7 @@ struct machine {
 	uint64_t pc;
 	bool changed; /* since the last row */
 	unsigned int depth;
-	struct cfi_state remembered[MAX_REMEMBERED];
+	struct cfi_state *remembered; /* MAX_REMEMBERED; apart, so that nobody clears it for every FDE */
 };
 
 static struct cfi_where *column(struct cfi_state *s, uint64_t reg)
@@ -222,7 +222,8 @@ static bool spend(__u64 *work)
 
 int spoor_cfi_run_cie(struct cfi_cie *cie, struct cursor *c, const struct cfi_bases *bases, __u64 *work)
 {
-	struct machine m = { .cie = cie, .bases = bases, .now = cie->initial };
+	struct cfi_state remembered[MAX_REMEMBERED];
+	struct machine m = { .cie = cie, .bases = bases, .now = cie->initial, .remembered = remembered };
 
 	while (cursor_left(c)) {
 		if (!spend(work) || run_one(&m, c) < 0 || m.pc)
@@ -249,7 +250,9 @@ static int add_row(struct machine *m, uint64_t pc, struct rowset *rows)
 int spoor_cfi_run_fde(const struct cfi_cie *cie, uint64_t start, struct cursor *c, const struct cfi_bases *bases,
 		      struct rowset *rows)
 {
-	struct machine m = { .cie = cie, .bases = bases, .now = cie->initial, .pc = start, .changed = true };
+	struct cfi_state remembered[MAX_REMEMBERED];
+	struct machine m = { .cie = cie, .bases = bases, .now = cie->initial, .pc = start, .changed = true,
+			     .remembered = remembered };
 	uint64_t pc;
 	int r;
 

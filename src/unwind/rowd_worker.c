@@ -286,7 +286,7 @@ static int detach(int sock)
 
 static int serve_one(const struct filter *filter)
 {
-	int fds[2], r;
+	int fds[2] = { -1, -1 }, r;
 	pid_t pid;
 
 	r = spoor_rowd_receive(SOCK_FD, fds, 2);

@@ -70,9 +70,14 @@ int spoor_rowset_rule(struct rowset *s, const struct spoor_rule *rule)
 	int r;
 
 	memcpy(&key, rule, sizeof(key));
-	for (at = (key * 0x9e3779b97f4a7c15) >> 47; s->rule_hash[at]; at = (at + 1) % HASH_SIZE)
+	for (at = (key * 0x9e3779b97f4a7c15) >> 47; s->rule_hash[at]; at = (at + 1) % HASH_SIZE) {
 		if (!memcmp(&s->rules[s->rule_hash[at] - 1], rule, sizeof(*rule)))
 			return s->rule_hash[at] - 1;
+		/* Collisions may be the file's intention. */
+		if (!s->work)
+			return 0;
+		s->work--;
+	}
 	if (s->n_rules == SPOOR_MAX_RULES)
 		return 0;
 	r = grow(&s->rules, &s->room_rules, s->n_rules + 1, sizeof(*s->rules));
@@ -118,8 +123,8 @@ int spoor_rowset_add(struct rowset *s, __u64 vaddr, __u32 rule)
 		return 0;
 	}
 	r = grow(&s->rows, &s->room_rows, s->n_rows + 1, sizeof(*s->rows));
-	if (r < 0)
-		return r;
+	if (r < 0 || !s->rows)
+		return -ENOMEM;
 	s->rows[s->n_rows++] = (struct rowset_row){ at, rule };
 	range->count++;
 	return 0;

@@ -42,7 +42,7 @@ struct rowset {
 int spoor_rowset_init(struct rowset *s, __u64 first, __u64 end, __u64 work);
 void spoor_rowset_free(struct rowset *s);
 
-/* Index of the rule, which is added when new; 0 (NONE) when there are too many; -ENOMEM. */
+/* Index of the rule, which is added when new; 0 (NONE) when there are too many or no work is left; -ENOMEM. */
 int spoor_rowset_rule(struct rowset *s, const struct spoor_rule *rule);
 
 /*
