@@ -240,7 +240,7 @@ static int grow_cies(struct reader *r)
 	return 0;
 }
 
-/* Reads the CIE at this offset of the section, each once; a damaged one is there, but not usable. 0 or as read_fde(). */
+/* Reads the CIE at this offset, each once; a damaged one is there, but not usable. 0 or as read_fde(). */
 static int get_cie(struct reader *r, uint64_t offset, const struct cfi_cie **ret)
 {
 	const struct spoor_view_range *bytes = &r->section->bytes;
