@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor report on recordings of real programs: known counts at known lines, stripped, replaced, hung."""
+import json
+import re
+import subprocess
+
+import pytest
+
+PROGRAM = r"""
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
+static inline __attribute__((always_inline)) void reads(int fd)
+{
+	char byte;
+	if (read(fd, &byte, 1) < 0) /* LINE read */
+		_exit(3);
+}
+__attribute__((noinline)) void work(int fd)
+{
+	for (int i = 0; i < 101; i++)
+		reads(fd); /* LINE work */
+	__asm__ volatile("");
+}
+__attribute__((noinline)) void failing(void)
+{
+	for (int i = 0; i < 53; i++)
+		if (open("/nonexistent/\033[31mred", O_RDONLY) >= 0) /* LINE open */
+			_exit(4);
+	__asm__ volatile("");
+}
+__attribute__((noinline)) void *lock_both(void *p)
+{
+	pthread_mutex_t **m = p;
+	pthread_mutex_lock(m[0]);
+	usleep(100000);
+	pthread_mutex_lock(m[1]); /* LINE lock */
+	return NULL;
+}
+int main(int argc, char **argv)
+{
+	pthread_mutex_t *ab[] = { &a, &b }, *ba[] = { &b, &a };
+	pthread_t t;
+	int fd = open("/dev/zero", O_RDONLY);
+	work(fd);
+	failing();
+	if (argc > 1) {
+		alarm(8);
+		pthread_create(&t, NULL, lock_both, ab);
+		lock_both(ba);
+	}
+	return 0;
+}
+"""
+LINES = {m: n for n, line in enumerate(PROGRAM.split("\n"), 1) for m in re.findall(r"/\* LINE (\w+) \*/", line)}
+
+
+def record(spoor, name, *command):
+    """The program may outlive the recording, so nothing is a pipe to wait for."""
+    run = spoor("record", "-o", name, *command, timeout=60, capture_output=False, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+    assert run.returncode == 0
+    return name
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "prog.c").write_text(PROGRAM)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", "-o", "prog", "prog.c"], cwd=tmp_path, check=True, timeout=60)
+    return tmp_path / "prog"
+
+
+def rows(out):
+    """(calls, errors, call, site) of the table."""
+    found = re.findall(r"^ *([\d,]+) +(\d*) +[\d.]+ \w+ +[\d.]+ \w+ +[\d.]+ \w+  (\S+) +(.*)$", out, re.M)
+    return [(int(c.replace(",", "")), int(e or 0), call, site) for c, e, call, site in found]
+
+
+def test_counts_at_their_lines(spoor, program):
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    out = spoor("report", "--top", "0", trace).stdout
+    print(out)
+    got = {(call, site): (calls, errors) for calls, errors, call, site in rows(out)}
+    reads = [v for (call, site), v in got.items() if call == "read" and f"prog.c:{LINES['read']}" in site]
+    opens = [v for (call, site), v in got.items() if call == "openat" and f"prog.c:{LINES['open']}" in site]
+    assert reads == [(101, 0)] and opens == [(53, 53)]
+    assert any("reads" in site and "(inlined in work)" in site for _, site in got)
+
+
+def test_json_filters_and_escapes(spoor, program):
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    failed = spoor("report", "--format", "json", "--errno", "ENOENT", "--function", "failing", trace).stdout
+    *events, summary = [json.loads(line) for line in failed.split("\n")[:-1]]
+    assert len(events) == summary["calls"] == 53
+    for e in events:
+        assert e["event"] == "openat" and e["args"]["filename"] == "/nonexistent/\033[31mred" and e["ret"] == -2
+        assert any(f["function"] == "failing" and f["line"] == LINES["open"] for f in e["stack"])
+    for e in (json.loads(x) for x in spoor("report", "-f", "json", "-e", "read", "--function", "work", trace)
+              .stdout.split("\n")[:-2]):
+        assert e["args"]["fd"]["fd"] == 3 and e["args"]["fd"]["path"] == "/dev/zero"
+        names = [(f["function"], f["line"], f.get("inlined", False)) for f in e["stack"]]
+        at = names.index(("reads", LINES["read"], True))
+        assert names[at + 1] == ("work", LINES["work"], False)
+    listing = spoor("report", "--events", "--failed", trace).stdout
+    assert "\033" not in listing and '"/nonexistent/\\x1b[31mred"' in listing
+
+
+def test_offsets_are_what_addr2line_takes(spoor, program):
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    out = spoor("report", "--format", "json", "-e", "read,openat", trace).stdout
+    checked = 0
+    frames = {(f["offset"], f["function"], f["line"]) for line in out.split("\n")[:-2]
+              for f in json.loads(line)["stack"] if f["object"] == str(program) and f["line"] and not f.get("inlined")}
+    for offset, function, line in frames:
+        want = subprocess.run(["addr2line", "-f", "-i", "-e", program, hex(int(offset, 16) - 1)], capture_output=True,
+                              text=True, check=True).stdout.split("\n")[-3:-1]
+        assert (function, line) == (want[0], int(want[1].split(":")[1].split()[0]))
+        checked += 1
+    assert checked >= 3
+
+
+def test_stripped_program(spoor, program):
+    subprocess.run(["strip", program], check=True)
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    got = rows(spoor("report", "--top", "0", trace).stdout)
+    sites = [site for calls, errors, call, site in got if call == "read" and calls == 101]
+    assert len(sites) == 1 and re.fullmatch(r"prog\+0x[0-9a-f]+", sites[0])
+
+
+def test_replaced_program(spoor, program):
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    data = bytearray(program.read_bytes())
+    data[-1] ^= 1
+    program.unlink()
+    program.write_bytes(data)
+    out = spoor("report", "--top", "0", trace).stdout
+    assert out.count(f"Note: {program}: changed since the recording") == 1
+    assert [c for c, e, call, site in rows(out) if call == "read" and site.startswith("prog+0x")] == [101]
+    assert "prog.c:" not in out
+    program.unlink()
+    assert f"Note: {program}: cannot be read" in spoor("report", trace).stdout
+
+
+def test_blocked_threads(spoor, program):
+    """Two threads, each with the lock that the other wants."""
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--duration", "1s", "--", program, "hang")
+    out = spoor("report", "--blocked", trace).stdout
+    print(out)
+    blocked = [b for b in re.split(r"\n\n", out) if re.search(r"\]( thread \d+)?: for .* in futex\(", b)]
+    assert len(blocked) == 2
+    for b in blocked:
+        assert "    on futex 0x" in b and "lock_both " in b and f"prog.c:{LINES['lock']}" in b
+    as_json = [json.loads(x) for x in spoor("report", "--blocked", "-f", "json", trace).stdout.split("\n")[:-2]]
+    locks = [e for e in as_json if any(f["function"] == "lock_both" for f in e["stack"])]
+    assert len(locks) == 2 and all(5e8 < e["so_far"] < 5e9 for e in locks)
