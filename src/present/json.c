@@ -8,6 +8,7 @@
 #include "present/call.h"
 #include "present/present.h"
 #include "present/text.h"
+#include "present/texts.h"
 #include "trace/syscalls.h"
 
 static void put_time(FILE *out, const char *member, uint64_t ts, uint64_t epoch_offset)
@@ -35,30 +36,54 @@ static void put_line(FILE *out, const struct spoor_frame *f, int line)
 	fputs(l && l->inlined ? ",\"inlined\":true}" : "}", out);
 }
 
-static void put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_segment *segment, uint32_t pid,
+			  uint32_t id)
 {
 	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
 	int first = 1;
 
-	fputs(",\"stack\":[", v->out);
+	fputs(",\"stack\":[", out);
 	for (unsigned i = 0; stack && i < stack->n; i++) {
 		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack->frames[i]);
 
 		for (int k = 0; f && (k == 0 || k < f->n); k++) {
 			if (!first)
-				fputc(',', v->out);
+				fputc(',', out);
 			first = 0;
-			put_line(v->out, f, k);
+			put_line(out, f, k);
 		}
 	}
-	fputs("],\"walk\":", v->out);
+	fputs("],\"walk\":", out);
 	if (!id)
-		fputs("null,\"way\":null", v->out);
+		fputs("null,\"way\":null", out);
 	else if (!stack)
-		fputs("\"lost\",\"way\":null", v->out);
+		fputs("\"lost\",\"way\":null", out);
 	else
-		fprintf(v->out, "\"%s\",\"way\":\"%s\"", spoor_walk_status_name(stack->status),
+		fprintf(out, "\"%s\",\"way\":\"%s\"", spoor_walk_status_name(stack->status),
 			stack->way == SPOOR_WAY_USER ? "user" : "kernel");
+}
+
+/* The same few stacks come again and again, and are most of a line's bytes: their text is made once. */
+static void put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+{
+	const char *known = spoor_texts_get(v->stack_texts, pid, id);
+	char *text = NULL;
+	size_t size;
+	FILE *out;
+
+	if (known) {
+		fputs(known, v->out);
+		return;
+	}
+	out = open_memstream(&text, &size);
+	if (!out) {
+		put_new_stack(v, v->out, segment, pid, id);
+		return;
+	}
+	put_new_stack(v, out, segment, pid, id);
+	fclose(out);
+	fputs(text ?: "", v->out);
+	spoor_texts_put(v->stack_texts, pid, id, text, size);
 }
 
 static void put_flags(FILE *out, const struct spoor_call *call)
@@ -134,10 +159,13 @@ static int each(struct spoor_view *v, const struct spoor_event *ev, enum spoor_u
 
 int spoor_present_json(struct spoor_view *v, struct spoor_error *e)
 {
-	int r = spoor_view_read(v, each, NULL, NULL, e);
+	int r;
 
-	if (r < 0)
-		return r;
-	spoor_put_summary_json(v);
-	return 0;
+	v->stack_texts = spoor_texts_new();
+	r = spoor_view_read(v, each, NULL, NULL, e);
+	if (r == 0)
+		spoor_put_summary_json(v);
+	spoor_texts_free(v->stack_texts);
+	v->stack_texts = NULL;
+	return r;
 }

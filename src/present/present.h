@@ -10,6 +10,8 @@
 #include "analyze/select.h"
 #include "analyze/tally.h"
 
+struct spoor_texts;
+
 enum spoor_sort { SPOOR_SORT_TIME, SPOOR_SORT_CALLS, SPOOR_SORT_ERRORS, SPOOR_SORT_MAX };
 
 struct spoor_view {
@@ -25,6 +27,8 @@ struct spoor_view {
 	enum spoor_by by;
 	enum spoor_sort sort;
 	unsigned top; /* sites shown of a process; 0: all */
+
+	struct spoor_texts *stack_texts; /* JSON of stacks; may be NULL */
 
 	struct spoor_tally tally; /* filled while reading */
 	uint64_t first_ts, last_ts;

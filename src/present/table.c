@@ -157,6 +157,30 @@ static void put_sites(struct spoor_view *v, const struct spoor_processes *proces
 		fputs("No call of the trace fits.\n", v->out);
 }
 
+static void put_title(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+
+	fputs("Recorded", v->out);
+	if (info->hostname[0]) {
+		fputs(" on ", v->out);
+		spoor_put_string(v->out, info->hostname);
+	}
+	if (info->release[0]) {
+		fputs(", Linux ", v->out);
+		spoor_put_string(v->out, info->release);
+	}
+	if (info->mode[0]) {
+		fputs(", ", v->out);
+		spoor_put_string(v->out, info->mode);
+	}
+	if (info->command[0]) {
+		fputs(": ", v->out);
+		spoor_put_string(v->out, info->command);
+	}
+	fputs("\n\n", v->out);
+}
+
 int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 {
 	_cleanup_(processes_freep) struct spoor_processes *processes = NULL;
@@ -171,6 +195,7 @@ int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 	r = spoor_view_matrix(v, processes, matrix, e);
 	if (r < 0)
 		return r;
+	put_title(v);
 	r = spoor_callsites_sites(matrix, v->symbols, v->progress ? show_progress : NULL, &next, &sites, &n);
 	if (r < 0)
 		return spoor_fail(e, -r, "out of memory");
