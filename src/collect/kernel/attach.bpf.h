@@ -22,7 +22,7 @@ static __always_inline u32 emit_remote(struct task_struct *task, struct thread *
 	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
 	raw->stack = id;
 	raw->pid = task->tgid;
-	raw->image = t->image;
+	raw->layout = 0; /* /proc tells: the thread sleeps */
 	read_dwarf_regs(raw->dwarf_regs, regs);
 	raw->pc = regs->ip;
 	raw->mode = mode;

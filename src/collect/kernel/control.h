@@ -58,8 +58,9 @@ enum spoor_call_flag {
 enum spoor_map_call {
 	SPOOR_MAP_MMAP = 1,
 	SPOOR_MAP_PROTECT = 2, /* mprotect, pkey_mprotect */
-	SPOOR_MAP_UNMAP = 3,   /* munmap, mremap: matter if a file was mapped there */
-	SPOOR_MAP_OTHER = 4,   /* shmat, remap_file_pages: always */
+	SPOOR_MAP_UNMAP = 3,
+	SPOOR_MAP_REMAP = 4,
+	SPOOR_MAP_OTHER = 5,   /* shmat, remap_file_pages: any address may be concerned */
 };
 
 #define SPOOR_MAX_NAMES 16
@@ -127,7 +128,7 @@ enum spoor_control_id {
 	SPOOR_CTL_MARK = SPOOR_EV_CONTROL, /* from here on this ring's events belong to segment `epoch` */
 	SPOOR_CTL_OBJECT,                  /* a file was met for the first time */
 	SPOOR_CTL_RAW,                     /* a stack that the kernel could not walk yet */
-	SPOOR_CTL_LAYOUT,                  /* executable mappings of an image that a raw stack belongs to */
+	SPOOR_CTL_LAYOUT,                  /* the executable mappings of a process */
 	SPOOR_CTL_NEED,                    /* an event of this segment refers to a definition of an older one */
 };
 
@@ -153,7 +154,7 @@ struct spoor_layout_range {
 
 struct spoor_ctl_layout {
 	struct spoor_event_header h;
-	__u64 image;
+	__u64 layout; /* its number */
 	__u32 pid, n;
 	struct spoor_layout_range ranges[];
 };
@@ -162,7 +163,7 @@ struct spoor_ctl_raw {
 	struct spoor_event_header h;
 	__u32 stack; /* the id to define */
 	__u32 pid;
-	__u64 image;
+	__u64 layout; /* 0: not described */
 	__u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
 	__u64 pc;
 	__u8 mode, pad[3];
@@ -182,6 +183,7 @@ struct spoor_ctl_need {
 struct spoor_kernel_stats {
 	__u64 walks[SPOOR_WALK_STATUS_MAX]; /* walks done in the kernel, by status */
 	__u64 raw;                          /* walks left to user space */
+	__u64 raw_lost;                     /* the same, but there was no room for the copy: no stack */
 	__u64 frames;                       /* frames stepped over */
 	__u64 row_hits, row_misses;         /* row cache */
 	__u64 stack_defs, file_defs;

@@ -45,6 +45,13 @@ static __always_inline u8 *ring_room(struct spoor_ring *ring, u32 size)
 	return (u8 *)ring + SPOOR_RING_DATA + (ring->head & ring_mask);
 }
 
+static __always_inline bool ring_half_free(void)
+{
+	struct spoor_ring *ring = ring_of(0);
+
+	return ring && ring->head - *(volatile u64 *)&ring->tail < (ring_mask >> 1);
+}
+
 /* The first record after a change of segment says so: the consumer cuts this ring's stream exactly here. */
 __noinline int ring_mark(u32 level)
 {

@@ -201,7 +201,7 @@ static uint8_t map_call_of(unsigned id, const char *name)
 	} table[] = {
 		{ "mmap", SPOOR_MAP_MMAP },           { "mmap2", SPOOR_MAP_MMAP },
 		{ "mprotect", SPOOR_MAP_PROTECT },    { "pkey_mprotect", SPOOR_MAP_PROTECT },
-		{ "munmap", SPOOR_MAP_UNMAP },        { "mremap", SPOOR_MAP_UNMAP },
+		{ "munmap", SPOOR_MAP_UNMAP },        { "mremap", SPOOR_MAP_REMAP },
 		{ "shmat", SPOOR_MAP_OTHER },         { "remap_file_pages", SPOOR_MAP_OTHER },
 	};
 

@@ -227,7 +227,7 @@ enum {
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
 	PF_KTHREAD = 0x200000,
 	AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10,
-	EBUSY = 16,
+	ENOENT = 2, EBUSY = 16,
 };
 
 /* Map types and flags that are macros of the BPF ABI (uapi/linux/bpf.h). */

@@ -41,6 +41,7 @@ u32 n_names = 0;
 
 /* ---- state ---- */
 u32 next_image = 1;
+u32 next_layout = 1;
 u32 next_stack = 1;
 u32 next_file = 1;
 u32 next_object = 2; /* 0 none, 1 vDSO */
@@ -52,7 +53,8 @@ struct thread {
 	u64 start;      /* of the call in flight; 0: none */
 	u64 def_epoch;  /* segment that has this thread's definition */
 	u64 call_epoch; /* segment in which the call in flight began */
-	u32 image;      /* of the process; valid in the group leader's storage */
+	u32 image;      /* of the process; valid in the group leader's storage, as layout */
+	u32 layout;
 	u32 stack;
 	u32 files[2];
 	u16 id;      /* event id of the call in flight */
@@ -60,7 +62,6 @@ struct thread {
 	u16 ret_at;  /* offset in data of the returned descriptor's file id */
 	u8 flags;    /* enum spoor_event_flag */
 	u8 pending;  /* the call in flight has been written as pending */
-	u8 unmaps;   /* the call in flight takes a file's mapping away */
 	u8 follow;   /* children are in too */
 	u8 wait_exec; /* not before the first successful execve, but that one */
 	u8 renamed;
@@ -163,13 +164,32 @@ struct {
 	__type(value, struct interned);
 } file_ids SEC(".maps");
 
-/* Layouts already described, by image. */
+/* Layouts already described. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, u32);
 	__type(value, u64);
 } layouts SEC(".maps");
+
+/* The executable mappings of an image in which rows may be cached. */
+#define CODE_SLOTS 512
+#define CODE_RANGES 128
+struct code_ranges {
+	u64 image;
+	u32 n;
+	u32 pad;
+	struct {
+		u64 start, end;
+	} ranges[CODE_RANGES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CODE_SLOTS);
+	__type(key, u32);
+	__type(value, struct code_ranges);
+} code_ranges SEC(".maps");
 
 /* Processes to take in at attach; filled by user space. */
 struct {
@@ -180,7 +200,7 @@ struct {
 	__type(value, u32); /* enum spoor_pick bits */
 } picks SEC(".maps");
 
-/* ---- per CPU: caches (direct-mapped, validated by key) and scratch by nesting level ---- */
+/* ---- per CPU: caches (two places a key, validated by it; ids one) and scratch by nesting level ---- */
 
 struct row_entry {
 	u64 pc;     /* as looked up */

@@ -94,7 +94,7 @@ __noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
 	return id;
 }
 
-/* ---- layouts: the executable mappings of an image, for user space to unwind raw stacks ---- */
+/* ---- layouts: the executable mappings of a process, for user space to unwind raw stacks ---- */
 
 struct bpf_iter_task_vma {
 	u64 opaque[1];
@@ -127,9 +127,9 @@ __noinline int layout_add(struct scratch *sc, struct vma_answer *a)
 	return 0;
 }
 
-/* Announces the layout of the current process once per image. Where the iterator is missing (before 6.7), user space
+/* Announces the layout of the current process once. Where the iterator is missing (before 6.7), user space
  * reads /proc/PID/maps. */
-__noinline int emit_layout(u32 image, struct scratch *sc)
+__noinline int emit_layout(u32 layout, struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct bpf_iter_task_vma it;
@@ -141,7 +141,7 @@ __noinline int emit_layout(u32 image, struct scratch *sc)
 
 	if (!sc || !bpf_iter_task_vma_new)
 		return 0;
-	if (bpf_map_lookup_elem(&layouts, &image))
+	if (bpf_map_lookup_elem(&layouts, &layout))
 		return 0;
 	sc->n_layout = 0;
 	bpf_iter_task_vma_new(&it, task, 0);
@@ -154,17 +154,19 @@ __noinline int emit_layout(u32 image, struct scratch *sc)
 	bpf_iter_task_vma_destroy(&it);
 
 	n = sc->n_layout & (2 * LAYOUT_MAX - 1);
+	if (!n)
+		return 0; /* the address space is locked by another thread */
 	size = sizeof(*l) + n * sizeof(struct spoor_layout_range);
 	emit_reserve(&r, 0, size);
 	if (!r.to)
 		return 0;
 	l = (void *)r.to;
 	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
-	l->image = image;
+	l->layout = layout;
 	l->pid = task->tgid;
 	l->n = n;
 	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
 	emit_commit(&r, size);
-	bpf_map_update_elem(&layouts, &image, &one, BPF_ANY);
+	bpf_map_update_elem(&layouts, &layout, &one, BPF_ANY);
 	return 0;
 }

@@ -154,6 +154,7 @@ in:
 		t->wait_exec = p->wait_exec;
 		t->gen = p->gen;
 		t->image = image_of(parent, p);
+		t->layout = layout_of(parent, p);
 	} else {
 		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
@@ -227,6 +228,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	t->wait_exec = 0;
 	t->gen++;
 	t->image = __sync_fetch_and_add(&next_image, 1);
+	t->layout = 0;
 	emit_thread(task, t, SPOOR_THREAD_EXEC);
 	return 0;
 }

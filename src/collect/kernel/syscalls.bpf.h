@@ -11,7 +11,7 @@
  * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
  * the id. The copy is the last resort of the first second of an object's life.
  */
-__noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
+__noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
@@ -21,9 +21,9 @@ __noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
 	u32 size, len = SPOOR_RAW_STACK, id;
 	u64 sp = regs->sp;
 
-	if (!sc)
-		return 0;
-	emit_layout(image, sc);
+	if (!sc || !ring_half_free())
+		return 0; /* events come first */
+	emit_layout(layout, sc);
 	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
 		len = a.end - sp;
 	size = (sizeof(*raw) + len + 7) & ~7u;
@@ -35,7 +35,7 @@ __noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
 	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
 	raw->stack = id;
 	raw->pid = task->tgid;
-	raw->image = image;
+	raw->layout = layout;
 	read_dwarf_regs(raw->dwarf_regs, regs);
 	raw->pc = regs->ip;
 	raw->mode = mode;
@@ -48,8 +48,8 @@ __noinline u32 emit_raw(struct scratch *sc, u32 image, u32 mode)
 	return id;
 }
 
-static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode,
-				      bool compat)
+static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
+				      struct pt_regs *regs, u32 mode, bool compat)
 {
 	struct walk *w = &sc->walk;
 
@@ -59,7 +59,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	w->s.exact = 1;
 	w->s.signal = 0;
 	w->hash = 0;
-	w->image = image;
+	w->image = image_of(task, t);
 	w->n = 0;
 	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
 	w->mode = mode;
@@ -73,8 +73,13 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 		walk_frames(c, sc);
 	c->stats.frames += w->depth;
 	if (w->status == WALK_RAW) {
-		c->stats.raw++;
-		return emit_raw(sc, image, mode);
+		u32 id = emit_raw(sc, layout_of(task, t), mode);
+
+		if (id)
+			c->stats.raw++;
+		else
+			c->stats.raw_lost++;
+		return id;
 	}
 	c->stats.walks[w->status & 7]++;
 	return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
@@ -189,15 +194,13 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	struct spoor_call_config *cfg;
 	struct scratch *sc;
 	struct cpu *c;
-	u32 id, image, off;
+	u32 id, off;
 
 	if (!t)
 		return 0;
 	t->start = 0;
 	id = call_id(task, nr);
 	cfg = &calls[id];
-	if (cfg->map == SPOOR_MAP_UNMAP)
-		t->unmaps = maps_file(task, call_arg(task, regs, 0));
 	if (!cfg->mode || paused)
 		return 0;
 	if (t->wait_exec && !(cfg->flags & SPOOR_CALL_EXEC))
@@ -235,11 +238,8 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_pointed(t, cfg, off);
 	t->stack = 0;
-	if (cfg->mode > 1 + SPOOR_MODE_NONE) {
-		image = image_of(task, t);
-		if (image)
-			t->stack = take_stack(c, sc, regs, image, cfg->mode - 1, compat);
-	}
+	if (cfg->mode > 1 + SPOOR_MODE_NONE)
+		t->stack = take_stack(c, sc, task, t, regs, cfg->mode - 1, compat);
 	return 0;
 }
 
@@ -339,12 +339,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t)
 		return 0;
 	cfg = &calls[call_id(task, regs->orig_ax)];
-	if (t->unmaps) {
-		t->unmaps = 0;
-		image_renew(task, t);
-	} else if (cfg->map) {
+	if (cfg->map)
 		note_map(task, t, regs, ret, cfg->map);
-	}
 	if (!t->start)
 		return 0;
 	id = t->id;

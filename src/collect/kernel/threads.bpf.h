@@ -35,12 +35,14 @@ static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
 	return l->image;
 }
 
-static __noinline int image_renew(struct task_struct *task, struct thread *t)
+/* The number of the process's present set of executable mappings, under which user space is told of it. */
+static __always_inline u32 layout_of(struct task_struct *task, struct thread *t)
 {
-	if (!t)
-		return 0;
-	leader_of(task, t)->image = __sync_fetch_and_add(&next_image, 1);
-	return 0;
+	struct thread *l = leader_of(task, t);
+
+	if (!l->layout)
+		l->layout = __sync_fetch_and_add(&next_layout, 1);
+	return l->layout;
 }
 
 /* Descriptor argument: AT_FDCWD means the working directory. */
@@ -162,7 +164,7 @@ static __noinline int emit_need(struct thread *t)
 	return 0;
 }
 
-/* ---- changes of the executable layout ---- */
+/* ---- changes of the address space ---- */
 
 static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r, u32 i)
 {
@@ -171,31 +173,50 @@ static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r,
 	return i == 0 ? i386 ? r->bx : r->di : i == 1 ? i386 ? r->cx : r->si : i == 2 ? r->dx : i386 ? r->si : r->r10;
 }
 
-static __always_inline bool maps_file(struct task_struct *task, u64 addr)
-{
-	struct vma_answer a = {};
-	long r = bpf_find_vma(task, addr, vma_read, &a, 0);
+enum { PROT_EXEC = 4 };
 
-	return r == -EBUSY || (!r && a.file);
+/* May rows of [addr, addr+len) be cached for this image? */
+__noinline int code_cached(u32 image, u64 addr, u64 len)
+{
+	u32 key = image & (CODE_SLOTS - 1), i;
+	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
+
+	if (!code || code->image != image || code->n > CODE_RANGES)
+		return 1;
+	for (i = 0; i < CODE_RANGES; i++) {
+		if (i >= code->n)
+			return 0;
+		if (addr < code->ranges[i].end && addr + len > code->ranges[i].start)
+			return 1;
+	}
+	return 0;
 }
 
-enum { PROT_EXEC = 4, MAP_FIXED = 16 };
-
 /*
- * After a call that may have added executable mappings. mprotect on anonymous memory (JIT compilers switch it all the
- * time) changes nothing for us: what lay at that address before was unmapped, which is seen there.
+ * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
+ * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
-	u64 addr, prot;
+	u64 addr, len;
+	struct thread *l;
+	bool stale;
 
 	if (!task || !t || !regs || (ret < 0 && ret > -4096))
 		return 0;
-	addr = call_arg(task, regs, 0);
-	prot = call_arg(task, regs, 2);
-	if (kind == SPOOR_MAP_MMAP && !(prot & PROT_EXEC) && !(call_arg(task, regs, 3) & MAP_FIXED))
+	l = leader_of(task, t);
+	len = call_arg(task, regs, 1);
+	if (kind != SPOOR_MAP_UNMAP && call_arg(task, regs, 2) & PROT_EXEC)
+		l->layout = 0; /* another one from here on */
+	if (kind == SPOOR_MAP_PROTECT)
 		return 0;
-	if (kind == SPOOR_MAP_PROTECT && (!(prot & PROT_EXEC) || !maps_file(task, addr)))
-		return 0;
-	return image_renew(task, t);
+	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
+	stale = kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
+	if (kind == SPOOR_MAP_REMAP)
+		stale |= code_cached(l->image, call_arg(task, regs, 0), len) || code_cached(l->image, ret, call_arg(task, regs, 2));
+	if (stale) {
+		l->image = __sync_fetch_and_add(&next_image, 1);
+		l->layout = 0;
+	}
+	return 0;
 }

@@ -10,6 +10,7 @@
  */
 #include "collect/kernel/objects.bpf.h"
 
+#define VMA_TRIES 4    /* a writer holds the lock of an address space for microseconds */
 #define MAX_DEPTH 2048 /* frames stepped over in one walk */
 
 enum {
@@ -116,6 +117,29 @@ static __always_inline u32 slot_of(u64 key, u32 image, u32 slots)
 	return (h >> 40) & (slots - 1);
 }
 
+/* From here on, a change of this mapping makes the image stale. */
+__noinline int code_note(u32 image, u64 start, u64 end)
+{
+	u32 key = image & (CODE_SLOTS - 1), i;
+	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
+
+	if (!code)
+		return 0;
+	if (code->image != image) {
+		code->n = 0;
+		code->image = image; /* the other image of this slot will count as stale at its next change */
+	}
+	for (i = 0; i < CODE_RANGES; i++)
+		if (i < code->n && code->ranges[i].start == start && code->ranges[i].end == end)
+			return 0;
+	i = __sync_fetch_and_add(&code->n, 1);
+	if (i < CODE_RANGES) {
+		code->ranges[i].start = start;
+		code->ranges[i].end = end;
+	}
+	return 0;
+}
+
 /* Fills the page entry for pc. Returns 0, WALK_RAW, or a status. */
 static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, u64 pc, u32 image)
 {
@@ -124,13 +148,18 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 	struct spoor_kernel_object *o;
 	u32 object = SPOOR_OBJECT_NONE;
 	u64 delta = 0;
-	long r;
+	long r = 0;
+	int i;
 
 	if (!pe || !sc)
 		return SPOOR_WALK_NO_ROWS;
-	r = bpf_find_vma(task, pc, vma_read, &a, 0);
+	for (i = 0; i < VMA_TRIES; i++) {
+		r = bpf_find_vma(task, pc, vma_read, &a, 0);
+		if (r != -EBUSY)
+			break;
+	}
 	if (r == -EBUSY)
-		return SPOOR_WALK_BUSY;
+		return WALK_RAW; /* the address space is being changed by another thread: user space will look */
 	if (r || !a.found || !a.exec)
 		return SPOOR_WALK_NO_ROWS;
 	if (a.vdso == a.start) {
@@ -151,6 +180,7 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 			return WALK_RAW;
 		pe->app = o->app;
 	}
+	code_note(image, a.start, a.end);
 	pe->page = pc >> 12;
 	pe->image = image;
 	pe->object = object;
@@ -227,18 +257,29 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	struct page_entry *pe;
 	struct row_entry *e;
 	u64 vaddr;
+	u32 at;
 	int r;
 
 	if (!c || !sc)
 		return SPOOR_WALK_NO_ROWS;
 	c->stats.row_misses++;
-	pe = &c->pages[slot_of(pc >> 12, image, PAGE_SLOTS)];
+	at = slot_of(pc >> 12, image, PAGE_SLOTS);
+	pe = &c->pages[at];
 	if (pe->page != pc >> 12 || pe->image != image) {
-		r = page_fill(pe, sc, pc, image);
-		if (r)
-			return r;
+		struct page_entry *second = &c->pages[at ^ 1], new = {};
+
+		if (second->page != pc >> 12 || second->image != image) {
+			r = page_fill(&new, sc, pc, image);
+			if (r)
+				return r;
+			*second = *pe;
+			*pe = new;
+		} else {
+			pe = second;
+		}
 	}
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
+	c->rows[(slot ^ 1) & (ROW_SLOTS - 1)] = *e; /* the last one moves to the second place */
 	e->image = 0;
 	vaddr = pc - pe->delta;
 	e->rule = fp;
@@ -319,10 +360,14 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
 	slot = slot_of(pc, w->image, ROW_SLOTS);
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
 	if (e->pc != pc || e->image != w->image) {
-		r = row_fill(c, sc, slot, pc, w->image);
-		if (r) {
-			w->status = r;
-			return 1;
+		e = &c->rows[(slot ^ 1) & (ROW_SLOTS - 1)]; /* the second place, in the same cache line */
+		if (e->pc != pc || e->image != w->image) {
+			r = row_fill(c, sc, slot, pc, w->image);
+			if (r) {
+				w->status = r;
+				return 1;
+			}
+			e = &c->rows[slot & (ROW_SLOTS - 1)];
 		}
 	}
 	if (walk_takes(w, c, e)) {

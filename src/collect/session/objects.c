@@ -44,7 +44,7 @@ struct spoor_objects {
 	pthread_t thread;
 	bool running, stop;
 	int done_fd;
-	struct spoor_layout *layouts[LAYOUT_SLOTS]; /* by image, the newest of a slot; the loader's */
+	struct spoor_layout *layouts[LAYOUT_SLOTS]; /* by number, the newest of a slot; the loader's */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
@@ -343,11 +343,11 @@ static void free_layout(struct spoor_layout *l)
 
 static void keep_layout(struct spoor_objects *s, const struct spoor_ctl_layout *c)
 {
-	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &s->layouts[c->image % LAYOUT_SLOTS];
+	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &s->layouts[c->layout % LAYOUT_SLOTS];
 
 	if (!l)
 		return;
-	l->image = c->image;
+	l->number = c->layout;
 	l->pid = c->pid;
 	l->n = c->n;
 	l->ranges = malloc((c->n + 1) * sizeof(*l->ranges));
@@ -367,8 +367,8 @@ static int unwind(struct spoor_objects *s, struct work *w)
 	unsigned n = 0;
 	int status;
 
-	layout = s->layouts[w->raw->image % LAYOUT_SLOTS];
-	if (!layout || layout->image != w->raw->image || !w->raw->image)
+	layout = s->layouts[w->raw->layout % LAYOUT_SLOTS];
+	if (!layout || layout->number != w->raw->layout || !w->raw->layout)
 		layout = read = read_layout(s, w->raw->pid);
 	if (!layout)
 		status = SPOOR_WALK_GONE;

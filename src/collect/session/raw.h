@@ -3,9 +3,9 @@
 /* Unwinding a raw stack in user space, by the same core and rows as in the kernel. */
 #include "collect/session/objects.h"
 
-/* The executable mappings of an image. */
+/* The executable mappings of a process at some time. */
 struct spoor_layout {
-	uint64_t image;
+	uint64_t number;
 	uint32_t pid, n;
 	struct spoor_layout_range *ranges; /* by address */
 };
