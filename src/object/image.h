@@ -28,7 +28,8 @@ struct spoor_elf {
 
 /*
  * Opens a regular file for reading, and nothing else: a name out of a stranger's file must not block us on a FIFO or
- * open a device, which for some is an order (a watchdog, a tape). Returns the descriptor or -errno; -EINVAL: not regular.
+ * open a device, which for some is an order (a watchdog, a tape). Returns the descriptor or -errno; -EINVAL: another
+ * kind of file.
  */
 int spoor_open_regular(const char *path);
 
