@@ -101,6 +101,28 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
 }
 
 /*
+ * Code at the entry point that has no unwind information (the dynamic loader's _start, hand-written programs) has no
+ * caller: that is where a stack ends. What follows it up to the next described function belongs to it.
+ */
+#define ENTRY_CODE 256
+
+static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	const struct spoor_rule end = { .op = SPOOR_RULE_END, .reg_rbp = 7 };
+	__u32 settled = rows->n_ranges;
+	uint64_t entry = elf->header.e_entry;
+	int r, rule;
+
+	if (!entry || spoor_rowset_open(rows, entry, entry + ENTRY_CODE) < 0)
+		return 0;
+	rule = spoor_rowset_rule(rows, &end);
+	if (rule < 0)
+		return rule;
+	r = spoor_rowset_add(rows, entry, rule);
+	return r < 0 ? r : spoor_rowset_settle(rows, settled);
+}
+
+/*
  * Best first. Go's own tables know more than the .debug_frame that its linker writes: where a stack ends, and where a
  * return address is in a register.
  */
@@ -123,7 +145,9 @@ static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum 
 			source = order[i];
 	}
 	*ret_source = source;
-	return source ? 0 : damaged ? damaged : -ENODATA;
+	if (source)
+		return add_entry(elf, rows);
+	return damaged ? damaged : -ENODATA;
 }
 
 static int fail(struct spoor_error *e, int r)
