@@ -73,5 +73,7 @@ int spoor_jit_map_load(const char *folder, unsigned pid, struct spoor_symtab *t)
 	for (char *line = r < 0 ? NULL : strtok_r(text, "\n", &save); line && r == 0;
 	     line = strtok_r(NULL, "\n", &save))
 		r = add_line(t, line);
+	if (r < 0)
+		spoor_symtab_release(t);
 	return r;
 }

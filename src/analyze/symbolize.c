@@ -151,22 +151,26 @@ static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_
 	return z->objects[id];
 }
 
+/* Only maps that exist are kept: a trace may name any number of processes. */
 static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
 {
+	struct spoor_symtab symtab = {};
 	struct jit **jits, *jit;
 
 	for (size_t i = 0; i < z->n_jits; i++)
 		if (z->jits[i]->pid == pid)
 			return z->jits[i];
+	if (spoor_jit_map_load(z->jit_folder, pid, &symtab) < 0)
+		return NULL;
 	jits = reallocarray(z->jits, z->n_jits + 1, sizeof(*jits));
-	if (!jits)
+	if (jits)
+		z->jits = jits;
+	jit = jits ? calloc(1, sizeof(*jit)) : NULL;
+	if (!jit) {
+		spoor_symtab_release(&symtab);
 		return NULL;
-	z->jits = jits;
-	jit = calloc(1, sizeof(*jit));
-	if (!jit)
-		return NULL;
-	jit->pid = pid;
-	(void)spoor_jit_map_load(z->jit_folder, pid, &jit->symtab);
+	}
+	*jit = (struct jit){ pid, symtab };
 	return z->jits[z->n_jits++] = jit;
 }
 

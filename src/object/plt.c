@@ -140,7 +140,6 @@ int spoor_symtab_add_plt(struct spoor_symtab *t, const struct spoor_elf *elf)
 		size_t entry;
 	} sections[] = { { ".plt", 16 }, { ".plt.sec", 16 }, { ".plt.got", 8 }, { ".plt.bnd", 16 } };
 	const Elf64_Shdr *dynsym = spoor_elf_section_of_type(elf, SHT_DYNSYM);
-	_cleanup_(spoor_freep) struct slot *list = NULL;
 	_cleanup_(spoor_freep) void *syms = NULL;
 	struct slots slots = {};
 	char *strings;
@@ -160,8 +159,8 @@ int spoor_symtab_add_plt(struct spoor_symtab *t, const struct spoor_elf *elf)
 	if (r < 0)
 		return r;
 	r = read_slots(elf, &slots);
-	list = slots.list;
 	for (size_t i = 0; r == 0 && i < sizeof(sections) / sizeof(*sections); i++)
 		r = add_section(t, elf, sections[i].name, sections[i].entry, &slots);
+	free(slots.list);
 	return r;
 }
