@@ -40,8 +40,9 @@ def demo(source, build, tmp_path):
     traces = set(build.glob("demo-*.spoor"))
 
     def start():
-        return subprocess.Popen([source / "scripts/demo-apache", build / "spoor"], env=dict(os.environ, TMPDIR=str(work)),
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        return subprocess.Popen([source / "scripts/demo-apache", build / "spoor"], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                env=dict(os.environ, TMPDIR=str(work)))
     start.work = work
     start.traces = lambda: set(build.glob("demo-*.spoor")) - traces
     yield start
