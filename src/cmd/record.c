@@ -36,6 +36,7 @@ static const struct option long_options[] = {
 	{ "expr", required_argument, NULL, 'e' },
 	{ "mode", required_argument, NULL, 'm' },
 	{ "budget", required_argument, NULL, 'S' },
+	{ "payload", required_argument, NULL, 's' },
 	{ "scope", required_argument, NULL, OPT_SCOPE },
 	{ "unwind", required_argument, NULL, OPT_UNWIND },
 	{ "output", required_argument, NULL, 'o' },
@@ -72,13 +73,13 @@ static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error
 	return 0;
 }
 
-static int parse_budget(const char *arg, unsigned *ret, struct spoor_error *e)
+static int parse_count(const char *option, const char *arg, unsigned least, unsigned most, unsigned *ret, struct spoor_error *e)
 {
 	char *end;
 	unsigned long n = strtoul(arg, &end, 10);
 
-	if (*end || end == arg || n < 1 || n > SPOOR_MAX_FRAMES)
-		return spoor_fail(e, EINVAL, "-S %s: a number from 1 to %d", arg, SPOOR_MAX_FRAMES);
+	if (*end || end == arg || *arg == '-' || n < least || n > most)
+		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
 	*ret = n;
 	return 0;
 }
@@ -166,7 +167,9 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 	case 'm':
 		return parse_mode_option(optarg, &s->mode, e);
 	case 'S':
-		return parse_budget(optarg, &s->budget, e);
+		return parse_count("-S", optarg, 1, SPOOR_MAX_FRAMES, &s->budget, e);
+	case 's':
+		return parse_count("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
 	case 'o':
 		snprintf(o->output, sizeof(o->output), "%s", optarg);
 		return 0;
@@ -265,7 +268,7 @@ static int parse(struct options *o, int argc, char **argv)
 	o->s.budget = 5;
 	o->s.ring_size = 8 << 20;
 	keep_command_line(o, argc, argv);
-	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:o:h", long_options, NULL)) != -1) {
+	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
 		if (c == 'h')
 			return 1 + spoor_cmd_usage("record");
 		if (c == '?')

@@ -43,11 +43,14 @@ struct spoor_call_config {
 	__u8 n_paths;  /* path arguments, at most 2 */
 	__u8 paths;    /* their positions, 4 bits each */
 	__u8 sockaddr; /* position + 1 of a sockaddr argument, 0: none */
-	__u8 buf;      /* position + 1 of a payload argument, 0: none; bit 7: read at exit */
+	__u8 buf;      /* position + 1 of a payload argument, 0: none; | SPOOR_BUF_OUT: read at exit */
 	__u32 widths;  /* bytes of each argument (0: absent), 4 bits each */
 	__u8 map;      /* enum spoor_map_call: looked at even if not recorded */
 	__u8 pad[3];
 };
+
+#define SPOOR_BUF_OUT 0x80
+#define SPOOR_MAX_PAYLOAD 512 /* bytes of -s, less one; a power of two for the verifier */
 
 enum spoor_call_flag {
 	SPOOR_CALL_RET_FD = 1,

@@ -138,6 +138,7 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	s->rodata->ring_mask = k->ring_size - 1;
 	s->rodata->unwind_with = o->unwind;
 	s->rodata->self_tgid = getpid();
+	s->rodata->payload_max = o->payload;
 	s->rodata->match_all = o->match_all;
 	s->rodata->match_names = o->match_names;
 	s->rodata->match_cgroup = o->cgroup;
@@ -235,7 +236,7 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 		else if (kind == SPOOR_ARG_SOCKADDR)
 			c->sockaddr = i + 1;
 		else if (kind == SPOOR_ARG_BUF_IN || kind == SPOOR_ARG_BUF_OUT)
-			c->buf = (i + 1) | (kind == SPOOR_ARG_BUF_OUT ? 0x80 : 0);
+			c->buf = (i + 1) | (kind == SPOOR_ARG_BUF_OUT ? SPOOR_BUF_OUT : 0);
 	}
 }
 

@@ -17,6 +17,7 @@ struct spoor_collector_bpf;
 struct spoor_kernel_options {
 	unsigned ring_size;    /* bytes of one ring's data, a power of two */
 	enum spoor_unwind unwind;
+	unsigned payload;      /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
 	bool match_all;
 	bool match_names;      /* execve decides by spoor_kernel_set_names() */
 	const char *cgroup;    /* path of a cgroup v2 directory, or NULL */

@@ -121,6 +121,30 @@ static __always_inline void take_sockaddr(struct thread *t, u32 *off, u64 addr, 
 	*off = at + 2 + n;
 }
 
+/* Payload: u16 length, bytes; kept only if asked for (-s). Returns the length. */
+static __always_inline u32 take_payload(struct thread *t, u64 addr, u64 len)
+{
+	u32 at = t->buf_at & (SPOOR_MAX_DATA / 2 - 1);
+	u32 n = len > payload_max ? payload_max : len;
+
+	n &= SPOOR_MAX_PAYLOAD - 1;
+	if (n && bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
+		t->flags |= SPOOR_EVENT_UNREADABLE;
+		n = 0;
+	}
+	if (n && len > n)
+		t->flags |= SPOOR_EVENT_TRUNCATED;
+	*(u16 *)(t->data + at) = n;
+	return n;
+}
+
+static __always_inline u32 take_buffer(struct thread *t, const struct spoor_call_config *cfg)
+{
+	u32 i = ((cfg->buf & 7) - 1) & 7;
+
+	return i < 5 ? take_payload(t, t->args[i], t->args[i + 1]) : 0;
+}
+
 /* Everything after the packed arguments that is read from the process's memory. */
 static __always_inline void take_pointed(struct thread *t, const struct spoor_call_config *cfg, u32 off)
 {
@@ -135,9 +159,9 @@ static __always_inline void take_pointed(struct thread *t, const struct spoor_ca
 		if (i < 5)
 			take_sockaddr(t, &off, t->args[i], t->args[i + 1]);
 	}
-	if (cfg->buf) { /* payload is not kept unless asked for: its length is 0 */
-		*(u16 *)(t->data + (off & (SPOOR_MAX_DATA / 2 - 1))) = 0;
-		off += 2;
+	if (cfg->buf) {
+		t->buf_at = off & (SPOOR_MAX_DATA / 2 - 1);
+		off += 2 + (cfg->buf & SPOOR_BUF_OUT ? take_payload(t, 0, 0) : take_buffer(t, cfg));
 	}
 	t->len = off;
 }
@@ -238,7 +262,7 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_pointed(t, cfg, off);
 	t->stack = 0;
-	if (cfg->mode > 1 + SPOOR_MODE_NONE)
+	if (cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec)
 		t->stack = take_stack(c, sc, task, t, regs, cfg->mode - 1, compat);
 	return 0;
 }
@@ -356,6 +380,13 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		/* The page was not there at entry. If the call did not fail for the same reason, it is now. */
 		t->flags = SPOOR_EVENT_READ_AT_EXIT;
 		take_pointed(t, cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127);
+	}
+	if ((cfg->buf & SPOOR_BUF_OUT) && payload_max && ret > 0) {
+		u32 i = ((cfg->buf & 7) - 1) & 7;
+
+		/* What was written is at most what was asked for: some calls return a size without writing anything. */
+		if (i < 5)
+			t->len = t->buf_at + 2 + take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
 	}
 	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0) {
 		c = this_cpu();

@@ -50,6 +50,7 @@ static int open_kernel(struct session *s, struct spoor_error *e)
 	struct spoor_kernel_options ko = {
 		.ring_size = o->ring_size,
 		.unwind = o->unwind,
+		.payload = o->payload,
 		.match_all = o->targets.all,
 		.match_names = o->targets.n_names,
 		.cgroup = o->targets.cgroup,

@@ -19,6 +19,7 @@ struct spoor_session_options {
 	enum spoor_mode mode;
 	unsigned budget;
 	enum spoor_unwind unwind;
+	unsigned payload; /* -s */
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t max_size, segment_size, segment_ns;
 	unsigned ring_size;

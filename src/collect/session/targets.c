@@ -202,6 +202,24 @@ static void preload_one(void *ctx, pid_t pid)
 	preload_process(pid, ctx);
 }
 
+/* A program that may start later: the one of this very name that a shell would find, sbin included. */
+static void preload_name(const char *name, struct spoor_objects *objects)
+{
+	static const char *const dirs[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin" };
+
+	for (unsigned i = 0; !strpbrk(name, "*?") && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		_cleanup_(spoor_freep) char *real = NULL;
+		char path[PATH_MAX];
+
+		snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
+		real = runnable(path) ? realpath(path, NULL) : NULL;
+		if (real) {
+			preload_command(real, objects, 0);
+			return;
+		}
+	}
+}
+
 void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects)
 {
 	_cleanup_(spoor_freep) char *real = t->argv ? realpath(cmd, NULL) : NULL;
@@ -210,6 +228,8 @@ void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struc
 		preload_command(real, objects, 0);
 	for (size_t i = 0; i < t->n_pids; i++)
 		preload_process(t->pids[i], objects);
+	for (size_t i = 0; i < t->n_names; i++)
+		preload_name(t->names[i], objects);
 	if (t->n_names || t->all)
 		for_each_process(t, preload_one, objects);
 }
