@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor record's targets: who is in is exact, whoever comes, goes, or becomes something else."""
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MARKS = ("-e", "getppid,execve,exit_group")
+CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
+                if line.split()[2] == "cgroup2"), None)
+
+
+def ready(process):
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def go(process):
+    process.stdin.write(b"g")
+    process.stdin.flush()
+    process.wait(20)
+
+
+# ---- -- CMD ----
+
+def test_command_and_all_its_descendants(spoor, actor, read, tmp_path):
+    """fork, vfork, clone and clone3 inherit; a bystander of the same name does not come in."""
+    program = actor()
+    other = subprocess.Popen([program, "storm", "300", "3"])
+    assert spoor("record", "-o", "t.spoor", "--", program, "family").returncode == 0
+    assert other.wait(20) == 0
+    trace = read(tmp_path / "t.spoor").whole()
+    assert sorted(trace.marks().values()) == [5, 13, 17, 23, 11 + 19]
+    assert other.pid not in trace.pids() and len(trace.pids()) == 5
+
+
+def test_command_from_its_first_event(spoor, actor, read, tmp_path):
+    """The first event is the command's own execve, the next the first call of the new image."""
+    assert spoor("record", "-o", "t.spoor", "--", actor(), "marks", "7").returncode == 0
+    calls = read(tmp_path / "t.spoor").calls
+    assert calls[0]["event"] == "execve" and calls[0]["args"]["filename"].endswith("/actor") and calls[0]["ret"] == 0
+    assert calls[1]["event"] == "brk" and calls[-1]["event"] == "exit_group"
+
+
+def test_no_follow(spoor, actor, read, tmp_path):
+    assert spoor("record", "-o", "t.spoor", "--no-follow", "--", actor(), "family").returncode == 0
+    trace = read(tmp_path / "t.spoor")
+    assert list(trace.marks().values()) == [11 + 19] and len(trace.pids()) == 1  # its threads are itself
+
+
+def test_command_that_is_a_script(spoor, actor, read, tmp_path):
+    """With #! and without."""
+    for head in ("#!/bin/sh\n", ""):
+        script = tmp_path / f"script{len(head)}"
+        script.write_text(f"{head}{actor()} marks 7\n{actor()} marks 11\n")
+        script.chmod(0o755)
+        assert spoor("record", "-o", f"{script.name}.spoor", "--", script).returncode == 0
+        assert sorted(read(tmp_path / f"{script.name}.spoor").marks().values()) == [1, 7, 11]  # dash asks once
+
+
+def test_pipeline_of_real_programs(spoor, read, tmp_path):
+    command = "ls -l /usr/bin | sort | md5sum >/dev/null; find /etc -maxdepth 1 -type f -exec cat {} + >/dev/null"
+    assert spoor("record", "-o", "t.spoor", "--", "sh", "-c", command).returncode == 0
+    trace = read(tmp_path / "t.spoor").whole()
+    names = {e["args"]["filename"].rpartition("/")[2] for e in trace.of("execve", ret=0)}
+    assert names == {"sh", "ls", "sort", "md5sum", "find", "cat"}
+    want = {os.fsdecode(p) for p in Path("/etc").iterdir() if p.is_file() and not p.is_symlink()}
+    assert want <= {e["args"]["filename"] for e in trace.of("openat", comm="cat")}
+
+
+# ---- -p PID ----
+
+def test_pid_all_threads(record, read, start, actor):
+    """All its threads; not its children; it ends by itself when the target is gone."""
+    target, other = (ready(start(actor(), "serve")) for _ in range(2))
+    recording = record("-p", target.pid)
+    go(target)
+    go(other)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert trace.marks() == {target.pid: 4 * 101} and trace.pids() == {target.pid}
+    assert len({e["tid"] for e in trace.of("getppid")}) == 4
+
+
+def test_pid_follow_and_repeated(record, read, start, actor):
+    a, b, other = (ready(start(actor(), "serve")) for _ in range(3))
+    recording = record("-p", a.pid, "--follow", "-p", b.pid)
+    go(a)
+    go(other)
+    assert recording.process.poll() is None  # b is still there
+    go(b)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert trace.marks()[a.pid] == trace.marks()[b.pid] == 4 * 101
+    assert sorted(trace.marks().values()) == [31, 31, 404, 404] and other.pid not in trace.pids()
+
+
+def test_pid_that_becomes_another_program(record, read, start, actor):
+    """-p is the process, whatever it executes, by a thread that is not the leader too."""
+    program = actor()
+    for kind in ("become", "thread-become"):
+        shell = start("sh", "-c", f"read x; exec {program} {kind} 7 {program} marks 11")
+        recording = record("-p", shell.pid, trace=f"{kind}.spoor")
+        shell.stdin.write(b"\n")
+        shell.stdin.flush()
+        assert recording.wait() == 0
+        trace = read(recording.trace).whole()
+        assert trace.marks() == {shell.pid: 18} and trace.pids() == {shell.pid}
+        assert trace.count("execve", ret=0) == 2
+
+
+# ---- -n NAME ----
+
+def test_name_running_and_later(record, read, start, actor):
+    quokka, numbat = actor("quokka"), actor("numbat")
+    running, other = ready(start(quokka, "serve")), ready(start(numbat, "serve"))
+    recording = record("-n", "quok*")
+    later = ready(start(quokka, "serve"))
+    for process in (running, other, later):
+        go(process)
+    assert subprocess.run([numbat, "marks", "3"]).returncode == 0
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert trace.marks()[running.pid] == trace.marks()[later.pid] == 404
+    assert sorted(trace.marks().values()) == [31, 31, 404, 404] and other.pid not in trace.pids()
+    assert {e["comm"] for e in trace.calls} == {"quokka"}
+
+
+def test_name_repeated_and_question_mark(record, read, actor):
+    names = ["quokka", "quolla", "numbat", "wombat"]
+    recording = record("-n", "quo?k?", "-n", "*bat", *MARKS)
+    for name in names:
+        subprocess.run([actor(name), "marks", "7"], check=True)
+    assert recording.stop() == 0
+    trace = read(recording.trace)
+    assert {e["comm"] for e in trace.of("getppid")} == {"quokka", "numbat", "wombat"} and trace.count() == 21
+
+
+def test_exec_into_the_name(record, read, actor, start):
+    """A shell becomes the program: in with that execve, then from its first call; nothing of the shell."""
+    quokka = actor("quokka")
+    recording = record("-n", "quokka")
+    shell = start("sh", "-c", f": </dev/null; : </dev/zero; exec {quokka} marks 13")
+    assert shell.wait(20) == 0
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    calls = trace.of(pid=shell.pid)
+    assert calls[0]["event"] == "execve" and calls[0]["args"]["filename"] == str(quokka) and calls[0]["ret"] == 0
+    assert calls[1]["event"] == "brk" and trace.count() == 13 and trace.pids() == {shell.pid}
+    assert {e["comm"] for e in calls} == {"quokka"}
+
+
+def test_exec_out_of_the_name(record, read, actor, start):
+    """The execve belongs to the old image when it begins: it is the last that is seen."""
+    quokka, numbat = actor("quokka"), actor("numbat")
+    recording = record("-n", "quokka")
+    for kind in ("become", "thread-become"):
+        out = start(quokka, kind, "7", numbat, "marks", "11")
+        back = start(quokka, kind, "7", numbat, "become", "11", quokka, "marks", "5")
+        assert out.wait(20) == back.wait(20) == 0
+        assert out.pid and back.pid
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert sorted(trace.marks().values()) == [7, 7, 12, 12]
+    for pid, marks in trace.marks().items():
+        execs = [e["args"]["filename"].rpartition("/")[2] for e in trace.of("execve", pid=pid)]
+        assert execs == (["quokka", "numbat"] if marks == 7 else ["quokka", "numbat", "quokka"])
+        if marks == 7:
+            assert trace.of(pid=pid)[-1]["event"] == "execve"
+
+
+def test_failed_exec_changes_nothing(record, read, actor, start):
+    quokka = actor("quokka")
+    recording = record("-n", "quokka")
+    assert start(quokka, "become", "7", "/nonexistent/numbat").wait(20) == 127
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert trace.count() == 7 and [e["errno"] for e in trace.of("execve")] == [None, "ENOENT"]
+    assert trace.of()[-1]["event"] == "exit_group"
+
+
+def test_name_of_a_script(record, read, actor, start, tmp_path):
+    """A script's comm is its name, running or later; what it starts is not."""
+    script = tmp_path / "bilby"
+    script.write_text(f"#!/bin/sh\nread x\n: </dev/null\n{actor('numbat')} marks 3\n:\n")
+    script.chmod(0o755)
+    running = start(script)
+    while Path(f"/proc/{running.pid}/comm").read_text() != "bilby\n":
+        pass
+    recording = record("-n", "bilby")
+    later = start(script)
+    for process in (running, later):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.wait(20) == 0
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert {running.pid, later.pid} <= trace.pids() and trace.count(comm="numbat") == 0
+    for pid in (running.pid, later.pid):
+        assert [e["args"]["filename"] for e in trace.of("openat", pid=pid) if e["args"]["filename"] == "/dev/null"]
+    assert "numbat" not in {e["comm"] for e in trace.calls}
+
+
+# ---- --cgroup PATH ----
+
+@pytest.fixture
+def cgroup():
+    top = CGROUPS / f"spoor-test-{os.getpid()}"
+    inner = top / "inner"
+    inner.mkdir(parents=True)
+    yield top
+    for group in (inner, top):
+        for pid in (group / "cgroup.procs").read_text().split():
+            (CGROUPS / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def move(process, group):
+    (group / "cgroup.procs").write_text(str(process.pid))
+
+
+def test_cgroup(record, read, start, actor, cgroup):
+    """Members at the start, of groups below too, whoever moves in, until it moves out, and their children."""
+    program = actor()
+    member, inner, comer, leaver, other = (ready(start(program, "serve")) for _ in range(5))
+    move(member, cgroup)
+    move(inner, cgroup / "inner")
+    move(leaver, cgroup)
+    recording = record("--cgroup", cgroup)
+    move(comer, cgroup)
+    move(leaver, CGROUPS)
+    for process in (member, inner, comer, leaver, other):
+        go(process)
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    for process in (member, inner, comer):
+        assert trace.marks()[process.pid] == 404
+    assert sorted(trace.marks().values()) == [31] * 3 + [404] * 3
+    assert other.pid not in trace.pids() and not trace.count("read", pid=leaver.pid, ret=1)
+
+
+def test_born_into_a_cgroup(record, read, compiled, cgroup):
+    """clone3(CLONE_INTO_CGROUP) in both directions."""
+    program = compiled("into_cgroup.c")
+    recording = record("--cgroup", cgroup)
+    subprocess.run([program, cgroup, "7"], check=True, timeout=20)
+    command = f"echo $$ > {cgroup}/cgroup.procs; exec {program} {CGROUPS} 11"
+    subprocess.run(["sh", "-c", command], check=True, timeout=20)
+    assert recording.stop() == 0
+    assert list(read(recording.trace).whole().marks().values()) == [7]
+
+
+# ---- -a ----
+
+def test_everything(record, read, actor, start):
+    recording = record("-a", *MARKS)
+    process = start(actor(), "family")
+    assert process.wait(20) == 0
+    assert recording.stop() == 0
+    trace = read(recording.trace)
+    ours = [n for pid, n in trace.marks().items() if {e["comm"] for e in trace.of("getppid", pid=pid)} == {"actor"}]
+    assert sorted(ours) == [5, 13, 17, 23, 30] and recording.pid not in trace.pids()
+
+
+# ---- identities ----
+
+def reuse(pid, command):
+    """Runs command with that pid if it is free: the kernel gives the next after ns_last_pid."""
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        process = subprocess.Popen(command)
+        process.wait(20)
+        if process.pid == pid:
+            return
+    pytest.fail(f"pid {pid} could not be had again")
+
+
+def test_reused_pid_is_a_bystander(record, read, start, actor):
+    target, keeper = (ready(start(actor(), "sleep")) for _ in range(2))
+    recording = record("-p", target.pid, "-p", keeper.pid)
+    go(target)
+    reuse(target.pid, [actor("numbat"), "marks", "7"])
+    go(keeper)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert trace.marks() == {target.pid: 1, keeper.pid: 1} and {e["comm"] for e in trace.calls} == {"actor"}
+
+
+def test_reused_pid_is_another_process(record, read, start, actor):
+    recording = record("-n", "quokka", "-n", "numbat")
+    first = start(actor("quokka"), "marks", "5")
+    assert first.wait(20) == 0
+    reuse(first.pid, [actor("numbat"), "marks", "7"])
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert trace.count("getppid", pid=first.pid, comm="quokka") == 5
+    assert trace.count("getppid", pid=first.pid, comm="numbat") == 7
+
+
+def test_thousands_of_processes(spoor, actor, read, tmp_path):
+    run = spoor("record", "-o", "t.spoor", *MARKS, "--", actor(), "storm", "2000", "4")
+    assert run.returncode == 0
+    trace = read(tmp_path / "t.spoor").whole()
+    marks = list(trace.marks().values())
+    assert sum(marks) == 6000 and trace.count("execve", ret=0) == 501 and trace.count("exit_group") == 2001
+
+
+def test_start_and_stop_in_the_midst(record, read, start, actor):
+    """Whoever was seen from execve to exit is there with every call."""
+    storms = [start(actor("quokka"), "storm", "100000", "1") for _ in range(2)]
+    for lap in range(3):
+        recording = record("-n", "quokka", *MARKS, trace=f"{lap}.spoor")
+        try:
+            recording.wait(0.3)
+        except subprocess.TimeoutExpired:
+            assert recording.stop() == 0
+        trace = read(recording.trace).whole()
+        begun = {e["pid"] for e in trace.of("execve") if e["ret"] == 0}
+        whole = begun & {e["pid"] for e in trace.of("exit_group")} - {s.pid for s in storms}
+        assert len(whole) > 20
+        marks = trace.marks()
+        assert {pid: n for pid, n in marks.items() if pid in whole and n != 3} == {}
+    for s in storms:
+        s.kill()
