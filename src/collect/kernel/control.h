@@ -21,7 +21,9 @@ struct spoor_ring {
 	__u64 head;    /* kernel: bytes produced; a record that passed the end rounds it up to the next lap */
 	__u64 dropped; /* kernel: events for which there was no room */
 	__u64 epoch;   /* kernel: segment of the last record */
-	__u64 pad0[5];
+	__u64 busy;    /* kernel: 1 between reservation and commit */
+	__u64 nested;  /* kernel: reservations refused because of that (also in dropped) */
+	__u64 pad0[3];
 	__u64 tail;    /* user: bytes consumed */
 	__u64 pad1[7];
 };

@@ -4,8 +4,8 @@
  * The transport: reserve room in this CPU's ring, write the event in its final form, commit.
  *
  * System call, scheduler and process tracepoints run with preemption off, so on one CPU a producer is interrupted
- * only by what uses another level's ring. Hence plain loads and stores. Everything about the transport is in this
- * file: an overwriting ring needs no change elsewhere.
+ * only by what uses another level's ring. Hence plain loads and stores. Should that ever not hold, `busy` refuses the
+ * inner one and counts it. Everything about the transport is in this file: an overwriting ring needs no change elsewhere.
  */
 #include "collect/kernel/maps.bpf.h"
 
@@ -81,15 +81,23 @@ static __always_inline void emit_reserve(struct reservation *r, u32 level, u32 s
 	r->ring = ring_of(level);
 	if (!r->ring)
 		return;
+	if (r->ring->busy) {
+		r->ring->nested++;
+		r->ring->dropped++;
+		return;
+	}
 	if (r->ring->epoch != epoch)
 		ring_mark(level);
 	r->to = ring_room(r->ring, size);
-	if (!r->to)
+	if (r->to)
+		r->ring->busy = 1;
+	else
 		r->ring->dropped++;
 }
 
 static __always_inline void emit_commit(struct reservation *r, u32 size)
 {
+	r->ring->busy = 0;
 	ring_commit(r->ring, size);
 }
 

@@ -99,6 +99,7 @@ typedef struct {
 } mm_context_t;
 
 struct mm_struct {
+	unsigned long start_code, end_code;
 	mm_context_t context;
 };
 

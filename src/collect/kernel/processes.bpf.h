@@ -194,6 +194,19 @@ static __always_inline void leave(struct task_struct *task, struct thread *t)
 	__sync_fetch_and_add(&live_threads, -1);
 }
 
+/* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
+static __always_inline void emit_exec_mappings(struct task_struct *task, struct scratch *sc)
+{
+	struct mm_struct *mm = task->mm;
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	u64 program = mm->start_code, start = regs->ip;
+
+	emit_mapping(program, sc);
+	if (start < program || start >= mm->end_code)
+		emit_mapping(start, sc);
+	emit_mapping(address_of(sc, mm->context.vdso), sc);
+}
+
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
@@ -230,6 +243,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	t->image = __sync_fetch_and_add(&next_image, 1);
 	t->layout = 0;
 	emit_thread(task, t, SPOOR_THREAD_EXEC);
+	emit_exec_mappings(task, sc);
 	return 0;
 }
 

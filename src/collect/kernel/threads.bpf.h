@@ -192,6 +192,35 @@ __noinline int code_cached(u32 image, u64 addr, u64 len)
 	return 0;
 }
 
+/* An executable mapping of the current process, for the record; the object is announced if it is new. */
+__noinline int emit_mapping(u64 addr, struct scratch *sc)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct vma_answer a = {};
+	struct spoor_mapping *e;
+	struct reservation r;
+	u32 object = SPOOR_OBJECT_NONE;
+
+	if (!sc || bpf_find_vma(task, addr, vma_read, &a, 0) || !a.exec)
+		return 0;
+	if (a.vdso == a.start)
+		object = SPOOR_OBJECT_VDSO;
+	else if (a.file)
+		object = object_of(&a, sc);
+	emit_reserve(&r, 0, sizeof(*e));
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_MAPPING, 0, sizeof(*e), task->pid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->object = object;
+	e->start = a.start;
+	e->end = a.end;
+	e->offset = a.offset;
+	emit_commit(&r, sizeof(*e));
+	return 0;
+}
+
 /*
  * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
  * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached.
@@ -206,8 +235,13 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		return 0;
 	l = leader_of(task, t);
 	len = call_arg(task, regs, 1);
-	if (kind != SPOOR_MAP_UNMAP && call_arg(task, regs, 2) & PROT_EXEC)
+	if (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & PROT_EXEC) {
+		struct cpu *c = this_cpu();
+
 		l->layout = 0; /* another one from here on */
+		if (c && !t->wait_exec)
+			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
+	}
 	if (kind == SPOOR_MAP_PROTECT)
 		return 0;
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;

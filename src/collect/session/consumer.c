@@ -221,6 +221,10 @@ static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
 
 		h = (const void *)(data + (at & mask));
 		size = h->size8 * 8;
+		if (size < sizeof(*h)) { /* never seen: but a recording must not hang on it */
+			c->counts.damaged++;
+			return r->to;
+		}
 		if (is_event(h->id)) {
 			if (!span || (const uint8_t *)span->iov_base + span->iov_len != (const uint8_t *)h) {
 				if (r->n_spans == MAX_SPANS)
@@ -233,6 +237,8 @@ static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
 				r->ts_begin = h->ts;
 			r->ts_end = h->ts;
 			span->iov_len += size;
+			if (h->id == SPOOR_EV_MAPPING)
+				define_object(c, ((const struct spoor_mapping *)h)->object);
 			c->counts.events += h->id <= SPOOR_EV_SYSCALL_OTHER || h->id == SPOOR_EV_PENDING;
 		} else if (h->id == SPOOR_CTL_MARK) {
 			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
@@ -361,4 +367,6 @@ void spoor_consumer_counts(const struct spoor_consumer *c, struct spoor_consumer
 	ret->discarded = 0;
 	for (unsigned i = 0; i < c->n_rings; i++)
 		ret->discarded += c->rings[i].ring->dropped;
+	for (unsigned i = 0; i < c->n_rings; i++)
+		ret->nested += c->rings[i].ring->nested;
 }

@@ -32,5 +32,7 @@ struct spoor_consumer_counts {
 	uint64_t discarded;
 	uint64_t stacks;   /* definitions */
 	uint64_t files;
+	uint64_t nested;  /* of the discarded: a producer interrupted another one */
+	uint64_t damaged; /* rings whose content made no sense from some point on: what was there is lost */
 };
 void spoor_consumer_counts(const struct spoor_consumer *c, struct spoor_consumer_counts *ret);

@@ -275,6 +275,8 @@ static void define_counters(struct session *s)
 	define_counter(s, "row_cache_misses", r->kernel.row_misses);
 	define_counter(s, "threads_not_recorded", r->kernel.thread_misses);
 	define_counter(s, "discarded", r->consumer.discarded);
+	define_counter(s, "nested", r->consumer.nested);
+	define_counter(s, "ring_damages", r->consumer.damaged);
 	define_counter(s, "events", r->consumer.events);
 	define_counter(s, "objects_loaded", r->objects.loaded);
 	define_counter(s, "objects_failed", r->objects.failed);
