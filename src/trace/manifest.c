@@ -46,15 +46,15 @@ static json_t *segment_json(const struct writer_segment *s)
 			 (json_int_t)begin, "end", (json_int_t)s->ts_end, "bytes", (json_int_t)s->bytes);
 }
 
-static json_t *segments_json(const struct spoor_writer *w)
+static json_t *segments_json(const struct spoor_writer *w, int snapshot)
 {
 	json_t *list = json_array();
 
 	for (unsigned i = 0; i < w->n_closed; i++)
 		json_array_append_new(list, segment_json(&w->closed[i]));
-	if (w->previous)
+	if (w->previous && !snapshot)
 		json_array_append_new(list, segment_json(w->previous));
-	if (w->current)
+	if (w->current && !snapshot)
 		json_array_append_new(list, segment_json(w->current));
 	return list;
 }
@@ -68,13 +68,13 @@ static uint64_t lost_events(const struct spoor_writer *w)
 	return lost;
 }
 
-static json_t *host_json(const struct spoor_writer *w)
+static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname",
 			 text_json(w->hostname), "directory", w->host_dir, "release", text_json(w->release), "machine",
 			 text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type", "kernel",
-			 "directory", "kernel", "segments", segments_json(w), "dropped", "segments", (int)w->n_dropped,
-			 "bytes", (json_int_t)w->dropped_bytes);
+			 "directory", "kernel", "segments", segments_json(w, snapshot), "dropped", "segments",
+			 (int)w->n_dropped, "bytes", (json_int_t)w->dropped_bytes);
 }
 
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)
@@ -112,19 +112,26 @@ void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header
 	}
 }
 
-static json_t *manifest_json(struct spoor_writer *w, int ended)
+/* snapshot: the recording goes on, but nothing more comes to these segments. */
+static json_t *manifest_json(struct spoor_writer *w, int ended, int snapshot)
 {
-	return json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace",
-			 "version", SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset",
-			 (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", text_json(w->command), "mode",
-			 text_json(w->mode), "ended", ended, "hosts", host_json(w), "lost_writing",
-			 (json_int_t)lost_events(w), "counters", w->counters);
+	json_t *j = json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace",
+			      "version", SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset",
+			      (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", text_json(w->command),
+			      "mode", text_json(w->mode), "ended", ended, "hosts", host_json(w, snapshot),
+			      "lost_writing", (json_int_t)lost_events(w), "counters", w->counters);
+
+	if (j && snapshot && json_object_set_new(j, "snapshot", json_true()) < 0) {
+		json_decref(j);
+		return NULL;
+	}
+	return j;
 }
 
-static int write_text(struct spoor_writer *w, const char *text)
+static int write_text(int root_fd, const char *text)
 {
 	_cleanup_(spoor_closep) int fd =
-		openat(w->root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		openat(root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	size_t len = strlen(text), done = 0;
 
 	if (fd < 0)
@@ -138,17 +145,29 @@ static int write_text(struct spoor_writer *w, const char *text)
 			return n < 0 ? -errno : -EIO;
 		done += n;
 	}
-	return renameat(w->root_fd, "manifest.new", w->root_fd, "manifest") < 0 ? -errno : 0;
+	return renameat(root_fd, "manifest.new", root_fd, "manifest") < 0 ? -errno : 0;
+}
+
+/* Takes j. */
+static int write_manifest(int root_fd, json_t *j)
+{
+	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	int r = text ? write_text(root_fd, text) : -ENOMEM;
+
+	json_decref(j);
+	if (r < 0)
+		unlinkat(root_fd, "manifest.new", 0);
+	return r;
 }
 
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
 {
-	_cleanup_(json_decrefp) json_t *j = manifest_json(w, ended);
-	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-	int r = text ? write_text(w, text) : -ENOMEM;
+	int r = write_manifest(w->root_fd, manifest_json(w, ended, 0));
 
-	if (r >= 0)
-		return 0;
-	unlinkat(w->root_fd, "manifest.new", 0);
-	return spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r));
+	return r < 0 ? spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r)) : 0;
+}
+
+int spoor_manifest_write_snapshot(struct spoor_writer *w, int root_fd)
+{
+	return write_manifest(root_fd, manifest_json(w, 1, 1));
 }

@@ -126,14 +126,14 @@ int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned le
 }
 
 /* Its metadata goes first, so that no reader of CTF takes half a segment for a trace. */
-static void remove_segment(struct spoor_writer *w, unsigned number)
+void spoor_segment_remove(int part_fd, unsigned number)
 {
 	char name[32];
 	DIR *d;
 	int fd;
 
 	snprintf(name, sizeof(name), "seg-%06u", number);
-	fd = openat(w->part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	fd = openat(part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return;
 	unlinkat(fd, "metadata", 0);
@@ -146,7 +146,7 @@ static void remove_segment(struct spoor_writer *w, unsigned number)
 		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
 			unlinkat(fd, de->d_name, 0);
 	closedir(d);
-	unlinkat(w->part_fd, name, AT_REMOVEDIR);
+	unlinkat(part_fd, name, AT_REMOVEDIR);
 }
 
 /* How many of the oldest closed segments are too many. */
@@ -181,7 +181,7 @@ static int drop_surplus(struct spoor_writer *w, struct spoor_error *e)
 	r = spoor_manifest_write(w, 0, e);
 	/* Also when that failed for want of space: removing is what gives some back. */
 	for (unsigned i = 0; i < n; i++)
-		remove_segment(w, numbers[i]);
+		spoor_segment_remove(w->part_fd, numbers[i]);
 	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
 }
 

@@ -26,9 +26,9 @@ struct spoor_writer_options {
 	const char *command; /* for the manifest */
 	const char *mode;    /* words for the manifest, e.g. "app-all, S=5, cfi" */
 	unsigned n_cpus;
-	uint64_t max_size;      /* bytes kept on disk: whole old segments are dropped; 0: no limit */
-	uint64_t segment_size;  /* rotate when a segment has this many bytes; 0: never */
-	uint64_t segment_ns;    /* rotate after this much time; 0: never */
+	uint64_t max_size;     /* bytes kept on disk: whole old segments are dropped; 0: no limit */
+	uint64_t segment_size; /* rotate when a segment has this many bytes; 0: never */
+	uint64_t segment_ns;   /* rotate after this much time; 0: never */
 };
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 
@@ -59,6 +59,14 @@ int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level);
 int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e);
+
+/*
+ * Makes a trace of its own at path, which must not exist, of the closed segments that are still kept: hard links, so
+ * that it takes no time and no space. (To another file system they are copied, and the caller waits for it.) What is
+ * not in closed segments yet is not in it: rotate first. -ENODATA: none is closed. -EEXIST, -ENOSPC...: nothing is left
+ * of it, and the recording is as it was.
+ */
+int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor_error *e);
 
 uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The writer's parts: writer.c (streams and packets), segment.c (directories, rotation), manifest.c. */
+/* The writer's parts: writer.c (streams and packets), segment.c (directories, rotation), manifest.c, snapshot.c. */
 #include <jansson.h>
 
 #include "trace/schema.h"
@@ -59,9 +59,12 @@ struct spoor_writer {
 /* segment.c */
 int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e);
 void spoor_segment_free(struct writer_segment *s);
+void spoor_segment_remove(int part_fd, unsigned number);
 /* manifest.c */
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e);
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e);
+/* The manifest of a snapshot: closed segments only, an end, and the words that it is one. */
+int spoor_manifest_write_snapshot(struct spoor_writer *w, int root_fd);
 /* Takes note of clock pairs and counters among the definitions. */
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def);
 /* writer.c */

@@ -9,6 +9,7 @@
  *   reuse     a tid that is many threads one after another
  *   threads   COUNT (10,000) threads
  *   rotate    segments handed over CPU by CPU, the oldest dropped
+ *   snapshot  as rotate, halfway a snapshot into the directory that stands in COUNT's place; 3 if that failed
  *   mixed     all of these in one trace, discarded events too
  *   bulk      COUNT (10 million) plain calls on 4 CPUs, for measuring
  */
@@ -457,6 +458,20 @@ static void rotate(unsigned times)
 	}
 }
 
+/* Whether there is a snapshot or not, the recording is the same. Returns the exit code. */
+static int rotate_with_snapshot(const char *path)
+{
+	struct spoor_error e = {};
+	int r;
+
+	rotate(10);
+	r = spoor_writer_snapshot(writer, path, &e);
+	if (r < 0)
+		fprintf(stderr, "trace_gen: %s\n", e.text);
+	rotate(10);
+	return r < 0 ? 3 : 0;
+}
+
 static void bulk(uint64_t count)
 {
 	struct spoor_syscall *s;
@@ -504,6 +519,7 @@ int main(int argc, char **argv)
 		.path = argv[argc > 2 ? 2 : 0], .command = "trace_gen \"quoted\" \xff", .mode = what, .n_cpus = CPUS
 	};
 	struct spoor_error e = {};
+	int code = 0;
 
 	if (!strcmp(what, "rotate")) {
 		o.segment_size = 1 << 16;
@@ -525,6 +541,8 @@ int main(int argc, char **argv)
 		threads(count ? count : 10000);
 	else if (!strcmp(what, "rotate"))
 		rotate(20);
+	else if (!strcmp(what, "snapshot"))
+		code = rotate_with_snapshot(argv[argc > 3 ? 3 : 2]);
 	else if (!strcmp(what, "mixed"))
 		mixed();
 	else if (!strcmp(what, "bulk"))
@@ -533,5 +551,5 @@ int main(int argc, char **argv)
 		die("usage: trace_gen SCENARIO DIR [COUNT]");
 	if (spoor_writer_close(writer, &e) < 0)
 		die(e.text);
-	return 0;
+	return code;
 }

@@ -342,6 +342,110 @@ static void test_rotation(void **state)
 	spoor_trace_close(t);
 }
 
+/* ---- snapshots ---- */
+
+static void rotate(struct fixture *f)
+{
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+}
+
+static unsigned count_in(struct fixture *f, const char *path)
+{
+	struct spoor_trace *t = NULL;
+	unsigned n;
+
+	if (spoor_trace_open(path, &t, &f->e) < 0)
+		fail_msg("%s", f->e.text);
+	assert_true(spoor_trace_info(t)->ended && !spoor_trace_info(t)->live);
+	assert_string_equal(spoor_trace_info(t)->command, "cmd");
+	n = count(t);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+	return n;
+}
+
+/* It has the closed segments, the recording goes on, and what --max-size removes there stays here. */
+static void test_snapshot(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){ .command = "cmd", .max_size = 1 << 20 });
+	write_calls_on(f, 0, 100, 30);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENODATA);
+	assert_int_equal(access(path, F_OK), -1);
+	rotate(f);
+	write_calls_on(f, 1, 200, 30);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0); /* while one hands over: only what is closed */
+	assert_int_equal(count_in(f, path), 30);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -EEXIST);
+	assert_int_equal(count_in(f, path), 30);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+	strcat(path, "2");
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0);
+	assert_int_equal(count_in(f, path), 60);
+	for (int i = 0; i < 5; i++) {
+		write_calls_on(f, 0, 10000 + i * 10000, 5000);
+		rotate(f);
+	}
+	write_calls_on(f, 0, 100000, 7);
+	assert_int_equal(count_in(f, path), 60);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(count(t), 2 * 5000 + 7); /* the others were dropped */
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+	assert_int_equal(count_in(f, path), 60);
+}
+
+/* RLIMIT_FSIZE lets the links be made and the manifest fail. */
+static void test_snapshot_no_space(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit old, limit;
+	char path[128];
+	int r;
+
+	signal(SIGXFSZ, SIG_IGN);
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){ .command = "cmd" });
+	write_calls_on(f, 0, 100, 30);
+	rotate(f);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = old;
+	limit.rlim_cur = 100;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	r = spoor_writer_snapshot(f->w, path, &f->e);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(r, -EFBIG);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0);
+	assert_int_equal(count_in(f, path), 30);
+	close_writer(f);
+}
+
+static void test_snapshot_of_nothing(void **state)
+{
+	struct fixture *f = *state;
+	char cmd[128], path[128];
+
+	snprintf(path, sizeof(path), "%s/no/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 10);
+	rotate(f);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENOENT);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", f->path);
+	assert_int_equal(system(cmd), 0);
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENOENT);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(spoor_writer_close(f->w, &f->e), -ENOENT);
+}
+
 /* ---- bad days ---- */
 
 /* RLIMIT_FSIZE stands for a full disk: write(2) then writes a part and fails. */
@@ -653,6 +757,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_who_a_thread_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_definitions_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot_no_space, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot_of_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_directory_vanishes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_live, setup, teardown),
