@@ -209,6 +209,10 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 			e->path[109] = 0;
 		}
 	}
+	/* Behind a string's NUL comes padding to 8 bytes and the next event: that is how CTF finds it. */
+	size = sizeof(*e) + bpf_probe_read_kernel_str(e->path, 110, e->path);
+	size = (size + 7) & ~7u;
+	((struct spoor_event_header *)e)->size8 = size / 8;
 	emit_commit(&r, size);
 	return id;
 }
