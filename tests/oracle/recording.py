@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Recordings for the oracles: making, reading, and the bars that every one of them has to keep."""
+import json
+import os
+import subprocess
+from pathlib import Path
+
+SOURCE = Path(os.environ.get("SPOOR_SOURCE", Path(__file__).resolve().parents[2]))
+BUILD = Path(os.environ.get("SPOOR_BUILD", SOURCE / "build"))
+SPOOR = BUILD / "spoor"
+STATUSES = ["complete", "budget", "no rows", "unreadable", "truncated", "object gone", "lost", "busy"]
+
+
+class Recording:
+    """A trace: .calls in the order in which they ended, each with monotonic "begin" and "end" (ns)."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.manifest = json.loads((self.path / "manifest").read_text())
+        self.counters = self.manifest["counters"]
+        out = subprocess.run([SPOOR, "report", "--format", "json", path], check=True, capture_output=True,
+                             timeout=120).stdout
+        *self.calls, self.summary = [json.loads(line) for line in out.decode(errors="surrogateescape").splitlines()]
+        for c in self.calls:
+            c["end"] = self.monotonic(c["ts"])
+            c["begin"] = c["end"] - c["dur"] if c["dur"] is not None else self.monotonic(c.get("start", c["ts"]))
+
+    def monotonic(self, ts):
+        seconds, ns = ts.split(".")
+        return int(seconds) * 10**9 + int(ns) - self.manifest["epoch_offset"]
+
+    def by_thread(self):
+        threads = {}
+        for c in sorted(self.calls, key=lambda c: c["begin"]):
+            threads.setdefault(c["tid"], []).append(c)
+        return threads
+
+    def hit_rate(self):
+        hits, misses = self.counters["row_cache_hits"], self.counters["row_cache_misses"]
+        return hits / (hits + misses) if hits + misses else 1.0
+
+    def check(self, user_share=None, hits=None):
+        """Prints how the walks went and fails where a bar is missed. Nothing may ever be lost."""
+        walks = {k: v for k, v in self.summary["walks"].items() if v}
+        ways = self.summary["ways"]
+        total = sum(ways.values())
+        print(f"{self.path.name}: {self.summary['calls']} calls; walks {walks}; kernel {ways['kernel']}, user "
+              f"{ways['user']}; row cache hits {100 * self.hit_rate():.2f} %")
+        assert self.summary["discarded"] == 0 and self.summary["undecodable"] == 0 and not self.summary["damages"]
+        assert self.manifest["ended"] and self.counters["walks_lost"] == 0 and self.summary["walks"]["lost"] == 0
+        if user_share is not None:
+            assert ways["user"] <= user_share * total, f"{ways['user']} of {total} walks were done in user space"
+        if hits is not None:
+            assert self.hit_rate() >= hits
+
+
+def stack_of(call):
+    """[(object, offset)] innermost first, without inlined functions: frames as the machine has them."""
+    return [(f["object"], int(f["offset"], 16)) for f in call["stack"] if not f.get("inlined")]
+
+
+def record(path, *args, timeout=60, **how):
+    """spoor record -o PATH ARGS, which must end well. Output goes to files: children may outlive the recording."""
+    with open(f"{path}.err", "w+") as err:
+        run = subprocess.run([SPOOR, "record", "-o", path, *map(str, args)], timeout=timeout, stderr=err,
+                             **({"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL} | how))
+        err.seek(0)
+        said = err.read()
+    assert run.returncode == 0, said
+    return Recording(path)
