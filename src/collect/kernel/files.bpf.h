@@ -165,13 +165,16 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	struct unix_address *ua = NULL;
 	struct spoor_socket *e;
 	struct reservation r;
-	u32 size = (sizeof(*e) + 110 + 7) & ~7u;
+	u32 size;
+	u16 family;
 
 	if (!ref)
 		return 0;
 	inode = (void *)ref->inode;
 	sk = (void *)ref->sk;
 	u = (void *)ref->sk;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	size = (sizeof(*e) + (family == AF_UNIX ? 110 : 1) + 7) & ~7u;
 	emit_reserve(&r, ref->level & 1, size);
 	if (!r.to)
 		return 0;
@@ -179,13 +182,13 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	__builtin_memset(e, 0, (sizeof(*e) + 110 + 7) & ~7u);
 	emit_header(e, SPOOR_EV_SOCKET, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
 	e->id = id;
-	e->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	e->family = family;
 	e->type = BPF_CORE_READ(sk, sk_type);
 	e->protocol = BPF_CORE_READ(sk, sk_protocol);
 	e->state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	e->ino = BPF_CORE_READ(inode, i_ino);
 	if (e->family == AF_INET || e->family == AF_INET6) {
-		e->lport = BPF_CORE_READ(sk, __sk_common.skc_num);
+		e->lport = __builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 		e->rport = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
 	}
 	if (e->family == AF_INET) {
@@ -269,7 +272,7 @@ static __always_inline u64 socket_hash(struct scratch *sc, struct sock *s, u64 i
 		return mix(mix(hash, address_of(sc, u->addr)), address_of(sc, u->peer));
 	}
 	hash = mix(hash, (u64)s->__sk_common.skc_daddr << 32 | s->__sk_common.skc_rcv_saddr);
-	hash = mix(hash, (u64)s->__sk_common.skc_dport << 16 | s->__sk_common.skc_num);
+	hash = mix(hash, (u64)s->__sk_common.skc_dport << 16 | as_kernel(struct inet_sock, s)->inet_sport);
 	if (family == AF_INET6) {
 		struct in6_addr *a = &s->__sk_common.skc_v6_daddr;
 

@@ -127,6 +127,11 @@ struct sock {
 	u16 sk_type, sk_protocol;
 };
 
+struct inet_sock {
+	struct sock sk;
+	u16 inet_sport; /* stays when the socket is closed; skc_num does not */
+};
+
 struct socket {
 	struct sock *sk;
 };
