@@ -8,6 +8,7 @@
 #include "unwind/cursor.h"
 
 enum { GO_1_2 = 0xfffffffb, GO_1_16 = 0xfffffffa, GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
+enum { FLAG_SPWRITE = 2 };
 enum { REG_RBP = 6, REG_RSP = 7, REG_R12 = 12 };
 
 #define MAX_DELTA (1 << 30)
@@ -16,6 +17,7 @@ enum { REG_RBP = 6, REG_RSP = 7, REG_R12 = 12 };
 struct go {
 	const struct spoor_elf_view *elf;
 	struct spoor_view_range bytes;
+	uint32_t magic;
 	bool relative; /* addresses are 32-bit offsets from text */
 	uint64_t text, n_functions;
 	uint64_t names, pcs, functions; /* offsets of the tables */
@@ -24,6 +26,7 @@ struct go {
 struct function {
 	uint64_t start, end;
 	uint64_t deltas; /* offset into the pc tables; 0: none */
+	bool moves_stack; /* assembler that writes rsp by other means than push, pop and sub */
 	const char *name;
 	size_t name_room;
 };
@@ -63,6 +66,7 @@ static int read_header(struct go *g)
 	uint32_t magic = cursor_u32(&c);
 	uint8_t quantum, pointer;
 
+	g->magic = magic;
 	cursor_skip(&c, 2);
 	quantum = cursor_u8(&c);
 	pointer = cursor_u8(&c);
@@ -97,6 +101,15 @@ static uint64_t word(const struct go *g, struct cursor *c)
 	return g->relative ? cursor_u32(c) : cursor_u64(c);
 }
 
+/* Since Go 1.17 (whose header is 1.16's, and where these bytes were 0): after files, lines, counts and unit. */
+static uint8_t read_flags(const struct go *g, struct cursor c)
+{
+	if (!g->pcs)
+		return 0;
+	cursor_skip(&c, g->magic == GO_1_20 ? 21 : 17); /* and since 1.20 the line; then the function's id */
+	return cursor_u8(&c);
+}
+
 static int read_function(const struct go *g, uint64_t i, struct function *ret)
 {
 	struct cursor c = at(g, g->functions + i * (g->relative ? 8 : 16));
@@ -115,6 +128,7 @@ static int read_function(const struct go *g, uint64_t i, struct function *ret)
 	ret->deltas = cursor_u32(&c);
 	if (c.bad)
 		return -EBADMSG;
+	ret->moves_stack = read_flags(g, c) & FLAG_SPWRITE;
 	c = at(g, g->names + name);
 	ret->name = (const char *)c.at;
 	ret->name_room = cursor_left(&c);
@@ -141,20 +155,29 @@ static bool is_outermost(const struct function *f)
 	return false;
 }
 
-/* push rbp; mov rbp, rsp */
+/* push rbp; mov rbp, rsp; or, before Go 1.21, sub rsp, N; mov [rsp+N-8], rbp; lea rbp, [rsp+N-8] */
 static bool keeps_frame_pointer(const struct go *g, const struct function *f)
 {
-	static const uint8_t prologue[] = { 0x55, 0x48, 0x89, 0xe5 };
+	static const uint8_t prologue[] = { 0x55, 0x48, 0x89, 0xe5 }, sub[] = { 0x48, 0x83, 0xec };
+	static const uint8_t save[] = { 0x48, 0x89, 0x6c, 0x24 }, lea[] = { 0x48, 0x8d, 0x6c, 0x24 };
 	struct spoor_view_range code;
+	const uint8_t *p;
 
-	return spoor_view_mapped(g->elf, f->start, &code) == 0 && code.size >= sizeof(prologue) &&
-	       !memcmp(code.data, prologue, sizeof(prologue));
+	if (spoor_view_mapped(g->elf, f->start, &code) < 0 || code.size < 14)
+		return false;
+	p = code.data;
+	if (!memcmp(p, prologue, sizeof(prologue)))
+		return true;
+	return !memcmp(p, sub, 3) && !memcmp(p + 4, save, 4) && !memcmp(p + 9, lea, 4) && p[8] == p[3] - 8 && p[13] == p[8];
 }
 
-/* These move to another stack, but leave the frame pointer of the old one: it alone finds the caller. */
+/*
+ * These move to another stack, or align it for C, but leave the frame pointer of the old one: it alone finds the caller.
+ */
 static bool switches_stack(const struct go *g, const struct function *f)
 {
-	return (is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall")) && keeps_frame_pointer(g, f);
+	return (f->moves_stack || is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall")) &&
+	       keeps_frame_pointer(g, f);
 }
 
 static const struct spoor_rule frame_pointer = {
