@@ -15,15 +15,20 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "collect/session/remote.h"
 #include "collect/session/session.h"
+
+#define MAX_SETS 16
 
 struct options {
 	struct spoor_session_options s;
+	const char *sets[MAX_SETS]; /* --set: commands to a recording under way */
+	unsigned n_sets;
 	char output[PATH_MAX], command[4096], cache[PATH_MAX];
 };
 
 enum { OPT_NO_FOLLOW = 256, OPT_FOLLOW, OPT_CGROUP, OPT_APP, OPT_DURATION, OPT_SCOPE, OPT_UNWIND, OPT_MAX_SIZE, OPT_ROTATE,
-       OPT_BUFFERS };
+       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD };
 
 static const struct option long_options[] = {
 	{ "pid", required_argument, NULL, 'p' },
@@ -44,6 +49,8 @@ static const struct option long_options[] = {
 	{ "max-size", required_argument, NULL, OPT_MAX_SIZE },
 	{ "rotate", required_argument, NULL, OPT_ROTATE },
 	{ "buffers", required_argument, NULL, OPT_BUFFERS },
+	{ "set", required_argument, NULL, OPT_SET },
+	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -81,6 +88,20 @@ static int parse_count(const char *option, const char *arg, unsigned least, unsi
 	if (*end || end == arg || *arg == '-' || n < least || n > most)
 		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
 	*ret = n;
+	return 0;
+}
+
+/* "1.5" or "1.5%" to per mille. */
+static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
+{
+	char *end;
+	double percent = strtod(arg, &end);
+
+	if (*end == '%')
+		end++;
+	if (*end || end == arg || !(percent >= 0.1 && percent <= 100))
+		return spoor_fail(e, EINVAL, "--overhead %s: per cent of the CPUs' time, from 0.1 to 100", arg);
+	*ret = percent * 10 + 0.5;
 	return 0;
 }
 
@@ -193,6 +214,13 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 		return parse_size_option("--max-size", optarg, 4 << 20, &s->max_size, e);
 	case OPT_ROTATE:
 		return parse_rotate(optarg, s, e);
+	case OPT_SET:
+		if (o->n_sets == MAX_SETS)
+			return spoor_fail(e, E2BIG, "--set: at most %d at once", MAX_SETS);
+		o->sets[o->n_sets++] = optarg;
+		return 0;
+	case OPT_OVERHEAD:
+		return parse_percent(optarg, &s->overhead, e);
 	case OPT_BUFFERS:
 		return parse_buffers(optarg, &s->ring_size, e);
 	}
@@ -202,6 +230,9 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 static int check_targets(struct options *o, int follow, struct spoor_error *e)
 {
 	struct spoor_targets *t = &o->s.targets;
+
+	if (o->n_sets)
+		return t->argv && !t->argv[1] ? 0 : spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
 
 	if (!t->argv && !t->n_pids && !t->n_names && !t->cgroup && !t->all)
 		return spoor_fail(e, EINVAL, "nothing to record: give `-- CMD`, -p PID, -n NAME, --cgroup PATH or -a");
@@ -328,6 +359,18 @@ static int exit_code(const struct options *o, const struct spoor_session_result 
 	return WIFEXITED(r->wait_status) ? WEXITSTATUS(r->wait_status) : 128 + WTERMSIG(r->wait_status);
 }
 
+static int send_sets(const struct options *o)
+{
+	struct spoor_error e = { "" };
+
+	for (unsigned i = 0; i < o->n_sets; i++)
+		if (spoor_remote_send(o->s.targets.argv[0], o->sets[i], &e)) {
+			fprintf(stderr, "spoor record: %s\n", e.text);
+			return SPOOR_EXIT_FAILED;
+		}
+	return SPOOR_EXIT_OK;
+}
+
 int spoor_cmd_record(int argc, char **argv)
 {
 	static struct options o;
@@ -337,6 +380,8 @@ int spoor_cmd_record(int argc, char **argv)
 
 	if (r)
 		return r - 1;
+	if (o.n_sets)
+		return send_sets(&o);
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
 		fprintf(stderr, "spoor record: %s\n", e.text[0] ? e.text : strerror(-r));

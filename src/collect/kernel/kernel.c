@@ -149,6 +149,8 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	bpf_map__set_max_entries(s->maps.cpus, k->n_cpus);
 
 	if (!has_may_goto()) {
+		if (o->unwind == SPOOR_UNWIND_SCAN)
+			return spoor_fail(e, EOPNOTSUPP, "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
 		bpf_program__set_autoload(s->progs.sys_enter, false);
 		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
 	}

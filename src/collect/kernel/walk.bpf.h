@@ -249,49 +249,59 @@ __noinline int row_search(struct spoor_kernel_object *o, u64 vaddr, struct spoor
 	return 0;
 }
 
+/* The page entry for pc in ret. Returns 0, WALK_RAW, or a status. */
+static __always_inline int page_of(struct cpu *c, struct scratch *sc, u64 pc, u32 image, struct page_entry *ret)
+{
+	u32 at = slot_of(pc >> 12, image, PAGE_SLOTS);
+	struct page_entry *first = &c->pages[at & (PAGE_SLOTS - 1)], *second = &c->pages[(at ^ 1) & (PAGE_SLOTS - 1)];
+	int r;
+
+	if (first->page == pc >> 12 && first->image == image) {
+		*ret = *first;
+		return 0;
+	}
+	if (second->page == pc >> 12 && second->image == image) {
+		*ret = *second;
+		return 0;
+	}
+	r = page_fill(ret, sc, pc, image);
+	if (r)
+		return r;
+	*second = *first;
+	*first = *ret;
+	return 0;
+}
+
 /* Fills the row entry for pc. Returns 0, WALK_RAW, or the status in which the walk ends. */
 __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32 image)
 {
 	const struct spoor_rule fp = { .op = SPOOR_RULE_FP, .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4, .rbp_off = -16 };
 	struct spoor_kernel_object *o;
-	struct page_entry *pe;
+	struct page_entry page = {};
 	struct row_entry *e;
 	u64 vaddr;
-	u32 at;
 	int r;
 
 	if (!c || !sc)
 		return SPOOR_WALK_NO_ROWS;
 	c->stats.row_misses++;
-	at = slot_of(pc >> 12, image, PAGE_SLOTS);
-	pe = &c->pages[at];
-	if (pe->page != pc >> 12 || pe->image != image) {
-		struct page_entry *second = &c->pages[at ^ 1], new = {};
-
-		if (second->page != pc >> 12 || second->image != image) {
-			r = page_fill(&new, sc, pc, image);
-			if (r)
-				return r;
-			*second = *pe;
-			*pe = new;
-		} else {
-			pe = second;
-		}
-	}
+	r = page_of(c, sc, pc, image, &page);
+	if (r)
+		return r;
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
 	c->rows[(slot ^ 1) & (ROW_SLOTS - 1)] = *e; /* the last one moves to the second place */
 	e->image = 0;
-	vaddr = pc - pe->delta;
+	vaddr = pc - page.delta;
 	e->rule = fp;
-	if (pe->object != SPOOR_OBJECT_NONE) {
-		o = bpf_map_lookup_elem(&objects, &pe->object);
+	if (page.object != SPOOR_OBJECT_NONE) {
+		o = bpf_map_lookup_elem(&objects, &page.object);
 		if (!o)
 			return SPOOR_WALK_NO_ROWS;
 		if (o->state == SPOOR_OBJECT_FAILED)
 			return SPOOR_WALK_GONE;
-		if (pe->object != SPOOR_OBJECT_VDSO)
+		if (page.object != SPOOR_OBJECT_VDSO)
 			vaddr = object_vaddr(o, vaddr);
-		if (o->state == SPOOR_OBJECT_READY && unwind_with != SPOOR_UNWIND_FP) {
+		if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
 			struct spoor_rule rule = {};
 
 			if (row_search(o, vaddr, &rule))
@@ -299,9 +309,11 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 			e->rule = rule;
 		}
 	}
-	e->app = pe->app;
+	if (unwind_with == SPOOR_UNWIND_SCAN)
+		e->rule.op = SPOOR_RULE_SCAN;
+	e->app = page.app;
 	e->pc = pc;
-	e->frame = SPOOR_FRAME(pe->object, vaddr);
+	e->frame = SPOOR_FRAME(page.object, vaddr);
 	e->image = image;
 	return 0;
 }
@@ -334,12 +346,56 @@ static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row
 	return true;
 }
 
+#define SCAN_WORDS 128 /* looked at for one call site */
+
+struct scan_loop {
+	struct cpu *c;
+	struct scratch *sc;
+	u64 at;
+	int result;
+};
+
+static long scan_word(u32 i, void *ctx)
+{
+	struct scan_loop *l = ctx;
+	struct walk_ctx x = { .w = &l->sc->walk, .sc = l->sc };
+	struct page_entry page = {};
+	u64 v = 0;
+
+	l->result = spoor_load(&x, l->at, &v);
+	if (l->result)
+		return 1;
+	l->at += 8;
+	/* Code lies neither in the first pages nor beyond user space. */
+	if (v < 0x10000 || v >> 47 || page_of(l->c, l->sc, v, l->sc->walk.image, &page))
+		return 0;
+	x.w->s.pc = v;
+	x.w->s.sp = l->at;
+	x.w->s.exact = 0;
+	l->result = SPOOR_WALK_NEXT;
+	return 1;
+}
+
+/* The next stack word that lies in code (Algorithm 1 of the Uscope paper; a stale return address counts as a hit). */
+__noinline int walk_scan(struct cpu *c, struct scratch *sc)
+{
+	struct scan_loop l = { .c = c, .sc = sc, .result = SPOOR_WALK_COMPLETE };
+
+	if (!c || !sc)
+		return SPOOR_WALK_NO_ROWS;
+	l.at = sc->walk.s.sp;
+	bpf_loop(SCAN_WORDS, scan_word, &l, 0);
+	return l.result == SPOOR_WALK_UNREADABLE ? SPOOR_WALK_COMPLETE : l.result ? l.result : SPOOR_WALK_COMPLETE;
+}
+
 __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *rule)
 {
 	struct walk_ctx x;
 
 	if (!c || !sc || !rule)
 		return SPOOR_WALK_NO_ROWS;
+	if (unwind_with == SPOOR_UNWIND_SCAN && rule->op == SPOOR_RULE_SCAN)
+		return walk_scan(c, sc);
 	x.w = &sc->walk;
 	x.sc = sc;
 	return spoor_walk_step(&x, &sc->walk.s, rule);

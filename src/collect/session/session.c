@@ -15,6 +15,9 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "collect/session/privileges.h"
+#include "collect/session/remote.h"
+#include "collect/session/settings.h"
 
 #define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
 #define MAX_ROW_BYTES (256u << 20)
@@ -27,8 +30,9 @@ struct session {
 	struct spoor_writer *writer;
 	struct spoor_consumer *consumer;
 	struct spoor_command command;
+	struct spoor_settings settings;
 	char cmd_path[PATH_MAX];
-	int signal_fd;
+	int signal_fd, remote_fd;
 	uint64_t began, said;
 	long attached;
 	bool stop, full;
@@ -59,7 +63,6 @@ static int open_kernel(struct session *s, struct spoor_error *e)
 
 	if (r)
 		return r;
-	spoor_kernel_set_calls(s->kernel, &o->filter, o->mode, o->budget);
 	return spoor_kernel_set_names(s->kernel, o->targets.names, o->targets.n_names, e);
 }
 
@@ -95,7 +98,10 @@ static int open_trace(struct session *s, struct spoor_error *e)
 	r = spoor_writer_open(&wo, &s->writer, e);
 	if (r)
 		return r;
-	return spoor_consumer_new(s->kernel, s->objects, s->writer, o->segment_size || o->segment_ns || o->max_size, &s->consumer);
+	s->remote_fd = spoor_remote_listen(o->output, NULL);
+	spoor_settings_init(&s->settings, s->kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead);
+	return spoor_consumer_new(s->kernel, s->objects, s->writer, o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal,
+				  &s->consumer);
 }
 
 static int block_signals(struct session *s)
@@ -141,8 +147,10 @@ static int begin(struct session *s, struct spoor_error *e)
 	if (t->argv) {
 		r = spoor_kernel_take_in(s->kernel);
 		spoor_kernel_end_attach(s->kernel);
+		spoor_privileges_drop(s->o->overhead);
 		return r < 0 ? r : spoor_command_go(&s->command, e);
 	}
+	spoor_privileges_drop(s->o->overhead);
 	s->attached = spoor_targets_take_in(t, s->kernel);
 	return s->attached < 0 ? spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached)) : 0;
 }
@@ -204,6 +212,13 @@ static void drain(struct session *s)
 	}
 }
 
+static int on_command(void *ctx, const char *text, struct spoor_error *e)
+{
+	struct session *s = ctx;
+
+	return spoor_settings_apply(&s->settings, text, e);
+}
+
 static void run(struct session *s)
 {
 	uint64_t until = s->o->duration_ns ? s->began + s->o->duration_ns : UINT64_MAX;
@@ -213,16 +228,20 @@ static void run(struct session *s)
 			{ .fd = s->signal_fd, .events = POLLIN },
 			{ .fd = spoor_kernel_wakeup_fd(s->kernel), .events = POLLIN },
 			{ .fd = spoor_objects_fd(s->objects), .events = POLLIN },
+			{ .fd = s->remote_fd, .events = POLLIN },
 		};
 		uint64_t now = spoor_now_monotonic();
 		int wait = until <= now ? 0 : until - now < LOOK_MS * 1000000ULL ? (until - now) / 1000000 + 1 : LOOK_MS;
 
-		poll(fds, 3, wait);
+		poll(fds, 4, wait);
 		if (fds[1].revents)
 			spoor_kernel_wakeup_drain(s->kernel);
 		if (fds[0].revents)
 			on_signal(s);
+		if (fds[3].revents)
+			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
+		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		if (spoor_writer_should_rotate(s->writer, spoor_now_monotonic()))
 			spoor_consumer_rotate(s->consumer, NULL);
 		say_progress(s);
@@ -326,7 +345,7 @@ static void end(struct session *s)
 
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
 {
-	struct session s = { .o = o, .result = ret, .signal_fd = -1 };
+	struct session s = { .o = o, .result = ret, .signal_fd = -1, .remote_fd = -1, .settings.stats_fd = -1 };
 	struct spoor_error close_error = {};
 	int r;
 
@@ -347,6 +366,9 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 	spoor_consumer_free(s.consumer);
 	spoor_objects_free(s.objects);
 	spoor_kernel_close(s.kernel);
+	spoor_settings_done(&s.settings);
+	if (s.remote_fd >= 0)
+		close(s.remote_fd);
 	if (s.signal_fd >= 0)
 		close(s.signal_fd);
 	return r;

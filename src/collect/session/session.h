@@ -20,6 +20,8 @@ struct spoor_session_options {
 	unsigned budget;
 	enum spoor_unwind unwind;
 	unsigned payload; /* -s */
+	unsigned overhead;    /* --overhead: per mille; 0: no limit */
+	int snapshot_signal;  /* flight recorder: this signal saves what is kept; 0: none */
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t max_size, segment_size, segment_ns;
 	unsigned ring_size;

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/privileges.h"
+
+#include <linux/capability.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. */
+static const uint8_t kept[] = { CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE };
+
+void spoor_privileges_drop(bool keep_admin)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+	uint64_t keep = 0;
+
+	if (syscall(SYS_capget, &header, data))
+		return;
+	for (unsigned i = 0; i < sizeof(kept); i++)
+		keep |= 1ULL << kept[i];
+	if (keep_admin || !(data[1].permitted & CAP_TO_MASK(CAP_BPF)))
+		keep |= 1ULL << CAP_SYS_ADMIN;
+	for (int i = 0; i < 2; i++) {
+		uint32_t mask = keep >> (32 * i);
+
+		data[i].permitted &= mask;
+		data[i].effective &= mask;
+		data[i].inheritable = 0;
+	}
+	if (syscall(SYS_capset, &header, data))
+		return; /* we go on with what we have */
+}

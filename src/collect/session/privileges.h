@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+#include <stdbool.h>
+
+/*
+ * Gives up, for good, every capability that a recording under way does not need. Kept: those for BPF maps and
+ * iterators, for reading targets' memory, mappings and files; with keep_admin also CAP_SYS_ADMIN, without which the
+ * kernel does not count programs' run time (--overhead). Does nothing where there is nothing to give up.
+ */
+void spoor_privileges_drop(bool keep_admin);

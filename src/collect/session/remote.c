@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/remote.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+#define MAX_TEXT 4096
+#define PATIENCE_MS 200 /* with a peer that connects and says nothing */
+
+static int address_of(const char *dir, struct sockaddr_un *ret, socklen_t *ret_len)
+{
+	struct stat st;
+	int n;
+
+	if (stat(dir, &st))
+		return -errno;
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "spoor-record-%lx-%lx", (unsigned long)st.st_dev,
+		     (unsigned long)st.st_ino);
+	*ret_len = offsetof(struct sockaddr_un, sun_path) + 1 + n;
+	return 0;
+}
+
+int spoor_remote_listen(const char *dir, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un a;
+	socklen_t len;
+	int r = address_of(dir, &a, &len);
+
+	if (r)
+		return r;
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) || listen(fd, 4))
+		return spoor_fail(e, errno, "cannot listen for commands: %s", strerror(errno));
+	return TAKE_FD(fd);
+}
+
+static int may_command(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && (peer.uid == geteuid() || !peer.uid);
+}
+
+void spoor_remote_serve(int fd, int (*apply)(void *ctx, const char *text, struct spoor_error *e), void *ctx)
+{
+	_cleanup_(spoor_closep) int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct spoor_error e = { "" };
+	char text[MAX_TEXT + 1];
+	ssize_t n;
+
+	if (peer < 0)
+		return;
+	if (!may_command(peer)) {
+		spoor_fail(&e, EPERM, "only the user who records and root may give commands");
+	} else {
+		struct pollfd p = { .fd = peer, .events = POLLIN };
+
+		if (poll(&p, 1, PATIENCE_MS) != 1)
+			return;
+		n = recv(peer, text, MAX_TEXT, 0);
+		if (n <= 0)
+			return;
+		text[n] = 0;
+		if (!apply(ctx, text, &e))
+			strcpy(e.text, "ok");
+	}
+	if (send(peer, e.text, strlen(e.text), MSG_NOSIGNAL) < 0)
+		return; /* the peer is gone: its loss */
+}
+
+int spoor_remote_send(const char *dir, const char *text, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct timeval patience = { .tv_sec = 10 };
+	struct sockaddr_un a;
+	char reply[MAX_TEXT + 1];
+	socklen_t len;
+	ssize_t n;
+	int r = address_of(dir, &a, &len);
+
+	if (r)
+		return spoor_fail(e, -r, "%s: %s", dir, strerror(-r));
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, len))
+		return spoor_fail(e, ENOENT, "%s: no recording is under way there", dir);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (strlen(text) > MAX_TEXT || send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
+		return spoor_fail(e, EMSGSIZE, "the command cannot be sent: %s", strerror(errno));
+	n = recv(fd, reply, MAX_TEXT, 0);
+	if (n <= 0)
+		return spoor_fail(e, ETIMEDOUT, "%s: the recording did not answer", dir);
+	reply[n] = 0;
+	return strcmp(reply, "ok") ? spoor_fail(e, EINVAL, "%s", reply) : 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/settings.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+#define SAMPLE_NS (100 * 1000000ULL) /* the kernel's count costs two clock readings a program: not always on */
+#define EVERY_NS SPOOR_NS_PER_SEC
+#define CALM_SAMPLES 10 /* below half the limit before a step up is tried */
+
+/* A change in words, as an event of its own. */
+static void write_change(struct spoor_settings *s, const char *text)
+{
+	struct {
+		struct spoor_event_header h;
+		char text[496];
+	} def = { .h.id = SPOOR_EV_CONFIG, .h.ts = spoor_now_monotonic() };
+
+	snprintf(def.text, sizeof(def.text), "%s", text);
+	def.h.size8 = (sizeof(def.h) + strlen(def.text) + 1 + 7) / 8;
+	spoor_writer_define(s->writer, &def.h);
+}
+
+static void use(struct spoor_settings *s)
+{
+	spoor_kernel_set_calls(s->kernel, &s->filter, s->mode, s->budget);
+}
+
+void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w, const struct spoor_filter *f,
+			 enum spoor_mode mode, unsigned budget, unsigned limit)
+{
+	*s = (struct spoor_settings){ .kernel = k, .writer = w, .filter = *f, .mode = mode, .budget = budget, .limit = limit,
+				      .most_mode = mode, .most_budget = budget, .stats_fd = -1 };
+	use(s);
+}
+
+void spoor_settings_done(struct spoor_settings *s)
+{
+	if (s->stats_fd >= 0)
+		close(s->stats_fd);
+	s->stats_fd = -1;
+}
+
+/* ---- commands ---- */
+
+static int set_mode(struct spoor_settings *s, const char *word, struct spoor_error *e)
+{
+	int mode = spoor_mode_parse(word, e);
+
+	if (mode < 0)
+		return mode;
+	s->mode = s->most_mode = mode;
+	return 0;
+}
+
+static int set_budget(struct spoor_settings *s, const char *word, struct spoor_error *e)
+{
+	char *end;
+	unsigned long n = strtoul(word, &end, 10);
+
+	if (*end || end == word || n < 1 || n > SPOOR_MAX_FRAMES)
+		return spoor_fail(e, EINVAL, "budget=%s: a number from 1 to %d", word, SPOOR_MAX_FRAMES);
+	s->budget = s->most_budget = n;
+	return 0;
+}
+
+static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_error *e)
+{
+	struct spoor_filter f;
+	int r;
+
+	spoor_filter_init(&f);
+	r = spoor_filter_parse(&f, expr, e);
+	if (!r)
+		s->filter = f;
+	return r;
+}
+
+int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
+{
+	int r = 0;
+
+	if (!strcmp(text, "pause") || !strcmp(text, "resume")) {
+		s->paused = *text == 'p';
+		spoor_kernel_set_paused(s->kernel, s->paused);
+	} else if (!strncmp(text, "mode=", 5)) {
+		r = set_mode(s, text + 5, e);
+	} else if (!strncmp(text, "budget=", 7)) {
+		r = set_budget(s, text + 7, e);
+	} else if (!strncmp(text, "e=", 2)) {
+		r = set_filter(s, text + 2, e);
+	} else {
+		r = spoor_fail(e, EINVAL, "--set %.100s: mode=MODE, budget=N, e=EXPR, pause, resume or snapshot", text);
+	}
+	if (r)
+		return r;
+	use(s);
+	write_change(s, text);
+	return 0;
+}
+
+/* ---- --overhead ---- */
+
+/*
+ * From dear to cheap: less call sites, then only the application's, then one, then none. A step up is the reverse,
+ * never beyond what the user asked for.
+ */
+static bool step_down(struct spoor_settings *s)
+{
+	if (s->mode == SPOOR_MODE_NONE)
+		return false;
+	if (s->mode == SPOOR_MODE_APP)
+		s->mode = SPOOR_MODE_NONE;
+	else if (s->budget > 1)
+		s->budget /= 2;
+	else
+		s->mode = SPOOR_MODE_APP;
+	return true;
+}
+
+static bool step_up(struct spoor_settings *s)
+{
+	if (s->mode == SPOOR_MODE_NONE && s->most_mode != SPOOR_MODE_NONE)
+		s->mode = SPOOR_MODE_APP;
+	else if (s->mode != s->most_mode) {
+		s->mode = s->most_mode;
+		s->budget = 1;
+	} else if (s->budget < s->most_budget)
+		s->budget = s->budget * 2 < s->most_budget ? s->budget * 2 : s->most_budget;
+	else
+		return false;
+	return true;
+}
+
+static void say_step(struct spoor_settings *s)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: mode=%s budget=%u", s->last / 10, s->last % 10, s->limit / 10,
+		 s->limit % 10, spoor_mode_name(s->mode), s->budget);
+	write_change(s, text);
+	use(s);
+}
+
+static void judge(struct spoor_settings *s, uint64_t wall)
+{
+	uint64_t ns, runs;
+
+	spoor_kernel_run_time(s->kernel, &ns, &runs);
+	s->last = (ns - s->sample_ns) * 1000 / (wall * s->kernel->n_cpus);
+	if (s->last > s->limit) {
+		bool changed = false;
+
+		s->calm = 0;
+		for (unsigned i = 0; i < s->last / s->limit && i < 4; i++) /* far above: several at once */
+			changed |= step_down(s);
+		if (changed)
+			say_step(s);
+	} else if (s->last * 2 < s->limit && ++s->calm >= CALM_SAMPLES) {
+		s->calm = 0;
+		if (step_up(s))
+			say_step(s);
+	}
+}
+
+void spoor_settings_govern(struct spoor_settings *s, uint64_t now)
+{
+	uint64_t runs;
+
+	if (!s->limit || now < s->next_sample)
+		return;
+	if (s->stats_fd < 0) {
+		s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+		spoor_kernel_run_time(s->kernel, &s->sample_ns, &runs);
+		s->sample_begin = now;
+		s->next_sample = now + SAMPLE_NS;
+		return;
+	}
+	judge(s, now - s->sample_begin);
+	close(s->stats_fd);
+	s->stats_fd = -1;
+	s->next_sample = now + EVERY_NS;
+}
