@@ -2,6 +2,7 @@
 /* One ELF image -> one row table. Call frame information comes first; what it leaves open, Go's tables fill. */
 #include <dwarf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -106,6 +107,16 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
  */
 #define ENTRY_CODE 256
 
+static bool described(const struct rowset *rows, uint64_t vaddr)
+{
+	uint64_t at = vaddr - rows->text_base;
+
+	for (__u32 i = 0; i < rows->n_ranges; i++)
+		if (at >= rows->ranges[i].start && at < rows->ranges[i].end)
+			return true;
+	return false;
+}
+
 static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
 {
 	const struct spoor_rule end = { .op = SPOOR_RULE_END, .reg_rbp = 7 };
@@ -113,7 +124,7 @@ static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
 	uint64_t entry = elf->header.e_entry;
 	int r, rule;
 
-	if (!entry || spoor_rowset_open(rows, entry, entry + ENTRY_CODE) < 0)
+	if (!entry || described(rows, entry) || spoor_rowset_open(rows, entry, entry + ENTRY_CODE) < 0)
 		return 0;
 	rule = spoor_rowset_rule(rows, &end);
 	if (rule < 0)
