@@ -19,6 +19,7 @@
 #include "collect/session/session.h"
 
 #define MAX_SETS 16
+#define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 struct options {
 	struct spoor_session_options s;
@@ -28,7 +29,7 @@ struct options {
 };
 
 enum { OPT_NO_FOLLOW = 256, OPT_FOLLOW, OPT_CGROUP, OPT_APP, OPT_DURATION, OPT_SCOPE, OPT_UNWIND, OPT_MAX_SIZE, OPT_ROTATE,
-       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD };
+       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD, OPT_SNAPSHOT };
 
 static const struct option long_options[] = {
 	{ "pid", required_argument, NULL, 'p' },
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
 	{ "buffers", required_argument, NULL, OPT_BUFFERS },
 	{ "set", required_argument, NULL, OPT_SET },
 	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
+	{ "snapshot-on", required_argument, NULL, OPT_SNAPSHOT },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -89,6 +91,21 @@ static int parse_count(const char *option, const char *arg, unsigned least, unsi
 		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
 	*ret = n;
 	return 0;
+}
+
+static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
+{
+	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
+
+	for (int sig = 1; sig < NSIG; sig++) {
+		const char *abbrev = sigabbrev_np(sig);
+
+		if (abbrev && !strcmp(name, abbrev) && sig != SIGKILL && sig != SIGSTOP && sig != SIGCHLD) {
+			*ret = sig;
+			return 0;
+		}
+	}
+	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
 }
 
 /* "1.5" or "1.5%" to per mille. */
@@ -219,6 +236,8 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 			return spoor_fail(e, E2BIG, "--set: at most %d at once", MAX_SETS);
 		o->sets[o->n_sets++] = optarg;
 		return 0;
+	case OPT_SNAPSHOT:
+		return parse_signal(optarg, &s->snapshot_signal, e);
 	case OPT_OVERHEAD:
 		return parse_percent(optarg, &s->overhead, e);
 	case OPT_BUFFERS:
@@ -314,6 +333,10 @@ static int parse(struct options *o, int argc, char **argv)
 		fprintf(stderr, "spoor record: %s\n", e.text);
 		return 1 + SPOOR_EXIT_USAGE;
 	}
+	if (o->s.snapshot_signal && !o->s.max_size)
+		o->s.max_size = FLIGHT_SIZE;
+	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
+		o->s.segment_size = o->s.max_size / 8;
 	default_output(o);
 	default_cache(o);
 	o->s.output = o->output;

@@ -92,8 +92,11 @@ static long base_name_step(u32 i, void *ctx)
 	return 0;
 }
 
-/* The executable's name without its path, or the comm, which for a script is the script's name. */
-__noinline int exec_matches(u64 filename, struct scratch *sc)
+/*
+ * The name by which it was called without its path, the executable file's (which differs for links and for
+ * /proc/self/exe), or the comm, which for a script is the script's name.
+ */
+__noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct base_name b = { .sc = sc };
@@ -103,6 +106,9 @@ __noinline int exec_matches(u64 filename, struct scratch *sc)
 	bpf_probe_read_kernel_str(sc->path, 4096, (void *)filename);
 	bpf_loop(4095, base_name_step, &b, 0);
 	bpf_probe_read_kernel_str(sc->path + NAME_AT, 64, sc->path + (b.at & 4095));
+	if (name_matches(sc))
+		return 1;
+	bpf_probe_read_kernel_str(sc->path + NAME_AT, 64, (void *)file_name);
 	if (name_matches(sc))
 		return 1;
 	bpf_probe_read_kernel_str(sc->path + NAME_AT, 16, task->comm);
@@ -133,7 +139,10 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	bool thread = parent->tgid == child->tgid;
 	u32 tgid = parent->tgid, *pick = NULL;
 
-	if (!p) {
+	if (match_cgroup) { /* clone3 can bear into another one */
+		if (!in_cgroup(child->cgroups->dfl_cgrp))
+			return 0;
+	} else if (!p) {
 		if (match_all && child->tgid != self_tgid)
 			goto in;
 		if (!attaching)
@@ -187,6 +196,31 @@ static __always_inline void begin_exec(struct task_struct *task, struct thread *
 	t->start = bpf_ktime_get_ns();
 }
 
+/* A thread that is not the leader becomes it by execve: its call goes on under another tid. */
+static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32 old_tid)
+{
+	struct spoor_pending *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + 7) & ~7u;
+
+	if (!task || !t || !t->start)
+		return 0;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_PENDING, 0, size, old_tid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->stack = t->stack;
+	e->start = t->start;
+	e->nr = t->id;
+	e->why = SPOOR_PENDING_MOVED;
+	e->exact = 1;
+	e->len = 0;
+	emit_commit(&r, size);
+	return 0;
+}
+
 static __always_inline void leave(struct task_struct *task, struct thread *t)
 {
 	emit_exit(task, t, 0);
@@ -219,9 +253,13 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		return 0;
 	sc = &c->scratch[0];
 	if (match_names && (!t || t->named)) {
-		match = exec_matches(address_of(sc, bprm->filename), sc);
+		u64 filename = address_of(sc, bprm->filename);
+
+		match = exec_matches(filename, address_of(sc, bprm->file->f_path.dentry->d_name.name), sc);
 		if (t && !match) {
 			/* The call began in the old image, which was in, and succeeded: it is written before it is out. */
+			if (t->pending && old_pid != task->pid)
+				emit_moved(task, t, old_pid);
 			if (t->start)
 				emit_call(task, t, 0);
 			leave(task, t);
@@ -238,6 +276,8 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 			begin_exec(task, t, sc, (u64)bprm->filename);
 		}
 	}
+	if (t->pending && old_pid != task->pid)
+		emit_moved(task, t, old_pid);
 	t->wait_exec = 0;
 	t->gen++;
 	t->image = __sync_fetch_and_add(&next_image, 1);
@@ -287,16 +327,11 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/cgroup_attach_task")
-int BPF_PROG(cgroup_moved, struct cgroup *cgrp, const char *path, struct task_struct *task, bool threadgroup)
+static __always_inline void decide_cgroup(struct task_struct *task)
 {
-	struct thread *t;
-	bool in;
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	bool in = in_cgroup(task->cgroups->dfl_cgrp);
 
-	if (!match_cgroup)
-		return 0;
-	in = in_cgroup(cgrp);
-	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (t && !in) {
 		if (t->start)
 			emit_pending(task, t, SPOOR_PENDING_END);
@@ -308,5 +343,35 @@ int BPF_PROG(cgroup_moved, struct cgroup *cgrp, const char *path, struct task_st
 			emit_thread(task, t, SPOOR_THREAD_MOVE);
 		}
 	}
+}
+
+struct bpf_iter_task {
+	u64 opaque[3];
+} __attribute__((aligned(8)));
+enum { ITER_PROC_THREADS = 2 };
+extern int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *task, unsigned int flags) __ksym __weak;
+extern struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) __ksym __weak;
+extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
+
+/*
+ * After a move in any hierarchy, of version 1 too; only the task's place in that of version 2 counts. For a process
+ * with threads there is one event. Before Linux 6.7 its threads cannot be listed here: only its leader changes sides.
+ */
+SEC("tp_btf/cgroup_attach_task")
+int BPF_PROG(cgroup_moved, struct cgroup *cgrp, const char *path, struct task_struct *task, bool threadgroup)
+{
+	struct bpf_iter_task it;
+	struct task_struct *each;
+
+	if (!match_cgroup)
+		return 0;
+	if (!threadgroup || !bpf_iter_task_new) {
+		decide_cgroup(task);
+		return 0;
+	}
+	bpf_iter_task_new(&it, task, ITER_PROC_THREADS);
+	while ((each = bpf_iter_task_next(&it)))
+		decide_cgroup(each);
+	bpf_iter_task_destroy(&it);
 	return 0;
 }

@@ -10,7 +10,9 @@
 #include "base/time.h"
 
 #define MAX_SPANS 256
-#define MARK_GRACE (500 * 1000000ULL) /* a ring that stays empty so long after a rotation has no old events left */
+#define MARK_GRACE (50 * 1000000ULL) /* a ring that is empty so long after a rotation has no old events to come: a
+				      * producer runs for microseconds, with preemption off */
+#define RAW_GRACE (2 * 1000000000ULL) /* for raw stacks of the old segment */
 
 struct ring_state {
 	struct spoor_ring *ring;
@@ -333,11 +335,12 @@ static int finish_rotation(struct spoor_consumer *c, struct spoor_error *e)
 
 		if (r->epoch == c->epoch)
 			continue;
-		if (now - c->rotated_at < MARK_GRACE || r->ring->tail != __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE))
+		/* Level 1 belongs to iterators, which run only while this thread waits for them. */
+		if ((i % SPOOR_LEVELS == 0 && now - c->rotated_at < MARK_GRACE) || r->ring->tail != __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE))
 			return 0;
 		switch_ring(c, i); /* nothing was produced there since: the mark is still to come */
 	}
-	if (spoor_objects_waiting(c->objects) && now - c->rotated_at < 4 * MARK_GRACE)
+	if (spoor_objects_waiting(c->objects) && now - c->rotated_at < RAW_GRACE)
 		return 0; /* raw stacks of the old segment */
 	c->rotating = false;
 	return spoor_writer_segment_end(c->w, e);

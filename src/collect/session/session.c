@@ -36,6 +36,9 @@ struct session {
 	uint64_t began, said;
 	long attached;
 	bool stop, full;
+	bool snapshot; /* asked for */
+	bool ending;   /* the segment that it waits for is being ended */
+	unsigned n_snapshots;
 };
 
 static void describe_mode(const struct spoor_session_options *o, char *buf, size_t size)
@@ -113,6 +116,8 @@ static int block_signals(struct session *s)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
+	if (s->o->snapshot_signal)
+		sigaddset(&set, s->o->snapshot_signal);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return s->signal_fd < 0 ? -errno : 0;
@@ -173,6 +178,10 @@ static void on_signal(struct session *s)
 			}
 			continue;
 		}
+		if ((int)si.ssi_signo == s->o->snapshot_signal) {
+			s->snapshot = true;
+			continue;
+		}
 		s->result->end = SPOOR_END_SIGNAL;
 		s->stop = true;
 	}
@@ -212,9 +221,49 @@ static void drain(struct session *s)
 	}
 }
 
+/*
+ * A snapshot is whole segments: the one being written is ended, then all that are kept are linked into a trace of their
+ * own beside this one.
+ */
+static void take_snapshot(struct session *s)
+{
+	char path[PATH_MAX];
+	struct spoor_error e = { "" };
+	size_t len = strlen(s->o->output), dot = len > 6 && !strcmp(s->o->output + len - 6, ".spoor") ? len - 6 : len;
+	int r;
+
+	do
+		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
+	while (!access(path, F_OK));
+	r = spoor_writer_snapshot(s->writer, path, &e);
+	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", r ? e.text : path);
+}
+
+static void rotate(struct session *s)
+{
+	if (spoor_consumer_rotating(s->consumer))
+		return;
+	if (s->ending) {
+		s->ending = false;
+		s->snapshot = false;
+		take_snapshot(s);
+	}
+	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic())) {
+		if (!spoor_consumer_rotate(s->consumer, NULL))
+			s->ending = s->snapshot;
+	}
+}
+
 static int on_command(void *ctx, const char *text, struct spoor_error *e)
 {
 	struct session *s = ctx;
+
+	if (!strcmp(text, "snapshot")) {
+		if (!s->o->snapshot_signal)
+			return spoor_fail(e, EINVAL, "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
+		s->snapshot = true;
+		return 0;
+	}
 
 	return spoor_settings_apply(&s->settings, text, e);
 }
@@ -231,7 +280,8 @@ static void run(struct session *s)
 			{ .fd = s->remote_fd, .events = POLLIN },
 		};
 		uint64_t now = spoor_now_monotonic();
-		int wait = until <= now ? 0 : until - now < LOOK_MS * 1000000ULL ? (until - now) / 1000000 + 1 : LOOK_MS;
+		int look = spoor_consumer_rotating(s->consumer) ? 20 : LOOK_MS;
+		int wait = until <= now ? 0 : until - now < look * 1000000ULL ? (until - now) / 1000000 + 1 : look;
 
 		poll(fds, 4, wait);
 		if (fds[1].revents)
@@ -242,8 +292,7 @@ static void run(struct session *s)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
-		if (spoor_writer_should_rotate(s->writer, spoor_now_monotonic()))
-			spoor_consumer_rotate(s->consumer, NULL);
+		rotate(s);
 		say_progress(s);
 		if (!s->stop && spoor_now_monotonic() >= until) {
 			s->result->end = SPOOR_END_DURATION;
