@@ -2,7 +2,6 @@
 /* One ELF image -> one row table. Call frame information comes first; what it leaves open, Go's tables fill. */
 #include <dwarf.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -107,14 +106,18 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
  */
 #define ENTRY_CODE 256
 
-static bool described(const struct rowset *rows, uint64_t vaddr)
+/* Where the code at vaddr ends, at most at end: at the next described function. vaddr itself if that is described. */
+static uint64_t undescribed_end(const struct rowset *rows, uint64_t vaddr, uint64_t end)
 {
-	uint64_t at = vaddr - rows->text_base;
+	for (__u32 i = 0; i < rows->n_ranges; i++) {
+		uint64_t first = rows->text_base + rows->ranges[i].start;
 
-	for (__u32 i = 0; i < rows->n_ranges; i++)
-		if (at >= rows->ranges[i].start && at < rows->ranges[i].end)
-			return true;
-	return false;
+		if (vaddr >= first && vaddr < rows->text_base + rows->ranges[i].end)
+			return vaddr;
+		if (first > vaddr && first < end)
+			end = first;
+	}
+	return end;
 }
 
 static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
@@ -124,7 +127,7 @@ static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
 	uint64_t entry = elf->header.e_entry;
 	int r, rule;
 
-	if (!entry || described(rows, entry) || spoor_rowset_open(rows, entry, entry + ENTRY_CODE) < 0)
+	if (!entry || spoor_rowset_open(rows, entry, undescribed_end(rows, entry, entry + ENTRY_CODE)) < 0)
 		return 0;
 	rule = spoor_rowset_rule(rows, &end);
 	if (rule < 0)

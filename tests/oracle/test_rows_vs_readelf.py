@@ -15,7 +15,7 @@ OBJECTS = ["/usr/bin/python3.11", "/usr/bin/bash", "/usr/sbin/apache2", LIB / "l
            LIB / "ld-linux-x86-64.so.2", LIB / "libstdc++.so.6", "/usr/bin/gdb"]
 
 NONE, END, CFA, DEREF, PLT, SIGNAL, FP, RA_REG, RA_OFF = range(9)
-ENTRY_CODE = 256  # an entry point that nothing describes ends stacks
+ENTRY_CODE = 256  # after an entry point that nothing describes
 SAME, AT_CFA, AT_RBP, AT_REG, UNDEF = range(5)
 REGISTERS = {name: i for i, name in enumerate("rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15".split())}
 
