@@ -120,6 +120,11 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 	s = find(p, ev->h->tid);
 	if (s->active && !same_call(s->copy, new->nr, new->start) && give_up(p, s) < 0)
 		return -ENOMEM;
+	if (new->why == SPOOR_PENDING_MOVED) {
+		p->n_active -= s->active;
+		s->active = 0;
+		return 0;
+	}
 	if (keep(s, ev) < 0)
 		return -ENOMEM;
 	p->n += !s->used;

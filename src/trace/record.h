@@ -96,6 +96,7 @@ enum spoor_pending_why {
 	SPOOR_PENDING_BEFORE = 2, /* it began before the recording; start is the best known time, see exact */
 	SPOOR_PENDING_END = 3,    /* in flight when the recording ended */
 	SPOOR_PENDING_DEATH = 4,  /* its thread ended in it (exit, exit_group, or killed) */
+	SPOOR_PENDING_MOVED = 5,  /* execve gave its thread the tid of the process: it ends under that one; no data */
 };
 struct spoor_pending {
 	struct spoor_event_header h; /* ts: when this was noticed */

@@ -735,6 +735,9 @@ static void test_unfinished(void **state)
 	}
 	see_pending(p, 2000, 7, 100, SPOOR_PENDING_BEFORE);
 	see(p, 2000, 7, 90, 130); /* when it began was not known exactly */
+	see_pending(p, 2001, 59, 100, SPOOR_PENDING_SLEEP);
+	see_pending(p, 2001, 59, 100, SPOOR_PENDING_MOVED);
+	see(p, 2000, 59, 100, 140); /* execve by a thread that was not the leader */
 	while (spoor_pendings_next(p, &it, &ev, &why)) {
 		assert_int_equal(ev.h->tid % 3, why == SPOOR_UNFINISHED_LOST ? 1 : 2);
 		in_flight += why == SPOOR_UNFINISHED_IN_FLIGHT;
