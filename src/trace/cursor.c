@@ -86,7 +86,8 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	if (t->info.live && (left < sizeof(p) || (!bad && p.packet_size / 8 > left)))
 		bad = NULL, c->next_packet = SIZE_MAX;
 	if (bad) {
-		spoor_trace_note(t, c->path, at, bad);
+		if (spoor_trace_note(t, c->path, at, bad) && left < sizeof(p))
+			t->info.torn_bytes += left;
 		c->next_packet = SIZE_MAX;
 	}
 	if (c->next_packet == SIZE_MAX)
@@ -96,8 +97,8 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 		t->has_uuid = 1;
 	}
 	c->torn = p.packet_size / 8 > left;
-	if (c->torn)
-		spoor_trace_note(t, c->path, at, "the file ends in this packet");
+	if (c->torn && spoor_trace_note(t, c->path, at, "the file ends in this packet"))
+		t->info.torn_bytes += left;
 	c->pos = at + sizeof(p);
 	c->end = at + (p.content_size / 8 < left ? p.content_size / 8 : left);
 	c->next_packet = c->torn ? SIZE_MAX : at + p.packet_size / 8;

@@ -19,8 +19,7 @@ static json_t *uuid_json(const uint8_t *u)
 	return json_string(text);
 }
 
-/* Commands may hold any bytes; what is not UTF-8 is not left out but marked. */
-static json_t *text_json(const char *text)
+json_t *spoor_text_json(const char *text)
 {
 	_cleanup_(spoor_freep) char *copy = NULL;
 	json_t *j = json_string(text);
@@ -71,8 +70,8 @@ static uint64_t lost_events(const struct spoor_writer *w)
 static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname",
-			 text_json(w->hostname), "directory", w->host_dir, "release", text_json(w->release), "machine",
-			 text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type", "kernel",
+			 spoor_text_json(w->hostname), "directory", w->host_dir, "release", spoor_text_json(w->release), "machine",
+			 spoor_text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type", "kernel",
 			 "directory", "kernel", "segments", segments_json(w, snapshot), "dropped", "segments",
 			 (int)w->n_dropped, "bytes", (json_int_t)w->dropped_bytes);
 }
@@ -117,8 +116,8 @@ static json_t *manifest_json(struct spoor_writer *w, int ended, int snapshot)
 {
 	json_t *j = json_pack("{s:s, s:i, s:o, s:I, s:O, s:o, s:o, s:b, s:[o], s:I, s:O}", "format", "spoor-trace",
 			      "version", SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset",
-			      (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", text_json(w->command),
-			      "mode", text_json(w->mode), "ended", ended, "hosts", host_json(w, snapshot),
+			      (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", spoor_text_json(w->command),
+			      "mode", spoor_text_json(w->mode), "ended", ended, "hosts", host_json(w, snapshot),
 			      "lost_writing", (json_int_t)lost_events(w), "counters", w->counters);
 
 	if (j && snapshot && json_object_set_new(j, "snapshot", json_true()) < 0) {
@@ -148,15 +147,22 @@ static int write_text(int root_fd, const char *text)
 	return renameat(root_fd, "manifest.new", root_fd, "manifest") < 0 ? -errno : 0;
 }
 
-/* Takes j. */
-static int write_manifest(int root_fd, json_t *j)
+int spoor_manifest_replace(int root_fd, const json_t *j)
 {
 	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
 	int r = text ? write_text(root_fd, text) : -ENOMEM;
 
-	json_decref(j);
 	if (r < 0)
 		unlinkat(root_fd, "manifest.new", 0);
+	return r;
+}
+
+/* Takes j. */
+static int write_manifest(int root_fd, json_t *j)
+{
+	int r = spoor_manifest_replace(root_fd, j);
+
+	json_decref(j);
 	return r;
 }
 

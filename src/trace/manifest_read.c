@@ -182,6 +182,10 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	}
 	t->info.live = up >= 0 && is_live(root);
+	t->root = up < 0 ? strdup(path) : TAKE_PTR(root);
+	if (!t->root)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	t->info.root = t->root;
 	r = up < 0 ? up : spoor_read_text(file, MAX_MANIFEST, &text);
 	if (r >= 0)
 		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);

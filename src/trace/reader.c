@@ -11,25 +11,26 @@
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
-void spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason)
+int spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason)
 {
 	char *text;
 
 	if (t->info.n_damages == SPOOR_MAX_DAMAGES)
-		return;
+		return 0;
 	if (t->info.n_damages == SPOOR_MAX_DAMAGES - 1)
 		text = strdup("more damages than are listed");
 	else if (asprintf(&text, "%s: offset %llu: %s", path, (unsigned long long)offset, reason) < 0)
 		text = NULL;
 	if (!text)
-		return;
+		return 0;
 	for (unsigned i = 0; i < t->info.n_damages; i++) {
 		if (!strcmp(t->damages[i], text)) { /* seen before rewind() */
 			free(text);
-			return;
+			return 0;
 		}
 	}
 	t->damages[t->info.n_damages++] = text;
+	return 1;
 }
 
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t)
@@ -221,6 +222,7 @@ void spoor_trace_close(struct spoor_trace *t)
 	free(t->streams);
 	free(t->heap);
 	free(t->path);
+	free(t->root);
 	free(t);
 }
 

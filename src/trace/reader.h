@@ -19,7 +19,9 @@ void spoor_trace_close(struct spoor_trace *t);
 
 struct spoor_trace_info {
 	const char *hostname, *release, *command, *mode; /* from the manifest; "" if unknown */
+	const char *root; /* the trace's directory: that of the manifest, or what was opened */
 	uint8_t boot_id[16];
+	uint64_t torn_bytes;   /* after the last whole packets of files; complete once spoor_trace_next() returned 0 */
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */

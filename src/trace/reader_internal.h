@@ -74,7 +74,7 @@ struct spoor_heap_slot {
 
 struct spoor_trace {
 	struct spoor_trace_info info;
-	char *path;
+	char *path, *root;
 	uint8_t uuid[16];
 	uint8_t has_uuid;
 	void *manifest; /* json_t */
@@ -91,8 +91,8 @@ struct spoor_trace {
 	uint8_t changed[SPOOR_EV_MAX]; /* by event id: laid out otherwise than we know it */
 };
 
-/* Notes a damage once; beyond SPOOR_MAX_DAMAGES only that there are more. */
-void spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason);
+/* Notes a damage once, and returns 1 if it is new; beyond SPOOR_MAX_DAMAGES only that there are more. */
+int spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason);
 
 /* scan.c: fills segments and files. */
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);

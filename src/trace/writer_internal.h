@@ -65,6 +65,10 @@ int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e);
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e);
 /* The manifest of a snapshot: closed segments only, an end, and the words that it is one. */
 int spoor_manifest_write_snapshot(struct spoor_writer *w, int root_fd);
+/* By a rename, so that it is always whole. */
+int spoor_manifest_replace(int root_fd, const json_t *manifest);
+/* Commands and paths may hold any bytes; what is not UTF-8 is not left out but marked. */
+json_t *spoor_text_json(const char *text);
 /* Takes note of clock pairs and counters among the definitions. */
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def);
 /* writer.c */

@@ -85,8 +85,13 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	pick = bpf_map_lookup_elem(&picks, &tgid);
 	if (!pick && !match_all && !(match_cgroup && in_cgroup(task->cgroups->dfl_cgrp)))
 		return 0;
-	if (bpf_task_storage_get(&threads, task, 0, 0))
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (t) {
+		if (t->moved && !t->start)
+			note_sleeping(task, t, c);
+		t->moved = 0;
 		return 0;
+	}
 	t = take_in(task);
 	if (!t)
 		return 0;

@@ -337,6 +337,11 @@ int spoor_kernel_flush_pending(struct spoor_kernel *k)
 	return run_iterator(k->skel->progs.end_tasks);
 }
 
+bool spoor_kernel_retake(struct spoor_kernel *k)
+{
+	return __atomic_exchange_n(&k->skel->bss->retake, 0, __ATOMIC_SEQ_CST) && spoor_kernel_take_in(k) >= 0;
+}
+
 int64_t spoor_kernel_live_threads(const struct spoor_kernel *k)
 {
 	return k->skel->bss->live_threads;

@@ -46,6 +46,7 @@ u32 next_stack = 1;
 u32 next_file = 1;
 u32 next_object = 2; /* 0 none, 1 vDSO */
 s64 live_threads = 0;
+u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
 u64 attached_threads = 0;
 
 /* One thread that is in. Absence of this storage means out. */
@@ -67,6 +68,7 @@ struct thread {
 	u8 wait_exec; /* not before the first successful execve, but that one */
 	u8 renamed;
 	u8 named;    /* in because its name matched: execve decides again */
+	u8 moved;    /* in by a move between cgroups: the call in which it sleeps is still to be written */
 	u32 gen;
 	u64 args[6];
 	u8 data[SPOOR_MAX_DATA];

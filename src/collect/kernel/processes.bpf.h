@@ -337,9 +337,12 @@ static __always_inline void decide_cgroup(struct task_struct *task)
 			emit_pending(task, t, SPOOR_PENDING_END);
 		leave(task, t);
 	} else if (!t && in) {
-		t = take_in(task);
+		retake = 1; /* also takes in those for which there is no memory in this context */
+		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (t) {
+			__sync_fetch_and_add(&live_threads, 1);
 			t->follow = 1;
+			t->moved = 1;
 			emit_thread(task, t, SPOOR_THREAD_MOVE);
 		}
 	}
@@ -373,5 +376,7 @@ int BPF_PROG(cgroup_moved, struct cgroup *cgrp, const char *path, struct task_st
 	while ((each = bpf_iter_task_next(&it)))
 		decide_cgroup(each);
 	bpf_iter_task_destroy(&it);
+	if (retake)
+		bpf_ringbuf_output(&wakeups, &(u64){ 1 }, 8, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

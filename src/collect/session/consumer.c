@@ -123,6 +123,8 @@ static void define_object(struct spoor_consumer *c, uint32_t id)
 
 static void remember(struct spoor_event_header ***defs, size_t *n, uint32_t id, const struct spoor_event_header *h)
 {
+	if (id < *n && (*defs)[id] == h)
+		return; /* it was remembered: define_again() */
 	if (id >= *n) {
 		size_t grown = (size_t)id * 2 + 64;
 		void *p = realloc(*defs, grown * sizeof(**defs));

@@ -288,6 +288,7 @@ static void run(struct session *s)
 			spoor_kernel_wakeup_drain(s->kernel);
 		if (fds[0].revents)
 			on_signal(s);
+		spoor_kernel_retake(s->kernel);
 		if (fds[3].revents)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
