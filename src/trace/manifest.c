@@ -70,9 +70,9 @@ static uint64_t lost_events(const struct spoor_writer *w)
 static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname",
-			 spoor_text_json(w->hostname), "directory", w->host_dir, "release", spoor_text_json(w->release), "machine",
-			 spoor_text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type", "kernel",
-			 "directory", "kernel", "segments", segments_json(w, snapshot), "dropped", "segments",
+			 spoor_text_json(w->hostname), "directory", w->host_dir, "release", spoor_text_json(w->release),
+			 "machine", spoor_text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type",
+			 "kernel", "directory", "kernel", "segments", segments_json(w, snapshot), "dropped", "segments",
 			 (int)w->n_dropped, "bytes", (json_int_t)w->dropped_bytes);
 }
 
