@@ -13,22 +13,35 @@
 
 #define MAX_MAP_SIZE (256u << 20)
 
-/* The whole file with a NUL behind it. Links are not followed: /tmp is everybody's. */
-static int read_map(const char *path, char **ret)
+int spoor_jit_map_open(const char *folder, unsigned pid)
 {
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+	_cleanup_(spoor_closep) int fd = -1;
+	char path[4096];
+	struct stat st;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/perf-%u.map", folder, pid) >= sizeof(path))
+		return -ENOENT;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH)
+		return -ENOENT;
+	return TAKE_FD(fd);
+}
+
+/* The whole file with a NUL behind it. */
+static int read_map(int fd, char **ret)
+{
 	_cleanup_(spoor_freep) char *text = NULL;
 	size_t done = 0, size;
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH || st.st_size > MAX_MAP_SIZE)
+	if (fstat(fd, &st) < 0 || st.st_size > MAX_MAP_SIZE)
 		return -ENOENT;
 	size = (size_t)st.st_size;
 	text = malloc(size + 1);
 	if (!text)
 		return -ENOMEM;
 	while (done < size) {
-		ssize_t n = read(fd, text + done, size - done);
+		ssize_t n = pread(fd, text + done, size - done, (off_t)done);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -59,14 +72,11 @@ static int add_line(struct spoor_symtab *t, char *line)
 	return symbol.name[0] ? spoor_symtab_add(t, &symbol) : 0;
 }
 
-int spoor_jit_map_load(const char *folder, unsigned pid, struct spoor_symtab *t)
+int spoor_jit_map_load(int fd, struct spoor_symtab *t)
 {
-	char path[4096], *text, *save = NULL;
-	int r;
+	char *text, *save = NULL;
+	int r = read_map(fd, &text);
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/perf-%u.map", folder, pid) >= sizeof(path))
-		return -ENOENT;
-	r = read_map(path, &text);
 	if (r < 0)
 		return r;
 	r = spoor_symtab_own(t, text);

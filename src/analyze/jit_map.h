@@ -3,5 +3,10 @@
 /* /tmp/perf-PID.map: what just-in-time compilers say about the code they made. "START SIZE NAME", numbers in hex. */
 #include "object/symtab.h"
 
-/* Fills t with the map of pid; t is empty on failure. A file that is not there, not regular, or not its owner's to write is no map: -ENOENT. */
-int spoor_jit_map_load(const char *folder, unsigned pid, struct spoor_symtab *t);
+/*
+ * Opens the map of pid. A file that is not there, not regular, or not its owner's alone to write is no map: -ENOENT.
+ * Links are not followed: /tmp is everybody's.
+ */
+int spoor_jit_map_open(const char *folder, unsigned pid);
+/* Fills t; t is empty on failure. */
+int spoor_jit_map_load(int fd, struct spoor_symtab *t);

@@ -13,9 +13,15 @@
 #include "base/cleanup.h"
 #include "object/identity.h"
 #include "object/image.h"
+#include "trace/packed.h"
 
 /* Reading so many bytes takes less than a millisecond: then the content decides, not the time stamp. */
 #define CHEAP_TO_HASH (1u << 20)
+
+static int is_vdso(const struct spoor_object *object)
+{
+	return object->flags & SPOOR_OBJECT_IS_VDSO || object->id == SPOOR_OBJECT_VDSO;
+}
 
 static int same_content(const struct spoor_object *object, int fd)
 {
@@ -81,7 +87,7 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 	_cleanup_(spoor_closep) int fd = -1;
 	struct stat st;
 
-	if (object->flags & SPOOR_OBJECT_IS_VDSO || object->id == SPOOR_OBJECT_VDSO)
+	if (is_vdso(object))
 		return open_vdso(object, ret_fd);
 	if (object->path[0] != '/')
 		return SPOOR_OBJECT_UNREADABLE;
@@ -94,4 +100,22 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 		return SPOOR_OBJECT_CHANGED;
 	*ret_fd = TAKE_FD(fd);
 	return SPOOR_OBJECT_SAME;
+}
+
+int spoor_object_packed_open(const struct spoor_object *object, struct spoor_packed *packed, int *ret_fd)
+{
+	struct spoor_packed_name name = { SPOOR_PACKED_OBJECT, { object->hash_lo, object->hash_hi }, 0 };
+	_cleanup_(spoor_closep) int fd = -1;
+	uint64_t hash[2];
+	int r;
+
+	if (!object->hash_lo && !object->hash_hi)
+		return -ENOENT;
+	r = spoor_packed_get(packed, &name, &fd, hash);
+	if (r < 0)
+		return r;
+	if (memcmp(hash, name.hash, sizeof(hash)))
+		return -EBADMSG;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
 }

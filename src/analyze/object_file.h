@@ -14,3 +14,10 @@ enum spoor_object_state {
  * The vDSO is this machine's own, if it has the recorded build-id.
  */
 enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, int *ret_fd);
+
+struct spoor_packed;
+/*
+ * What was packed of it into the trace: 0, -ENOENT (not packed), -EBADMSG (damaged: its content is not what was
+ * recorded), or another error. The caller closes *ret_fd.
+ */
+int spoor_object_packed_open(const struct spoor_object *object, struct spoor_packed *packed, int *ret_fd);

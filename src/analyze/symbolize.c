@@ -10,6 +10,7 @@
 #include "analyze/object_file.h"
 #include "base/cleanup.h"
 #include "base/strings.h"
+#include "trace/packed.h"
 
 #define MAX_NOTES 1000
 
@@ -32,6 +33,7 @@ struct slot {
 struct spoor_symbolizer {
 	char *debug_root; /* NULL: the default */
 	char *jit_folder;
+	struct spoor_packed *packed; /* NULL: none */
 	struct object **objects; /* by id */
 	size_t n_objects;
 	struct jit **jits;
@@ -107,14 +109,36 @@ static void note(struct spoor_symbolizer *z, const struct spoor_object *object, 
 	z->notes[z->n_notes++] = text;
 }
 
-static void open_symbols(struct spoor_symbolizer *z, struct object *o)
+void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed *packed)
 {
-	_cleanup_(spoor_closep) int fd = -1;
+	z->packed = packed;
+}
 
+/* The packed file of this name, or -1. */
+static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum spoor_packed_kind kind)
+{
+	struct spoor_packed_name name = { kind, { o->def->hash_lo, o->def->hash_hi }, 0 };
+	uint64_t hash[2];
+	int fd = -1, r;
+
+	r = kind == SPOOR_PACKED_OBJECT ? spoor_object_packed_open(o->def, z->packed, &fd) :
+					  spoor_packed_get(z->packed, &name, &fd, hash);
+	if (r == -EBADMSG)
+		note(z, o->def, kind == SPOOR_PACKED_OBJECT ? "what was packed of it is damaged" :
+							      "what was packed of its debugging file is damaged");
+	return r < 0 ? -1 : fd;
+}
+
+/* The descriptor of the object's file, or -1 with a note. */
+static int open_file(struct spoor_symbolizer *z, const struct object *o)
+{
+	int fd = z->packed ? open_packed(z, o, SPOOR_PACKED_OBJECT) : -1;
+
+	if (fd >= 0)
+		return fd;
 	switch (spoor_object_file_open(o->def, &fd)) {
 	case SPOOR_OBJECT_SAME:
-		(void)spoor_symbols_open(fd, z->debug_root, &o->symbols, NULL);
-		break;
+		return fd;
 	case SPOOR_OBJECT_CHANGED:
 		note(z, o->def, "changed since the recording; its frames are shown as offsets");
 		break;
@@ -122,6 +146,17 @@ static void open_symbols(struct spoor_symbolizer *z, struct object *o)
 		note(z, o->def, "cannot be read; its frames are shown as offsets");
 		break;
 	}
+	return -1;
+}
+
+static void open_symbols(struct spoor_symbolizer *z, struct object *o)
+{
+	_cleanup_(spoor_closep) int fd = open_file(z, o);
+
+	if (fd < 0 || spoor_symbols_open(fd, z->debug_root, &o->symbols, NULL) < 0 || !z->packed)
+		return;
+	spoor_symbols_give_debug(o->symbols, open_packed(z, o, SPOOR_PACKED_DEBUG),
+				 open_packed(z, o, SPOOR_PACKED_SUPPLEMENT));
 }
 
 static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t id)
@@ -151,16 +186,29 @@ static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_
 	return z->objects[id];
 }
 
+static int open_jit(struct spoor_symbolizer *z, uint32_t pid)
+{
+	struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = pid };
+	uint64_t hash[2];
+	int fd;
+
+	if (z->packed && spoor_packed_get(z->packed, &name, &fd, hash) == 0)
+		return fd;
+	return spoor_jit_map_open(z->jit_folder, pid);
+}
+
 /* Only maps that exist are kept: a trace may name any number of processes. */
 static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
 {
+	_cleanup_(spoor_closep) int fd = -1;
 	struct spoor_symtab symtab = {};
 	struct jit **jits, *jit;
 
 	for (size_t i = 0; i < z->n_jits; i++)
 		if (z->jits[i]->pid == pid)
 			return z->jits[i];
-	if (spoor_jit_map_load(z->jit_folder, pid, &symtab) < 0)
+	fd = open_jit(z, pid);
+	if (fd < 0 || spoor_jit_map_load(fd, &symtab) < 0)
 		return NULL;
 	jits = reallocarray(z->jits, z->n_jits + 1, sizeof(*jits));
 	if (jits)

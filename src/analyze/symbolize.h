@@ -24,6 +24,10 @@ struct spoor_frame {
 int spoor_symbolizer_new(const char *debug_root, const char *jit_folder, struct spoor_symbolizer **ret);
 void spoor_symbolizer_free(struct spoor_symbolizer *z);
 
+struct spoor_packed;
+/* What was packed into the trace comes before what this machine has. Borrowed until free(). */
+void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed *packed);
+
 /* frame: of a spoor_stack of this segment, in process pid. NULL: out of memory. Borrowed until free(). */
 const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
 					  uint64_t frame);

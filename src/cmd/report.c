@@ -15,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "collect/session/filter.h"
 #include "present/present.h"
+#include "trace/packed.h"
 #include "trace/syscalls.h"
 
 enum form { FORM_TABLE, FORM_EVENTS, FORM_JSON, FORM_FOLDED, FORM_BLOCKED };
@@ -406,6 +407,7 @@ static int show(struct options *o, struct spoor_trace *trace)
 
 static int report(struct options *o)
 {
+	struct spoor_packed *packed = NULL;
 	struct spoor_trace *trace;
 	struct spoor_error e = {};
 	int r;
@@ -419,9 +421,12 @@ static int report(struct options *o)
 		fputs("spoor report: out of memory\n", stderr);
 		r = SPOOR_EXIT_FAILED;
 	}
+	if (r == 0 && spoor_packed_open(spoor_trace_info(trace)->root, &packed) == 0)
+		spoor_symbolizer_use_packed(o->view.symbols, packed);
 	if (r == 0)
 		r = show(o, trace);
 	spoor_symbolizer_free(o->view.symbols);
+	spoor_packed_close(packed);
 	spoor_trace_close(trace);
 	return r;
 }

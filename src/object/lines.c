@@ -174,7 +174,7 @@ static int open_dwarf(int fd, Elf **ret_elf, Dwarf **ret_dwarf)
 }
 
 /* dwz moves what several debug files share into one: names of many functions are there. */
-static void open_alt(struct spoor_lines *l, const char *debug_root)
+static void open_alt(struct spoor_lines *l, int alt_fd, const char *debug_root)
 {
 	struct spoor_image image = { .fd = l->fd };
 	struct spoor_elf elf;
@@ -185,13 +185,13 @@ static void open_alt(struct spoor_lines *l, const char *debug_root)
 	image.size = (uint64_t)st.st_size;
 	if (spoor_elf_open(&image, &elf, NULL) < 0)
 		return;
-	l->alt_fd = spoor_debugaltlink_open(&elf, debug_root);
+	l->alt_fd = alt_fd < 0 ? spoor_debugaltlink_open(&elf, debug_root) : fcntl(alt_fd, F_DUPFD_CLOEXEC, 3);
 	spoor_elf_close(&elf);
 	if (l->alt_fd >= 0 && open_dwarf(l->alt_fd, &l->alt_elf, &l->alt) == 0)
 		dwarf_setalt(l->dwarf, l->alt);
 }
 
-int spoor_lines_open(int fd, const char *debug_root, struct spoor_lines **ret)
+int spoor_lines_open(int fd, int alt_fd, const char *debug_root, struct spoor_lines **ret)
 {
 	struct spoor_lines *l = calloc(1, sizeof(*l));
 	int r;
@@ -203,7 +203,7 @@ int spoor_lines_open(int fd, const char *debug_root, struct spoor_lines **ret)
 	l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	r = l->fd < 0 ? -errno : open_dwarf(l->fd, &l->elf, &l->dwarf);
 	if (r == 0) {
-		open_alt(l, debug_root);
+		open_alt(l, alt_fd, debug_root);
 		r = spoor_dwarf_names_new(&l->names);
 	}
 	if (r == 0)

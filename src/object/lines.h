@@ -10,8 +10,10 @@
 
 struct spoor_lines;
 
-/* Keeps its own descriptor. -ENODATA: no DWARF in the file. */
-int spoor_lines_open(int fd, const char *debug_root, struct spoor_lines **ret);
+/*
+ * Keeps its own descriptors. alt_fd: the supplementary file, -1: look for it. -ENODATA: no DWARF in the file.
+ */
+int spoor_lines_open(int fd, int alt_fd, const char *debug_root, struct spoor_lines **ret);
 void spoor_lines_free(struct spoor_lines *l);
 
 /*

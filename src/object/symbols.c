@@ -23,6 +23,7 @@
 struct spoor_symbols {
 	struct spoor_elf elf;
 	int fd;
+	int debug_fd, supplement_fd; /* given: -1 if not */
 	char *debug_root;
 	int loaded;
 	struct spoor_symtab symtab;
@@ -50,6 +51,7 @@ int spoor_symbols_open(int fd, const char *debug_root, struct spoor_symbols **re
 
 	if (!s)
 		return spoor_fail(e, ENOMEM, "out of memory");
+	s->debug_fd = s->supplement_fd = -1;
 	s->debug_root = strdup(debug_root ?: DEFAULT_DEBUG_ROOT);
 	s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	if (s->fd < 0)
@@ -77,8 +79,18 @@ void spoor_symbols_free(struct spoor_symbols *s)
 	spoor_lines_free(s->lines);
 	spoor_elf_close(&s->elf);
 	spoor_closep(&s->fd);
+	spoor_closep(&s->debug_fd);
+	spoor_closep(&s->supplement_fd);
 	free(s->debug_root);
 	free(s);
+}
+
+void spoor_symbols_give_debug(struct spoor_symbols *s, int debug_fd, int supplement_fd)
+{
+	spoor_closep(&s->debug_fd);
+	spoor_closep(&s->supplement_fd);
+	s->debug_fd = debug_fd;
+	s->supplement_fd = supplement_fd;
 }
 
 /* Returns 1 if the file had a .symtab. */
@@ -93,7 +105,8 @@ static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 /* The separate file has the whole .symtab, and usually the lines. */
 static int load_debug_file(struct spoor_symbols *s)
 {
-	_cleanup_(spoor_closep) int fd = spoor_debuglink_open(&s->elf, s->debug_root);
+	_cleanup_(spoor_closep) int fd =
+		s->debug_fd >= 0 ? TAKE_FD(s->debug_fd) : spoor_debuglink_open(&s->elf, s->debug_root);
 	struct spoor_image image;
 	struct spoor_elf elf;
 	int found;
@@ -102,7 +115,7 @@ static int load_debug_file(struct spoor_symbols *s)
 		return 0;
 	found = add_symtab(s, &elf);
 	spoor_elf_close(&elf);
-	(void)spoor_lines_open(fd, s->debug_root, &s->lines);
+	(void)spoor_lines_open(fd, s->supplement_fd, s->debug_root, &s->lines);
 	return found;
 }
 
@@ -137,7 +150,7 @@ static void load(struct spoor_symbols *s)
 	if (spoor_gopclntab_open(&s->elf, &s->go) == 0)
 		(void)spoor_gopclntab_symbols(s->go, &s->symtab);
 	if (!s->lines && (spoor_elf_section(&s->elf, ".debug_info") || spoor_elf_section(&s->elf, ".zdebug_info")))
-		(void)spoor_lines_open(s->fd, s->debug_root, &s->lines);
+		(void)spoor_lines_open(s->fd, s->supplement_fd, s->debug_root, &s->lines);
 }
 
 /* Only a symbol table, or Go's, knows this address. */

@@ -23,6 +23,11 @@ struct spoor_source_line {
 /* fd may be closed afterwards. debug_root: NULL for "/usr/lib/debug". */
 int spoor_symbols_open(int fd, const char *debug_root, struct spoor_symbols **ret, struct spoor_error *e);
 void spoor_symbols_free(struct spoor_symbols *s);
+/*
+ * Before the first address is resolved: takes these for the separate debug file, and for what that shares with others
+ * (dwz), instead of looking for them. -1: look. They become the symbols' own.
+ */
+void spoor_symbols_give_debug(struct spoor_symbols *s, int debug_fd, int supplement_fd);
 
 /*
  * Resolves an ELF virtual address (for a return address pass vaddr-1; function_offset is relative to what is passed).

@@ -75,6 +75,11 @@ static void put_losses(struct spoor_view *v)
 		fprintf(v->out, "Damaged: and %u more places.\n", info->n_damages - MAX_DAMAGES_SHOWN);
 	if (info->live)
 		fputs("The recording is still going on: this is what had been written.\n", v->out);
+	else if (info->torn_bytes)
+		fprintf(v->out,
+			"The recording was cut off: %" PRIu64 " bytes are of packets that are not whole; what is whole in "
+			"them is here ('spoor repair' cuts them, for other readers).\n",
+			info->torn_bytes);
 	else if (!info->ended)
 		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
 }

@@ -2,6 +2,7 @@
 """spoor record's targets: who is in is exact, whoever comes, goes, or becomes something else."""
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,7 @@ def test_cgroup(record, read, start, actor, cgroup):
     recording = record("--cgroup", cgroup)
     move(comer, cgroup)
     move(leaver, CGROUPS)
+    time.sleep(0.3)  # a move takes in a process's threads one by one, for lack of memory some a little later
     for process in (member, inner, comer, leaver, other):
         go(process)
     assert recording.stop() == 0
@@ -238,6 +240,38 @@ def test_cgroup(record, read, start, actor, cgroup):
         assert trace.marks()[process.pid] == 404
     assert sorted(trace.marks().values()) == [31] * 3 + [404] * 3
     assert other.pid not in trace.pids() and not trace.count("read", pid=leaver.pid, ret=1)
+    assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
+
+
+def test_calls_in_which_a_comer_sleeps(spoor, record, start, actor, cgroup):
+    """Whoever is moved in while it is blocked is seen blocked."""
+    comer = ready(start(actor(), "serve"))
+    recording = record("--cgroup", cgroup)
+    move(comer, cgroup)
+    time.sleep(0.3)
+    assert recording.stop() == 0
+    out = spoor("report", "--blocked", recording.trace).stdout
+    assert out.count(" in futex(") == 4 and out.count(" in read(") == 1
+
+
+def test_move_in_another_hierarchy(record, read, start, actor, cgroup):
+    """Only its place in the unified hierarchy counts."""
+    other = next((Path(f[1]) for f in (line.split() for line in Path("/proc/mounts").read_text().splitlines())
+                  if f[2] == "cgroup" and "pids" in f[3].split(",")), None)
+    if not other:
+        return  # none but version 2 is mounted: nothing to confuse it with
+    elsewhere = other / cgroup.name
+    elsewhere.mkdir()
+    try:
+        member = ready(start(actor(), "serve"))
+        move(member, cgroup)
+        recording = record("--cgroup", cgroup)
+        move(member, elsewhere)
+        go(member)
+        assert recording.stop() == 0
+        assert read(recording.trace).marks()[member.pid] == 404
+    finally:
+        elsewhere.rmdir()
 
 
 def test_born_into_a_cgroup(record, read, compiled, cgroup):

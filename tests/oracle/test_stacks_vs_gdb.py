@@ -6,14 +6,12 @@ event that begins after gdb let it go must be the same call with the same frames
 inlined and tail-call frames are left out (the machine has no frame for them), as is what it guesses beyond the _start
 of an object without unwind rows there (it is asked for "backtrace past-entry"). Where the two differ, libdw's unwinder
 arbitrates (tests/tools/dwfl_walk.c), and the difference is listed: none is left out. A stack that libdw does not confirm
-fails, unless its program is one of KNOWN, which says why no reference can tell, with the most that it may count."""
+fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 2 % may be so."""
 import os
 import pickle
-import shutil
+import socket
 import subprocess
-import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -247,8 +245,14 @@ PROGRAMS = {  # name: (language, command, options of run_gdb)
     "fzf": ("Go, threads", ["/usr/bin/fzf", "--filter", "a"], dict(count=120, stdin="{}/x.c", seconds=20)),
     "ninja": ("C++", ["/usr/bin/ninja", "--version"], dict(count=60)),
 }
-KNOWN = {}  # name: (most, why)
 SEEN = {}
+
+
+def settle(name, comparison):
+    SEEN[name] = comparison
+    assert comparison.events >= 30
+    assert comparison.short <= 0.02 * comparison.events
+    assert not comparison.wrong
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -257,12 +261,94 @@ def test_program(name, tmp_path):
     prepare(tmp_path)
     command = [a.replace("{}", str(tmp_path)) if a.startswith("{}") else a for a in command]
     options = {k: v.replace("{}", str(tmp_path)) if isinstance(v, str) else v for k, v in options.items()}
-    comparison = compare_all(name, tmp_path, *run_gdb(tmp_path, command, **options))
-    SEEN[name] = comparison
-    assert comparison.events >= 30
-    assert comparison.short <= 0.02 * comparison.events
-    most, why = KNOWN.get(name, (0, ""))
-    assert len(comparison.wrong) <= most, comparison.wrong
+    settle(name, compare_all(name, tmp_path, *run_gdb(tmp_path, command, **options)))
+
+
+# ---- servers ----
+
+HTTP = b"GET / HTTP/1.0\r\n\r\n"
+REDIS = b"SET a b\r\nGET a\r\nLRANGE x 0 -1\r\nINFO\r\nQUIT\r\n"
+NGINX = """
+daemon off; master_process off; worker_processes 1; pid {dir}/pid; error_log {dir}/error;
+events {{ worker_connections 64; }}
+http {{ access_log {dir}/access; client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir};
+uwsgi_temp_path {dir}; scgi_temp_path {dir}; server {{ listen 127.0.0.1:{port}; root {dir}/www; }} }}
+"""
+APACHE = """
+ServerRoot {dir}
+ServerName localhost
+PidFile {dir}/pid
+DefaultRuntimeDir {dir}
+LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
+LoadModule dir_module /usr/lib/apache2/modules/mod_dir.so
+LoadModule mime_module /usr/lib/apache2/modules/mod_mime.so
+TypesConfig /etc/mime.types
+Listen 127.0.0.1:{port}
+DocumentRoot {dir}/www
+ErrorLog {dir}/error
+User www-data
+Group www-data
+ThreadsPerChild 3
+MaxRequestWorkers 3
+StartServers 1
+ServerLimit 1
+"""
+REDIS_OPTIONS = ["--save", "", "--appendonly", "yes", "--bind", "127.0.0.1"]
+SERVERS = {  # name: (configuration, command, request, calls to leave out: the server's start is another test's matter)
+    "redis-server": ("", ["/usr/bin/redis-server", "--port", "{port}", "--dir", "{dir}", *REDIS_OPTIONS], REDIS, 300),
+    "nginx": (NGINX, ["/usr/sbin/nginx", "-p", "{dir}", "-c", "{dir}/conf"], HTTP, 300),
+    "apache2": (APACHE, ["/usr/sbin/apache2", "-X", "-d", "{dir}", "-f", "{dir}/conf"], HTTP, 300),
+}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def ask_until(over, port, request):
+    """A request after the other, so that the server never sleeps for long. It is stopped most of the time."""
+    while not over.is_set():
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as s:
+                s.sendall(request)
+                while s.recv(65536):
+                    pass
+        except OSError:
+            over.wait(0.05)
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_server(name, tmp_path):
+    conf, command, request, skip = SERVERS[name]
+    port, over = free_port(), threading.Event()
+    tmp_path.chmod(0o755)
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www/index.html").write_text("x" * 5000)
+    (tmp_path / "conf").write_text(conf.format(dir=tmp_path, port=port))
+    client = threading.Thread(target=ask_until, args=(over, port, request))
+    client.start()
+    try:
+        command = [a.format(dir=tmp_path, port=port) for a in command]
+        stops, recording = run_gdb(tmp_path, command, skip=skip)
+    finally:
+        over.set()
+        client.join()
+    settle(name, compare_all(name, tmp_path, stops, recording))
+
+
+def test_mariadbd(tmp_path):
+    """C++, threads, a large program: the end of its bootstrap."""
+    (tmp_path / "sql").write_text("CREATE DATABASE d; USE d; CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES"
+                                  " (1), (2); SELECT SUM(a) FROM t; DROP TABLE t; DROP DATABASE d;".replace("; ", ";\n"))
+    (tmp_path / "data").mkdir()
+    command = ["/usr/sbin/mariadbd", "--no-defaults", "--bootstrap", f"--datadir={tmp_path}/data", "--user=root",
+               "--innodb-buffer-pool-size=5M", "--innodb-log-file-size=4M", f"--tmpdir={tmp_path}",
+               "--lc-messages-dir=/usr/share/mysql"]
+    stops, recording = run_gdb(tmp_path, command, count=150, every=3, skip=100, stdin=tmp_path / "sql")
+    settle("mariadbd", compare_all("mariadbd", tmp_path, stops, recording))
 
 
 def test_enough_of_them():
@@ -271,5 +357,5 @@ def test_enough_of_them():
     listed = sum(sum(c.listed.values()) for c in SEEN.values())
     print(f"{len(SEEN)} programs, {events} events: {agreed} equal to gdb's, {listed} arbitrated")
     assert agreed + listed == events
-    if len(SEEN) == len(PROGRAMS):
-        assert len(SEEN) >= 12 and events >= 1000
+    if len(SEEN) >= len(PROGRAMS):
+        assert events >= 1000

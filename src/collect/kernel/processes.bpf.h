@@ -221,6 +221,18 @@ static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32
 	return 0;
 }
 
+/* The path of a call in flight could not be read at its entry, and its image is gone: here it is certain. */
+static __always_inline void exec_path(struct thread *t, u64 filename)
+{
+	u32 at = t->ret_at & 127;
+	long n = bpf_probe_read_kernel_str(t->data + at, SPOOR_MAX_STRING, (void *)filename);
+
+	if (n <= 0)
+		return;
+	t->len = at + n;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT;
+}
+
 static __always_inline void leave(struct task_struct *task, struct thread *t)
 {
 	emit_exit(task, t, 0);
@@ -252,6 +264,8 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	if (!c || (!t && !match_names))
 		return 0;
 	sc = &c->scratch[0];
+	if (t && t->start && (t->flags & SPOOR_EVENT_UNREADABLE))
+		exec_path(t, (u64)bprm->filename);
 	if (match_names && (!t || t->named)) {
 		u64 filename = address_of(sc, bprm->filename);
 
