@@ -426,6 +426,10 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
 			e = &c->rows[slot & (ROW_SLOTS - 1)];
 		}
 	}
+	if (e->rule.op == SPOOR_RULE_NONE && !w->depth && w->s.exact) {
+		w->s.exact = 0; /* what follows the call's instruction is not described (__restore_rt): the instruction is */
+		return 0;
+	}
 	if (walk_takes(w, c, e)) {
 		u64 frame = e->frame + notexact;
 

@@ -150,6 +150,11 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 				spoor_object_vaddr(&o->identity, at, &vaddr);
 			if (o->has_rows)
 				rule = spoor_row_lookup(&o->rows.table, vaddr);
+			if (rule->op == SPOOR_RULE_NONE && !w.depth && w.s.exact) { /* as in the kernel's walk */
+				rule = spoor_row_lookup(&o->rows.table, vaddr - 1);
+				w.s.exact = 0;
+				vaddr--;
+			}
 			vaddr += !w.s.exact;
 		}
 		if (takes(&scope, g->object, o)) {
