@@ -281,6 +281,8 @@ static void default_output(struct options *o)
 			*p = '_';
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->output, sizeof(o->output), "spoor-%s-%s.spoor", date, what);
+	for (int i = 2; i < 1000 && !access(o->output, F_OK); i++)
+		snprintf(o->output, sizeof(o->output), "spoor-%s-%s-%d.spoor", date, what, i);
 }
 
 /* Where compiled rows are kept: $SPOOR_CACHE_DIR, /var/cache/spoor for root, else ~/.cache/spoor. */
@@ -342,6 +344,7 @@ static int parse(struct options *o, int argc, char **argv)
 	o->s.output = o->output;
 	o->s.command = o->command;
 	o->s.progress = isatty(STDERR_FILENO);
+	o->s.ready = say_ready;
 	return 0;
 }
 
@@ -392,6 +395,12 @@ static int send_sets(const struct options *o)
 			return SPOOR_EXIT_FAILED;
 		}
 	return SPOOR_EXIT_OK;
+}
+
+static void say_ready(const struct spoor_session_options *o, long threads)
+{
+	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads, threads == 1 ? "" : "s",
+		o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
 int spoor_cmd_record(int argc, char **argv)

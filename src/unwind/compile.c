@@ -2,6 +2,7 @@
 /* One ELF image -> one row table. Call frame information comes first; what it leaves open, Go's tables fill. */
 #include <dwarf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/cleanup.h"
@@ -101,6 +102,42 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
 }
 
 /*
+ * glibc's clone and clone3 end their description just before the system call, because it would be wrong in the child, and
+ * take it up again behind. The caller's stack is still as it was; the child makes no call there.
+ */
+#define CLONE_CODE 16
+
+static bool is_clone(const struct spoor_elf_view *elf, uint64_t vaddr)
+{
+	static const uint8_t code[] = { 0x0f, 0x05, 0x48, 0x85, 0xc0 }; /* syscall; test rax, rax */
+	struct spoor_view_range bytes;
+
+	return spoor_view_mapped(elf, vaddr, &bytes) == 0 && bytes.size >= sizeof(code) &&
+	       !memcmp(bytes.data, code, sizeof(code));
+}
+
+static int add_clone(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	__u32 settled = rows->n_ranges;
+
+	for (__u32 i = 0; i + 1 < settled; i++) {
+		const struct rowset_range *before = &rows->ranges[i];
+		uint64_t start = rows->text_base + before->end, end = rows->text_base + before[1].start;
+		int r;
+
+		if (!before->count || end <= start || end - start > CLONE_CODE || !is_clone(elf, start))
+			continue;
+		r = rows->rows[before->first + before->count - 1].rule;
+		if (spoor_rowset_open(rows, start, end) < 0)
+			continue;
+		r = spoor_rowset_add(rows, start, r);
+		if (r < 0)
+			return r;
+	}
+	return spoor_rowset_settle(rows, settled);
+}
+
+/*
  * Code at the entry point that has no unwind information (the dynamic loader's _start, hand-written programs) has no
  * caller: that is where a stack ends. What follows it up to the next described function belongs to it.
  */
@@ -136,6 +173,13 @@ static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
 	return r < 0 ? r : spoor_rowset_settle(rows, settled);
 }
 
+static int add_undescribed(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	int r = add_clone(elf, rows);
+
+	return r < 0 ? r : add_entry(elf, rows);
+}
+
 /*
  * Best first. Go's own tables know more than the .debug_frame that its linker writes: where a stack ends, and where a
  * return address is in a register.
@@ -160,7 +204,7 @@ static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum 
 	}
 	*ret_source = source;
 	if (source)
-		return add_entry(elf, rows);
+		return add_undescribed(elf, rows);
 	return damaged ? damaged : -ENODATA;
 }
 

@@ -79,7 +79,7 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	struct cpu *c = this_cpu();
 	u32 tgid, *pick;
 
-	if (!task || !c || (task->flags & PF_KTHREAD) || task->tgid == self_tgid)
+	if (!task || !c || (task->flags & (PF_KTHREAD | PF_EXITING)) || task->tgid == self_tgid)
 		return 0;
 	tgid = task->tgid;
 	pick = bpf_map_lookup_elem(&picks, &tgid);
@@ -95,6 +95,8 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	t = take_in(task);
 	if (!t)
 		return 0;
+	if (task->flags & PF_EXITING) /* its exit may have passed unseen just now */
+		count_end(t);
 	__sync_fetch_and_add(&attached_threads, 1);
 	t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 	t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;

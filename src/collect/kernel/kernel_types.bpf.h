@@ -231,6 +231,7 @@ enum {
 	S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000,
 	VM_EXEC = 4,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
+	PF_EXITING = 0x4,
 	PF_KTHREAD = 0x200000,
 	AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10,
 	ENOENT = 2, EBUSY = 16,

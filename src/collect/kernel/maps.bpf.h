@@ -70,6 +70,7 @@ struct thread {
 	u8 named;    /* in because its name matched: execve decides again */
 	u8 moved;    /* in by a move between cgroups: the call in which it sleeps is still to be written */
 	u32 gen;
+	u32 ended;   /* taken off live_threads */
 	u64 args[6];
 	u8 data[SPOOR_MAX_DATA];
 };

@@ -132,6 +132,12 @@ static __always_inline struct thread *take_in(struct task_struct *task)
 	return NULL;
 }
 
+static __always_inline void count_end(struct thread *t)
+{
+	if (!__sync_lock_test_and_set(&t->ended, 1))
+		__sync_fetch_and_add(&live_threads, -1);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -236,8 +242,8 @@ static __always_inline void exec_path(struct thread *t, u64 filename)
 static __always_inline void leave(struct task_struct *task, struct thread *t)
 {
 	emit_exit(task, t, 0);
+	count_end(t);
 	bpf_task_storage_delete(&threads, task);
-	__sync_fetch_and_add(&live_threads, -1);
 }
 
 /* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
@@ -337,7 +343,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		emit_pending(task, t, SPOOR_PENDING_DEATH);
 	t->start = 0;
 	emit_exit(task, t, task->signal->live.counter == 0);
-	__sync_fetch_and_add(&live_threads, -1);
+	count_end(t);
 	return 0;
 }
 

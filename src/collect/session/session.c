@@ -157,7 +157,11 @@ static int begin(struct session *s, struct spoor_error *e)
 	}
 	spoor_privileges_drop(s->o->overhead);
 	s->attached = spoor_targets_take_in(t, s->kernel);
-	return s->attached < 0 ? spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached)) : 0;
+	if (s->attached < 0)
+		return spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached));
+	if (s->o->ready)
+		s->o->ready(s->o, s->attached);
+	return 0;
 }
 
 /* ---- running ---- */
@@ -391,6 +395,9 @@ static void end(struct session *s)
 	define_counters(s);
 	if (s->o->progress)
 		fprintf(stderr, "\r\033[K");
+	/* Ctrl-C goes to the command as well: if that was its end, it is what is told. */
+	if (r->end == SPOOR_END_SIGNAL && s->command.pid && waitpid(s->command.pid, &r->wait_status, WNOHANG) > 0)
+		r->end = SPOOR_END_COMMAND;
 }
 
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)

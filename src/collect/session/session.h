@@ -27,6 +27,8 @@ struct spoor_session_options {
 	unsigned ring_size;
 	const char *cache_dir; /* NULL: none */
 	bool progress;         /* a line on stderr, if that is a terminal */
+	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
+	void (*ready)(const struct spoor_session_options *o, long threads);
 };
 
 enum spoor_session_end { SPOOR_END_COMMAND, SPOOR_END_TARGETS, SPOOR_END_DURATION, SPOOR_END_SIGNAL, SPOOR_END_FAILED };
