@@ -16,6 +16,7 @@ int spoor_cmd_check(int argc, char **argv);
 int spoor_cmd_help(int argc, char **argv);
 int spoor_cmd_pack(int argc, char **argv);
 int spoor_cmd_record(int argc, char **argv);
+int spoor_cmd_repair(int argc, char **argv);
 int spoor_cmd_report(int argc, char **argv);
 int spoor_cmd_version(int argc, char **argv);
 

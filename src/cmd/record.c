@@ -309,6 +309,12 @@ static void keep_command_line(struct options *o, int argc, char **argv)
 		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
 }
 
+static void say_ready(const struct spoor_session_options *o, long threads)
+{
+	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads, threads == 1 ? "" : "s",
+		o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
+}
+
 /* Returns 0, or an exit code + 1 (1: help was shown). */
 static int parse(struct options *o, int argc, char **argv)
 {
@@ -395,12 +401,6 @@ static int send_sets(const struct options *o)
 			return SPOOR_EXIT_FAILED;
 		}
 	return SPOOR_EXIT_OK;
-}
-
-static void say_ready(const struct spoor_session_options *o, long threads)
-{
-	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads, threads == 1 ? "" : "s",
-		o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
 int spoor_cmd_record(int argc, char **argv)
