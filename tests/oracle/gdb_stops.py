@@ -120,7 +120,7 @@ def resume():
 def run():
     for line in SETTINGS.strip().splitlines():
         gdb.execute(line, to_string=True)
-    gdb.execute(f"starti < {STDIN} > {STDOUT} 2>&1", to_string=True)
+    gdb.execute(f"starti {gdb.parameter('args')} < {STDIN} > {STDOUT} 2>&1", to_string=True)
     inferior = gdb.selected_inferior()
     spoor = subprocess.Popen([SPOOR, "record", "-m", "all", "-S", "512", "-o", TRACE, "-p", str(inferior.pid)],
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(TRACE + ".err", "w"))
