@@ -34,7 +34,7 @@ struct spoor_symbolizer {
 	char *debug_root; /* NULL: the default */
 	char *jit_folder;
 	struct spoor_packed *packed; /* NULL: none */
-	struct object **objects; /* by id */
+	struct object **objects;     /* by id */
 	size_t n_objects;
 	struct jit **jits;
 	size_t n_jits;
@@ -124,8 +124,9 @@ static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum 
 	r = kind == SPOOR_PACKED_OBJECT ? spoor_object_packed_open(o->def, z->packed, &fd) :
 					  spoor_packed_get(z->packed, &name, &fd, hash);
 	if (r == -EBADMSG)
-		note(z, o->def, kind == SPOOR_PACKED_OBJECT ? "what was packed of it is damaged" :
-							      "what was packed of its debugging file is damaged");
+		note(z, o->def,
+		     kind == SPOOR_PACKED_OBJECT ? "what was packed of it is damaged" :
+						   "what was packed of its debugging file is damaged");
 	return r < 0 ? -1 : fd;
 }
 

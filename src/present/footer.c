@@ -77,7 +77,8 @@ static void put_losses(struct spoor_view *v)
 		fputs("The recording is still going on: this is what had been written.\n", v->out);
 	else if (info->torn_bytes)
 		fprintf(v->out,
-			"The recording was cut off: %" PRIu64 " bytes are of packets that are not whole; what is whole in "
+			"The recording was cut off: %" PRIu64
+			" bytes are of packets that are not whole; what is whole in "
 			"them is here ('spoor repair' cuts them, for other readers).\n",
 			info->torn_bytes);
 	else if (!info->ended)
