@@ -123,10 +123,10 @@ static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum 
 
 	r = kind == SPOOR_PACKED_OBJECT ? spoor_object_packed_open(o->def, z->packed, &fd) :
 					  spoor_packed_get(z->packed, &name, &fd, hash);
-	if (r == -EBADMSG)
-		note(z, o->def,
-		     kind == SPOOR_PACKED_OBJECT ? "what was packed of it is damaged" :
-						   "what was packed of its debugging file is damaged");
+	if (r == -EBADMSG && kind == SPOOR_PACKED_OBJECT)
+		note(z, o->def, "what was packed of it is damaged or missing");
+	else if (r == -EBADMSG)
+		note(z, o->def, "what was packed of its debugging information is damaged or missing");
 	return r < 0 ? -1 : fd;
 }
 

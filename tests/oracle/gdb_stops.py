@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs inside gdb (gdb -x gdb_stops.py --args CMD): stops the program at the entry of system calls while spoor records
+"""Runs inside gdb (gdb -x gdb_stops.py PROGRAM): stops the program at the entry of system calls while spoor records
 it, and writes what gdb sees at each stop to $STOPS_OUT, a pickle of dicts.
 
 Both look at the same process: gdb's stop comes before the kernel's tracepoint of the same entry, with the same registers.
@@ -42,16 +42,12 @@ handle all nostop noprint pass
 
 
 def wait_until_recording(spoor):
-    """Its main loop, a poll() of three or more files, begins once everything is attached."""
-    quiet = 0
-    while spoor.poll() is None and quiet < 3:
-        time.sleep(0.03)
-        try:
-            with open(f"/proc/{spoor.pid}/syscall") as f:
-                call = f.read().split()
-            quiet = quiet + 1 if call[0] == "7" and int(call[2], 16) >= 3 else 0
-        except OSError:
-            quiet = 0
+    """It says so once everything is attached."""
+    while spoor.poll() is None:
+        with open(TRACE + ".err") as f:
+            if "recording into" in f.read():
+                return
+        time.sleep(0.01)
 
 
 def maps_of(pid, known=[None, None]):
@@ -120,7 +116,7 @@ def resume():
 def run():
     for line in SETTINGS.strip().splitlines():
         gdb.execute(line, to_string=True)
-    gdb.execute(f"starti {gdb.parameter('args')} < {STDIN} > {STDOUT} 2>&1", to_string=True)
+    gdb.execute(f"starti {os.environ['STOPS_ARGS']} < {STDIN} > {STDOUT} 2>&1", to_string=True)
     inferior = gdb.selected_inferior()
     spoor = subprocess.Popen([SPOOR, "record", "-m", "all", "-S", "512", "-o", TRACE, "-p", str(inferior.pid)],
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(TRACE + ".err", "w"))

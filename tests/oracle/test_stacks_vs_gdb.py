@@ -9,6 +9,7 @@ arbitrates (tests/tools/dwfl_walk.c), and the difference is listed: none is left
 fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 2 % may be so."""
 import os
 import pickle
+import shlex
 import socket
 import subprocess
 import threading
@@ -28,8 +29,8 @@ def run_gdb(tmp_path, command, count=120, every=1, skip=0, stdin="/dev/null", se
     env = dict(os.environ, STOPS_OUT=str(tmp_path / "stops"), STOPS_TRACE=str(tmp_path / "t.spoor"),
                STOPS_SPOOR=str(SPOOR), STOPS_COUNT=str(count), STOPS_EVERY=str(every), STOPS_SKIP=str(skip),
                STOPS_STDIN=str(stdin), STOPS_STDOUT=str(tmp_path / "out"), STOPS_SECONDS=str(seconds), LC_ALL="C",
-               DEBUGINFOD_URLS="", HOME=str(tmp_path))
-    gdb = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", HERE / "gdb_stops.py", "--args", *command]
+               STOPS_ARGS=shlex.join(map(str, command[1:])), DEBUGINFOD_URLS="", HOME=str(tmp_path))
+    gdb = ["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-x", HERE / "gdb_stops.py", command[0]]
     with open(tmp_path / "gdb.log", "w+") as log:
         subprocess.run(gdb, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=seconds + 40, cwd=cwd)
         log.seek(0)
@@ -217,6 +218,7 @@ SQL = "create table t(a, b);" + "".join(f"insert into t values({i}, 'x');" for i
 def prepare(tmp_path):
     """What the programs work on."""
     (tmp_path / "x.c").write_text(C_SOURCE)
+    (tmp_path / "x.py").write_text(PYTHON)
     (tmp_path / "sql").write_text(SQL)
     (tmp_path / "big").write_bytes(os.urandom(1 << 20) + bytes(3 << 20))
     repo = tmp_path / "repo"
@@ -232,7 +234,7 @@ def prepare(tmp_path):
 CC1 = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1"
 PROGRAMS = {  # name: (language, command, options of run_gdb)
     "ls": ("C", ["/usr/bin/ls", "-lR", "/etc/apt"], {}),
-    "python3": ("C, CPython", ["/usr/bin/python3", "-c", PYTHON], dict(count=150, every=3)),
+    "python3": ("C, CPython", ["/usr/bin/python3", "{}/x.py"], dict(count=150, every=3)),
     "perl": ("C, Perl", ["/usr/bin/perl", "-e", PERL], dict(count=120, every=2)),
     "git": ("C", ["/usr/bin/git", "-C", "{}/repo", "log", "--stat"], dict(count=120)),
     "bash": ("C", ["/usr/bin/bash", "-c", SHELL], dict(count=150, every=1)),

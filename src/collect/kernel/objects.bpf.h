@@ -127,8 +127,8 @@ __noinline int layout_add(struct scratch *sc, struct vma_answer *a)
 	return 0;
 }
 
-/* Announces the layout of the current process once. Where the iterator is missing (before 6.7), user space
- * reads /proc/PID/maps. */
+/* Announces the layout of the current process once; returns 1 if it has been. Where the iterator is missing (before
+ * 6.7), user space reads /proc/PID/maps. */
 __noinline int emit_layout(u32 layout, struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -142,7 +142,7 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 	if (!sc || !bpf_iter_task_vma_new)
 		return 0;
 	if (bpf_map_lookup_elem(&layouts, &layout))
-		return 0;
+		return 1;
 	sc->n_layout = 0;
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it))) {
@@ -168,5 +168,5 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
 	emit_commit(&r, size);
 	bpf_map_update_elem(&layouts, &layout, &one, BPF_ANY);
-	return 0;
+	return 1;
 }

@@ -20,10 +20,11 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 	struct reservation r;
 	u32 size, len = SPOOR_RAW_STACK, id;
 	u64 sp = regs->sp;
+	int described;
 
 	if (!sc || !ring_half_free())
 		return 0; /* events come first */
-	emit_layout(layout, sc);
+	described = emit_layout(layout, sc);
 	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
 		len = a.end - sp;
 	size = (sizeof(*raw) + len + 7) & ~7u;
@@ -35,7 +36,7 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
 	raw->stack = id;
 	raw->pid = task->tgid;
-	raw->layout = layout;
+	raw->layout = described == 1 ? layout : 0;
 	read_dwarf_regs(raw->dwarf_regs, regs);
 	raw->pc = regs->ip;
 	raw->mode = mode;
@@ -85,6 +86,37 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
 }
 
+#define SHORT_STRING 64
+
+/* The length of the string in 64 bytes at p, its NUL included; 0 if there is no NUL. Eight bytes at a time: a zero byte is
+ * where subtracting one borrows (Warren, Hacker's Delight, 6-1). */
+static __always_inline u32 short_length(const u8 *p)
+{
+	int i;
+
+#pragma unroll
+	for (i = 0; i < SHORT_STRING / 8; i++) {
+		u64 x = *(const u64 *)(p + 8 * i), zero = (x - 0x0101010101010101ULL) & ~x & 0x8080808080808080ULL;
+
+		if (zero)
+			return 8 * i + (((zero & -zero) >> 7) * 0x0001020304050607ULL >> 56) + 1;
+	}
+	return 0;
+}
+
+/* Reads a string of the process; as bpf_probe_read_user_str(), which is slower for short ones. */
+static __always_inline long read_string(u8 *to, u64 addr)
+{
+	u32 n;
+
+	if (!bpf_probe_read_user(to, SHORT_STRING, (void *)addr)) {
+		n = short_length(to);
+		if (n)
+			return n & 127;
+	}
+	return bpf_probe_read_user_str(to, SPOOR_MAX_STRING, (void *)addr);
+}
+
 /* A path argument: NUL-terminated into data at *off. */
 static __always_inline void take_path(struct thread *t, u32 *off, u64 addr)
 {
@@ -92,7 +124,7 @@ static __always_inline void take_path(struct thread *t, u32 *off, u64 addr)
 	long n = 0;
 
 	if (addr) {
-		n = bpf_probe_read_user_str(t->data + at, SPOOR_MAX_STRING, (void *)addr);
+		n = read_string(t->data + at, addr);
 		if (n < 0)
 			t->flags |= SPOOR_EVENT_UNREADABLE;
 		else if (n == SPOOR_MAX_STRING)
@@ -295,6 +327,7 @@ static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
 	} else {
 		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
 	}
+	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) = 0; /* padding: nothing of the process that is not part of the event */
 }
 
 /* A call beyond the table: number and six arguments as they are. */

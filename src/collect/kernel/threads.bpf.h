@@ -106,6 +106,7 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	e->exact = exact;
 	e->len = t->len;
 	bpf_probe_read_kernel(e->data, t->len & (SPOOR_MAX_DATA - 1), t->data);
+	*(u64 *)(e->data + (t->len & (SPOOR_MAX_DATA - 1))) = 0;
 	emit_commit(&r, size);
 	t->pending = 1;
 	return 0;

@@ -20,7 +20,8 @@
 #include "object/executable.h"
 
 #define MAX_WAITING_BYTES (64u << 20)
-#define MAX_RETRIES 200 /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
+#define MAX_RETRIES 200   /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
+#define LAYOUT_RETRIES 80 /* the same for its layout: the rings of all CPUs are looked at every 200 ms */
 #define LAYOUT_SLOTS 4096
 
 enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
@@ -324,6 +325,8 @@ static struct spoor_layout *read_layout(struct spoor_objects *s, uint32_t pid)
 			    s->entries[id]->key.dev == ((uint64_t)maj << 20 | min))
 				g.object = id;
 		pthread_mutex_unlock(&s->lock);
+		if (ino && !g.object)
+			g.object = SPOOR_KERNEL_OBJECTS; /* its announcement is still to come: an id to wait for */
 		grown = realloc(l->ranges, (l->n + 1) * sizeof(g));
 		if (!grown)
 			break;
@@ -368,8 +371,11 @@ static int unwind(struct spoor_objects *s, struct work *w)
 	int status;
 
 	layout = s->layouts[w->raw->layout % LAYOUT_SLOTS];
-	if (!layout || layout->number != w->raw->layout || !w->raw->layout)
+	if (!layout || layout->number != w->raw->layout || !w->raw->layout) {
+		if (w->raw->layout && w->retries++ < LAYOUT_RETRIES)
+			return SPOOR_RAW_WAIT;
 		layout = read = read_layout(s, w->raw->pid);
+	}
 	if (!layout)
 		status = SPOOR_WALK_GONE;
 	else
@@ -401,6 +407,7 @@ static void append(struct spoor_objects *s, struct work *w)
 static void *loader(void *arg)
 {
 	struct spoor_objects *s = arg;
+	size_t stuck = 0; /* so many in a row had to wait */
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop) {
@@ -422,10 +429,14 @@ static void *loader(void *arg)
 			keep_layout(s, w->layout);
 		else
 			again = unwind(s, w) == SPOOR_RAW_WAIT;
-		if (again)
-			usleep(5000);
-
 		pthread_mutex_lock(&s->lock);
+		stuck = again ? stuck + 1 : 0;
+		if (stuck >= s->n_waiting) {
+			pthread_mutex_unlock(&s->lock);
+			usleep(5000);
+			pthread_mutex_lock(&s->lock);
+			stuck = 0;
+		}
 		s->n_waiting--;
 		s->bytes_waiting -= w->bytes;
 		if (again)
