@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A recording that was killed: shown as far as it goes, and repaired for babeltrace2."""
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+
+def babeltrace(trace):
+    return subprocess.run(["babeltrace2", "-o", "dummy", trace], capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def killed(record, start, tmp_path):
+    """A trace of a recording that got SIGKILL."""
+    busy = start("sh", "-c", "while :; do read x < /etc/passwd; done")
+    running = record("-p", busy.pid)
+    until = time.monotonic() + 20
+    while not any(f.stat().st_size > 10000 for f in tmp_path.glob("t.spoor/*/kernel/seg-*/cpu*")):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    running.process.kill()
+    running.process.wait()
+    return tmp_path / "t.spoor"
+
+
+def test_killed(spoor, killed):
+    out = spoor("report", killed).stdout
+    assert "The recording was cut off" in out and "read" in out
+    # Whether the kill tore a packet is chance: make sure.
+    stream = max(killed.glob("*/kernel/seg-*/cpu*"), key=lambda f: f.stat().st_size)
+    os.truncate(stream, stream.stat().st_size - 12)
+    assert babeltrace(killed).returncode != 0
+    out = spoor("report", killed).stdout
+    torn = int(re.search(r"The recording was cut off: (\d+) bytes are of packets that are not whole", out).group(1))
+    assert 12 < torn <= stream.stat().st_size
+    run = spoor("repair", killed)
+    assert run.returncode == 0 and run.stdout == f"{torn} bytes of packets that were not whole were cut.\n"
+    after = babeltrace(killed)
+    assert after.returncode == 0, after.stderr
+    out = spoor("report", killed).stdout
+    assert "The recording was cut off: what came after the last whole packet is not here." in out
+    assert "Damaged" not in out
+    assert spoor("repair", killed).stdout == "Nothing to repair: every packet is whole.\n"
+
+
+@pytest.mark.parametrize("args, code, said", [([], 2, "which trace?"), (["a", "b"], 2, "which trace?"),
+                                              (["-x", "a"], 2, "no options"), (["/nonexistent"], 1, "No such file")])
+def test_misuse(spoor, args, code, said):
+    run = spoor("repair", *args)
+    assert run.returncode == code and said in run.stderr and run.stderr.count("\n") == 1 and not run.stdout
