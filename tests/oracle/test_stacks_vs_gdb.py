@@ -6,7 +6,7 @@ event that begins after gdb let it go must be the same call with the same frames
 inlined and tail-call frames are left out (the machine has no frame for them), as is what it guesses beyond the _start
 of an object without unwind rows there (it is asked for "backtrace past-entry"). Where the two differ, libdw's unwinder
 arbitrates (tests/tools/dwfl_walk.c), and the difference is listed: none is left out. A stack that libdw does not confirm
-fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 2 % may be so."""
+fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 5 % may be so."""
 import os
 import pickle
 import shlex
@@ -253,7 +253,7 @@ SEEN = {}
 def settle(name, comparison):
     SEEN[name] = comparison
     assert comparison.events >= 30
-    assert comparison.short <= 0.02 * comparison.events
+    assert comparison.short <= 0.05 * comparison.events
     assert not comparison.wrong
 
 
@@ -298,9 +298,9 @@ ServerLimit 1
 """
 REDIS_OPTIONS = ["--save", "", "--appendonly", "yes", "--bind", "127.0.0.1"]
 SERVERS = {  # name: (configuration, command, request, calls to leave out: the server's start is another test's matter)
-    "redis-server": ("", ["/usr/bin/redis-server", "--port", "{port}", "--dir", "{dir}", *REDIS_OPTIONS], REDIS, 300),
-    "nginx": (NGINX, ["/usr/sbin/nginx", "-p", "{dir}", "-c", "{dir}/conf"], HTTP, 300),
-    "apache2": (APACHE, ["/usr/sbin/apache2", "-X", "-d", "{dir}", "-f", "{dir}/conf"], HTTP, 300),
+    "redis-server": ("", ["/usr/bin/redis-server", "--port", "{port}", "--dir", "{dir}", *REDIS_OPTIONS], REDIS, 600),
+    "nginx": (NGINX, ["/usr/sbin/nginx", "-p", "{dir}", "-c", "{dir}/conf"], HTTP, 600),
+    "apache2": (APACHE, ["/usr/sbin/apache2", "-X", "-d", "{dir}", "-f", "{dir}/conf"], HTTP, 600),
 }
 
 
