@@ -29,7 +29,7 @@ struct options {
 };
 
 enum { OPT_NO_FOLLOW = 256, OPT_FOLLOW, OPT_CGROUP, OPT_APP, OPT_DURATION, OPT_SCOPE, OPT_UNWIND, OPT_MAX_SIZE, OPT_ROTATE,
-       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD, OPT_SNAPSHOT };
+       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD, OPT_SNAPSHOT, OPT_ROW_MEMORY };
 
 static const struct option long_options[] = {
 	{ "pid", required_argument, NULL, 'p' },
@@ -53,6 +53,7 @@ static const struct option long_options[] = {
 	{ "set", required_argument, NULL, OPT_SET },
 	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
 	{ "snapshot-on", required_argument, NULL, OPT_SNAPSHOT },
+	{ "row-memory", required_argument, NULL, OPT_ROW_MEMORY },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -236,6 +237,8 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 			return spoor_fail(e, E2BIG, "--set: at most %d at once", MAX_SETS);
 		o->sets[o->n_sets++] = optarg;
 		return 0;
+	case OPT_ROW_MEMORY:
+		return parse_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
 	case OPT_SNAPSHOT:
 		return parse_signal(optarg, &s->snapshot_signal, e);
 	case OPT_OVERHEAD:
@@ -325,6 +328,7 @@ static int parse(struct options *o, int argc, char **argv)
 	o->s.mode = SPOOR_MODE_APP_ALL;
 	o->s.budget = 5;
 	o->s.ring_size = 8 << 20;
+	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
 	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
 		if (c == 'h')
@@ -378,6 +382,9 @@ static void say_end(const struct options *o, const struct spoor_session_result *
 		user_time, system_time);
 	if (r->kernel.thread_misses)
 		fprintf(stderr, "spoor: %lu threads were not recorded: no kernel memory for them\n", (unsigned long)r->kernel.thread_misses);
+	if (r->objects.no_memory)
+		fprintf(stderr, "spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; give more --row-memory\n",
+			r->objects.no_memory);
 	if (r->warning[0])
 		fprintf(stderr, "spoor: %s: the recording ended early, what was written is readable\n", r->warning);
 }

@@ -98,7 +98,8 @@ enum spoor_object_state {
 	SPOOR_OBJECT_NEW = 0,   /* rows not loaded yet: walks hand out raw copies */
 	SPOOR_OBJECT_READY = 1,
 	SPOOR_OBJECT_NO_ROWS = 2, /* has none: frame pointers */
-	SPOOR_OBJECT_FAILED = 3,  /* file gone, or no memory left for its rows */
+	SPOOR_OBJECT_FAILED = 3,  /* its file is gone */
+	SPOOR_OBJECT_NO_MEMORY = 4, /* no room for its rows: walks end in it, "no rows" */
 };
 
 #define SPOOR_KERNEL_OBJECTS 32768 /* objects of one recording; what comes after is not walked through */

@@ -167,7 +167,7 @@ int spoor_row_store_publish(struct spoor_row_store *s, uint32_t id, const struct
 		o->text_base = rows->table.text_base;
 		o->n_pages = rows->table.n_pages;
 		if (r)
-			state = SPOOR_OBJECT_FAILED;
+			state = SPOOR_OBJECT_NO_MEMORY;
 	}
 	__atomic_store_n(&o->state, state, __ATOMIC_RELEASE);
 	return r;

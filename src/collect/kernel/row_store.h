@@ -15,7 +15,7 @@ void spoor_row_store_free(struct spoor_row_store *s);
 
 /*
  * Loads rows (NULL: the object has none) and makes object `id` known to walks. identity gives the loads (may be
- * NULL). Returns 0, or -ENOSPC when the memory for rows is used up: the object is then published as FAILED.
+ * NULL). Returns 0, or -ENOSPC when the memory for rows is used up: walks then end in the object.
  */
 int spoor_row_store_publish(struct spoor_row_store *s, uint32_t id, const struct spoor_object_identity *identity,
 			    const struct spoor_rows *rows, bool failed, bool app, unsigned limit);

@@ -301,6 +301,8 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 			return SPOOR_WALK_GONE;
 		if (page.object != SPOOR_OBJECT_VDSO)
 			vaddr = object_vaddr(o, vaddr);
+		if (o->state == SPOOR_OBJECT_NO_MEMORY)
+			e->rule.op = SPOOR_RULE_NONE;
 		if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
 			struct spoor_rule rule = {};
 

@@ -135,8 +135,8 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 	pthread_mutex_lock(&s->lock);
 	s->counts.last_new_ns = spoor_now_monotonic();
 	s->counts.row_bytes = spoor_row_store_bytes(s->store);
+	s->counts.no_memory += r < 0;
 	pthread_mutex_unlock(&s->lock);
-	(void)r;
 }
 
 static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int fd)

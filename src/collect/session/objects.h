@@ -71,6 +71,7 @@ size_t spoor_objects_waiting(struct spoor_objects *s);
 
 struct spoor_objects_counts {
 	uint64_t loaded, failed, no_rows; /* objects */
+	uint64_t no_memory;               /* of the loaded: their rows found no room in the kernel */
 	uint64_t row_bytes;
 	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* raw stacks unwound, by status */
 	uint64_t overflow;                     /* raw stacks given up: too many waiting */

@@ -20,7 +20,6 @@
 #include "collect/session/settings.h"
 
 #define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
-#define MAX_ROW_BYTES (256u << 20)
 
 struct session {
 	const struct spoor_session_options *o;
@@ -76,7 +75,7 @@ static int open_objects(struct session *s, struct spoor_error *e)
 		.app = &s->o->app,
 		.custom = &s->o->custom,
 		.cache_dir = s->o->cache_dir,
-		.max_row_bytes = MAX_ROW_BYTES,
+		.max_row_bytes = s->o->row_memory,
 	};
 
 	return spoor_objects_new(&oo, &s->objects, e);
@@ -352,6 +351,7 @@ static void define_counters(struct session *s)
 	define_counter(s, "ring_damages", r->consumer.damaged);
 	define_counter(s, "events", r->consumer.events);
 	define_counter(s, "objects_loaded", r->objects.loaded);
+	define_counter(s, "objects_without_memory", r->objects.no_memory);
 	define_counter(s, "objects_failed", r->objects.failed);
 	define_counter(s, "objects_without_rows", r->objects.no_rows);
 	define_counter(s, "spoor_user_ns", r->user_ns);

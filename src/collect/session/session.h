@@ -25,6 +25,7 @@ struct spoor_session_options {
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t max_size, segment_size, segment_ns;
 	unsigned ring_size;
+	uint64_t row_memory; /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* NULL: none */
 	bool progress;         /* a line on stderr, if that is a terminal */
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
