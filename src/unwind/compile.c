@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "unwind/cfi.h"
 #include "unwind/cfi_run.h"
+#include "unwind/frame_pointer_rows.h"
 #include "unwind/go_rows.h"
 
 /* Real objects need less than one step for a byte of their unwind information. */
@@ -177,7 +178,9 @@ static int add_undescribed(const struct spoor_elf_view *elf, struct rowset *rows
 {
 	int r = add_clone(elf, rows);
 
-	return r < 0 ? r : add_entry(elf, rows);
+	if (r >= 0)
+		r = add_entry(elf, rows);
+	return r < 0 ? r : spoor_frame_pointer_rows(elf, rows);
 }
 
 /*
