@@ -69,6 +69,7 @@ static __always_inline void note_sleeping(struct task_struct *task, struct threa
 		return;
 	}
 	emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	t->pending = CALL_BEGAN_BEFORE;
 }
 
 SEC("iter/task")
@@ -117,7 +118,9 @@ int end_tasks(struct bpf_iter__task *ctx)
 	if (!task)
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (t && t->start)
+	if (t && t->start && t->pending == CALL_BEGAN_BEFORE)
+		emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	else if (t && t->start)
 		emit_pending_at(task, t, SPOOR_PENDING_END, true, 1);
 	return 0;
 }

@@ -49,6 +49,8 @@ s64 live_threads = 0;
 u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
 u64 attached_threads = 0;
 
+#define CALL_BEGAN_BEFORE 2
+
 /* One thread that is in. Absence of this storage means out. */
 struct thread {
 	u64 start;      /* of the call in flight; 0: none */
@@ -63,7 +65,7 @@ struct thread {
 	u16 buf_at;  /* offset in data of a payload's length */
 	u16 ret_at;  /* offset in data of the returned descriptor's file id */
 	u8 flags;    /* enum spoor_event_flag */
-	u8 pending;  /* the call in flight has been written as pending */
+	u8 pending;  /* the call in flight has been written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
 	u8 follow;   /* children are in too */
 	u8 wait_exec; /* not before the first successful execve, but that one */
 	u8 renamed;

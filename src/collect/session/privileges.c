@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "collect/session/privileges.h"
 
+#include <errno.h>
 #include <linux/capability.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "collect/session/check_bpf.h"
+
+int spoor_privileges_check(struct spoor_error *e)
+{
+	bool bpf = spoor_check_capable(CAP_BPF), perfmon = spoor_check_capable(CAP_PERFMON);
+
+	if (bpf && perfmon)
+		return 0;
+	return spoor_fail(e, EPERM, "%s%s%s missing: run as root, or give the capability (`spoor check` says more)",
+			  bpf ? "" : "CAP_BPF", bpf || perfmon ? "" : " and ", perfmon ? " is" : bpf ? "CAP_PERFMON is" :
+			  "CAP_PERFMON are");
+}
 
 /* SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. */
 static const uint8_t kept[] = { CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE };

@@ -2,6 +2,11 @@
 #pragma once
 #include <stdbool.h>
 
+#include "base/error.h"
+
+/* Names the capabilities without which nothing can be recorded, if they are missing: -EPERM. */
+int spoor_privileges_check(struct spoor_error *e);
+
 /*
  * Gives up, for good, every capability that a recording under way does not need. Kept: those for BPF maps and
  * iterators, for reading targets' memory, mappings and files; with keep_admin also CAP_SYS_ADMIN, without which the

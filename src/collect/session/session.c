@@ -122,11 +122,27 @@ static int block_signals(struct session *s)
 	return s->signal_fd < 0 ? -errno : 0;
 }
 
+/* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
+static void drain(struct session *s)
+{
+	struct spoor_error e = {};
+	int64_t r = spoor_consumer_drain(s->consumer, &e);
+
+	if (r < 0 && !s->full) {
+		snprintf(s->result->warning, sizeof(s->result->warning), "%s", e.text);
+		s->full = true;
+		s->stop = true;
+		s->result->end = SPOOR_END_FAILED;
+	}
+}
+
 static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
 	int r = spoor_targets_check(t, s->cmd_path, e);
 
+	if (!r)
+		r = spoor_privileges_check(e);
 	if (!r)
 		r = open_kernel(s, e);
 	if (!r)
@@ -158,6 +174,7 @@ static int begin(struct session *s, struct spoor_error *e)
 	s->attached = spoor_targets_take_in(t, s->kernel);
 	if (s->attached < 0)
 		return spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached));
+	drain(s); /* the stacks of sleeping targets are read while they still sleep */
 	if (s->o->ready)
 		s->o->ready(s->o, s->attached);
 	return 0;
@@ -208,20 +225,6 @@ static void say_progress(struct session *s)
 	spoor_consumer_counts(s->consumer, &c);
 	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->began) / SPOOR_NS_PER_SEC, c.events, c.discarded,
 		spoor_writer_bytes(s->writer) / 1e6);
-}
-
-/* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
-static void drain(struct session *s)
-{
-	struct spoor_error e = {};
-	int64_t r = spoor_consumer_drain(s->consumer, &e);
-
-	if (r < 0 && !s->full) {
-		snprintf(s->result->warning, sizeof(s->result->warning), "%s", e.text);
-		s->full = true;
-		s->stop = true;
-		s->result->end = SPOOR_END_FAILED;
-	}
 }
 
 /*
