@@ -75,6 +75,8 @@ static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error 
 
 static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error *e)
 {
+	if (strlen(arg) >= SPOOR_NAME_MAX)
+		return spoor_fail(e, EINVAL, "-n %s: longer than %d characters", arg, SPOOR_NAME_MAX - 1);
 	if (!*arg || strpbrk(arg, "/[]"))
 		return spoor_fail(e, EINVAL, "-n %s: a name with * and ?, without a path", arg);
 	if (t->n_names == SPOOR_MAX_NAMES)
@@ -210,9 +212,13 @@ static int parse_option(int c, struct options *o, int *follow, struct spoor_erro
 	case 's':
 		return parse_count("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
 	case 'o':
+		if (!*optarg)
+			return spoor_fail(e, EINVAL, "-o: an empty name");
 		snprintf(o->output, sizeof(o->output), "%s", optarg);
 		return 0;
 	case OPT_CGROUP:
+		if (!*optarg)
+			return spoor_fail(e, EINVAL, "--cgroup: an empty name");
 		s->targets.cgroup = optarg;
 		return 0;
 	case OPT_FOLLOW:
@@ -262,6 +268,14 @@ static int check_targets(struct options *o, int follow, struct spoor_error *e)
 		return spoor_fail(e, EINVAL, "`-- CMD` does not go with -p, -n, --cgroup or -a");
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
+	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
+		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom", spoor_mode_name(o->s.mode));
+	if (t->all && (t->n_pids || t->n_names || t->cgroup))
+		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
+	if (t->cgroup && (t->n_pids || t->n_names))
+		return spoor_fail(e, EINVAL, "--cgroup does not go with -p or -n");
+	if (follow == 0 && !t->argv && !t->n_pids)
+		return spoor_fail(e, EINVAL, "--no-follow goes with `-- CMD` and -p only");
 	t->follow = follow < 0 ? t->argv != NULL : follow;
 	return 0;
 }
@@ -299,9 +313,8 @@ static void default_cache(struct options *o)
 		snprintf(o->cache, sizeof(o->cache), "/var/cache/spoor");
 	else if (home)
 		snprintf(o->cache, sizeof(o->cache), "%s/.cache/spoor", home);
-	if (o->cache[0] && !mkdir(o->cache, 0700))
-		return;
-	o->s.cache_dir = o->cache[0] ? o->cache : NULL;
+	if (o->cache[0] && (!mkdir(o->cache, 0700) || errno == EEXIST))
+		o->s.cache_dir = o->cache; /* else there is none: rows are compiled each time */
 }
 
 static void keep_command_line(struct options *o, int argc, char **argv)

@@ -60,18 +60,48 @@ static int find_command(const char *name, char *ret, struct spoor_error *e)
 	return spoor_fail(e, ENOENT, "%s: no such command in PATH", name);
 }
 
+static bool is_kernel_thread(pid_t pid)
+{
+	const unsigned kthread = 0x200000; /* the kernel's PF_KTHREAD */
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[512], *p = NULL;
+	unsigned flags = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (f && fgets(line, sizeof(line), f))
+		p = strrchr(line, ')'); /* behind the name, which may hold anything */
+	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & kthread;
+}
+
+/* /proc shows threads by their ids, too, although it does not list them. */
+static int check_pid(pid_t pid, struct spoor_error *e)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[256];
+	int tgid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &tgid) == 1)
+			break;
+	if (!tgid)
+		return spoor_fail(e, ESRCH, "-p %d: no such process", pid);
+	if (tgid != pid)
+		return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid, %d", pid, tgid);
+	if (is_kernel_thread(pid))
+		return spoor_fail(e, EINVAL, "-p %d is a kernel thread: it makes no system calls", pid);
+	return 0;
+}
+
 int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spoor_error *e)
 {
-	char path[64];
-
 	for (size_t i = 0; i < t->n_pids; i++) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%d", t->pids[i], t->pids[i]);
-		if (access(path, F_OK)) {
-			snprintf(path, sizeof(path), "/proc/%d", t->pids[i]);
-			if (!access(path, F_OK))
-				return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid", t->pids[i]);
-			return spoor_fail(e, ESRCH, "-p %d: no such process", t->pids[i]);
-		}
+		int r = check_pid(t->pids[i], e);
+
+		if (r)
+			return r;
 	}
 	return t->argv ? find_command(t->argv[0], ret_cmd, e) : 0;
 }
@@ -256,6 +286,14 @@ long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k
 
 /* ---- the command ---- */
 
+static bool is_elf(const char *path)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char magic[4];
+
+	return fd >= 0 && read(fd, magic, 4) == 4 && !memcmp(magic, "\177ELF", 4);
+}
+
 int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e)
 {
 	int go[2], status[2];
@@ -280,7 +318,7 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 			_exit(127);
 		prctl(PR_SET_PDEATHSIG, 0);
 		execv(path, argv);
-		if (errno == ENOEXEC) { /* a script without #!, as execvp(3) does */
+		if (errno == ENOEXEC && !is_elf(path)) { /* a script without #!, as execvp(3) does */
 			char *sh[66] = { "sh", (char *)path };
 
 			for (int i = 1; i < 64 && argv[i]; i++)
