@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""However a recording ends, there is a proper trace, and an exit code that says what happened."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+
+def ready(process):
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+@pytest.mark.parametrize("command, code", [("true", 0), ("exit 42", 42), ("exit 125", 125), ("kill -9 $$", 137),
+                                           ("kill -SEGV $$", 139), ("exit 255", 255)])
+def test_exit_code_of_the_command(spoor, read, tmp_path, command, code):
+    run = spoor("record", "-o", "t.spoor", "--", "sh", "-c", command)
+    assert run.returncode == code and re.fullmatch(r"spoor: .*\n", run.stderr)
+    read(tmp_path / "t.spoor").whole()
+
+
+def test_last_line_and_untouched_streams(spoor, tmp_path):
+    """The command has its own stdin, stdout and stderr; Spoor says one line at the end, to stderr."""
+    run = spoor("record", "-o", "t.spoor", "--", "sh", "-c", "tr a-z A-Z; echo err >&2", input="abc\n")
+    assert run.stdout == "ABC\n"
+    err, line = run.stderr.splitlines()
+    assert err == "err"
+    assert re.fullmatch(r"spoor: \d+ events, 0 lost; \d+ stacks walked in the kernel, \d+ in user space; [\d.]+ MB in "
+                        r"t\.spoor; own cost .* user, .* system", line)
+
+
+def test_default_output_name(spoor, read, tmp_path):
+    assert spoor("record", "--", "/bin/true").returncode == 0
+    assert spoor("record", "-n", "quok*a", "--duration", "100ms").returncode == 0
+    names = sorted(p.name for p in tmp_path.glob("*.spoor"))
+    assert len(names) == 2
+    for name, what in zip(names, ["quok_a", "true"] if "quok" in names[0] else ["true", "quok_a"]):
+        assert re.fullmatch(r"spoor-\d{4}-?\d\d-?\d\d.*-" + what + r"\.spoor", name)
+        read(tmp_path / name)
+
+
+def test_default_name_twice_in_a_second(spoor, tmp_path):
+    for _ in range(3):
+        assert spoor("record", "--", "true").returncode == 0
+    assert len(list(tmp_path.glob("*.spoor"))) == 3
+
+
+def test_duration(spoor, record, read, start, actor, tmp_path):
+    target = ready(start(actor(), "sleep"))
+    begin = time.monotonic()
+    recording = record("-p", target.pid, "--duration", "700ms")
+    assert recording.wait() == 0 and 0.6 < time.monotonic() - begin < 5
+    read(recording.trace)
+    assert target.poll() is None
+    run = spoor("record", "-o", "c.spoor", "--duration", "500ms", "--", actor(), "sleep", stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, capture_output=False)
+    assert run.returncode == 0  # the command goes on
+    left = subprocess.run(["pgrep", "-x", "actor"], capture_output=True, text=True).stdout.split()
+    assert str(target.pid) in left and len(left) == 2
+    os.kill(next(int(p) for p in left if int(p) != target.pid), signal.SIGKILL)
+    assert any(e["event"] == "pause" and e["unfinished"] == "sleep" or e["event"] == "pause"
+               for e in read(tmp_path / "c.spoor").calls)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals(record, read, start, actor, number):
+    target = ready(start(actor(), "sleep"))
+    recording = record("-p", target.pid)
+    assert recording.stop(number) == 0
+    assert target.poll() is None
+    trace = read(recording.trace).whole()
+    assert [e["event"] for e in trace.calls] == ["read"] and "unfinished" in trace.calls[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_leaves_the_command_alone(record, read, actor, tmp_path, number):
+    recording = record("--", actor(), "sleep", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert recording.process.stdout.readline() == b"ready\n"
+    assert recording.stop(number) == 0
+    recording.process.stdin.write(b"g")  # it lives and answers
+    recording.process.stdin.close()
+    assert recording.process.stdout.read() == b""
+    read(recording.trace).whole()
+
+
+def test_ctrl_c_reaches_the_command_too(record, read, actor):
+    """On a terminal both get SIGINT; the command dies of it, and its end is told."""
+    recording = record("--", actor(), "sleep", stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+    assert recording.process.stdout.readline() == b"ready\n"
+    os.killpg(recording.pid, signal.SIGINT)
+    assert recording.wait() == 128 + signal.SIGINT
+    read(recording.trace)
+
+
+def test_target_gone(record, read, start, actor):
+    targets = [ready(start(actor(), "sleep")) for _ in range(2)]
+    recording = record("-p", targets[0].pid, "-p", targets[1].pid)
+    targets[0].kill()
+    targets[0].wait()
+    time.sleep(0.6)
+    assert recording.process.poll() is None
+    targets[1].kill()
+    assert recording.wait() == 0
+    trace = read(recording.trace)
+    assert {e["pid"] for e in trace.of("read", errno="ERESTARTSYS")} == {t.pid for t in targets}
+
+
+def test_name_goes_on_without_anybody(record, read, actor):
+    recording = record("-n", "quokka")
+    for _ in range(2):
+        subprocess.run([actor("quokka"), "marks", "3"], check=True)
+        time.sleep(0.5)
+        assert recording.process.poll() is None
+    assert recording.stop() == 0
+    assert read(recording.trace).count() == 6
+
+
+def test_zombie(record, read, actor):
+    """A process that has ended but was not waited for is gone."""
+    zombie = subprocess.Popen([actor(), "marks", "1"])
+    while open(f"/proc/{zombie.pid}/stat").read().split()[2] != "Z":
+        time.sleep(0.01)
+    recording = record("-p", zombie.pid, start=False)
+    assert recording.wait(10) in (0, 1)
+    zombie.wait()
+
+
+def test_nothing_stays(record, read, start, actor, nothing_attached):
+    target = ready(start(actor(), "sleep"))
+    recording = record("-p", target.pid)
+    children = subprocess.run(["pgrep", "-P", str(recording.pid)], capture_output=True, text=True).stdout.split()
+    assert recording.stop() == 0
+    nothing_attached(recording.pid)
+    assert not [c for c in children if os.path.exists(f"/proc/{c}")]

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A hung program: attached to after the fact, recorded from the start, and when something is killed meanwhile."""
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+WORKER = ["thread_mutex_lock", "process_socket", "worker_thread"]
+LISTENER = ["thread_cond_wait", "queue_info_wait_for_idler", "listener_thread"]
+
+
+@pytest.fixture
+def blocked(spoor):
+    """{functions of the application, innermost first: event} of the threads that `report --blocked` shows in futex."""
+    def show(trace):
+        text = spoor("report", "--blocked", trace)
+        print(text.stdout)
+        assert text.returncode == 0 and text.stdout.count(" in futex(") >= 2
+        lines = spoor("report", "--blocked", "-f", "json", trace).stdout.split("\n")[:-2]
+        found = {}
+        for e in map(json.loads, lines):
+            if e["event"] == "futex":
+                names = [f["function"] for f in e["stack"] if f["object"] and f["object"].endswith("/deadlock")]
+                found[tuple(names)] = e
+        return found
+    return show
+
+
+def check(found, pid, before, least):
+    """Both threads with their stacks, in futex, since `least` seconds."""
+    for names in (WORKER, LISTENER):
+        assert tuple(names) in found, list(found)
+        e = found[tuple(names)]
+        assert e["pid"] == pid and e["tid"] != pid and e["args"]["uaddr"].startswith("0x")
+        assert e["walk"] == "complete"
+        assert (e["unfinished"] == "before") == before
+        assert least * 1e9 <= e["so_far"] < 60e9
+    wait, lock = found[tuple(LISTENER)], found[tuple(WORKER)]
+    assert wait["args"]["uaddr"] != lock["args"]["uaddr"]
+
+
+@pytest.fixture
+def hung(start, compiled):
+    process = start(compiled("deadlock.c"))
+    assert process.stdout.readline() == b"hung\n"
+    return process
+
+
+def test_attached_after_the_fact(record, read, blocked, hung):
+    """Each call that began before is marked; it has lasted at least since the thread last ran."""
+    time.sleep(0.5)
+    recording = record("-p", hung.pid, "-m", "all", "-S", "16")
+    time.sleep(0.3)
+    assert recording.stop() == 0 and hung.poll() is None
+    check(blocked(recording.trace), hung.pid, True, 0.7)
+    read(recording.trace).whole()
+
+
+def test_attached_with_defaults_by_name(record, blocked, hung, spoor):
+    recording = record("-n", "deadlock")
+    assert recording.stop() == 0
+    check(blocked(recording.trace), hung.pid, True, 0)
+    out = spoor("report", "--blocked", recording.trace).stdout
+    assert len(re.findall(r"deadlock.c:\d+", out)) >= 6
+
+
+def test_recorded_from_the_start(record, read, blocked, compiled):
+    recording = record("-m", "all", "-S", "16", "--", compiled("deadlock.c"), stdout=subprocess.PIPE)
+    assert recording.process.stdout.readline() == b"hung\n"
+    time.sleep(0.5)
+    pid = next(iter(read_children(recording.pid)))
+    assert recording.stop() == 0
+    check(blocked(recording.trace), pid, False, 0.5)
+    trace = read(recording.trace).whole()
+    assert all(e["start_exact"] for e in trace.of("futex") if "unfinished" in e)
+    subprocess.run(["kill", "-9", str(pid)], check=True)
+
+
+def read_children(pid):
+    return [int(p) for p in subprocess.run(["pgrep", "-P", str(pid), "-x", "deadlock"], capture_output=True, text=True)
+            .stdout.split()]
+
+
+@pytest.mark.parametrize("attach", [True, False])
+def test_target_is_killed_later(record, read, start, compiled, attach):
+    """SIGKILL ends the calls; that they hung, and where, was written when they went to sleep."""
+    target = start(compiled("deadlock.c"), "0" if attach else "1500")
+    if attach:
+        assert target.stdout.readline() == b"hung\n"
+    recording = record("-p", target.pid, "-m", "all", "-S", "16")
+    if not attach:
+        assert target.stdout.readline() == b"hung\n"
+    target.kill()
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    stacks = [[f["function"] for f in e["stack"] if f["object"] and f["object"].endswith("/deadlock")]
+              for e in trace.of("futex")]
+    assert WORKER in stacks and LISTENER in stacks
+
+
+@pytest.mark.parametrize("attach", [True, False])
+def test_spoor_is_killed(record, read, blocked, start, compiled, nothing_attached, attach):
+    """The trace of a killed recording reads and shows what hung; the target does not notice."""
+    target = start(compiled("deadlock.c"), "0" if attach else "1500")
+    if attach:
+        assert target.stdout.readline() == b"hung\n"
+    recording = record("-p", target.pid, "-m", "all", "-S", "16")
+    if not attach:
+        assert target.stdout.readline() == b"hung\n"
+    time.sleep(0.6)  # the rings are looked at five times a second
+    assert recording.stop(signal.SIGKILL) == -signal.SIGKILL
+    check(blocked(recording.trace), target.pid, attach, 0.2)
+    assert read(recording.trace, ended=False).summary["ended"] is False
+    nothing_attached(recording.pid)
+    assert target.poll() is None

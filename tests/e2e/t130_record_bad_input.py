@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bad input to spoor record: an exit code and one line that says what, why, and what to do."""
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def refused(run, code, *words):
+    """One line, with these words, and nothing on stdout."""
+    assert run.returncode == code, run.stderr
+    assert run.stdout == "" and re.fullmatch(r"spoor( record)?: [^\n]+\n", run.stderr), run.stderr
+    for word in words:
+        assert word in run.stderr, run.stderr
+
+
+USAGE = [
+    ((), "nothing to record"),
+    (("-p", "0"), "not a process id"),
+    (("-p", "-3"), "not a process id"),
+    (("-p", "12x"), "not a process id"),
+    (("-p", ""), "not a process id"),
+    (("-p", "99999999999"), "not a process id"),
+    (("-n", ""), "-n"),
+    (("-n", "/usr/bin/ls"), "without a path"),
+    (("-n", "a" * 40), "longer"),
+    (("-m", "fast", "--", "true"), "fast"),
+    (("-m", "", "--", "true"), "no mode"),
+    (("-m", "custom", "--", "true"), "--scope"),
+    (("--scope", "libc", "--", "true"), "libc"),
+    (("--scope", "main=3", "-m", "app", "--", "true"), "--scope"),
+    (("-S", "0", "--", "true"), "-S 0"),
+    (("-S", "100000", "--", "true"), "-S"),
+    (("-S", "x", "--", "true"), "-S"),
+    (("-e", "opennat", "--", "true"), "opennat"),
+    (("-e", "%nothing", "--", "true"), "%nothing"),
+    (("-e", "/[/", "--", "true"), "/[/"),
+    (("-e", "", "--", "true"), "-e"),
+    (("-e", "openat=fast", "--", "true"), "fast"),
+    (("--unwind", "magic", "--", "true"), "magic"),
+    (("--duration", "soon", "--", "true"), "soon"),
+    (("--duration", "0s", "--", "true"), "0s"),
+    (("--duration", "-1s", "--", "true"), "-1s"),
+    (("--max-size", "1K", "--", "true"), "--max-size"),
+    (("--max-size", "much", "--", "true"), "much"),
+    (("--rotate", "0s", "--", "true"), "--rotate"),
+    (("--rotate", "12parsecs", "--", "true"), "--rotate"),
+    (("--buffers", "1", "--", "true"), "--buffers"),
+    (("--buffers", "100G", "--", "true"), "--buffers"),
+    (("-o", "", "--", "true"), "-o"),
+    (("--cgroup", "", "-o", "x"), "--cgroup"),
+    (("--app", "", "--", "true"), "--app"),
+    (("-p", "1", "--", "true"), "does not go with"),
+    (("-n", "x", "--", "true"), "does not go with"),
+    (("-a", "--", "true"), "does not go with"),
+    (("--cgroup", "/x", "--", "true"), "does not go with"),
+    (("-a", "-p", "1"), "does not go with"),
+    (("-a", "-n", "x"), "does not go with"),
+    (("--cgroup", "/x", "-p", "1"), "does not go with"),
+    (("--cgroup", "/x", "-n", "x"), "does not go with"),
+    (("--no-follow", "-n", "x"), "--no-follow"),
+]
+
+
+@pytest.mark.parametrize("args, word", USAGE, ids=[" ".join(a)[:40] or "none" for a, _ in USAGE])
+def test_usage(spoor, tmp_path, args, word):
+    refused(spoor("record", *args), 2, word)
+    assert not list(tmp_path.glob("*.spoor"))
+
+
+@pytest.mark.parametrize("args", [("--nonsense", "--", "true"), ("-Z",), ("-p",), ("--duration",)])
+def test_unknown_option(spoor, args):
+    run = spoor("record", *args)
+    assert run.returncode == 2 and "spoor help record" in run.stderr
+
+
+@pytest.mark.parametrize("command, word", [("no-such-command", "no such command"), ("./no-such", "no such command"),
+                                           ("", "no such command"), ("/etc", "not an executable"),
+                                           ("/etc/passwd", "not an executable"), ("./broken", "cannot execute")])
+def test_command(spoor, tmp_path, command, word):
+    """As with env and nohup nothing was run, so it is 125: the command's codes are its own."""
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF and no more")
+    broken.chmod(0o755)
+    refused(spoor("record", "-o", "t.spoor", "--", command), 125, word)
+
+
+def test_no_such_pid(spoor, tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    refused(spoor("record", "-o", "t.spoor", "-p", gone.pid), 1, f"-p {gone.pid}: no such process")
+    assert not (tmp_path / "t.spoor").exists()
+
+
+def test_thread_id(spoor, start, actor):
+    process = start(actor(), "serve")
+    process.stdout.readline()
+    tid = next(int(t) for t in os.listdir(f"/proc/{process.pid}/task") if int(t) != process.pid)
+    refused(spoor("record", "-o", "t.spoor", "-p", tid), 1, "thread", "pid")
+
+
+def test_kernel_thread(spoor):
+    """Nothing of it could ever be recorded."""
+    refused(spoor("record", "-o", "t.spoor", "-p", 2, "--duration", "1s"), 1, "kernel thread")
+
+
+def test_no_such_cgroup(spoor, tmp_path):
+    refused(spoor("record", "-o", "t.spoor", "--cgroup", "/nonexistent"), 1, "no such cgroup")
+    refused(spoor("record", "-o", "t.spoor", "--cgroup", tmp_path), 1, "not a cgroup v2")
+
+
+def test_output_exists(spoor, tmp_path):
+    for make in (Path.mkdir, Path.touch):
+        path = tmp_path / f"{make.__name__}.spoor"
+        make(path)
+        refused(spoor("record", "-o", path, "--", "true"), 125, "exists")
+        refused(spoor("record", "-o", path, "-p", os.getpid()), 1, "exists")
+    assert path.read_bytes() == b""
+
+
+def test_unwritable_directory(spoor, tmp_path):
+    refused(spoor("record", "-o", "/proc/t.spoor", "--", "true"), 125, "/proc/t.spoor")
+    refused(spoor("record", "-o", "no/such/t.spoor", "--", "true"), 125, "no/such/t.spoor")
+    (tmp_path / "ran").unlink(missing_ok=True)
+    spoor("record", "-o", "no/t.spoor", "--", "touch", tmp_path / "ran")
+    assert not (tmp_path / "ran").exists()  # the command did not run
+
+
+def as_nobody(build, tmp_path, *setpriv):
+    """Runs spoor as nobody, from a copy that nobody can reach."""
+    place = Path("/tmp") / f"spoor-nobody-{os.getpid()}"
+    place.mkdir(mode=0o777, exist_ok=True)
+    place.chmod(0o777)
+    program = place / "spoor"
+    program.write_bytes((build / "spoor").read_bytes())
+    program.chmod(0o755)
+    try:
+        return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *setpriv, program, "record",
+                               "-o", place / "t.spoor", "--", "true"], capture_output=True, text=True, cwd=place, timeout=60)
+    finally:
+        subprocess.run(["rm", "-rf", place], check=True)
+
+
+def test_missing_privilege(build, tmp_path):
+    refused(as_nobody(build, tmp_path), 125, "CAP_BPF", "CAP_PERFMON", "root")
+
+
+def test_missing_one_capability(build, tmp_path):
+    """Names the one that is missing."""
+    caps = "+bpf,+sys_ptrace,+dac_read_search"
+    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    refused(run, 125, "CAP_PERFMON")
+    assert "CAP_BPF" not in run.stderr
+
+
+def test_enough_capabilities(build, tmp_path):
+    """No root needed."""
+    caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"
+    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
