@@ -229,18 +229,6 @@ def test_damaged_debugging_file(spoor, program, recorded):
         f"{LIBC}: what was packed of its debugging information is damaged or missing"]
 
 
-def test_huge_from_small(spoor, program, recorded):
-    """A file that unpacks to much more than its size is not unpacked."""
-    trace = recorded(program)
-    pack(spoor, trace)
-    file = stored(trace, program)
-    program.unlink()
-    bomb = subprocess.run(["zstd", "-19", "-c"], input=bytes(300 << 20), capture_output=True, check=True).stdout
-    assert len(bomb) < 100000
-    file.write_bytes(bomb)
-    assert f"{program}: what was packed of it is damaged or missing" in report(spoor, trace)[1]
-
-
 def test_without_manifest(spoor, program, recorded):
     """An object proves itself; but nothing can be listed."""
     trace = recorded(program)
