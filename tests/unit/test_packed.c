@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <cmocka.h>
 
@@ -254,6 +255,34 @@ static void test_damage(void **state)
 	assert_int_equal(get(f, &object, "", 0), -EBADMSG);
 }
 
+/* What unpacks to much more than its size is not unpacked. */
+static void test_bomb(void **state)
+{
+	struct fixture *f = *state;
+	size_t len = 300 << 20, size = ZSTD_compressBound(len);
+	void *zeros = calloc(1, len), *packed = malloc(size);
+	char path[160];
+	FILE *out;
+
+	size = ZSTD_compress(packed, size, zeros, len, 3);
+	assert_false(ZSTD_isError(size));
+	assert_in_range(size, 100, 100000);
+	begin(f);
+	add(f, &object, sample, sizeof(sample));
+	end(f);
+	snprintf(path, sizeof(path), "%s/objects/" ONE ".zst", f->dir);
+	out = fopen(path, "w");
+	assert_non_null(out);
+	assert_int_equal(fwrite(packed, 1, size, out), size);
+	fclose(out);
+	assert_int_equal(get(f, &object, "", 0), -EBADMSG);
+	write_manifest(f, "{}"); /* also if it would have to prove itself */
+	assert_int_equal(get(f, &object, "", 0), -EBADMSG);
+	free(zeros);
+	free(packed);
+}
+
+#define PART(files) "{\"parts\":[{\"type\":\"objects\",\"files\":[" files "]}]}"
 static void test_odd_manifests(void **state)
 {
 	static const char *const texts[] = {
@@ -263,7 +292,7 @@ static void test_odd_manifests(void **state)
 		"7",
 		"{\"parts\":7}",
 		"{\"parts\":[7,{\"type\":8},{\"type\":\"objects\"}]}",
-		"{\"parts\":[{\"type\":\"objects\",\"files\":[7,{},{\"name\":9},{\"name\":\"../../x\",\"hash\":\"\"}]}]}",
+		PART("7,{},{\"name\":9},{\"name\":\"../../x\",\"hash\":\"\"}"),
 	};
 	static const char *const hashes[] = { "",
 					      "0",
@@ -287,10 +316,7 @@ static void test_odd_manifests(void **state)
 	end(f);
 	assert_int_equal(get(f, &jit, "abc", 3), 0);
 	for (unsigned i = 0; i < sizeof(hashes) / sizeof(*hashes); i++) {
-		snprintf(
-			text, sizeof(text),
-			"{\"parts\":[{\"type\":\"objects\",\"files\":[{\"name\":\"perf-4294967295.map\",\"hash\":\"%s\"}]}]}",
-			hashes[i]);
+		snprintf(text, sizeof(text), PART("{\"name\":\"perf-4294967295.map\",\"hash\":\"%s\"}"), hashes[i]);
 		write_manifest(f, text);
 		assert_int_equal(get(f, &jit, "abc", 3), -EBADMSG);
 	}
@@ -303,6 +329,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_zeros, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_as_expected, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bomb, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_odd_manifests, setup, teardown),
 	};
 
