@@ -73,6 +73,8 @@ static void put_losses(struct spoor_view *v)
 	}
 	if (info->n_damages > MAX_DAMAGES_SHOWN)
 		fprintf(v->out, "Damaged: and %u more places.\n", info->n_damages - MAX_DAMAGES_SHOWN);
+	if (info->snapshot)
+		fputs("This is a snapshot: the recording went on.\n", v->out);
 	if (info->live)
 		fputs("The recording is still going on: this is what had been written.\n", v->out);
 	else if (info->torn_bytes)

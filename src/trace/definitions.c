@@ -61,7 +61,9 @@ static int put_thread(struct spoor_segment *s, const struct spoor_thread *def, s
 		s->threads = p;
 		*room = n;
 	}
-	s->threads[s->n_threads] = (struct spoor_thread_def){ def->h.tid, s->n_threads, def->h.ts, def };
+	s->threads[s->n_threads] = (struct spoor_thread_def){
+		def->h.tid, s->n_threads, def->since && def->since < def->h.ts ? def->since : def->h.ts, def
+	};
 	s->n_threads++;
 	return 0;
 }
@@ -72,6 +74,8 @@ static int by_tid(const void *a, const void *b)
 
 	if (x->tid != y->tid)
 		return x->tid < y->tid ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
 	return x->order < y->order ? -1 : x->order > y->order;
 }
 

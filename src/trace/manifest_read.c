@@ -155,6 +155,7 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 	t->info.release = text_of(host, "release");
 	t->info.epoch_offset = json_integer_value(json_object_get(j, "epoch_offset"));
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
+	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
 	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
 	t->has_uuid = parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
 	/* While it is written, the oldest may go between our two looks. */

@@ -10,16 +10,13 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <xxhash.h>
-#include <zstd.h>
 
 #include "base/cleanup.h"
+#include "trace/content.h"
 #include "trace/reader_internal.h"
 #include "trace/writer_internal.h"
 
 #define DIRECTORY "objects"
-#define LEVEL 6 /* of zstd: half the size at 100 MB/s */
-#define CHUNK (1u << 18)
 #define MAX_CONTENT (4ull << 30)
 #define MAX_MANIFEST (64u << 20)
 /* What is compressed further than that is stored as it is, so that no small file unpacks to a huge one. */
@@ -143,132 +140,6 @@ int spoor_packed_open(const char *root, struct spoor_packed **ret)
 	return 0;
 }
 
-static ssize_t read_some(int fd, void *buf, size_t size)
-{
-	ssize_t n;
-
-	do
-		n = read(fd, buf, size);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
-}
-
-static int write_whole(int fd, const char *buf, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = write(fd, buf, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		buf += n;
-		len -= n;
-	}
-	return 0;
-}
-
-/* Bytes on their way from one file to another, in either direction. */
-struct pump {
-	int from, to; /* to -1: only hash */
-	ZSTD_DCtx *unpack;
-	ZSTD_CCtx *pack;
-	XXH3_state_t *state;
-	char *in, *out;
-	uint64_t hash[2], size, stored; /* of the content; of the file */
-	uint64_t max;                   /* of size */
-};
-
-static void pump_done(struct pump *p)
-{
-	ZSTD_freeDCtx(p->unpack);
-	ZSTD_freeCCtx(p->pack);
-	XXH3_freeState(p->state);
-	free(p->in);
-	free(p->out);
-}
-
-static int pump_init(struct pump *p)
-{
-	p->state = XXH3_createState();
-	p->in = malloc(CHUNK);
-	p->out = malloc(CHUNK);
-	if (!p->state || !p->in || !p->out)
-		return -ENOMEM;
-	XXH3_128bits_reset(p->state);
-	return 0;
-}
-
-static int pump_content(struct pump *p, const char *buf, size_t len)
-{
-	p->size += len;
-	if (p->size > p->max)
-		return -EFBIG;
-	XXH3_128bits_update(p->state, buf, len);
-	return 0;
-}
-
-static void pump_finish(struct pump *p)
-{
-	XXH128_hash_t h = XXH3_128bits_digest(p->state);
-
-	p->hash[0] = h.low64;
-	p->hash[1] = h.high64;
-}
-
-static int unpack_chunk(struct pump *p, size_t len, size_t *ret_left)
-{
-	ZSTD_inBuffer in = { p->in, len, 0 };
-	ZSTD_outBuffer out;
-	int r;
-
-	do {
-		out = (ZSTD_outBuffer){ p->out, CHUNK, 0 };
-		*ret_left = ZSTD_decompressStream(p->unpack, &out, &in);
-		if (ZSTD_isError(*ret_left))
-			return -EBADMSG;
-		r = pump_content(p, p->out, out.pos);
-		if (r == 0)
-			r = write_whole(p->to, p->out, out.pos);
-		if (r < 0)
-			return r;
-	} while (in.pos < in.size || out.pos == out.size);
-	return 0;
-}
-
-static int unpack(struct pump *p)
-{
-	size_t left = 0;
-	ssize_t n;
-	int r;
-
-	p->unpack = ZSTD_createDCtx();
-	if (!p->unpack)
-		return -ENOMEM;
-	ZSTD_DCtx_setParameter(p->unpack, ZSTD_d_windowLogMax, 27);
-	while ((n = read_some(p->from, p->in, CHUNK)) > 0) {
-		r = unpack_chunk(p, n, &left);
-		if (r < 0)
-			return r == -EFBIG ? -EBADMSG : r;
-	}
-	if (n == 0 && left)
-		return -EBADMSG; /* it ends in the midst of a frame */
-	return n;
-}
-
-static int hash_file(struct pump *p)
-{
-	ssize_t n;
-
-	while ((n = read_some(p->from, p->in, CHUNK)) > 0) {
-		int r = pump_content(p, p->in, n);
-
-		if (r < 0)
-			return r == -EFBIG ? -EBADMSG : r;
-	}
-	return n;
-}
-
 static int open_file(int dir, const char *name, const char *end, struct stat *st)
 {
 	char whole[96];
@@ -283,40 +154,37 @@ static int open_file(int dir, const char *name, const char *end, struct stat *st
 	return fd < 0 ? -errno : fd;
 }
 
-static int read_content(int from, uint64_t stored, int compressed, int *ret_fd, uint64_t ret_hash[2])
+static int read_content(int from, uint64_t stored, int compressed, int *ret_fd, struct spoor_content *ret)
 {
 	_cleanup_(spoor_closep) int to = -1;
-	_cleanup_(pump_done) struct pump p = { .from = from, .max = MAX_CONTENT };
-	int r = pump_init(&p);
+	int r;
 
-	if (r < 0)
-		return r;
 	if (compressed) {
 		to = memfd_create("spoor-packed", MFD_CLOEXEC);
 		if (to < 0)
 			return -errno;
-		p.to = to;
-		if (stored < MAX_CONTENT / MAX_RATIO)
-			p.max = stored * MAX_RATIO;
-		r = unpack(&p);
+		r = spoor_content_unpack(from, to, stored < MAX_CONTENT / MAX_RATIO ? stored * MAX_RATIO : MAX_CONTENT,
+					 ret);
 	} else {
-		r = hash_file(&p);
+		to = fcntl(from, F_DUPFD_CLOEXEC, 3);
+		if (to < 0)
+			return -errno;
+		r = spoor_content_hash(from, MAX_CONTENT, ret);
 	}
 	if (r < 0)
-		return r;
-	pump_finish(&p);
-	memcpy(ret_hash, p.hash, sizeof(p.hash));
-	*ret_fd = compressed ? TAKE_FD(to) : fcntl(from, F_DUPFD_CLOEXEC, 3);
-	return *ret_fd < 0 ? -errno : 0;
+		return r == -EFBIG ? -EBADMSG : r;
+	*ret_fd = TAKE_FD(to);
+	return 0;
 }
 
 int spoor_packed_get(struct spoor_packed *p, const struct spoor_packed_name *n, int *ret_fd, uint64_t ret_hash[2])
 {
 	_cleanup_(spoor_closep) int from = -1, fd = -1;
-	uint64_t hash[2], listed[2];
+	struct spoor_content content = {};
+	uint64_t listed[2];
 	const json_t *entry;
 	int compressed = 1, r;
-	struct stat st;
+	struct stat st = {};
 	char name[64];
 
 	name_of(n, name, sizeof(name));
@@ -330,12 +198,12 @@ int spoor_packed_get(struct spoor_packed *p, const struct spoor_packed_name *n, 
 	}
 	if (from < 0)
 		return entry ? -EBADMSG : from;
-	r = read_content(from, st.st_size, compressed, &fd, hash);
+	r = read_content(from, st.st_size, compressed, &fd, &content);
 	if (r < 0)
 		return r;
-	if (entry && (parse_hash(entry, listed) < 0 || memcmp(hash, listed, sizeof(hash))))
+	if (entry && (parse_hash(entry, listed) < 0 || memcmp(content.hash, listed, sizeof(listed))))
 		return -EBADMSG;
-	memcpy(ret_hash, hash, sizeof(hash));
+	memcpy(ret_hash, content.hash, sizeof(content.hash));
 	*ret_fd = TAKE_FD(fd);
 	return 0;
 }
@@ -347,7 +215,7 @@ int spoor_packed_begin(const char *root, struct spoor_packed **ret, struct spoor
 	_cleanup_(closep) struct spoor_packed *p = NULL;
 	int r = spoor_packed_open(root, &p);
 
-	if (r < 0)
+	if (r < 0 || !p)
 		return spoor_fail(e, -r, "%s: cannot open: %s", root, strerror(-r));
 	if (p->dir_fd < 0) {
 		if (mkdirat(p->root_fd, DIRECTORY, 0700) < 0 && errno != EEXIST)
@@ -372,79 +240,23 @@ int spoor_packed_begin(const char *root, struct spoor_packed **ret, struct spoor
 	return 0;
 }
 
-static int pack_chunk(struct pump *p, size_t len, ZSTD_EndDirective end)
-{
-	ZSTD_inBuffer in = { p->in, len, 0 };
-	size_t left;
-
-	do {
-		ZSTD_outBuffer out = { p->out, CHUNK, 0 };
-		int r;
-
-		left = ZSTD_compressStream2(p->pack, &out, &in, end);
-		if (ZSTD_isError(left))
-			return -EIO;
-		r = write_whole(p->to, p->out, out.pos);
-		if (r < 0)
-			return r;
-		p->stored += out.pos;
-	} while (end == ZSTD_e_end ? left != 0 : in.pos < in.size);
-	return 0;
-}
-
-static int copy_content(struct pump *p, int compress)
-{
-	ssize_t n;
-	int r;
-
-	if (compress) {
-		p->pack = ZSTD_createCCtx();
-		if (!p->pack)
-			return -ENOMEM;
-		ZSTD_CCtx_setParameter(p->pack, ZSTD_c_compressionLevel, LEVEL);
-	}
-	while ((n = read_some(p->from, p->in, CHUNK)) > 0) {
-		r = pump_content(p, p->in, n);
-		if (r == 0)
-			r = compress ? pack_chunk(p, n, ZSTD_e_continue) : write_whole(p->to, p->in, n);
-		if (r < 0)
-			return r;
-	}
-	if (n < 0)
-		return n;
-	pump_finish(p);
-	if (compress)
-		return pack_chunk(p, 0, ZSTD_e_end);
-	p->stored = p->size;
-	return 0;
-}
-
-/* Writes the content to `name`.new. */
-static int write_new(struct spoor_packed *p, const char *new, int fd, int compress, struct pump *ret)
+static int write_new(struct spoor_packed *p, const char *new, int fd, int compress, struct spoor_content *ret)
 {
 	_cleanup_(spoor_closep) int to =
 		openat(p->dir_fd, new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	_cleanup_(pump_done) struct pump pump = { .from = fd, .to = to, .max = MAX_CONTENT };
-	int r;
 
 	if (to < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return -errno;
-	r = pump_init(&pump);
-	if (r == 0)
-		r = copy_content(&pump, compress);
-	if (r < 0)
-		return r;
-	*ret = (struct pump){ .size = pump.size, .stored = pump.stored };
-	memcpy(ret->hash, pump.hash, sizeof(pump.hash));
-	return 0;
+	return compress ? spoor_content_pack(fd, to, MAX_CONTENT, ret) : spoor_content_copy(fd, to, MAX_CONTENT, ret);
 }
 
-static int helps(const struct pump *p)
+static int helps(const struct spoor_content *c)
 {
-	return p->stored < p->size - p->size / 16 && p->size / MAX_RATIO < p->stored;
+	return c->stored < c->size - c->size / 16 && c->size / MAX_RATIO < c->stored;
 }
 
-static int store(struct spoor_packed *p, const char *name, int fd, const uint64_t expected[2], struct pump *ret)
+static int store(struct spoor_packed *p, const char *name, int fd, const uint64_t expected[2],
+		 struct spoor_content *ret)
 {
 	char new[96], whole[96], other[96];
 	int compressed = 1, r;
@@ -473,7 +285,7 @@ int spoor_packed_add(struct spoor_packed *p, const struct spoor_packed_name *n, 
 					     [SPOOR_PACKED_SUPPLEMENT] = "supplement",
 					     [SPOOR_PACKED_JIT] = "jit" };
 	char name[64], hash[33];
-	struct pump done;
+	struct spoor_content done = {};
 	json_t *entry;
 	int r;
 

@@ -25,6 +25,7 @@ struct spoor_trace_info {
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
+	uint8_t snapshot; /* 1: taken of a recording that went on */
 	uint8_t live;  /* 1: it was being written when it was opened; what was not whole then is not seen */
 };
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t);

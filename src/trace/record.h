@@ -201,17 +201,18 @@ enum spoor_thread_why {
 	SPOOR_THREAD_SEGMENT, /* repeated because a segment began */
 	SPOOR_THREAD_MOVE,    /* came in by a cgroup move */
 };
-/* A thread is (boot id, tid, start time) with an exec generation. Valid from h.ts on, until the tid's next. */
+/* A thread is (boot id, tid, start time) with an exec generation. Valid from `since` on, until the tid's next. */
 struct spoor_thread {
 	struct spoor_event_header h;
 	__u32 pid, ppid;
 	__u64 start; /* ns, CLOCK_MONOTONIC */
+	__u64 since; /* from when on this holds; 0: h.ts, which the writer may have raised to keep the order */
 	__u32 gen;   /* how many execs this process has seen since it was recorded */
 	__u32 vtid;  /* in its own pid namespace */
 	__u8 why;    /* enum spoor_thread_why */
 	char comm[16];
 } __attribute__((packed));
-_Static_assert(sizeof(struct spoor_thread) == 57, "");
+_Static_assert(sizeof(struct spoor_thread) == 65, "");
 
 struct spoor_thread_exit {
 	struct spoor_event_header h;

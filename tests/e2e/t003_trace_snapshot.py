@@ -52,6 +52,8 @@ def check_snapshot(build, spoor, taken, recording):
     assert segments(recording) == [f"seg-{i:06}" for i in range(1, 22)]
     report = spoor("report", "--format", "json", taken)
     assert report.returncode == 0, report.stderr
+    assert "This is a snapshot: the recording went on." in spoor("report", taken).stdout
+    assert "snapshot" not in spoor("report", recording).stdout.splitlines()[-1]
     summary = json.loads(report.stdout.splitlines()[-1])
     assert summary["ended"] is True and summary["damages"] == [] and summary["calls"] > 1000
 
