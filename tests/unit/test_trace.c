@@ -98,7 +98,7 @@ static void define_thread(struct fixture *f, uint64_t ts, uint64_t start, unsign
 	struct {
 		struct spoor_thread t;
 		uint8_t pad[7];
-	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size8 = 8, .tid = 7 },
+	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size8 = 9, .tid = 7 },
 		       .pid = 7,
 		       .start = start,
 		       .why = why } };

@@ -46,8 +46,7 @@ static __always_inline u32 layout_of(struct task_struct *task, struct thread *t)
 }
 
 /* Descriptor argument: AT_FDCWD means the working directory. */
-static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg,
-				      u32 level)
+static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg, u32 level)
 {
 	if ((s32)arg != -100)
 		return fd_id(c, sc, task, arg, level);
@@ -70,6 +69,7 @@ static __always_inline int emit_thread_at(struct task_struct *task, struct threa
 	e->pid = task->tgid;
 	e->ppid = task->real_parent->tgid;
 	e->start = task->start_time;
+	e->since = e->h.ts;
 	e->gen = t->gen;
 	pid = task->thread_pid;
 	depth = BPF_CORE_READ(pid, level);
@@ -87,7 +87,8 @@ static __noinline int emit_thread(struct task_struct *task, struct thread *t, u3
 }
 
 /* The event of a call that has not ended. */
-static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact, u32 ring_level)
+static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
+					   u32 ring_level)
 {
 	struct spoor_pending *e;
 	struct reservation r;
@@ -248,7 +249,8 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
 	stale = kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
 	if (kind == SPOOR_MAP_REMAP)
-		stale |= code_cached(l->image, call_arg(task, regs, 0), len) || code_cached(l->image, ret, call_arg(task, regs, 2));
+		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
+			 code_cached(l->image, ret, call_arg(task, regs, 2));
 	if (stale) {
 		l->image = __sync_fetch_and_add(&next_image, 1);
 		l->layout = 0;
