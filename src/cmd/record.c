@@ -1,375 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* `spoor record`: the table of contents of a recording. */
-#include <errno.h>
-#include <getopt.h>
-#include <limits.h>
-#include <signal.h>
+/* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/record_options.h"
 #include "collect/session/remote.h"
-#include "collect/session/session.h"
-
-#define MAX_SETS 16
-#define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
-
-struct options {
-	struct spoor_session_options s;
-	const char *sets[MAX_SETS]; /* --set: commands to a recording under way */
-	unsigned n_sets;
-	char output[PATH_MAX], command[4096], cache[PATH_MAX];
-};
-
-enum { OPT_NO_FOLLOW = 256, OPT_FOLLOW, OPT_CGROUP, OPT_APP, OPT_DURATION, OPT_SCOPE, OPT_UNWIND, OPT_MAX_SIZE, OPT_ROTATE,
-       OPT_BUFFERS, OPT_SET, OPT_OVERHEAD, OPT_SNAPSHOT, OPT_ROW_MEMORY };
-
-static const struct option long_options[] = {
-	{ "pid", required_argument, NULL, 'p' },
-	{ "name", required_argument, NULL, 'n' },
-	{ "all", no_argument, NULL, 'a' },
-	{ "cgroup", required_argument, NULL, OPT_CGROUP },
-	{ "follow", no_argument, NULL, OPT_FOLLOW },
-	{ "no-follow", no_argument, NULL, OPT_NO_FOLLOW },
-	{ "app", required_argument, NULL, OPT_APP },
-	{ "expr", required_argument, NULL, 'e' },
-	{ "mode", required_argument, NULL, 'm' },
-	{ "budget", required_argument, NULL, 'S' },
-	{ "payload", required_argument, NULL, 's' },
-	{ "scope", required_argument, NULL, OPT_SCOPE },
-	{ "unwind", required_argument, NULL, OPT_UNWIND },
-	{ "output", required_argument, NULL, 'o' },
-	{ "duration", required_argument, NULL, OPT_DURATION },
-	{ "max-size", required_argument, NULL, OPT_MAX_SIZE },
-	{ "rotate", required_argument, NULL, OPT_ROTATE },
-	{ "buffers", required_argument, NULL, OPT_BUFFERS },
-	{ "set", required_argument, NULL, OPT_SET },
-	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
-	{ "snapshot-on", required_argument, NULL, OPT_SNAPSHOT },
-	{ "row-memory", required_argument, NULL, OPT_ROW_MEMORY },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
-};
-
-/* ---- options ---- */
-
-static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error *e)
-{
-	char *end;
-	long pid = strtol(arg, &end, 10);
-
-	if (*end || end == arg || pid <= 0 || pid > INT_MAX)
-		return spoor_fail(e, EINVAL, "-p %s: not a process id", arg);
-	if (t->n_pids == SPOOR_MAX_PIDS)
-		return spoor_fail(e, E2BIG, "-p: more than %d processes", SPOOR_MAX_PIDS);
-	t->pids[t->n_pids++] = pid;
-	return 0;
-}
-
-static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error *e)
-{
-	if (strlen(arg) >= SPOOR_NAME_MAX)
-		return spoor_fail(e, EINVAL, "-n %s: longer than %d characters", arg, SPOOR_NAME_MAX - 1);
-	if (!*arg || strpbrk(arg, "/[]"))
-		return spoor_fail(e, EINVAL, "-n %s: a name with * and ?, without a path", arg);
-	if (t->n_names == SPOOR_MAX_NAMES)
-		return spoor_fail(e, E2BIG, "-n: more than %d names", SPOOR_MAX_NAMES);
-	t->names[t->n_names++] = arg;
-	return 0;
-}
-
-static int parse_count(const char *option, const char *arg, unsigned least, unsigned most, unsigned *ret, struct spoor_error *e)
-{
-	char *end;
-	unsigned long n = strtoul(arg, &end, 10);
-
-	if (*end || end == arg || *arg == '-' || n < least || n > most)
-		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
-	*ret = n;
-	return 0;
-}
-
-static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
-{
-	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
-
-	for (int sig = 1; sig < NSIG; sig++) {
-		const char *abbrev = sigabbrev_np(sig);
-
-		if (abbrev && !strcmp(name, abbrev) && sig != SIGKILL && sig != SIGSTOP && sig != SIGCHLD) {
-			*ret = sig;
-			return 0;
-		}
-	}
-	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
-}
-
-/* "1.5" or "1.5%" to per mille. */
-static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
-{
-	char *end;
-	double percent = strtod(arg, &end);
-
-	if (*end == '%')
-		end++;
-	if (*end || end == arg || !(percent >= 0.1 && percent <= 100))
-		return spoor_fail(e, EINVAL, "--overhead %s: per cent of the CPUs' time, from 0.1 to 100", arg);
-	*ret = percent * 10 + 0.5;
-	return 0;
-}
-
-static int parse_unwind(const char *arg, enum spoor_unwind *ret, struct spoor_error *e)
-{
-	static const char *const words[] = { "cfi", "fp", "scan" };
-
-	for (unsigned i = 0; i < 3; i++)
-		if (!strcmp(arg, words[i])) {
-			*ret = i;
-			return 0;
-		}
-	return spoor_fail(e, EINVAL, "--unwind %s: cfi, fp or scan", arg);
-}
-
-/* --rotate 64M or --rotate 10s */
-static int parse_rotate(const char *arg, struct spoor_session_options *s, struct spoor_error *e)
-{
-	uint64_t n;
-
-	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
-		s->segment_ns = n;
-		return 0;
-	}
-	if (!spoor_parse_size(arg, &n) && n >= 1 << 20) {
-		s->segment_size = n;
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
-}
-
-static int parse_size_option(const char *name, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e)
-{
-	uint64_t n;
-
-	if (spoor_parse_size(arg, &n) || n < least)
-		return spoor_fail(e, EINVAL, "%s %s: a size of at least %lu bytes, such as 64M", name, arg, least);
-	*ret = n;
-	return 0;
-}
-
-static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
-{
-	uint64_t n = 0;
-	int r = parse_size_option("--buffers", arg, 256 << 10, &n, e);
-
-	if (!r && n > 256u << 20)
-		r = spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
-	for (*ret = 256 << 10; !r && *ret < n;)
-		*ret *= 2;
-	return r;
-}
-
-static int parse_duration_option(const char *arg, uint64_t *ret, struct spoor_error *e)
-{
-	if (spoor_parse_duration(arg, ret) || !*ret)
-		return spoor_fail(e, EINVAL, "--duration %s: a time such as 10s, 500ms or 2m", arg);
-	return 0;
-}
-
-static int parse_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e)
-{
-	int mode = spoor_mode_parse(arg, e);
-
-	if (mode >= 0)
-		*ret = mode;
-	return mode < 0 ? mode : 0;
-}
-
-static int parse_option(int c, struct options *o, int *follow, struct spoor_error *e)
-{
-	struct spoor_session_options *s = &o->s;
-
-	switch (c) {
-	case 'p':
-		return add_pid(&s->targets, optarg, e);
-	case 'n':
-		return add_name(&s->targets, optarg, e);
-	case 'a':
-		s->targets.all = true;
-		return 0;
-	case 'e':
-		return spoor_filter_parse(&s->filter, optarg, e);
-	case 'm':
-		return parse_mode_option(optarg, &s->mode, e);
-	case 'S':
-		return parse_count("-S", optarg, 1, SPOOR_MAX_FRAMES, &s->budget, e);
-	case 's':
-		return parse_count("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
-	case 'o':
-		if (!*optarg)
-			return spoor_fail(e, EINVAL, "-o: an empty name");
-		snprintf(o->output, sizeof(o->output), "%s", optarg);
-		return 0;
-	case OPT_CGROUP:
-		if (!*optarg)
-			return spoor_fail(e, EINVAL, "--cgroup: an empty name");
-		s->targets.cgroup = optarg;
-		return 0;
-	case OPT_FOLLOW:
-	case OPT_NO_FOLLOW:
-		*follow = c == OPT_FOLLOW;
-		return 0;
-	case OPT_APP:
-		return spoor_app_parse(&s->app, optarg, e);
-	case OPT_SCOPE:
-		s->mode = SPOOR_MODE_CUSTOM;
-		return spoor_scope_parse(&s->custom, optarg, e);
-	case OPT_UNWIND:
-		return parse_unwind(optarg, &s->unwind, e);
-	case OPT_DURATION:
-		return parse_duration_option(optarg, &s->duration_ns, e);
-	case OPT_MAX_SIZE:
-		return parse_size_option("--max-size", optarg, 4 << 20, &s->max_size, e);
-	case OPT_ROTATE:
-		return parse_rotate(optarg, s, e);
-	case OPT_SET:
-		if (o->n_sets == MAX_SETS)
-			return spoor_fail(e, E2BIG, "--set: at most %d at once", MAX_SETS);
-		o->sets[o->n_sets++] = optarg;
-		return 0;
-	case OPT_ROW_MEMORY:
-		return parse_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
-	case OPT_SNAPSHOT:
-		return parse_signal(optarg, &s->snapshot_signal, e);
-	case OPT_OVERHEAD:
-		return parse_percent(optarg, &s->overhead, e);
-	case OPT_BUFFERS:
-		return parse_buffers(optarg, &s->ring_size, e);
-	}
-	return -EINVAL;
-}
-
-static int check_targets(struct options *o, int follow, struct spoor_error *e)
-{
-	struct spoor_targets *t = &o->s.targets;
-
-	if (o->n_sets)
-		return t->argv && !t->argv[1] ? 0 : spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
-
-	if (!t->argv && !t->n_pids && !t->n_names && !t->cgroup && !t->all)
-		return spoor_fail(e, EINVAL, "nothing to record: give `-- CMD`, -p PID, -n NAME, --cgroup PATH or -a");
-	if (t->argv && (t->n_pids || t->n_names || t->cgroup || t->all))
-		return spoor_fail(e, EINVAL, "`-- CMD` does not go with -p, -n, --cgroup or -a");
-	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
-		return spoor_fail(e, EINVAL, "-m custom needs --scope");
-	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
-		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom", spoor_mode_name(o->s.mode));
-	if (t->all && (t->n_pids || t->n_names || t->cgroup))
-		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
-	if (t->cgroup && (t->n_pids || t->n_names))
-		return spoor_fail(e, EINVAL, "--cgroup does not go with -p or -n");
-	if (follow == 0 && !t->argv && !t->n_pids)
-		return spoor_fail(e, EINVAL, "--no-follow goes with `-- CMD` and -p only");
-	t->follow = follow < 0 ? t->argv != NULL : follow;
-	return 0;
-}
-
-static void default_output(struct options *o)
-{
-	const struct spoor_targets *t = &o->s.targets;
-	char date[32], what[64] = "all";
-
-	if (o->output[0])
-		return;
-	if (t->argv)
-		snprintf(what, sizeof(what), "%.63s", spoor_basename(t->argv[0]));
-	else if (t->n_names)
-		snprintf(what, sizeof(what), "%.31s", t->names[0]);
-	else if (t->n_pids)
-		snprintf(what, sizeof(what), "%d", t->pids[0]);
-	for (char *p = what; *p; p++)
-		if (strchr("*?/ ", *p))
-			*p = '_';
-	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
-	snprintf(o->output, sizeof(o->output), "spoor-%s-%s.spoor", date, what);
-	for (int i = 2; i < 1000 && !access(o->output, F_OK); i++)
-		snprintf(o->output, sizeof(o->output), "spoor-%s-%s-%d.spoor", date, what, i);
-}
-
-/* Where compiled rows are kept: $SPOOR_CACHE_DIR, /var/cache/spoor for root, else ~/.cache/spoor. */
-static void default_cache(struct options *o)
-{
-	const char *dir = getenv("SPOOR_CACHE_DIR"), *home = getenv("HOME");
-
-	if (dir)
-		snprintf(o->cache, sizeof(o->cache), "%s", dir);
-	else if (!geteuid())
-		snprintf(o->cache, sizeof(o->cache), "/var/cache/spoor");
-	else if (home)
-		snprintf(o->cache, sizeof(o->cache), "%s/.cache/spoor", home);
-	if (o->cache[0] && (!mkdir(o->cache, 0700) || errno == EEXIST))
-		o->s.cache_dir = o->cache; /* else there is none: rows are compiled each time */
-}
-
-static void keep_command_line(struct options *o, int argc, char **argv)
-{
-	size_t at = 0;
-
-	for (int i = 0; i < argc && at < sizeof(o->command); i++)
-		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
-}
-
-static void say_ready(const struct spoor_session_options *o, long threads)
-{
-	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads, threads == 1 ? "" : "s",
-		o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
-}
-
-/* Returns 0, or an exit code + 1 (1: help was shown). */
-static int parse(struct options *o, int argc, char **argv)
-{
-	struct spoor_error e = { "" };
-	int c, r = 0, follow = -1;
-
-	spoor_filter_init(&o->s.filter);
-	o->s.mode = SPOOR_MODE_APP_ALL;
-	o->s.budget = 5;
-	o->s.ring_size = 8 << 20;
-	o->s.row_memory = 256 << 20;
-	keep_command_line(o, argc, argv);
-	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
-		if (c == 'h')
-			return 1 + spoor_cmd_usage("record");
-		if (c == '?')
-			return 1 + spoor_cmd_misuse("record");
-		r = parse_option(c, o, &follow, &e);
-	}
-	if (!r && optind < argc)
-		o->s.targets.argv = argv + optind;
-	if (!r)
-		r = check_targets(o, follow, &e);
-	if (r) {
-		fprintf(stderr, "spoor record: %s\n", e.text);
-		return 1 + SPOOR_EXIT_USAGE;
-	}
-	if (o->s.snapshot_signal && !o->s.max_size)
-		o->s.max_size = FLIGHT_SIZE;
-	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
-		o->s.segment_size = o->s.max_size / 8;
-	default_output(o);
-	default_cache(o);
-	o->s.output = o->output;
-	o->s.command = o->command;
-	o->s.progress = isatty(STDERR_FILENO);
-	o->s.ready = say_ready;
-	return 0;
-}
 
 /* ---- the last line ---- */
 
@@ -383,26 +21,31 @@ static uint64_t sum(const void *counters, int count)
 	return s;
 }
 
-static void say_end(const struct options *o, const struct spoor_session_result *r)
+static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
-	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX), user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
+	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
+		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
 	char user_time[32], system_time[32];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
 	spoor_format_duration(r->system_ns, system_time, sizeof(system_time));
-	fprintf(stderr, "spoor: %lu events, %lu lost; %lu stacks walked in the kernel, %lu in user space; %.1f MB in %s; "
-		"own cost %s user, %s system\n", r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->output,
-		user_time, system_time);
+	fprintf(stderr,
+		"spoor: %lu events, %lu lost; %lu stacks walked in the kernel, %lu in user space; %.1f MB in %s; "
+		"own cost %s user, %s system\n",
+		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->output, user_time,
+		system_time);
 	if (r->kernel.thread_misses)
-		fprintf(stderr, "spoor: %lu threads were not recorded: no kernel memory for them\n", (unsigned long)r->kernel.thread_misses);
+		fprintf(stderr, "spoor: %lu threads were not recorded: no kernel memory for them\n",
+			(unsigned long)r->kernel.thread_misses);
 	if (r->objects.no_memory)
-		fprintf(stderr, "spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; give more --row-memory\n",
+		fprintf(stderr,
+			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; give more --row-memory\n",
 			r->objects.no_memory);
 	if (r->warning[0])
 		fprintf(stderr, "spoor: %s: the recording ended early, what was written is readable\n", r->warning);
 }
 
-static int exit_code(const struct options *o, const struct spoor_session_result *r)
+static int exit_code(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
 	if (r->warning[0])
 		return o->s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
@@ -411,7 +54,13 @@ static int exit_code(const struct options *o, const struct spoor_session_result 
 	return WIFEXITED(r->wait_status) ? WEXITSTATUS(r->wait_status) : 128 + WTERMSIG(r->wait_status);
 }
 
-static int send_sets(const struct options *o)
+static void say_ready(const struct spoor_session_options *o, long threads)
+{
+	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads,
+		threads == 1 ? "" : "s", o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
+}
+
+static int send_sets(const struct spoor_record_options *o)
 {
 	struct spoor_error e = { "" };
 
@@ -425,15 +74,16 @@ static int send_sets(const struct options *o)
 
 int spoor_cmd_record(int argc, char **argv)
 {
-	static struct options o;
+	static struct spoor_record_options o;
 	struct spoor_session_result result;
 	struct spoor_error e = { "" };
-	int r = parse(&o, argc, argv);
+	int r = spoor_record_parse(&o, argc, argv);
 
 	if (r)
 		return r - 1;
 	if (o.n_sets)
 		return send_sets(&o);
+	o.s.ready = say_ready;
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
 		fprintf(stderr, "spoor record: %s\n", e.text[0] ? e.text : strerror(-r));

@@ -55,7 +55,8 @@ void spoor_object_interpreter(int fd, char *ret, int size)
 
 		if (ph[i].p_type != PT_INTERP)
 			continue;
-		got = pread(fd, ret, ph[i].p_filesz < (unsigned)size ? ph[i].p_filesz : (unsigned)size - 1, ph[i].p_offset);
+		got = pread(fd, ret, ph[i].p_filesz < (unsigned)size ? ph[i].p_filesz : (unsigned)size - 1,
+			    ph[i].p_offset);
 		ret[got > 0 ? got : 0] = 0;
 		return;
 	}

@@ -19,14 +19,9 @@ static __always_inline u32 emit_remote(struct task_struct *task, struct thread *
 		return 0;
 	raw = (void *)r.to;
 	id = __sync_fetch_and_add(&next_stack, 1);
+	fill_raw(raw, task, regs, id, mode);
 	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
-	raw->stack = id;
-	raw->pid = task->tgid;
 	raw->layout = 0; /* /proc tells: the thread sleeps */
-	read_dwarf_regs(raw->dwarf_regs, regs);
-	raw->pc = regs->ip;
-	raw->mode = mode;
-	raw->budget = budget;
 	raw->remote = 1;
 	raw->len = 0;
 	emit_commit(&r, size);

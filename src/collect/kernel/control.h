@@ -12,9 +12,9 @@
 
 /* ---- rings: one value of the map `rings` for each (CPU, nesting level) ---- */
 
-#define SPOOR_LEVELS 2          /* 0: task context; 1: task iterator, and whatever interrupts a producer */
-#define SPOOR_RING_DATA 4096    /* offset of data in the value */
-#define SPOOR_RING_SLACK 65536  /* a record that begins below 2^n may end in here */
+#define SPOOR_LEVELS 2         /* 0: task context; 1: task iterator, and whatever interrupts a producer */
+#define SPOOR_RING_DATA 4096   /* offset of data in the value */
+#define SPOOR_RING_SLACK 65536 /* a record that begins below 2^n may end in here */
 #define SPOOR_RECORD_MAX 65528
 
 struct spoor_ring {
@@ -24,14 +24,19 @@ struct spoor_ring {
 	__u64 busy;    /* kernel: 1 between reservation and commit */
 	__u64 nested;  /* kernel: reservations refused because of that (also in dropped) */
 	__u64 pad0[3];
-	__u64 tail;    /* user: bytes consumed */
+	__u64 tail; /* user: bytes consumed */
 	__u64 pad1[7];
 };
 
 /* ---- configuration: globals of the collectors, changed while recording ---- */
 
 enum spoor_mode {
-	SPOOR_MODE_NONE, SPOOR_MODE_APP, SPOOR_MODE_APP_ALL, SPOOR_MODE_LIB, SPOOR_MODE_ALL, SPOOR_MODE_CUSTOM,
+	SPOOR_MODE_NONE,
+	SPOOR_MODE_APP,
+	SPOOR_MODE_APP_ALL,
+	SPOOR_MODE_LIB,
+	SPOOR_MODE_ALL,
+	SPOOR_MODE_CUSTOM,
 	SPOOR_MODE_MAX,
 };
 enum spoor_unwind { SPOOR_UNWIND_CFI, SPOOR_UNWIND_FP, SPOOR_UNWIND_SCAN };
@@ -65,7 +70,7 @@ enum spoor_map_call {
 	SPOOR_MAP_PROTECT = 2, /* mprotect, pkey_mprotect */
 	SPOOR_MAP_UNMAP = 3,
 	SPOOR_MAP_REMAP = 4,
-	SPOOR_MAP_OTHER = 5,   /* shmat, remap_file_pages: any address may be concerned */
+	SPOOR_MAP_OTHER = 5, /* shmat, remap_file_pages: any address may be concerned */
 };
 
 #define SPOOR_MAX_NAMES 16
@@ -95,19 +100,19 @@ struct spoor_object_key {
 };
 
 enum spoor_object_state {
-	SPOOR_OBJECT_NEW = 0,   /* rows not loaded yet: walks hand out raw copies */
+	SPOOR_OBJECT_NEW = 0, /* rows not loaded yet: walks hand out raw copies */
 	SPOOR_OBJECT_READY = 1,
-	SPOOR_OBJECT_NO_ROWS = 2, /* has none: frame pointers */
-	SPOOR_OBJECT_FAILED = 3,  /* its file is gone */
+	SPOOR_OBJECT_NO_ROWS = 2,   /* has none: frame pointers */
+	SPOOR_OBJECT_FAILED = 3,    /* its file is gone */
 	SPOOR_OBJECT_NO_MEMORY = 4, /* no room for its rows: walks end in it, "no rows" */
 };
 
 #define SPOOR_KERNEL_OBJECTS 32768 /* objects of one recording; what comes after is not walked through */
 #define SPOOR_OBJECT_LOADS 4
 struct spoor_kernel_object { /* value of the map `objects`, by object id; user space writes all but state, then state */
-	__u32 state; /* enum spoor_object_state */
-	__u32 app;   /* 1: the application's own code */
-	__u32 limit; /* mode custom: call sites taken of this object in one walk */
+	__u32 state;         /* enum spoor_object_state */
+	__u32 app;           /* 1: the application's own code */
+	__u32 limit;         /* mode custom: call sites taken of this object in one walk */
 	__u32 n_loads;
 	__u64 text_base;
 	__u32 first_page; /* index into row_pages */
@@ -169,7 +174,7 @@ struct spoor_ctl_raw {
 	struct spoor_event_header h;
 	__u32 stack; /* the id to define */
 	__u32 pid;
-	__u64 layout; /* 0: not described */
+	__u64 layout;         /* 0: not described */
 	__u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
 	__u64 pc;
 	__u8 mode, pad[3];
@@ -193,5 +198,5 @@ struct spoor_kernel_stats {
 	__u64 frames;                       /* frames stepped over */
 	__u64 row_hits, row_misses;         /* row cache */
 	__u64 stack_defs, file_defs;
-	__u64 thread_misses;                /* no memory for a thread's state: it is not recorded */
+	__u64 thread_misses; /* no memory for a thread's state: it is not recorded */
 };

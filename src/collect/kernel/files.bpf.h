@@ -22,7 +22,7 @@ static __always_inline u64 inode_mtime(struct inode *inode)
 
 struct path_walk {
 	u64 dentry, mnt, root_dentry, root_mnt; /* mnt: struct mount */
-	u32 pos; /* path[pos..PATH_SPACE) is what has been found so far */
+	u32 pos;                                /* path[pos..PATH_SPACE) is what has been found so far */
 	u32 whole;
 };
 
@@ -137,9 +137,14 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 	e = (void *)r.to;
 	emit_header(e, SPOOR_EV_FILE, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
 	e->id = id;
-	e->kind = mode == S_IFREG ? SPOOR_FILE_REG : mode == S_IFDIR ? SPOOR_FILE_DIR : mode == S_IFCHR ? SPOOR_FILE_CHR :
-		  mode == S_IFBLK ? SPOOR_FILE_BLK : mode == S_IFIFO ? SPOOR_FILE_FIFO : mode == S_IFLNK ? SPOOR_FILE_LNK :
-		  mode == S_IFSOCK ? SPOOR_FILE_SOCK : SPOOR_FILE_ANON;
+	e->kind = mode == S_IFREG  ? SPOOR_FILE_REG :
+		  mode == S_IFDIR  ? SPOOR_FILE_DIR :
+		  mode == S_IFCHR  ? SPOOR_FILE_CHR :
+		  mode == S_IFBLK  ? SPOOR_FILE_BLK :
+		  mode == S_IFIFO  ? SPOOR_FILE_FIFO :
+		  mode == S_IFLNK  ? SPOOR_FILE_LNK :
+		  mode == S_IFSOCK ? SPOOR_FILE_SOCK :
+				     SPOOR_FILE_ANON;
 	if (len && sc->path[pos & (PATH_SPACE - 1)] != '/')
 		e->kind = SPOOR_FILE_ANON; /* no place in any tree */
 	e->dev = BPF_CORE_READ(inode, i_sb, s_dev);
@@ -206,7 +211,8 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 
 			if (n > 108)
 				n = 108;
-			bpf_probe_read_kernel(e->path, n & 127, (char *)ua + bpf_core_field_offset(ua->name) + 2 /* sun_path */);
+			bpf_probe_read_kernel(e->path, n & 127,
+					      (char *)ua + bpf_core_field_offset(ua->name) + 2 /* sun_path */);
 			if (!e->path[0] && n > 1)
 				e->path[0] = '@';
 			e->path[109] = 0;

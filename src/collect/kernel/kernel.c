@@ -67,12 +67,15 @@ static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, st
 static int why_not_loaded(int r, struct spoor_error *e)
 {
 	if (r == -EPERM || r == -EACCES)
-		return spoor_fail(e, EPERM, "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
+		return spoor_fail(e, EPERM,
+				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
 				  "CAP_SYS_PTRACE (`spoor check` says what is missing)");
 	if (r == -ENOMEM)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
 	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		return spoor_fail(e, ENOENT, "this kernel has no BTF (/sys/kernel/btf/vmlinux): Spoor needs CONFIG_DEBUG_INFO_BTF");
+		return spoor_fail(
+			e, ENOENT,
+			"this kernel has no BTF (/sys/kernel/btf/vmlinux): Spoor needs CONFIG_DEBUG_INFO_BTF");
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }
 
@@ -150,7 +153,9 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 
 	if (!has_may_goto()) {
 		if (o->unwind == SPOOR_UNWIND_SCAN)
-			return spoor_fail(e, EOPNOTSUPP, "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
+			return spoor_fail(
+				e, EOPNOTSUPP,
+				"--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
 		bpf_program__set_autoload(s->progs.sys_enter, false);
 		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
 	}
@@ -170,7 +175,8 @@ int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e)
 
 	last_words[0] = 0;
 	r = spoor_collector_bpf__attach(k->skel);
-	return r ? spoor_fail(e, -r, "cannot attach to the kernel's tracepoints: %s (%s)", strerror(-r), last_words) : 0;
+	return r ? spoor_fail(e, -r, "cannot attach to the kernel's tracepoints: %s (%s)", strerror(-r), last_words) :
+		   0;
 }
 
 void spoor_kernel_detach(struct spoor_kernel *k)
@@ -202,10 +208,10 @@ static uint8_t map_call_of(unsigned id, const char *name)
 		const char *name;
 		uint8_t kind;
 	} table[] = {
-		{ "mmap", SPOOR_MAP_MMAP },           { "mmap2", SPOOR_MAP_MMAP },
-		{ "mprotect", SPOOR_MAP_PROTECT },    { "pkey_mprotect", SPOOR_MAP_PROTECT },
-		{ "munmap", SPOOR_MAP_UNMAP },        { "mremap", SPOOR_MAP_REMAP },
-		{ "shmat", SPOOR_MAP_OTHER },         { "remap_file_pages", SPOOR_MAP_OTHER },
+		{ "mmap", SPOOR_MAP_MMAP },        { "mmap2", SPOOR_MAP_MMAP },
+		{ "mprotect", SPOOR_MAP_PROTECT }, { "pkey_mprotect", SPOOR_MAP_PROTECT },
+		{ "munmap", SPOOR_MAP_UNMAP },     { "mremap", SPOOR_MAP_REMAP },
+		{ "shmat", SPOOR_MAP_OTHER },      { "remap_file_pages", SPOOR_MAP_OTHER },
 	};
 
 	if (id >= SPOOR_SYSCALL_I386 && !strcmp(name, "mmap"))
@@ -278,7 +284,8 @@ int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, siz
 		return spoor_fail(e, E2BIG, "more than %d names (-n)", SPOOR_MAX_NAMES);
 	for (size_t i = 0; i < n; i++) {
 		if (strlen(globs[i]) >= SPOOR_NAME_MAX)
-			return spoor_fail(e, ENAMETOOLONG, "-n %s: longer than %d characters", globs[i], SPOOR_NAME_MAX - 1);
+			return spoor_fail(e, ENAMETOOLONG, "-n %s: longer than %d characters", globs[i],
+					  SPOOR_NAME_MAX - 1);
 		strcpy(k->skel->bss->names[i], globs[i]);
 	}
 	k->skel->bss->n_names = n;
@@ -407,7 +414,7 @@ void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint6
 	struct bpf_program *p;
 
 	*ret_ns = *ret_runs = 0;
-	bpf_object__for_each_program(p, k->skel->obj) {
+	bpf_object__for_each_program (p, k->skel->obj) {
 		struct bpf_prog_info info = {};
 		uint32_t len = sizeof(info);
 
@@ -440,7 +447,7 @@ uint64_t spoor_kernel_memory(const struct spoor_kernel *k)
 	struct bpf_map *map;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_map(map, k->skel->obj)
+	bpf_object__for_each_map (map, k->skel->obj)
 		sum += map_memlock(bpf_map__fd(map));
 	return sum;
 }

@@ -15,12 +15,12 @@
 struct spoor_collector_bpf;
 
 struct spoor_kernel_options {
-	unsigned ring_size;    /* bytes of one ring's data, a power of two */
+	unsigned ring_size; /* bytes of one ring's data, a power of two */
 	enum spoor_unwind unwind;
-	unsigned payload;      /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
+	unsigned payload; /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
 	bool match_all;
-	bool match_names;      /* execve decides by spoor_kernel_set_names() */
-	const char *cgroup;    /* path of a cgroup v2 directory, or NULL */
+	bool match_names;   /* execve decides by spoor_kernel_set_names() */
+	const char *cgroup; /* path of a cgroup v2 directory, or NULL */
 };
 
 struct spoor_kernel {
@@ -42,7 +42,8 @@ void spoor_kernel_detach(struct spoor_kernel *k);
 void spoor_kernel_close(struct spoor_kernel *k);
 
 /* What to record: for each call its mode. May be called while recording. */
-void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode, unsigned budget);
+void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode,
+			    unsigned budget);
 void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused);
 /* Globs on executable names or comms; before attaching. -E2BIG, -ENAMETOOLONG. */
 int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e);

@@ -227,14 +227,23 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 enum {
-	S_IFMT = 0170000, S_IFSOCK = 0140000, S_IFLNK = 0120000, S_IFREG = 0100000, S_IFBLK = 0060000,
-	S_IFDIR = 0040000, S_IFCHR = 0020000, S_IFIFO = 0010000,
+	S_IFMT = 0170000,
+	S_IFSOCK = 0140000,
+	S_IFLNK = 0120000,
+	S_IFREG = 0100000,
+	S_IFBLK = 0060000,
+	S_IFDIR = 0040000,
+	S_IFCHR = 0020000,
+	S_IFIFO = 0010000,
 	VM_EXEC = 4,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
 	PF_EXITING = 0x4,
 	PF_KTHREAD = 0x200000,
-	AF_UNIX = 1, AF_INET = 2, AF_INET6 = 10,
-	ENOENT = 2, EBUSY = 16,
+	AF_UNIX = 1,
+	AF_INET = 2,
+	AF_INET6 = 10,
+	ENOENT = 2,
+	EBUSY = 16,
 };
 
 /* Map types and flags that are macros of the BPF ABI (uapi/linux/bpf.h). */

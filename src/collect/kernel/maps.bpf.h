@@ -31,8 +31,8 @@ const volatile u32 payload_max = 0;
 const volatile u64 vdso_size = 0;
 
 /* ---- settings, changed while recording ---- */
-u64 epoch = 1;      /* segment number */
-u32 budget = 5;     /* S */
+u64 epoch = 1;  /* segment number */
+u32 budget = 5; /* S */
 bool paused = false;
 bool attaching = false; /* the pick list is in use: forks of tasks that are not in yet are looked up too */
 struct spoor_call_config calls[SPOOR_SYSCALL_MAX + 1]; /* the last: numbers beyond the table */
@@ -60,19 +60,19 @@ struct thread {
 	u32 layout;
 	u32 stack;
 	u32 files[2];
-	u16 id;      /* event id of the call in flight */
-	u16 len;     /* bytes of data */
-	u16 buf_at;  /* offset in data of a payload's length */
-	u16 ret_at;  /* offset in data of the returned descriptor's file id */
-	u8 flags;    /* enum spoor_event_flag */
-	u8 pending;  /* the call in flight has been written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
-	u8 follow;   /* children are in too */
+	u16 id;     /* event id of the call in flight */
+	u16 len;    /* bytes of data */
+	u16 buf_at; /* offset in data of a payload's length */
+	u16 ret_at; /* offset in data of the returned descriptor's file id */
+	u8 flags;   /* enum spoor_event_flag */
+	u8 pending; /* the call in flight has been written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
+	u8 follow;    /* children are in too */
 	u8 wait_exec; /* not before the first successful execve, but that one */
 	u8 renamed;
-	u8 named;    /* in because its name matched: execve decides again */
-	u8 moved;    /* in by a move between cgroups: the call in which it sleeps is still to be written */
+	u8 named; /* in because its name matched: execve decides again */
+	u8 moved; /* in by a move between cgroups: the call in which it sleeps is still to be written */
 	u32 gen;
-	u32 ended;   /* taken off live_threads */
+	u32 ended; /* taken off live_threads */
 	u64 args[6];
 	u8 data[SPOOR_MAX_DATA];
 };
@@ -87,7 +87,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);      /* CPUs x levels: set before loading */
+	__uint(max_entries, 1); /* CPUs x levels: set before loading */
 	__uint(key_size, 4);
 	__uint(value_size, SPOOR_RING_DATA + (1 << 22) + SPOOR_RING_SLACK);
 } rings SEC(".maps");
@@ -202,25 +202,25 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1 << 16);
-	__type(key, u32); /* tgid */
+	__type(key, u32);   /* tgid */
 	__type(value, u32); /* enum spoor_pick bits */
 } picks SEC(".maps");
 
 /* ---- per CPU: caches (two places a key, validated by it; ids one) and scratch by nesting level ---- */
 
 struct row_entry {
-	u64 pc;     /* as looked up */
+	u64 pc; /* as looked up */
 	u32 image;
 	u32 app;
-	u64 frame;  /* SPOOR_FRAME(object, vaddr of pc) */
+	u64 frame; /* SPOOR_FRAME(object, vaddr of pc) */
 	struct spoor_rule rule;
 };
 
 struct page_entry {
-	u64 page;   /* pc >> 12 */
+	u64 page; /* pc >> 12 */
 	u32 image;
 	u32 object;
-	u64 delta;  /* file offset (vDSO, anonymous: offset, address) = pc - delta */
+	u64 delta; /* file offset (vDSO, anonymous: offset, address) = pc - delta */
 	u32 app;
 	u32 pad;
 };
@@ -291,7 +291,12 @@ static __always_inline u64 address_of(struct scratch *sc, const void *p)
 }
 
 /* What the compiler knows of a value the verifier may not: hides it from the compiler. */
-#define opaque(x) ({ __typeof__(x) x_ = (x); asm volatile("" : "+r"(x_)); x_; })
+#define opaque(x)                            \
+	({                                   \
+		__typeof__(x) x_ = (x);      \
+		asm volatile("" : "+r"(x_)); \
+		x_;                          \
+	})
 
 static __always_inline u64 mix(u64 h, u64 v)
 {

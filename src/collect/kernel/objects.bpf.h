@@ -9,7 +9,7 @@
 
 struct vma_answer {
 	u64 start, end, offset;
-	u64 file;  /* struct file *, valid while the program runs: files are freed after a grace period */
+	u64 file; /* struct file *, valid while the program runs: files are freed after a grace period */
 	u64 vdso;
 	u32 exec;
 	u32 found;

@@ -11,8 +11,8 @@
 #define NAME_AT 4096 /* where in scratch.path the name to match lies */
 
 struct glob {
-	u32 p, s;            /* positions in pattern and name */
-	u32 star, star_s;    /* where to go back to; star 0: nowhere (else position + 1) */
+	u32 p, s;         /* positions in pattern and name */
+	u32 star, star_s; /* where to go back to; star 0: nowhere (else position + 1) */
 };
 
 /* One step of matching * and ? (greedy with one point of return). Returns 0 to go on, 1 no, 2 yes. */

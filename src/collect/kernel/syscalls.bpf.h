@@ -7,6 +7,17 @@
 
 /* ---- entry ---- */
 
+static __always_inline void fill_raw(struct spoor_ctl_raw *raw, struct task_struct *task, struct pt_regs *regs, u32 id,
+				     u32 mode)
+{
+	raw->stack = id;
+	raw->pid = task->tgid;
+	read_dwarf_regs(raw->dwarf_regs, regs);
+	raw->pc = regs->ip;
+	raw->mode = mode;
+	raw->budget = budget;
+}
+
 /*
  * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
  * the id. The copy is the last resort of the first second of an object's life.
@@ -327,7 +338,8 @@ static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
 	} else {
 		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
 	}
-	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) = 0; /* padding: nothing of the process that is not part of the event */
+	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) =
+		0; /* padding: nothing of the process that is not part of the event */
 }
 
 /* A call beyond the table: number and six arguments as they are. */
@@ -419,7 +431,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 
 		/* What was written is at most what was asked for: some calls return a size without writing anything. */
 		if (i < 5)
-			t->len = t->buf_at + 2 + take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
+			t->len = t->buf_at + 2 +
+				 take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
 	}
 	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0) {
 		c = this_cpu();

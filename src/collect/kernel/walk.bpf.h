@@ -396,15 +396,13 @@ __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *r
 
 	if (!c || !sc || !rule)
 		return SPOOR_WALK_NO_ROWS;
-	if (unwind_with == SPOOR_UNWIND_SCAN && rule->op == SPOOR_RULE_SCAN)
-		return walk_scan(c, sc);
 	x.w = &sc->walk;
 	x.sc = sc;
 	return spoor_walk_step(&x, &sc->walk.s, rule);
 }
 
 /* One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. */
-static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
+static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool may_scan)
 {
 	struct walk *w = &sc->walk;
 	struct walk_ctx x = { .w = w, .sc = sc };
@@ -429,7 +427,8 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
 		}
 	}
 	if (e->rule.op == SPOOR_RULE_NONE && !w->depth && w->s.exact) {
-		w->s.exact = 0; /* what follows the call's instruction is not described (__restore_rt): the instruction is */
+		w->s.exact =
+			0; /* what follows the call's instruction is not described (__restore_rt): the instruction is */
 		return 0;
 	}
 	if (walk_takes(w, c, e)) {
@@ -446,7 +445,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc)
 	}
 	r = spoor_walk_common(&x, &w->s, &e->rule);
 	if (r == SPOOR_WALK_RARE)
-		r = walk_rare(c, sc, &e->rule);
+		r = may_scan && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
 	w->depth++;
 	if (r == SPOOR_WALK_NEXT)
 		return 0;
@@ -464,7 +463,7 @@ __noinline int walk_frames(struct cpu *c, struct scratch *sc)
 	if (!c || !sc)
 		return 0;
 	for (;;) {
-		if (walk_frame(c, sc) || sc->walk.depth > MAX_DEPTH)
+		if (walk_frame(c, sc, true) || sc->walk.depth > MAX_DEPTH)
 			break;
 		may_goto(end);
 	}
@@ -475,7 +474,7 @@ end:
 /* The same for kernels without may_goto. */
 __noinline int walk_one(struct cpu *c, struct scratch *sc)
 {
-	return !c || !sc || walk_frame(c, sc);
+	return !c || !sc || walk_frame(c, sc, false); /* scanning would nest calls too deep */
 }
 
 struct walk_loop {

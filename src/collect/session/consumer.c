@@ -10,18 +10,19 @@
 #include "base/time.h"
 
 #define MAX_SPANS 256
-#define MARK_GRACE (50 * 1000000ULL) /* a ring that is empty so long after a rotation has no old events to come: a
+#define MARK_GRACE \
+	(50 * 1000000ULL)             /* a ring that is empty so long after a rotation has no old events to come: a
 				      * producer runs for microseconds, with preemption off */
 #define RAW_GRACE (2 * 1000000000ULL) /* for raw stacks of the old segment */
 
 struct ring_state {
 	struct spoor_ring *ring;
-	uint64_t epoch;     /* segment its stream is in */
-	uint64_t to;        /* up to where this round reads */
+	uint64_t epoch; /* segment its stream is in */
+	uint64_t to;    /* up to where this round reads */
 	struct iovec spans[MAX_SPANS];
 	int n_spans;
 	uint64_t ts_begin, ts_end;
-	bool switching;     /* the next thing in it is the mark */
+	bool switching; /* the next thing in it is the mark */
 };
 
 struct spoor_consumer {
@@ -32,15 +33,15 @@ struct spoor_consumer {
 	struct ring_state *rings;
 	uint64_t epoch, rotated_at;
 	bool rotating;
-	uint64_t *object_epoch;         /* by object id: segment that has its definition */
-	bool keep;                      /* definitions are remembered for segments to come */
+	uint64_t *object_epoch;                      /* by object id: segment that has its definition */
+	bool keep;                                   /* definitions are remembered for segments to come */
 	struct spoor_event_header **stacks, **files; /* by id */
 	size_t n_stacks, n_files;
 	struct spoor_consumer_counts counts;
 };
 
-int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w, bool keep_definitions,
-		       struct spoor_consumer **ret)
+int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w,
+		       bool keep_definitions, struct spoor_consumer **ret)
 {
 	struct spoor_consumer *c = calloc(1, sizeof(*c));
 
@@ -281,8 +282,8 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 		int err = spoor_writer_flush(c->w, e);
 
 		if (r->n_spans && !err)
-			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans, r->ts_begin,
-						  r->ts_end, r->ring->dropped, e);
+			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans,
+						  r->ts_begin, r->ts_end, r->ring->dropped, e);
 		if (err && !first_error)
 			first_error = err;
 		*bytes += at - r->ring->tail;
@@ -338,7 +339,8 @@ static int finish_rotation(struct spoor_consumer *c, struct spoor_error *e)
 		if (r->epoch == c->epoch)
 			continue;
 		/* Level 1 belongs to iterators, which run only while this thread waits for them. */
-		if ((i % SPOOR_LEVELS == 0 && now - c->rotated_at < MARK_GRACE) || r->ring->tail != __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE))
+		if ((i % SPOOR_LEVELS == 0 && now - c->rotated_at < MARK_GRACE) ||
+		    r->ring->tail != __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE))
 			return 0;
 		switch_ring(c, i); /* nothing was produced there since: the mark is still to come */
 	}

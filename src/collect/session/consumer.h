@@ -13,8 +13,8 @@
 
 struct spoor_consumer;
 
-int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w, bool keep_definitions,
-		       struct spoor_consumer **ret);
+int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w,
+		       bool keep_definitions, struct spoor_consumer **ret);
 void spoor_consumer_free(struct spoor_consumer *c);
 
 /* Takes what is there. Returns bytes taken, or -errno of the writer (what could not be written counts as discarded). */
@@ -28,9 +28,9 @@ int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e);
 bool spoor_consumer_rotating(const struct spoor_consumer *c);
 
 struct spoor_consumer_counts {
-	uint64_t events;   /* system calls written, completed and pending */
+	uint64_t events; /* system calls written, completed and pending */
 	uint64_t discarded;
-	uint64_t stacks;   /* definitions */
+	uint64_t stacks; /* definitions */
 	uint64_t files;
 	uint64_t nested;  /* of the discarded: a producer interrupted another one */
 	uint64_t damaged; /* rings whose content made no sense from some point on: what was there is lost */

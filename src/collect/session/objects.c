@@ -55,7 +55,7 @@ struct spoor_objects {
 	struct unwound {
 		struct unwound *next;
 		struct spoor_stack stack; /* and its frames */
-	} *unwound, **unwound_last;
+	} * unwound, **unwound_last;
 	struct spoor_objects_counts counts;
 };
 
@@ -214,7 +214,9 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 
 	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return -ENOENT;
-	key = (struct spoor_object_key){ .ino = st.st_ino, .size = st.st_size, .dev = kernel_dev(st.st_dev),
+	key = (struct spoor_object_key){ .ino = st.st_ino,
+					 .size = st.st_size,
+					 .dev = kernel_dev(st.st_dev),
 					 .mtime = st.st_mtim.tv_sec * 1000000000ULL + st.st_mtim.tv_nsec };
 	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
 	if (r)
@@ -267,7 +269,8 @@ const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint
 }
 
 /* Hands a finished stack to the recording's thread. */
-static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames, unsigned n)
+static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames,
+		    unsigned n)
 {
 	struct unwound *u = calloc(1, sizeof(*u) + n * sizeof(*frames));
 	size_t size = sizeof(u->stack) + n * sizeof(*frames);
@@ -314,7 +317,8 @@ static struct spoor_layout *read_layout(struct spoor_objects *s, uint32_t pid)
 		void *grown;
 
 		g = (struct spoor_layout_range){};
-		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %lu", &g.start, &g.end, perms, &g.offset, &maj, &min, &ino) != 7 ||
+		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %lu", &g.start, &g.end, perms, &g.offset, &maj, &min,
+			   &ino) != 7 ||
 		    perms[2] != 'x')
 			continue;
 		if (strstr(line, "[vdso]"))

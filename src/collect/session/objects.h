@@ -20,9 +20,9 @@ struct spoor_objects;
 
 struct spoor_objects_options {
 	struct spoor_kernel *kernel;
-	const struct spoor_scope *app;    /* outlives the objects */
+	const struct spoor_scope *app; /* outlives the objects */
 	const struct spoor_scope *custom;
-	const char *cache_dir;            /* NULL: no cache on disk */
+	const char *cache_dir; /* NULL: no cache on disk */
 	uint64_t max_row_bytes;
 };
 
@@ -33,7 +33,7 @@ struct spoor_object_entry {
 	struct spoor_object_key key;
 	uint64_t start, end; /* the mapping it was met in */
 	char *path;
-	bool loaded; /* the rest is final */
+	bool loaded;    /* the rest is final */
 	uint32_t flags; /* enum spoor_object_flag */
 	unsigned limit;
 	bool failed;

@@ -16,8 +16,10 @@ int spoor_privileges_check(struct spoor_error *e)
 	if (bpf && perfmon)
 		return 0;
 	return spoor_fail(e, EPERM, "%s%s%s missing: run as root, or give the capability (`spoor check` says more)",
-			  bpf ? "" : "CAP_BPF", bpf || perfmon ? "" : " and ", perfmon ? " is" : bpf ? "CAP_PERFMON is" :
-			  "CAP_PERFMON are");
+			  bpf ? "" : "CAP_BPF", bpf || perfmon ? "" : " and ",
+			  perfmon ? " is" :
+			  bpf     ? "CAP_PERFMON is" :
+				    "CAP_PERFMON are");
 }
 
 /* SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. */

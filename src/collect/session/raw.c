@@ -118,7 +118,8 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
 		     unsigned *ret_n)
 {
-	struct raw_walk w = { .raw = raw, .s = { .pc = raw->pc, .sp = raw->dwarf_regs[7], .bp = raw->dwarf_regs[6], .exact = 1 } };
+	struct raw_walk w = { .raw = raw,
+			      .s = { .pc = raw->pc, .sp = raw->dwarf_regs[7], .bp = raw->dwarf_regs[6], .exact = 1 } };
 	unsigned n = 0, budget = raw->mode == SPOOR_MODE_APP ? 1 : raw->budget;
 	struct scope scope = { .mode = raw->mode };
 	int status = SPOOR_WALK_TRUNCATED;

@@ -102,8 +102,8 @@ static int open_trace(struct session *s, struct spoor_error *e)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
 	spoor_settings_init(&s->settings, s->kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead);
-	return spoor_consumer_new(s->kernel, s->objects, s->writer, o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal,
-				  &s->consumer);
+	return spoor_consumer_new(s->kernel, s->objects, s->writer,
+				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
 static int block_signals(struct session *s)
@@ -157,7 +157,8 @@ static int begin(struct session *s, struct spoor_error *e)
 		r = spoor_command_fork(t->argv, s->cmd_path, &s->command, e);
 		if (r)
 			return r;
-		spoor_kernel_pick(s->kernel, s->command.pid, SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
+		spoor_kernel_pick(s->kernel, s->command.pid,
+				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
 	}
 	r = spoor_kernel_attach(s->kernel, e);
 	if (r)
@@ -223,8 +224,8 @@ static void say_progress(struct session *s)
 		return;
 	s->said = now;
 	spoor_consumer_counts(s->consumer, &c);
-	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->began) / SPOOR_NS_PER_SEC, c.events, c.discarded,
-		spoor_writer_bytes(s->writer) / 1e6);
+	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->began) / SPOOR_NS_PER_SEC, c.events,
+		c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
 /*
@@ -266,7 +267,8 @@ static int on_command(void *ctx, const char *text, struct spoor_error *e)
 
 	if (!strcmp(text, "snapshot")) {
 		if (!s->o->snapshot_signal)
-			return spoor_fail(e, EINVAL, "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
+			return spoor_fail(e, EINVAL,
+					  "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
 		s->snapshot = true;
 		return 0;
 	}
@@ -346,7 +348,8 @@ static void define_counters(struct session *s)
 	define_counter(s, "walks_raw", r->kernel.raw);
 	define_counter(s, "walks_lost", r->kernel.raw_lost + r->objects.overflow);
 	define_counter(s, "frames", r->kernel.frames);
-	define_counter(s, "row_cache_hits", r->kernel.frames > r->kernel.row_misses ? r->kernel.frames - r->kernel.row_misses : 0);
+	define_counter(s, "row_cache_hits",
+		       r->kernel.frames > r->kernel.row_misses ? r->kernel.frames - r->kernel.row_misses : 0);
 	define_counter(s, "row_cache_misses", r->kernel.row_misses);
 	define_counter(s, "threads_not_recorded", r->kernel.thread_misses);
 	define_counter(s, "discarded", r->consumer.discarded);
@@ -382,7 +385,8 @@ static void end(struct session *s)
 		drain(s);
 		if (spoor_objects_waiting(s->objects))
 			usleep(2000);
-	} while ((spoor_objects_waiting(s->objects) || spoor_consumer_rotating(s->consumer)) && spoor_now_monotonic() < until);
+	} while ((spoor_objects_waiting(s->objects) || spoor_consumer_rotating(s->consumer)) &&
+		 spoor_now_monotonic() < until);
 	drain(s);
 	spoor_consumer_clock(s->consumer);
 

@@ -19,13 +19,13 @@ struct spoor_session_options {
 	enum spoor_mode mode;
 	unsigned budget;
 	enum spoor_unwind unwind;
-	unsigned payload; /* -s */
+	unsigned payload;     /* -s */
 	unsigned overhead;    /* --overhead: per mille; 0: no limit */
 	int snapshot_signal;  /* flight recorder: this signal saves what is kept; 0: none */
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t max_size, segment_size, segment_ns;
 	unsigned ring_size;
-	uint64_t row_memory; /* bytes of kernel memory for unwind rows, taken by need */
+	uint64_t row_memory;   /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* NULL: none */
 	bool progress;         /* a line on stderr, if that is a terminal */
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
@@ -36,8 +36,8 @@ enum spoor_session_end { SPOOR_END_COMMAND, SPOOR_END_TARGETS, SPOOR_END_DURATIO
 
 struct spoor_session_result {
 	enum spoor_session_end end;
-	int wait_status;   /* of the command, as wait(2) */
-	uint64_t bytes;    /* written */
+	int wait_status; /* of the command, as wait(2) */
+	uint64_t bytes;  /* written */
 	struct spoor_consumer_counts consumer;
 	struct spoor_objects_counts objects;
 	struct spoor_kernel_stats kernel;

@@ -32,11 +32,18 @@ static void use(struct spoor_settings *s)
 	spoor_kernel_set_calls(s->kernel, &s->filter, s->mode, s->budget);
 }
 
-void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w, const struct spoor_filter *f,
-			 enum spoor_mode mode, unsigned budget, unsigned limit)
+void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
+			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit)
 {
-	*s = (struct spoor_settings){ .kernel = k, .writer = w, .filter = *f, .mode = mode, .budget = budget, .limit = limit,
-				      .most_mode = mode, .most_budget = budget, .stats_fd = -1 };
+	*s = (struct spoor_settings){ .kernel = k,
+				      .writer = w,
+				      .filter = *f,
+				      .mode = mode,
+				      .budget = budget,
+				      .limit = limit,
+				      .most_mode = mode,
+				      .most_budget = budget,
+				      .stats_fd = -1 };
 	use(s);
 }
 
@@ -142,8 +149,8 @@ static void say_step(struct spoor_settings *s)
 {
 	char text[160];
 
-	snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: mode=%s budget=%u", s->last / 10, s->last % 10, s->limit / 10,
-		 s->limit % 10, spoor_mode_name(s->mode), s->budget);
+	snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: mode=%s budget=%u", s->last / 10, s->last % 10,
+		 s->limit / 10, s->limit % 10, spoor_mode_name(s->mode), s->budget);
 	write_change(s, text);
 	use(s);
 }

@@ -29,8 +29,8 @@ struct spoor_settings {
 };
 
 /* Applies the first settings. */
-void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w, const struct spoor_filter *f,
-			 enum spoor_mode mode, unsigned budget, unsigned limit);
+void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
+			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit);
 void spoor_settings_done(struct spoor_settings *s);
 
 /* One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. */

@@ -122,8 +122,8 @@ static void preload_process(pid_t pid, struct spoor_objects *objects)
 	while (fgets(line, sizeof(line), f)) {
 		int at = 0;
 
-		if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, perms, &ino, &at) != 4 || !at || perms[2] != 'x' ||
-		    !ino)
+		if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, perms, &ino, &at) != 4 || !at ||
+		    perms[2] != 'x' || !ino)
 			continue;
 		line[strcspn(line, "\n")] = 0;
 		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", pid, start, end);
@@ -157,7 +157,8 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 	}
 	spoor_objects_preload(objects, path, path, 0);
 	spoor_object_interpreter(fd, interp, sizeof(interp));
-	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino || pipe2(out, O_CLOEXEC))
+	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino ||
+	    pipe2(out, O_CLOEXEC))
 		return;
 	pid = fork();
 	if (!pid) {

@@ -12,7 +12,7 @@
 #define SPOOR_MAX_PIDS 256
 
 struct spoor_targets {
-	char **argv;             /* -- CMD..., NULL-terminated, or NULL */
+	char **argv; /* -- CMD..., NULL-terminated, or NULL */
 	pid_t pids[SPOOR_MAX_PIDS];
 	size_t n_pids;
 	const char *names[SPOOR_MAX_NAMES];
