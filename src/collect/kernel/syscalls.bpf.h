@@ -44,14 +44,9 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 		return 0;
 	raw = (void *)r.to;
 	id = __sync_fetch_and_add(&next_stack, 1);
+	fill_raw(raw, task, regs, id, mode);
 	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
-	raw->stack = id;
-	raw->pid = task->tgid;
 	raw->layout = described == 1 ? layout : 0;
-	read_dwarf_regs(raw->dwarf_regs, regs);
-	raw->pc = regs->ip;
-	raw->mode = mode;
-	raw->budget = budget;
 	raw->remote = 0;
 	raw->len = len;
 	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
