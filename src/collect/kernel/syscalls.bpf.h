@@ -19,6 +19,25 @@ static __always_inline void fill_raw(struct spoor_ctl_raw *raw, struct task_stru
 }
 
 /*
+ * The copy page by page up to one that was never touched, as there may be between a program's first frame and its
+ * strings (execve leaves a gap of random size there). Returns the bytes copied.
+ */
+static __always_inline u32 copy_pages(struct spoor_ctl_raw *raw, u64 sp, u32 len)
+{
+	u32 at = 0, n = 4096 - (sp & 4095), i;
+
+	for (i = 0; i < SPOOR_RAW_STACK / 4096 + 1 && at < len; i++) {
+		if (n > len - at)
+			n = len - at;
+		if (bpf_probe_read_user(raw->bytes + (at & (2 * SPOOR_RAW_STACK - 1)), n & 8191, (void *)(sp + at)))
+			break;
+		at += n;
+		n = 4096;
+	}
+	return at;
+}
+
+/*
  * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
  * the id. The copy is the last resort of the first second of an object's life.
  */
@@ -50,7 +69,7 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 	raw->remote = 0;
 	raw->len = len;
 	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
-		raw->len = 0;
+		raw->len = copy_pages(raw, sp, len);
 	emit_commit(&r, size);
 	return id;
 }
