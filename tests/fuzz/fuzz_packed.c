@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Files packed into a trace. The input: the manifest to its first NUL, then what stands in the trace for an object, its
- * debugging file, and a map of just-in-time code, in both forms in turn. What is given out must have the hash that it is
- * said to have, and packing into the same trace must leave one that gives back what was packed.
+ * Files packed into a trace. The input: the manifest to its first NUL, then what stands in the trace for an object,
+ * its debugging file, and a map of just-in-time code, in both forms in turn. What is given out must have the hash that
+ * it is said to have, and packing into the same trace must leave one that gives back what was packed.
  */
 #include <fcntl.h>
 #include <stdint.h>
