@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Modes app, app-all, lib and custom equal what the stacks of mode `all` imply, of other runs of the same deterministic
+programs; and babeltrace2 reads the same events as Spoor's reader, of a recording of real programs."""
+import fnmatch
+import os
+import subprocess
+from collections import Counter
+
+import bt2
+import pytest
+
+from recording import record, stack_of
+
+PYTHON = """
+import collections, ctypes, json, sqlite3, ssl, zlib
+db = sqlite3.connect(':memory:')
+db.create_function('f', 1, lambda x: len(open('/etc/passwd').read()))
+def deep(n): return deep(n - 1) if n else db.execute('select f(1)').fetchall()
+for i in range(11): deep(i)
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+def order(a, b): return open('/etc/group').read() and 0
+ctypes.CDLL(None).qsort((ctypes.c_int * 5)(), 5, 4, order)
+"""
+PROGRAMS = {
+    "python3": ["/usr/bin/python3", "-I", "-S", "-c", PYTHON],
+    "git": ["/usr/bin/git", "--version"],
+    "openssl": ["/usr/bin/openssl", "dgst", "-sha256", "/etc/passwd"],
+    "perl": ["/usr/bin/perl", "-e", "sub f { my $n = shift; $n ? f($n - 1) : -e '/etc' } f($_) for 1..50; `true`"],
+}
+
+
+def is_main(path, program):
+    return path is not None and os.path.realpath(path) == os.path.realpath(program)
+
+
+def app_frames(frames, names, program):
+    return [f for f in frames if f[0] and (any(fnmatch.fnmatch(os.path.basename(f[0]), n) for n in names) if names
+                                           else is_main(f[0], program))]
+
+
+def per_object(frames, limit_of):
+    taken, out = Counter(), []
+    for obj, offset in frames:
+        if taken[obj] < limit_of(obj):
+            taken[obj] += 1
+            out.append((obj, offset))
+    return out
+
+
+def cut(frames, budget):
+    """The frames and how the walk has to end: when the budget is used up it says so, even if that was all."""
+    return frames[:budget], "budget" if len(frames) >= budget else "complete"
+
+
+def scope(rules, program):
+    def limit(obj):
+        for pattern, n in rules:
+            if pattern == "main" and is_main(obj, program) or obj and fnmatch.fnmatch(os.path.basename(obj), pattern):
+                return n
+        return 0
+    return limit
+
+
+RULES = [("main", 3), ("libssl*", 1), ("libc.so*", 0), ("ld-*", 2), ("*", 1)]
+MODES = {  # name: (options, the stack and status that follow from `all`)
+    "app": (["-m", "app"], lambda f, p: (app_frames(f, [], p)[:1], "complete")),
+    "app_all": (["-m", "app-all"], lambda f, p: cut(app_frames(f, [], p), 5)),
+    "app_all_3": (["-m", "app-all", "-S", "3"], lambda f, p: cut(app_frames(f, [], p), 3)),
+    "app_named": (["-m", "app-all", "-S", "40", "--app", "libpython*,libsqlite*,libcrypto*,git,perl"],
+                  lambda f, p: cut(app_frames(f, ["libpython*", "libsqlite*", "libcrypto*", "git", "perl"], p), 40)),
+    "lib": (["-m", "lib", "-S", "64"], lambda f, p: cut(per_object(f, lambda o: 1), 64)),
+    "lib_2": (["-m", "lib", "-S", "2"], lambda f, p: cut(per_object(f, lambda o: 1), 2)),
+    "custom": (["-m", "custom", "-S", "64", "--scope", ",".join(f"{p}={n}" for p, n in RULES)],
+               lambda f, p: cut(per_object(f, scope(RULES, p)), 64)),
+    "custom_4": (["-S", "4", "--scope", ",".join(f"{p}={n}" for p, n in RULES)],
+                 lambda f, p: cut(per_object(f, scope(RULES, p)), 4)),
+    "all_7": (["-m", "all", "-S", "7"], lambda f, p: cut(f, 7)),
+}
+
+
+def record_calm(path, options, command):
+    env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0",
+           "PERL_PERTURB_KEYS": "0", "HOME": "/nonexistent"}
+    return record(path, *options, "--", "/usr/bin/setarch", "-R", *command, env=env)
+
+
+def main_thread(recording):
+    """What it does as the program, no more as setarch."""
+    calls = recording.by_thread()[recording.calls[0]["tid"]]
+    begin = max(i for i, c in enumerate(calls) if c["event"] == "execve" and c["ret"] == 0) + 1
+    return [c for c in calls[begin:] if c["walk"] is not None]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_modes_follow_from_all(program, tmp_path):
+    command = PROGRAMS[program]
+    record_calm(tmp_path / "warm.spoor", ["-m", "app"], command)  # so that rows come from the cache
+    full = record_calm(tmp_path / "all.spoor", ["-m", "all", "-S", "512"], command)
+    full.check()
+    want = main_thread(full)
+    for mode, (options, implied) in MODES.items():
+        recording = record_calm(tmp_path / f"{mode}.spoor", options, command)
+        recording.check()
+        got = main_thread(recording)
+        assert [c["event"] for c in got] == [c["event"] for c in want], mode
+        wrong, cut_short = [], 0
+        for a, b in zip(want, got):
+            if "truncated" in (a["walk"], b["walk"]):
+                cut_short += 1  # a copy for user space that was too short for a deep stack
+                continue
+            assert a["walk"] == "complete", a
+            frames, status = implied(stack_of(a), command[0])
+            if stack_of(b) != frames or b["walk"] != status:
+                wrong.append((b["event"], b["way"], b["walk"], stack_of(b), status, frames, stack_of(a)))
+        print(f"{program}, {mode}: {len(want)} calls, {len(wrong)} differ, {cut_short} cut short")
+        assert not wrong, wrong[0]
+        assert cut_short <= 0.02 * len(want) + 1
+
+
+# ---- babeltrace2 ----
+
+def integer(value):
+    return int(value) if isinstance(value, int) else int(value, 16)
+
+
+def test_babeltrace_reads_the_same(tmp_path):
+    recording = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "--", "/bin/sh", "-c",
+                       "ls -l /etc >/dev/null; for i in 1 2 3; do cat /etc/passwd; done | wc; cat /nonexistent; true")
+    ours = [(c["end"], c["event"], c["pid"], c["tid"], c["dur"], integer(c["ret"]) % 2**64)
+            for c in recording.calls if not c.get("unfinished")]
+    theirs = []
+    for message in bt2.TraceCollectionMessageIterator(str(tmp_path / "t.spoor")):
+        if type(message) is bt2._EventMessageConst and "ret" in (message.event.payload_field or {}):
+            event = message.event
+            tid = event.common_context_field["tid"] if event.common_context_field else event.specific_context_field["tid"]
+            theirs.append((message.default_clock_snapshot.value, event.name.removeprefix("syscall:"),
+                           int(event.payload_field["pid"]), int(tid), int(event.payload_field["dur"]),
+                           int(event.payload_field["ret"]) % 2**64))
+    assert len(ours) > 300
+    assert sorted(ours) == sorted(theirs)
+    out = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, timeout=60)
+    assert out.returncode == 0 and not out.stderr, out.stderr[:500]
