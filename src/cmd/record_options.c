@@ -331,6 +331,17 @@ static void keep_command_line(struct spoor_record_options *o, int argc, char **a
 		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
 }
 
+/* 8 MiB a CPU hold a saturated server's events for a tenth of a second; large machines get less, 256 MiB in all. */
+static unsigned default_buffers(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	unsigned size = 8 << 20;
+
+	while (size > 512 << 10 && (uint64_t)size * cpus * SPOOR_LEVELS > 256 << 20)
+		size /= 2;
+	return size;
+}
+
 int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 {
 	struct spoor_error e = { "" };
@@ -339,7 +350,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	spoor_filter_init(&o->s.filter);
 	o->s.mode = SPOOR_MODE_APP_ALL;
 	o->s.budget = 5;
-	o->s.ring_size = 8 << 20;
+	o->s.ring_size = default_buffers();
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
 	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
