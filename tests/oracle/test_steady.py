@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A server under load, attached to while it runs: what it is asked for is counted to the last call, and from 1 s on it is
+walked in the kernel, out of the cache."""
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections import Counter
+
+from recording import SPOOR, Recording
+
+REQUESTS = 20011
+
+
+def wait_for(what, seconds=10):
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def ping(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as s:
+            s.sendall(b"PING\r\n")
+            return s.recv(10) == b"+PONG\r\n"
+    except OSError:
+        return False
+
+
+def ask(port, times):
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(times):
+            s.sendall(b"ECHO %06d\r\n" % i)
+            assert s.recv(64)
+
+
+def test_redis_under_load(tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen(["/usr/bin/redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
+                               "--dir", tmp_path], stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: ping(port))
+        with open(tmp_path / "err", "w") as err:
+            spoor = subprocess.Popen([SPOOR, "record", "-m", "all", "-S", "64", "-o", tmp_path / "t.spoor", "-p",
+                                      str(server.pid)], stderr=err)
+        wait_for(lambda: "recording into" in (tmp_path / "err").read_text())
+        ask(port, 7)
+        time.sleep(1.2)
+        ask(port, REQUESTS)
+        spoor.send_signal(signal.SIGINT)
+        assert spoor.wait(20) == 0
+    finally:
+        server.kill()
+        server.wait()
+    recording = Recording(tmp_path / "t.spoor")
+    recording.check(hits=0.95)
+    writes = [c for c in recording.calls if c["event"] == "write" and "socket" in c["args"]["fd"]]
+    assert len(writes) == REQUESTS + 7 and all(c["ret"] > 0 for c in writes)
+    assert len({json.dumps(c["stack"]) for c in writes}) == 1
+    begin = min(c["begin"] for c in recording.calls if not c.get("unfinished"))
+    late = Counter(c["way"] for c in recording.calls if c["begin"] > begin + 1_000_000_000)
+    statuses = Counter(c["walk"] for c in recording.calls if c["begin"] > begin + 1_000_000_000)
+    print(f"after 1 s: {dict(late)}, {dict(statuses)}")
+    assert late["kernel"] >= 0.999 * sum(late.values()) and statuses["complete"] == sum(statuses.values())
