@@ -434,7 +434,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	}
 	cfg = &calls[id];
 	if (t->call_epoch != epoch)
-		emit_need(t);
+		emit_need(task, t, 0);
 	if (t->flags & SPOOR_EVENT_UNREADABLE) {
 		/* The page was not there at entry. If the call did not fail for the same reason, it is now. */
 		t->flags = SPOOR_EVENT_READ_AT_EXIT;

@@ -86,6 +86,29 @@ static __noinline int emit_thread(struct task_struct *task, struct thread *t, u3
 	return task && t ? emit_thread_at(task, t, why, 0) : 0;
 }
 
+/* Tells the consumer that this segment needs definitions which an older one has; the thread's own is written anew. */
+static __noinline int emit_need(struct task_struct *task, struct thread *t, u32 ring_level)
+{
+	struct spoor_ctl_need *e;
+	struct reservation r;
+
+	if (!task || !t)
+		return 0;
+	if (t->def_epoch != epoch)
+		emit_thread_at(task, t, SPOOR_THREAD_SEGMENT, ring_level & 1);
+	emit_reserve(&r, ring_level & 1, sizeof(*e));
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_CTL_NEED, 0, sizeof(*e), 0, bpf_ktime_get_ns());
+	e->stack = t->stack;
+	e->files[0] = t->files[0];
+	e->files[1] = t->files[1];
+	e->files[2] = 0;
+	emit_commit(&r, sizeof(*e));
+	return 0;
+}
+
 /* The event of a call that has not ended. */
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
@@ -94,6 +117,8 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	struct reservation r;
 	u32 size = (sizeof(*e) + (t->len & (SPOOR_MAX_DATA - 1)) + 7) & ~7u;
 
+	if (t->call_epoch != epoch)
+		emit_need(task, t, ring_level);
 	emit_reserve(&r, ring_level, size);
 	if (!r.to)
 		return 0;
@@ -143,27 +168,6 @@ static __always_inline bool in_cgroup(struct cgroup *cgrp)
 	if (!cgrp || cgrp->level < (int)cgroup_level)
 		return false;
 	return BPF_CORE_READ(cgrp, ancestors[cgroup_level & 63], kn, id) == cgroup_id;
-}
-
-/* Tells the consumer that this segment needs definitions which an older one has. */
-static __noinline int emit_need(struct thread *t)
-{
-	struct spoor_ctl_need *e;
-	struct reservation r;
-
-	if (!t)
-		return 0;
-	emit_reserve(&r, 0, sizeof(*e));
-	if (!r.to)
-		return 0;
-	e = (void *)r.to;
-	emit_header(e, SPOOR_CTL_NEED, 0, sizeof(*e), 0, bpf_ktime_get_ns());
-	e->stack = t->stack;
-	e->files[0] = t->files[0];
-	e->files[1] = t->files[1];
-	e->files[2] = 0;
-	emit_commit(&r, sizeof(*e));
-	return 0;
 }
 
 /* ---- changes of the address space ---- */
