@@ -42,7 +42,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; give more --row-memory\n",
 			r->objects.no_memory);
 	if (r->warning[0])
-		fprintf(stderr, "spoor: %s: the recording ended early, what was written is readable\n", r->warning);
+		fprintf(stderr, "spoor: %s; the recording ended early\n", r->warning);
 }
 
 static int exit_code(const struct spoor_record_options *o, const struct spoor_session_result *r)

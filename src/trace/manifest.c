@@ -58,7 +58,7 @@ static json_t *segments_json(const struct spoor_writer *w, int snapshot)
 	return list;
 }
 
-static uint64_t lost_events(const struct spoor_writer *w)
+uint64_t spoor_writer_lost(const struct spoor_writer *w)
 {
 	uint64_t lost = w->defs[0].lost + w->defs[1].lost;
 
@@ -118,7 +118,7 @@ static json_t *manifest_json(struct spoor_writer *w, int ended, int snapshot)
 			      "version", SPOOR_TRACE_VERSION, "uuid", uuid_json(w->uuid), "epoch_offset",
 			      (json_int_t)w->epoch_offset, "clocks", w->clocks, "command", spoor_text_json(w->command),
 			      "mode", spoor_text_json(w->mode), "ended", ended, "hosts", host_json(w, snapshot),
-			      "lost_writing", (json_int_t)lost_events(w), "counters", w->counters);
+			      "lost_writing", (json_int_t)spoor_writer_lost(w), "counters", w->counters);
 
 	if (j && snapshot && json_object_set_new(j, "snapshot", json_true()) < 0) {
 		json_decref(j);
