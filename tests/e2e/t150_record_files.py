@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Segments, limits, full disks, vanished directories, SIGKILL: what was written stays readable, the target goes on."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+STORM = ("-e", "getppid,execve,exit_group")
+
+
+def segments(trace):
+    return sorted(trace.glob("*/kernel/seg-*"))
+
+
+def alone(segment):
+    """babeltrace2 reads it from its first packet to its last."""
+    run = subprocess.run(["babeltrace2", "-o", "dummy", segment], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return segment
+
+
+def dangling(segment):
+    """Ids that events of this segment refer to and that nothing defines in it."""
+    run = subprocess.run(["babeltrace2", segment], capture_output=True, text=True, errors="replace", check=True, timeout=60)
+    stacks, files, used, used_files = {0}, {0}, set(), set()
+    for line in run.stdout.splitlines():
+        if " spoor:stack: " in line:
+            stacks.add(int(re.search(r"\bid = (\d+)", line)[1]))
+        elif " spoor:file: " in line or " spoor:socket: " in line:
+            files.add(int(re.search(r"\bid = (\d+)", line)[1]))
+        elif found := re.search(r"\bpid = \d+, stack = (\d+)", line):
+            used.add(int(found[1]))
+            for group in re.findall(r"files = \{ ([^}]*) \}", line):
+                used_files |= {int(n) for n in re.findall(r"= (\d+)", group)}
+    assert used - {0}
+    return used - stacks, used_files - files
+
+
+def test_rotation_by_time(spoor, record, read, start, actor):
+    target = start(actor(), "storm", "1000000", "3")
+    recording = record("-p", target.pid, "--follow", "--rotate", "500ms")
+    time.sleep(2.6)
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert len(segments(recording.trace)) >= 4
+    for segment in segments(recording.trace):
+        assert dangling(alone(segment)) == (set(), set())
+    marks = list(trace.marks().values())  # whoever was there from begin to end: every call is in some segment
+    assert marks.count(3) > 50 and len(marks) - marks.count(3) <= 4
+
+
+def test_rotation_by_size(spoor, record, read, start, actor):
+    target = start(actor(), "storm", "1000000", "100")
+    recording = record("-p", target.pid, "--follow", "--rotate", "1M")
+    time.sleep(3)
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert len(segments(recording.trace)) >= 2
+    for segment in segments(recording.trace):
+        assert dangling(alone(segment)) == (set(), set())
+        assert sum(f.stat().st_size for f in segment.iterdir()) < 8 << 20
+    assert trace.summary["calls"] > 10000
+
+
+def test_max_size(spoor, record, read, start, actor):
+    """The oldest segments go, whole; what is left reads."""
+    target = start(actor(), "storm", "1000000", "100")
+    recording = record("-p", target.pid, "--follow", "--max-size", "4M")
+    time.sleep(5)
+    size = sum(f.stat().st_size for f in recording.trace.rglob("*") if f.is_file())
+    assert recording.stop() == 0
+    assert size <= 8 << 20  # what the buffers hold may come on top
+    manifest = json.loads((recording.trace / "manifest").read_text())
+    part = manifest["hosts"][0]["parts"][0]
+    assert part["dropped"]["segments"] >= 1 and part["dropped"]["bytes"] > 0
+    assert part["segments"][0]["number"] > 1
+    for segment in segments(recording.trace):
+        assert dangling(alone(segment)) == (set(), set())
+    read(recording.trace)
+
+
+def private_disk(script, tmp_path, size="2m"):
+    """Runs a shell script in a mount namespace of its own with a small disk on ./disk; it ends with the namespace."""
+    (tmp_path / "disk").mkdir(exist_ok=True)
+    command = f"mount -t tmpfs -o size={size} none disk && {script}"
+    return subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", command], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=60)
+
+
+def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
+    """The target's output and code are its own; what fitted is readable; it is said once."""
+    program = actor()
+    script = (f"{build}/spoor record -o disk/t.spoor -- sh -c '{program} storm 10000 100; echo out; exit 7'; echo code $?; "
+              f"for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -x actor >/dev/null || break; sleep 1; done; sleep 0.5; "
+              f"cp -r disk/t.spoor kept.spoor")
+    run = private_disk(script, tmp_path)
+    assert "out\n" in run.stdout and "code 125\n" in run.stdout, run
+    assert run.stderr.count("No space left") == 1
+    assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 0
+    trace = read(tmp_path / "kept.spoor", ended=False)
+    assert trace.summary["calls"] > 1000
+    nothing_attached()
+
+
+def test_disk_that_is_full_from_the_start(build, actor, tmp_path):
+    run = private_disk(f"dd if=/dev/zero of=disk/x bs=1k count=4000 2>/dev/null; {build}/spoor record -o disk/t.spoor -- "
+                       f"touch ran; echo code $?", tmp_path)
+    assert "code 125\n" in run.stdout and "space" in run.stderr.lower()
+
+
+def test_vanished_directory(record, start, actor, tmp_path, nothing_attached):
+    target = start(actor(), "storm", "1000000", "3")
+    recording = record("-p", target.pid, "--follow")
+    shutil.rmtree(recording.trace)
+    assert recording.wait(10) == 1
+    lines = recording.said().splitlines()
+    assert any("t.spoor" in line and ("vanished" in line or "gone" in line or "removed" in line or "No such" in line)
+               for line in lines), lines
+    assert target.poll() is None
+    nothing_attached(recording.pid)
+
+
+def test_vanished_directory_of_a_command(record, actor, tmp_path):
+    """The command runs to its end."""
+    recording = record("--", "sh", "-c", f"{actor()} storm 2000 3; echo done > finished", stdout=subprocess.DEVNULL)
+    shutil.rmtree(recording.trace)
+    assert recording.wait(20) == 125
+    for _ in range(100):
+        if (tmp_path / "finished").exists():
+            break
+        time.sleep(0.1)
+    assert (tmp_path / "finished").read_text() == "done\n"
+
+
+@pytest.mark.parametrize("rotate", [(), ("--rotate", "300ms")])
+def test_killed(spoor, record, read, actor, tmp_path, nothing_attached, rotate):
+    """SIGKILL of spoor: the command's output and end are its own, the trace reads up to the last fifth of a second."""
+    recording = record(*rotate, "--", "sh", "-c", f"{actor()} storm 20000 3; echo $? > code; exit 7",
+                       stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    shell = int(subprocess.run(["pgrep", "-P", str(recording.pid), "-x", "sh"], capture_output=True, text=True).stdout)
+    children = subprocess.run(["pgrep", "-P", str(recording.pid)], capture_output=True, text=True).stdout.split()
+    assert recording.stop(signal.SIGKILL) == -signal.SIGKILL
+    trace = read(recording.trace, ended=False, babeltrace=False)
+    assert trace.summary["ended"] is False and trace.count() > 100
+    assert trace.summary["discarded"] == 0
+    nothing_attached(recording.pid)
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{shell}"):
+            break
+        time.sleep(0.1)
+    assert (tmp_path / "code").read_text() == "0\n"
+    assert not [c for c in children if c != str(shell) and os.path.exists(f"/proc/{c}")]
+    assert spoor("repair", recording.trace).returncode == 0
+    read(recording.trace, ended=False)
+
+
+def test_two_recordings_at_once(record, read, start, actor):
+    """They do not see each other, nor disturb each other's counts."""
+    target = start(actor(), "serve")
+    assert target.stdout.readline() == b"ready\n"
+    recordings = [record("-p", target.pid, trace=f"{i}.spoor") for i in range(3)]
+    target.stdin.write(b"g")
+    target.stdin.flush()
+    for recording in recordings:
+        assert recording.wait() == 0
+        assert read(recording.trace).whole().marks() == {target.pid: 404}
+
+
+def test_trace_of_its_own_user_only(spoor, tmp_path):
+    assert spoor("record", "-o", "t.spoor", "--", "true").returncode == 0
+    assert os.stat(tmp_path / "t.spoor").st_mode & 0o777 == 0o700
+    assert all(os.stat(f).st_mode & 0o777 == 0o600 for f in (tmp_path / "t.spoor").rglob("*") if f.is_file())
