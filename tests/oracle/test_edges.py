@@ -192,6 +192,59 @@ def test_signal_handlers(tmp_path):
     assert len(pauses) == 106 and all(c["errno"] == "EINTR" or c["ret"] == -514 for c in pauses)
 
 
+FAULTS = r"""
+#include <ucontext.h>
+__asm__(
+	".text\n.p2align 4\n.globl before\n.type before, @function\nbefore:\n"
+	".cfi_startproc\n.cfi_def_cfa_offset 4096\nnop\nud2\n.cfi_endproc\n.size before, .-before\n"
+	".globl at_first\n.type at_first, @function\nat_first:\n"
+	".cfi_startproc\nud2\nret\n.cfi_endproc\n.size at_first, .-at_first\n"
+	".globl after_push\n.type after_push, @function\nafter_push:\n"
+	".cfi_startproc\npush %rbx\n.cfi_def_cfa_offset 16\nud2\npop %rbx\n.cfi_def_cfa_offset 8\nud2\nret\n.cfi_endproc\n"
+	".size after_push, .-after_push\n"
+	".globl by_register\n.type by_register, @function\nby_register:\n"
+	".cfi_startproc\nlea 8(%rsp), %r10\n.cfi_def_cfa 10, 0\nsub $4000, %rsp\nand $-32, %rsp\nud2\n"
+	"lea -8(%r10), %rsp\n.cfi_def_cfa 7, 8\nret\n.cfi_endproc\n.size by_register, .-by_register\n");
+void at_first(void), after_push(void), by_register(void);
+static void on_fault(int s, siginfo_t *si, void *p)
+{
+	ask();
+	((ucontext_t *)p)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+int main(void)
+{
+	static char stack[65536];
+	stack_t ss = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction sa = { .sa_sigaction = on_fault };
+	sigaltstack(&ss, NULL);
+	for (int i = 0; i < 83; i++) {
+		sa.sa_flags = SA_SIGINFO | (i & 1 ? SA_ONSTACK : 0);
+		sigaction(SIGILL, &sa, NULL);
+		at_first();
+		after_push();
+		by_register();
+	}
+	return 0;
+}
+"""
+
+
+def test_interrupted_pc_is_exact(tmp_path):
+    """Faults at a function's first instruction (the byte before it belongs to another, with other rules), between push
+    and pop, and where the CFA hangs on a register that only the signal's frame still has."""
+    program = build(tmp_path, "faults", FAULTS)
+    recording = run(tmp_path, program)
+    nm = subprocess.run(["nm", program], capture_output=True, text=True, check=True).stdout
+    at = {line.split()[2]: int(line.split()[0], 16) for line in nm.splitlines() if len(line.split()) == 3}
+    seen = Counter()
+    for c in asked(recording):
+        names, frames = functions(c), stack_of(c)
+        assert c["walk"] == "complete" and names[1:3] == ["ask", "on_fault"] and names[5] == "main", names
+        assert frames[4][0] == str(program)
+        seen[frames[4][1]] += 1
+    assert seen == {at["at_first"]: 83, at["after_push"] + 1: 83, at["after_push"] + 4: 83, at["by_register"] + 16: 83}
+
+
 def test_threads_end_at_clone(tmp_path):
     program = build(tmp_path, "threads", r"""
 	NOINLINE void *work(void *p) { for (int i = 0; i < 1009; i++) ask(); return NULL; }
