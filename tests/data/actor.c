@@ -3,8 +3,8 @@
  * A program whose calls are known. A mark is one getppid(2), which neither the C library nor the dynamic loader calls.
  *
  *   marks N            N marks
- *   family             11 marks, and children by fork (13 and a grandchild's 5), vfork (17), a thread (19), clone3 (23)
- *   serve              4 threads; when a byte comes on stdin each makes 101 marks, then a forked child 31; prints "done"
+ *   family             11 marks, and children by fork (13; a grandchild's 5), vfork (17), thread (19), clone3 (23)
+ *   serve              4 threads; when a byte comes on stdin each makes 101 marks, then a forked child 31; "done"
  *   become N PROG...   N marks, then execve of PROG
  *   thread-become N PROG...   the same by a thread that is not the leader
  *   storm N M          N children one after another with 3 marks each, every M'th by execve of this program

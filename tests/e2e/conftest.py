@@ -106,7 +106,7 @@ def compiled(tmp_path_factory):
         key = (source, flags)
         if key not in done:
             out = tmp_path_factory.mktemp("bin") / Path(source).stem
-            subprocess.run(["gcc", "-O1", "-g", "-pthread", "-o", out, DATA / source, *flags], check=True, timeout=60)
+            subprocess.run(["gcc", "-O1", "-g", "-pthread", "-o", out, DATA / source, "-ldl", *flags], check=True, timeout=60)
             done[key] = out
         return done[key]
     return run
@@ -147,7 +147,8 @@ class Trace:
         return len(self.of(event, **of))
 
     def of(self, event=None, **of):
-        return [e for e in self.calls if (event is None or e["event"] == event) and all(e[k] == v for k, v in of.items())]
+        return [e for e in self.calls
+                if (event is None or e["event"] == event) and all(e[k] == v for k, v in of.items())]
 
     def pids(self):
         return {e["pid"] for e in self.calls}

@@ -137,8 +137,9 @@ def as_nobody(build, tmp_path, *setpriv):
     program.write_bytes((build / "spoor").read_bytes())
     program.chmod(0o755)
     try:
-        return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *setpriv, program, "record",
-                               "-o", place / "t.spoor", "--", "true"], capture_output=True, text=True, cwd=place, timeout=60)
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *setpriv]
+        return subprocess.run([*user, program, "record", "-o", place / "t.spoor", "--", "true"], capture_output=True,
+                              text=True, cwd=place, timeout=60)
     finally:
         subprocess.run(["rm", "-rf", place], check=True)
 

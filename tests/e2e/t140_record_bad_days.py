@@ -43,7 +43,8 @@ def test_under_strace(record, read, start, actor, tmp_path):
 
 
 def test_strace_as_the_command(spoor, read, actor, tmp_path):
-    run = spoor("record", "-o", "t.spoor", "--", "strace", "-f", "-e", "trace=getppid", "-o", "strace.out", actor(), "family")
+    strace = ["strace", "-f", "-e", "trace=getppid", "-o", "strace.out"]
+    run = spoor("record", "-o", "t.spoor", "--", *strace, actor(), "family")
     assert run.returncode == 0
     assert read(tmp_path / "t.spoor").whole().count(comm="actor") == 88
     assert (tmp_path / "strace.out").read_text().count("getppid(") == 88
@@ -207,15 +208,16 @@ def test_broken_eh_frame(spoor, read, compiled, tmp_path, kind):
 
 def test_absent_eh_frame(spoor, read, compiled, tmp_path):
     program, bare = compiled("actor.c"), tmp_path / "bare"
-    subprocess.run(["objcopy", "-R", ".eh_frame", "-R", ".eh_frame_hdr", program, bare], check=True, capture_output=True)
+    subprocess.run(["objcopy", "-R", ".eh_frame", "-R", ".eh_frame_hdr", program, bare], check=True,
+                   capture_output=True)
     assert spoor("record", "-o", "t.spoor", "-m", "all", "--", bare, "marks", "101").returncode == 0
     assert read(tmp_path / "t.spoor").whole().count() == 101
 
 
 def test_huge_eh_frame(spoor, read, tmp_path):
     """Hundreds of thousands of rows."""
-    lines = [f".p2align 4; f{i}: .cfi_startproc; push %rbx; .cfi_adjust_cfa_offset 8; pop %rbx; .cfi_adjust_cfa_offset -8; ret; "
-             f".cfi_endproc" for i in range(100000)]
+    lines = [f".p2align 4; f{i}: .cfi_startproc; push %rbx; .cfi_adjust_cfa_offset 8; pop %rbx; "
+             f".cfi_adjust_cfa_offset -8; ret; .cfi_endproc" for i in range(100000)]
     (tmp_path / "huge.s").write_text("\n".join([".text", *lines, '.section .note.GNU-stack,"",@progbits', ""]))
     (tmp_path / "main.c").write_text("#include <unistd.h>\n#include <sys/syscall.h>\n"
                                      "int main(void) { for (int i = 0; i < 101; i++) syscall(SYS_getppid); }\n")
@@ -250,7 +252,8 @@ int main(void) { NAME(); return 0; }
     (tmp_path / "same.c").write_text(source)
     flags = ["-O1", "-g", "-fno-stack-protector", f"-Wl,--build-id=0x{'5a' * 20}"]
     for name, size in (("small", 16), ("large", 4096)):
-        subprocess.run(["gcc", *flags, f"-DNAME={name}", f"-DSIZE={size}", "-o", name, "same.c"], cwd=tmp_path, check=True)
+        subprocess.run(["gcc", *flags, f"-DNAME={name}", f"-DSIZE={size}", "-o", name, "same.c"], cwd=tmp_path,
+                       check=True)
     for order in (("small", "large"), ("large", "small")):
         command = " ".join(f"./{n};" for n in order * 2)
         trace_name = f"{order[0]}.spoor"

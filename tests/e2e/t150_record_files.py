@@ -26,7 +26,8 @@ def alone(segment):
 
 def dangling(segment):
     """Ids that events of this segment refer to and that nothing defines in it."""
-    run = subprocess.run(["babeltrace2", segment], capture_output=True, text=True, errors="replace", check=True, timeout=60)
+    run = subprocess.run(["babeltrace2", segment], capture_output=True, text=True, errors="replace", check=True,
+                         timeout=60)
     stacks, files, used, used_files = {0}, {0}, set(), set()
     for line in run.stdout.splitlines():
         if " spoor:stack: " in line:
@@ -95,7 +96,8 @@ def private_disk(script, tmp_path, size="2m"):
 def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
     """The target's output and code are its own; what fitted is readable; it is said once."""
     program = actor()
-    script = (f"{build}/spoor record -o disk/t.spoor -- sh -c '{program} storm 10000 100; echo out; exit 7'; echo code $?; "
+    script = (f"{build}/spoor record -o disk/t.spoor -- sh -c '{program} storm 10000 100; echo out; exit 7'; "
+              f"echo code $?; "
               f"for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -x actor >/dev/null || break; sleep 1; done; sleep 0.5; "
               f"cp -r disk/t.spoor kept.spoor")
     run = private_disk(script, tmp_path)
@@ -108,8 +110,8 @@ def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
 
 
 def test_disk_that_is_full_from_the_start(build, actor, tmp_path):
-    run = private_disk(f"dd if=/dev/zero of=disk/x bs=1k count=4000 2>/dev/null; {build}/spoor record -o disk/t.spoor -- "
-                       f"touch ran; echo code $?", tmp_path)
+    run = private_disk(f"dd if=/dev/zero of=disk/x bs=1k count=4000 2>/dev/null; {build}/spoor record "
+                       f"-o disk/t.spoor -- touch ran; echo code $?", tmp_path)
     assert "code 125\n" in run.stdout and "space" in run.stderr.lower()
 
 
