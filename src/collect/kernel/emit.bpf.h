@@ -23,6 +23,13 @@ static __always_inline struct spoor_ring *ring_of(u32 level)
 	return bpf_map_lookup_elem(&rings, &key);
 }
 
+static __always_inline void wake_consumer(void)
+{
+	u64 one = 1;
+
+	bpf_ringbuf_output(&wakeups, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
+}
+
 static __always_inline void ring_commit(struct spoor_ring *ring, u32 size)
 {
 	u64 old = ring->head, new = old + size;
@@ -31,11 +38,8 @@ static __always_inline void ring_commit(struct spoor_ring *ring, u32 size)
 		new = (old | ring_mask) + 1;
 	barrier(); /* the record before the head that shows it; x86 keeps stores in order */
 	*(volatile u64 *)&ring->head = new;
-	if ((old ^ new) & ~(ring_mask >> 2)) {
-		u64 one = 1;
-
-		bpf_ringbuf_output(&wakeups, &one, sizeof(one), BPF_RB_FORCE_WAKEUP);
-	}
+	if ((old ^ new) & ~(ring_mask >> 2))
+		wake_consumer();
 }
 
 static __always_inline u8 *ring_room(struct spoor_ring *ring, u32 size)

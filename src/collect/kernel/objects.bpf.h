@@ -56,6 +56,7 @@ static __always_inline int emit_object(u32 id, struct spoor_object_key *key, str
 	o->path_len = len;
 	bpf_probe_read_kernel(o->path, len, sc->path + (pos & (PATH_SPACE - 1)));
 	emit_commit(&r, size);
+	wake_consumer(); /* until its rows are loaded, each walk through it costs a raw copy */
 	return 0;
 }
 
