@@ -81,11 +81,11 @@ MODES = {  # name: (options, the stack and status that follow from `all`)
 def record_calm(path, options, command):
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0",
            "PERL_PERTURB_KEYS": "0", "HOME": "/nonexistent"}
-    return record(path, *options, "--", "/usr/bin/setarch", "-R", *command, env=env)
+    return record(path, *options, "--", *command, env=env, prefix=["/usr/bin/setarch", "-R"])
 
 
 def main_thread(recording):
-    """What it does as the program, no more as setarch."""
+    """From its execve on."""
     calls = recording.by_thread()[recording.calls[0]["tid"]]
     begin = max(i for i, c in enumerate(calls) if c["event"] == "execve" and c["ret"] == 0) + 1
     return [c for c in calls[begin:] if c["walk"] is not None]

@@ -210,7 +210,9 @@ a, b = socket.socketpair()
 t = threading.Thread(target=lambda: b.sendall(b'x' * 10))
 t.start(); print(a.recv(10)); t.join()
 """
-PERL = "opendir D, '/etc'; @f = sort readdir D; for (@f[0..40]) { open F, '<', \"/etc/$_\"; $l = <F>; @s = stat F; } print `true`;"
+PERL = """
+opendir D, '/etc'; @f = sort readdir D; for (@f[0..40]) { open F, '<', "/etc/$_"; $l = <F>; @s = stat F; } print `true`;
+"""
 LUA = "for i = 1, 30 do local f = io.open('/etc/passwd'); f:read('a'); f:close() end os.remove('/nonexistent')"
 SQL = "create table t(a, b);" + "".join(f"insert into t values({i}, 'x');" for i in range(8)) + "select sum(a) from t;"
 
@@ -235,7 +237,7 @@ CC1 = "/usr/lib/gcc/x86_64-linux-gnu/12/cc1"
 PROGRAMS = {  # name: (language, command, options of run_gdb)
     "ls": ("C", ["/usr/bin/ls", "-lR", "/etc/apt"], {}),
     "python3": ("C, CPython", ["/usr/bin/python3", "{}/x.py"], dict(count=150, every=3)),
-    "perl": ("C, Perl", ["/usr/bin/perl", "-e", PERL], dict(count=120, every=2)),
+    "perl": ("C, Perl", ["/usr/bin/perl", "-e", PERL.replace("\n", " ")], dict(count=120, every=2)),
     "git": ("C", ["/usr/bin/git", "-C", "{}/repo", "log", "--stat"], dict(count=120)),
     "bash": ("C", ["/usr/bin/bash", "-c", SHELL], dict(count=150, every=1)),
     "openssl": ("C", ["/usr/bin/openssl", "dgst", "-sha256", "{}/big"], dict(count=120, every=2)),
@@ -343,8 +345,9 @@ def test_server(name, tmp_path):
 
 def test_mariadbd(tmp_path):
     """C++, threads, a large program: the end of its bootstrap."""
-    (tmp_path / "sql").write_text("CREATE DATABASE d; USE d; CREATE TABLE t (a INT) ENGINE=InnoDB; INSERT INTO t VALUES"
-                                  " (1), (2); SELECT SUM(a) FROM t; DROP TABLE t; DROP DATABASE d;".replace("; ", ";\n"))
+    statements = ["CREATE DATABASE d", "USE d", "CREATE TABLE t (a INT) ENGINE=InnoDB", "INSERT INTO t VALUES (1), (2)",
+                  "SELECT SUM(a) FROM t", "DROP TABLE t", "DROP DATABASE d"]
+    (tmp_path / "sql").write_text(";\n".join(statements) + ";\n")
     (tmp_path / "data").mkdir()
     command = ["/usr/sbin/mariadbd", "--no-defaults", "--bootstrap", f"--datadir={tmp_path}/data", "--user=root",
                "--innodb-buffer-pool-size=5M", "--innodb-log-file-size=4M", f"--tmpdir={tmp_path}",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A server under load, attached to while it runs: what it is asked for is counted to the last call, and from 1 s on it is
-walked in the kernel, out of the cache."""
+"""A server under load, attached to while it runs: what it is asked for is counted to the last call, and from 1 s on it
+is walked in the kernel, out of the cache."""
 import json
 import signal
 import socket
