@@ -103,8 +103,8 @@ static int add_go(const struct spoor_elf_view *elf, struct rowset *rows)
 }
 
 /*
- * glibc's clone and clone3 end their description just before the system call, because it would be wrong in the child, and
- * take it up again behind. The caller's stack is still as it was; the child makes no call there.
+ * glibc's clone and clone3 end their description just before the system call, because it would be wrong in the child,
+ * and take it up again behind. The caller's stack is still as it was; the child makes no call there.
  */
 #define CLONE_CODE 16
 

@@ -168,11 +168,13 @@ static bool keeps_frame_pointer(const struct go *g, const struct function *f)
 	p = code.data;
 	if (!memcmp(p, prologue, sizeof(prologue)))
 		return true;
-	return !memcmp(p, sub, 3) && !memcmp(p + 4, save, 4) && !memcmp(p + 9, lea, 4) && p[8] == p[3] - 8 && p[13] == p[8];
+	return !memcmp(p, sub, 3) && !memcmp(p + 4, save, 4) && !memcmp(p + 9, lea, 4) &&
+	       p[8] == p[3] - 8 && p[13] == p[8];
 }
 
 /*
- * These move to another stack, or align it for C, but leave the frame pointer of the old one: it alone finds the caller.
+ * These move to another stack, or align it for C, but leave the frame pointer of the old one: it alone finds the
+ * caller.
  */
 static bool switches_stack(const struct go *g, const struct function *f)
 {

@@ -2,7 +2,8 @@
 """Runs inside gdb (gdb -x gdb_stops.py PROGRAM): stops the program at the entry of system calls while spoor records
 it, and writes what gdb sees at each stop to $STOPS_OUT, a pickle of dicts.
 
-Both look at the same process: gdb's stop comes before the kernel's tracepoint of the same entry, with the same registers.
+Both look at the same process: gdb's stop comes before the kernel's tracepoint of the same entry, with the same
+registers.
 When the thread was let go is noted, so that the thread's first event after that time is this entry. What arbitration
 needs (registers, the bytes of the stack, mappings) is kept as well."""
 

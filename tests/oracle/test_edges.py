@@ -97,7 +97,13 @@ def test_ways_to_link(tmp_path, way):
 def test_recursion_beyond_the_budget(tmp_path):
     program = build(tmp_path, "deep", r"""
 	NOINLINE int down(int n) { int r = n ? down(n - 1) + 1 : (ask(), 0); KEEP; return r; }
-	int main(void) { int s = 0; for (int i = 0; i < 13; i++) s += down(10000) + down(100) + down(400); return s == 1; }
+	int main(void)
+	{
+		int s = 0;
+		for (int i = 0; i < 13; i++)
+			s += down(10000) + down(100) + down(400);
+		return s == 1;
+	}
 	""", "-fno-optimize-sibling-calls")
     recording = run(tmp_path, program)
     walks = Counter((c["walk"], len(stack_of(c))) for c in asked(recording))
@@ -132,7 +138,7 @@ def test_dlclose_and_another_object_at_its_place(tmp_path):
 		int same = 0;
 		for (int i = 0; i < 101 * 2; i++) {
 			void *h = dlopen(i & 1 ? "./second.so" : "./first.so", RTLD_NOW);
-			void (*f)(void (*)(void)) = (void (*)(void (*)(void)))dlsym(h, i & 1 ? "in_second" : "in_first");
+			void (*f)(void (*)(void)) = (void *)dlsym(h, i & 1 ? "in_second" : "in_first");
 			f(ask);
 			at[i & 1] = (void *)((unsigned long)f & ~4095UL);
 			same += at[0] == at[1];
@@ -155,8 +161,8 @@ def test_dlclose_and_another_object_at_its_place(tmp_path):
 
 
 def test_signal_handlers(tmp_path):
-    """A handler, on the normal and on an alternate stack, over a leaf that spins and over pause(): the interrupted pc is
-    exact, and what is beneath it as well."""
+    """A handler, on the normal and on an alternate stack, over a leaf that spins and over pause(): the interrupted pc
+    is exact, and what is beneath it as well."""
     program = build(tmp_path, "signals", r"""
 	static volatile int got;
 	NOINLINE void handler(int s) { ask(); got++; }
@@ -200,8 +206,8 @@ __asm__(
 	".globl at_first\n.type at_first, @function\nat_first:\n"
 	".cfi_startproc\nud2\nret\n.cfi_endproc\n.size at_first, .-at_first\n"
 	".globl after_push\n.type after_push, @function\nafter_push:\n"
-	".cfi_startproc\npush %rbx\n.cfi_def_cfa_offset 16\nud2\npop %rbx\n.cfi_def_cfa_offset 8\nud2\nret\n.cfi_endproc\n"
-	".size after_push, .-after_push\n"
+	".cfi_startproc\npush %rbx\n.cfi_def_cfa_offset 16\nud2\npop %rbx\n.cfi_def_cfa_offset 8\nud2\nret\n"
+	".cfi_endproc\n.size after_push, .-after_push\n"
 	".globl by_register\n.type by_register, @function\nby_register:\n"
 	".cfi_startproc\nlea 8(%rsp), %r10\n.cfi_def_cfa 10, 0\nsub $4000, %rsp\nand $-32, %rsp\nud2\n"
 	"lea -8(%r10), %rsp\n.cfi_def_cfa 7, 8\nret\n.cfi_endproc\n.size by_register, .-by_register\n");
@@ -319,7 +325,8 @@ def test_vdso(tmp_path):
 def test_code_made_just_in_time(tmp_path):
     """Anonymous code that keeps frame pointers, named by /tmp/perf-PID.map."""
     program = build(tmp_path, "jit", r"""
-	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 }; /* push; mov; call *%rdi; pop; ret */
+	/* push; mov; call *%rdi; pop; ret */
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
 	NOINLINE void from_main(void (*f)(void (*)(void))) { f(ask); KEEP; }
 	int main(void)
 	{

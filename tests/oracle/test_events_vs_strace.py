@@ -50,9 +50,11 @@ a, b = socket.socketpair(); a.send(b'1'); b.recv(1)
 import select; e = select.epoll(); e.register(a.fileno()); e.close()
 """
 PERL = """
-pipe R, W; $p = fork; if (!$p) { close R; syswrite W, 'from the child'; exit 7; } close W; sysread R, $x, 5; waitpid $p, 0;
-opendir D, '/etc/apt'; @f = sort readdir D; -e "/etc/apt/$_" for @f; mkdir 'd'; rename 'd', 'e'; symlink 'e', 'l'; readlink 'l';
-chmod 0700, 'e'; unlink 'l', 'nothing'; rmdir 'e'; open F, '>', "odd \\\\ \\"name\\"\\n"; print F 'x'; close F; kill 0, $$;
+pipe R, W; $p = fork; if (!$p) { close R; syswrite W, 'from the child'; exit 7; } close W; sysread R, $x, 5;
+waitpid $p, 0; opendir D, '/etc/apt'; @f = sort readdir D; -e "/etc/apt/$_" for @f; mkdir 'd'; rename 'd', 'e';
+symlink 'e', 'l'; readlink 'l';
+chmod 0700, 'e'; unlink 'l', 'nothing'; rmdir 'e'; open F, '>', "odd \\\\ \\"name\\"\\n"; print F 'x'; close F;
+kill 0, $$;
 """
 ERRORS = r"""
 #define _GNU_SOURCE
@@ -104,7 +106,8 @@ COMMANDS = {
     "ls": ["/usr/bin/ls", "-l", "/etc/apt"],
     "cat": ["/usr/bin/cat", "/etc/passwd", "/nonexistent"],
     "shell": ["/bin/sh", "-c", SHELL],
-    "bash": ["/bin/bash", "-c", "cd /usr; read x </etc/passwd; [ -e lib ] && echo $x >/dev/null; type ls; exec ls -d ."],
+    "bash": ["/bin/bash", "-c",
+             "cd /usr; read x </etc/passwd; [ -e lib ] && echo $x >/dev/null; type ls; exec ls -d ."],
     "exec_chain": ["/usr/bin/env", "A=1", "/usr/bin/nice", "-n1", "/usr/bin/env", "B=2", "sh", "-c", "exec true"],
     "exec_fails": ["/usr/bin/env", "PATH=/usr/bin:/bin", "no-such-program"],
     "python_threads": ["/usr/bin/python3", "-I", "-S", "-c", PYTHON_THREADS],
@@ -263,7 +266,8 @@ def compare(ours, theirs):
         names = [c[0] for c in a], [c[0] for c in b]
         if names[0] != names[1]:
             at = next((i for i, (x, y) in enumerate(zip(*names)) if x != y), min(map(len, names)))
-            wrong.append(f"thread {thread}, call {at} of {len(a)} and {len(b)}: {a[at - 2:at + 3]} and {b[at - 2:at + 3]}")
+            wrong.append(f"thread {thread}, call {at} of {len(a)} and {len(b)}: "
+                         f"{a[at - 2:at + 3]} and {b[at - 2:at + 3]}")
             continue
         for i, (x, y) in enumerate(zip(a, b)):
             counts["calls"] += 1

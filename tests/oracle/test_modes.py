@@ -132,7 +132,7 @@ def test_babeltrace_reads_the_same(tmp_path):
     for message in bt2.TraceCollectionMessageIterator(str(tmp_path / "t.spoor")):
         if type(message) is bt2._EventMessageConst and "ret" in (message.event.payload_field or {}):
             event = message.event
-            tid = event.common_context_field["tid"] if event.common_context_field else event.specific_context_field["tid"]
+            tid = (event.common_context_field or event.specific_context_field)["tid"]
             theirs.append((message.default_clock_snapshot.value, event.name.removeprefix("syscall:"),
                            int(event.payload_field["pid"]), int(tid), int(event.payload_field["dur"]),
                            int(event.payload_field["ret"]) % 2**64))

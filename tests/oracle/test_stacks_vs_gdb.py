@@ -5,8 +5,9 @@ gdb stops a program at the entry of system calls while spoor records it (gdb_sto
 event that begins after gdb let it go must be the same call with the same frames, and walked to its end. By rule, gdb's
 inlined and tail-call frames are left out (the machine has no frame for them), as is what it guesses beyond the _start
 of an object without unwind rows there (it is asked for "backtrace past-entry"). Where the two differ, libdw's unwinder
-arbitrates (tests/tools/dwfl_walk.c), and the difference is listed: none is left out. A stack that libdw does not confirm
-fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 5 % may be so."""
+arbitrates (tests/tools/dwfl_walk.c), and the difference is listed: none is left out. A stack that libdw does not
+confirm fails. Of a raw copy that was cut, what there is has to be the beginning of gdb's stack; at most 5 % may be
+so."""
 import os
 import pickle
 import shlex
@@ -143,7 +144,8 @@ class Comparison:
         else:
             kind = f"Spoor is not confirmed ({call['walk']}, {call['way']}) beyond {where}"
         if not self.listed[kind]:
-            print(f"{self.name}: {call['event']}: {kind}\n  spoor {show(got)}\n  gdb   {show(want)}\n  libdw {show(libdw)}")
+            print(f"{self.name}: {call['event']}: {kind}\n  spoor {show(got)}\n"
+                  f"  gdb   {show(want)}\n  libdw {show(libdw)}")
         self.listed[kind] += 1
         self.short += kind.startswith("the copy")
         if kind.startswith("Spoor"):
