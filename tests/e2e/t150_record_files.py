@@ -95,10 +95,11 @@ def private_disk(script, tmp_path, size="2m"):
 
 def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
     """The target's output and code are its own; what fitted is readable; it is said once."""
-    program = actor()
+    program = actor(f"filler{os.getpid() % 10**8}")
     script = (f"{build}/spoor record -o disk/t.spoor -- sh -c '{program} storm 10000 100; echo out; exit 7'; "
               f"echo code $?; "
-              f"for i in 1 2 3 4 5 6 7 8 9 10; do pgrep -x actor >/dev/null || break; sleep 1; done; sleep 0.5; "
+              f"for i in 1 2 3 4 5 6 7 8 9 10; "
+              f"do pgrep -x {program.name} >/dev/null || break; sleep 1; done; sleep 0.5; "
               f"cp -r disk/t.spoor kept.spoor")
     run = private_disk(script, tmp_path)
     assert "out\n" in run.stdout and "code 125\n" in run.stdout, run

@@ -3,7 +3,8 @@
 import importlib.util
 from pathlib import Path
 
-_spec = importlib.util.spec_from_file_location("e2e_conftest", Path(__file__).resolve().parent.parent / "e2e/conftest.py")
+_path = Path(__file__).resolve().parent.parent / "e2e/conftest.py"
+_spec = importlib.util.spec_from_file_location("e2e_conftest", _path)
 _module = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_module)
 globals().update({k: v for k, v in vars(_module).items() if not k.startswith("__")})

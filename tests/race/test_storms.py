@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""fork, vfork, exec, exit and dlopen storms: every mark that was made is in the trace. `make check-loop` repeats them."""
+"""fork, vfork, exec, exit and dlopen storms: every mark that was made is in the trace. `make check-loop` repeats."""
 import subprocess
 import time
 
@@ -31,8 +31,8 @@ def test_every_mark(spoor, read, compiled, library, tmp_path, threads):
 
 def test_every_mark_of_everything(spoor, read, compiled, library, tmp_path):
     """All system calls, all stacks, segments."""
-    run = spoor("record", "-o", "t.spoor", "-m", "all", "-S", "32", "--rotate", "300ms", "--", compiled("storm.c"), 4, 2,
-                library)
+    run = spoor("record", "-o", "t.spoor", "-m", "all", "-S", "32", "--rotate", "300ms", "--",
+                compiled("storm.c"), 4, 2, library)
     assert run.returncode == 0
     assert read(tmp_path / "t.spoor", babeltrace=False).whole().count() == int(run.stdout)
 
