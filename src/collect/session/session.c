@@ -372,12 +372,23 @@ static uint64_t ns_of(struct timeval tv)
 	return tv.tv_sec * SPOOR_NS_PER_SEC + tv.tv_usec * 1000ULL;
 }
 
+/* Ctrl-C on a terminal goes to the command too: where it ends of it, its end is what is told. */
+static void await_command(struct session *s)
+{
+	for (int i = 0; i < 20 && s->command.pid && s->result->end == SPOOR_END_SIGNAL; i++) {
+		on_signal(s);
+		if (s->command.pid)
+			usleep(10000);
+	}
+}
+
 static void end(struct session *s)
 {
 	struct spoor_session_result *r = s->result;
 	struct rusage ru;
 	uint64_t until;
 
+	await_command(s);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
 	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;
@@ -402,9 +413,6 @@ static void end(struct session *s)
 	define_counters(s);
 	if (s->o->progress)
 		fprintf(stderr, "\r\033[K");
-	/* Ctrl-C goes to the command as well: if that was its end, it is what is told. */
-	if (r->end == SPOOR_END_SIGNAL && s->command.pid && waitpid(s->command.pid, &r->wait_status, WNOHANG) > 0)
-		r->end = SPOOR_END_COMMAND;
 }
 
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
