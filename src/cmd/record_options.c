@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,7 @@ static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
 		end++;
 	if (*end || end == arg || !(percent >= 0.1 && percent <= 100))
 		return spoor_fail(e, EINVAL, "--overhead %s: per cent of the CPUs' time, from 0.1 to 100", arg);
-	*ret = percent * 10 + 0.5;
+	*ret = lround(percent * 10);
 	return 0;
 }
 

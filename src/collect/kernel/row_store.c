@@ -12,12 +12,15 @@
 #include "base/cleanup.h"
 #include "collect/kernel/skeleton.h"
 
+#define CHUNK_BATCH 32 /* 2 MiB */
 #define RULE_SLOTS (2 * SPOOR_MAX_RULES)
 
 struct spoor_row_store {
 	struct spoor_kernel *k;
 	struct spoor_row *chunk; /* the one being filled, mapped */
 	uint32_t n_chunks, used; /* rows used in it */
+	uint32_t n_ready;        /* chunks that the kernel knows: n_chunks, and empty ones */
+	struct spoor_row *ready[CHUNK_BATCH];
 	uint32_t n_pages, n_rules;
 	uint64_t max_bytes;
 	uint32_t slots[RULE_SLOTS]; /* hash of rules: index + 1 into k->rules */
@@ -48,30 +51,54 @@ void spoor_row_store_free(struct spoor_row_store *s)
 	if (!s)
 		return;
 	unmap_chunk(s);
+	for (uint32_t i = s->n_chunks; i < s->n_ready; i++)
+		munmap(s->ready[i % CHUNK_BATCH], sizeof(struct spoor_row_chunk));
 	free(s);
+}
+
+/*
+ * Adds a batch of empty chunks. The kernel waits for a grace period after each change of a map of maps, some 15 ms, but
+ * only once for a whole batch.
+ */
+static int add_chunks(struct spoor_row_store *s)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
+	uint32_t keys[CHUNK_BATCH], n = 0;
+	int r, fds[CHUNK_BATCH];
+
+	while (n < CHUNK_BATCH && s->n_ready + n < SPOOR_MAX_CHUNKS &&
+	       (s->n_ready + n + 1) * sizeof(struct spoor_row_chunk) <= s->max_bytes) {
+		int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "spoor_rows", 4, sizeof(struct spoor_row_chunk), 1, &opts);
+
+		if (fd < 0)
+			break;
+		keys[n] = s->n_ready + n;
+		fds[n++] = fd;
+	}
+	r = n ? bpf_map_update_batch(bpf_map__fd(s->k->skel->maps.row_chunks), keys, fds, &n, NULL) : -ENOSPC;
+	for (uint32_t i = 0; i < n; i++) {
+		void *p = mmap(NULL, sizeof(struct spoor_row_chunk), PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
+
+		close(fds[i]);
+		if (r || p == MAP_FAILED) {
+			r = -ENOSPC;
+			continue;
+		}
+		s->ready[s->n_ready++ % CHUNK_BATCH] = p;
+	}
+	return r ? -ENOSPC : 0;
 }
 
 static int next_chunk(struct spoor_row_store *s)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
-	_cleanup_(spoor_closep) int fd = -1;
-	void *p;
+	if (s->n_chunks == s->n_ready) {
+		int r = add_chunks(s);
 
-	if (s->n_chunks >= SPOOR_MAX_CHUNKS || (s->n_chunks + 1) * sizeof(struct spoor_row_chunk) > s->max_bytes)
-		return -ENOSPC;
-	fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "spoor_rows", 4, sizeof(struct spoor_row_chunk), 1, &opts);
-	if (fd < 0)
-		return -ENOSPC;
-	p = mmap(NULL, sizeof(struct spoor_row_chunk), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED)
-		return -ENOSPC;
-	if (bpf_map_update_elem(bpf_map__fd(s->k->skel->maps.row_chunks), &s->n_chunks, &fd, BPF_ANY)) {
-		munmap(p, sizeof(struct spoor_row_chunk));
-		return -ENOSPC;
+		if (r)
+			return r;
 	}
 	unmap_chunk(s);
-	s->chunk = p;
-	s->n_chunks++;
+	s->chunk = s->ready[s->n_chunks++ % CHUNK_BATCH];
 	s->used = 0;
 	return 0;
 }

@@ -35,7 +35,7 @@ int spoor_remote_listen(const char *dir, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
-	socklen_t len;
+	socklen_t len = 0;
 	int r = address_of(dir, &a, &len);
 
 	if (r)
@@ -86,7 +86,7 @@ int spoor_remote_send(const char *dir, const char *text, struct spoor_error *e)
 	struct timeval patience = { .tv_sec = 10 };
 	struct sockaddr_un a;
 	char reply[MAX_TEXT + 1];
-	socklen_t len;
+	socklen_t len = 0;
 	ssize_t n;
 	int r = address_of(dir, &a, &len);
 
