@@ -14,7 +14,7 @@
 
 #define SPOOR_LEVELS 2         /* 0: task context; 1: task iterator, and whatever interrupts a producer */
 #define SPOOR_RING_DATA 4096   /* offset of data in the value */
-#define SPOOR_RING_SLACK 65536 /* a record that begins below 2^n may end in here */
+#define SPOOR_RING_SLACK 131072 /* a record that begins below 2^n may end in here; as the verifier sees its size */
 #define SPOOR_RECORD_MAX 65528
 
 struct spoor_ring {
@@ -79,7 +79,7 @@ enum spoor_map_call {
  * SPOOR_MAX_STRING; a power of two for the verifier. */
 #define SPOOR_MAX_DATA 2048
 #define SPOOR_MAX_STRING 896
-#define SPOOR_RAW_STACK 16384
+#define SPOOR_RAW_STACK 32768 /* a power of two for the verifier */
 
 #define SPOOR_NR_EXECVE 59
 

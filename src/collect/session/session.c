@@ -2,6 +2,7 @@
 #include "collect/session/session.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -415,6 +417,11 @@ static void end(struct session *s)
 		fprintf(stderr, "\r\033[K");
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	return remove(path);
+}
+
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
 {
 	struct session s = { .o = o, .result = ret, .signal_fd = -1, .remote_fd = -1, .settings.stats_fd = -1 };
@@ -438,6 +445,8 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		c = spoor_writer_close(s.writer, &close_error);
 		if (c && !ret->warning[0])
 			snprintf(ret->warning, sizeof(ret->warning), "%s", close_error.text);
+		if (r) /* nothing was recorded: the next try may use the name */
+			nftw(o->output, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	}
 	spoor_consumer_free(s.consumer);
 	spoor_objects_free(s.objects);
