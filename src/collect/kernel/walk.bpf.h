@@ -10,7 +10,7 @@
  */
 #include "collect/kernel/objects.bpf.h"
 
-#define VMA_TRIES 4    /* a writer holds the lock of an address space for microseconds */
+#define VMA_TRIES 32 /* a writer holds the lock of an address space for microseconds */
 #define MAX_DEPTH 2048 /* frames stepped over in one walk */
 
 enum {
