@@ -39,7 +39,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			(unsigned long)r->kernel.thread_misses);
 	if (r->objects.no_memory)
 		fprintf(stderr,
-			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; give more --row-memory\n",
+			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; "
+			"give more --row-memory\n",
 			r->objects.no_memory);
 	if (r->warning[0])
 		fprintf(stderr, "spoor: %s; the recording ended early\n", r->warning);

@@ -6,8 +6,8 @@
  *
  *   static int spoor_load(struct SPOOR_WALK_CTX *c, __u64 addr, __u64 *ret);  reads 8 bytes of the stack's
  *       process; 0, or SPOOR_WALK_UNREADABLE / SPOOR_WALK_TRUNCATED
- *   static int spoor_reg(struct SPOOR_WALK_CTX *c, __u32 reg, __u64 *ret);    a register that is not followed from frame to
- *       frame (neither rsp nor rbp); 0, or SPOOR_WALK_NO_ROWS where its value is not known
+ *   static int spoor_reg(struct SPOOR_WALK_CTX *c, __u32 reg, __u64 *ret);    a register that is not followed from
+ *       frame to frame (neither rsp nor rbp); 0, or SPOOR_WALK_NO_ROWS where its value is not known
  *
  * Source: DWARF 5 section 6.4.3 (virtual unwinding), psABI x86-64; signal frames: arch/x86 struct rt_sigframe.
  */

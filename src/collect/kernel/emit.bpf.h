@@ -5,7 +5,8 @@
  *
  * System call, scheduler and process tracepoints run with preemption off, so on one CPU a producer is interrupted
  * only by what uses another level's ring. Hence plain loads and stores. Should that ever not hold, `busy` refuses the
- * inner one and counts it. Everything about the transport is in this file: an overwriting ring needs no change elsewhere.
+ * inner one and counts it. Everything about the transport is in this file: an overwriting ring needs no change
+ * elsewhere.
  */
 #include "collect/kernel/maps.bpf.h"
 

@@ -75,7 +75,10 @@ void spoor_kernel_wakeup_drain(struct spoor_kernel *k);
 
 /* Sum over all CPUs. */
 void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats *ret);
-/* Run time of all programs so far, ns, and how often they ran; 0 if the kernel does not count (kernel.bpf_stats_enabled). */
+/*
+ * Run time of all programs so far, ns, and how often they ran; 0 if the kernel does not count
+ * (kernel.bpf_stats_enabled).
+ */
 void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs);
 /* Bytes of kernel memory that the maps take. */
 uint64_t spoor_kernel_memory(const struct spoor_kernel *k);

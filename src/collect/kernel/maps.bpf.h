@@ -65,7 +65,7 @@ struct thread {
 	u16 buf_at; /* offset in data of a payload's length */
 	u16 ret_at; /* offset in data of the returned descriptor's file id */
 	u8 flags;   /* enum spoor_event_flag */
-	u8 pending; /* the call in flight has been written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
+	u8 pending; /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
 	u8 follow;    /* children are in too */
 	u8 wait_exec; /* not before the first successful execve, but that one */
 	u8 renamed;

@@ -277,7 +277,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 
 		match = exec_matches(filename, address_of(sc, bprm->file->f_path.dentry->d_name.name), sc);
 		if (t && !match) {
-			/* The call began in the old image, which was in, and succeeded: it is written before it is out. */
+			/* The call began in the old image, which was in, and succeeded: written before it is out. */
 			if (t->pending && old_pid != task->pid)
 				emit_moved(task, t, old_pid);
 			if (t->start)

@@ -113,8 +113,10 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 
 #define SHORT_STRING 64
 
-/* The length of the string in 64 bytes at p, its NUL included; 0 if there is no NUL. Eight bytes at a time: a zero byte is
- * where subtracting one borrows (Warren, Hacker's Delight, 6-1). */
+/*
+ * The length of the string in 64 bytes at p, its NUL included; 0 if there is no NUL. Eight bytes at a time: a zero byte
+ * is where subtracting one borrows (Warren, Hacker's Delight, 6-1).
+ */
 static __always_inline u32 short_length(const u8 *p)
 {
 	int i;
