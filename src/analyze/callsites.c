@@ -197,7 +197,7 @@ char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *s
 
 		if (!def || !(def->flags & SPOOR_OBJECT_APP))
 			continue;
-		f = spoor_symbolize(z, segment, pid, stack->frames[i]);
+		f = spoor_symbolize(z, segment, pid, stack, i);
 		return f ? format_label(f) : NULL;
 	}
 	if (stack->status == SPOOR_WALK_COMPLETE)

@@ -85,7 +85,7 @@ static int has_function(const struct spoor_select *s, struct spoor_symbolizer *z
 	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
 
 	for (unsigned i = 0; stack && i < stack->n; i++) {
-		const struct spoor_frame *f = spoor_symbolize(z, segment, pid, stack->frames[i]);
+		const struct spoor_frame *f = spoor_symbolize(z, segment, pid, stack, i);
 
 		for (int k = 0; f && k < f->n; k++)
 			if (f->lines[k].function && spoor_globs_match(&s->functions, f->lines[k].function))

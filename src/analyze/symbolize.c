@@ -2,6 +2,7 @@
 #include "analyze/symbolize.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ struct jit {
 struct slot {
 	uint64_t key;
 	uint32_t pid; /* of bare addresses; else 0 */
+	bool exact;
 	struct spoor_frame *frame;
 };
 
@@ -223,22 +225,40 @@ static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
 	return z->jits[z->n_jits++] = jit;
 }
 
+/* A handler returns to the first byte of the trampoline, which nothing calls: one byte earlier lies something else. */
+static int resolve_trampoline(const struct object *o, struct spoor_frame *f, struct spoor_source_line *lines)
+{
+	int n = spoor_symbols_resolve(o->symbols, f->offset, lines, SPOOR_MAX_INLINED);
+
+	if (n <= 0 || !lines[n - 1].function || strcmp(lines[n - 1].function, "__restore_rt"))
+		return 0;
+	f->signal = 1;
+	return n;
+}
+
 /*
- * Every frame is looked up one byte before its address: a return address may be the first byte of the next function,
- * and the innermost frame's address is that after the system call instruction.
+ * A frame is looked up one byte before its address: a return address may be the first byte of the next function, and
+ * the innermost frame's address is that after the system call instruction. One that a signal interrupted is looked up
+ * at its address (exact).
  */
-static int resolve(struct spoor_symbolizer *z, const struct object *o, const struct spoor_frame *f, uint32_t pid,
+static int resolve(struct spoor_symbolizer *z, const struct object *o, struct spoor_frame *f, uint32_t pid, bool exact,
 		   struct spoor_source_line *lines)
 {
-	uint64_t vaddr = f->offset ? f->offset - 1 : 0;
+	unsigned back = !exact && f->offset;
+	uint64_t vaddr = f->offset - back;
 	struct spoor_symbol *symbol;
 	struct jit *jit;
 	int n;
 
+	if (o && !o->symbols)
+		return 0;
 	if (o) {
-		n = o->symbols ? spoor_symbols_resolve(o->symbols, vaddr, lines, SPOOR_MAX_INLINED) : 0;
+		n = resolve_trampoline(o, f, lines);
+		if (n > 0)
+			return n;
+		n = spoor_symbols_resolve(o->symbols, vaddr, lines, SPOOR_MAX_INLINED);
 		if (n > 0 && lines[n - 1].function)
-			lines[n - 1].function_offset++;
+			lines[n - 1].function_offset += back;
 		return n > 0 ? n : 0;
 	}
 	jit = f->object ? NULL : get_jit(z, pid);
@@ -251,7 +271,7 @@ static int resolve(struct spoor_symbolizer *z, const struct object *o, const str
 }
 
 static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
-				      uint64_t frame)
+				      uint64_t frame, bool exact)
 {
 	struct spoor_source_line lines[SPOOR_MAX_INLINED];
 	struct spoor_frame *f = calloc(1, sizeof(*f));
@@ -267,7 +287,7 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 		f->path = o->def->path;
 		f->app = (o->def->flags & SPOOR_OBJECT_APP) != 0;
 	}
-	n = resolve(z, o, f, pid, lines);
+	n = resolve(z, o, f, pid, exact, lines);
 	if (n == 0)
 		return f;
 	f->lines = malloc((size_t)n * sizeof(*lines));
@@ -280,14 +300,14 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 	return f;
 }
 
-static struct slot *find_slot(struct slot *slots, size_t size, uint64_t key, uint32_t pid)
+static struct slot *find_slot(struct slot *slots, size_t size, uint64_t key, uint32_t pid, bool exact)
 {
-	size_t i = (size_t)((key ^ (uint64_t)pid << 40) * 0x9E3779B97F4A7C15ULL >> 20);
+	size_t i = (size_t)((key ^ (uint64_t)pid << 40 ^ exact) * 0x9E3779B97F4A7C15ULL >> 20);
 
 	for (;; i++) {
 		struct slot *s = &slots[i & (size - 1)];
 
-		if (!s->frame || (s->key == key && s->pid == pid))
+		if (!s->frame || (s->key == key && s->pid == pid && s->exact == exact))
 			return s;
 	}
 }
@@ -301,31 +321,40 @@ static int grow(struct spoor_symbolizer *z)
 		return -ENOMEM;
 	for (size_t i = 0; i < z->size; i++)
 		if (z->slots[i].frame)
-			*find_slot(slots, size, z->slots[i].key, z->slots[i].pid) = z->slots[i];
+			*find_slot(slots, size, z->slots[i].key, z->slots[i].pid, z->slots[i].exact) = z->slots[i];
 	free(z->slots);
 	z->slots = slots;
 	z->size = size;
 	return 0;
 }
 
-const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
-					  uint64_t frame)
+static const struct spoor_frame *get_frame(struct spoor_symbolizer *z, const struct spoor_segment *segment,
+					   uint32_t pid, uint64_t frame, bool exact)
 {
 	uint32_t owner = SPOOR_FRAME_OBJECT(frame) ? 0 : pid;
-	struct slot *slot = find_slot(z->slots, z->size, frame, owner);
+	struct slot *slot = find_slot(z->slots, z->size, frame, owner, exact);
 
 	if (slot->frame)
 		return slot->frame;
 	if (z->n * 2 >= z->size) {
 		if (grow(z) < 0)
 			return NULL;
-		slot = find_slot(z->slots, z->size, frame, owner);
+		slot = find_slot(z->slots, z->size, frame, owner, exact);
 	}
-	slot->frame = make_frame(z, segment, pid, frame);
+	slot->frame = make_frame(z, segment, pid, frame, exact);
 	if (!slot->frame)
 		return NULL;
 	slot->key = frame;
 	slot->pid = owner;
+	slot->exact = exact;
 	z->n++;
 	return slot->frame;
+}
+
+const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
+					  const struct spoor_stack *stack, unsigned i)
+{
+	const struct spoor_frame *callee = i ? get_frame(z, segment, pid, stack->frames[i - 1], false) : NULL;
+
+	return get_frame(z, segment, pid, stack->frames[i], callee && callee->signal);
 }

@@ -16,6 +16,7 @@ struct spoor_frame {
 	uint64_t offset;  /* as recorded: the pc or return address as an address of the object */
 	const char *path; /* of the object; NULL if unknown */
 	uint8_t app;      /* the application's own code */
+	uint8_t signal;   /* a signal handler's return: the frame beneath it was interrupted, it did not call */
 	uint8_t n;        /* lines, innermost inlined function first; 0: nothing known */
 	const struct spoor_source_line *lines;
 };
@@ -28,9 +29,9 @@ struct spoor_packed;
 /* What was packed into the trace comes before what this machine has. Borrowed until free(). */
 void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed *packed);
 
-/* frame: of a spoor_stack of this segment, in process pid. NULL: out of memory. Borrowed until free(). */
+/* The i-th frame of a stack of this segment, in process pid. NULL: out of memory. Borrowed until free(). */
 const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
-					  uint64_t frame);
+					  const struct spoor_stack *stack, unsigned i);
 
 /* The i-th thing that a reader of the report should know ("PATH: changed since the recording..."), or NULL. */
 const char *spoor_symbolizer_note(const struct spoor_symbolizer *z, unsigned i);

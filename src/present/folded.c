@@ -57,7 +57,7 @@ static void put_cell(struct spoor_view *v, const struct spoor_process *process, 
 	else if (stack->status != SPOOR_WALK_COMPLETE && stack->status != SPOOR_WALK_BUDGET)
 		fprintf(v->out, ";[%s]", spoor_walk_status_name(stack->status));
 	for (int i = stack ? stack->n - 1 : -1; i >= 0; i--) {
-		const struct spoor_frame *f = spoor_symbolize(v->symbols, cell->segment, cell->pid, stack->frames[i]);
+		const struct spoor_frame *f = spoor_symbolize(v->symbols, cell->segment, cell->pid, stack, i);
 
 		for (int k = f && f->n ? f->n - 1 : 0; f && k >= 0; k--)
 			put_frame(v->out, f, k);

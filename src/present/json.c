@@ -44,7 +44,7 @@ static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_se
 
 	fputs(",\"stack\":[", out);
 	for (unsigned i = 0; stack && i < stack->n; i++) {
-		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack->frames[i]);
+		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack, i);
 
 		for (int k = 0; f && (k == 0 || k < f->n); k++) {
 			if (!first)

@@ -173,7 +173,7 @@ void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, 
 		return;
 	}
 	for (unsigned i = 0; i < stack->n; i++) {
-		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack->frames[i]);
+		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack, i);
 
 		for (int k = 0; f && (k == 0 || k < f->n); k++)
 			put_frame_line(v->out, f, k, indent);
