@@ -243,6 +243,8 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 	case OPT_ROTATE:
 		return parse_rotate(optarg, s, e);
 	case OPT_SET:
+		if (!*optarg)
+			return spoor_fail(e, EINVAL, "--set: an empty setting");
 		if (o->n_sets == SPOOR_MAX_SETS)
 			return spoor_fail(e, E2BIG, "--set: at most %d at once", SPOOR_MAX_SETS);
 		o->sets[o->n_sets++] = optarg;

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Options that change what is recorded: --set, --overhead, --snapshot-on, -s, --row-memory, --unwind."""
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import wait_for
+
+SPIN = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+static volatile int hits;
+__attribute__((noinline)) void inner(void)
+{
+	syscall(SYS_getppid); /* LINE inner */
+	__asm__ volatile("");
+}
+__attribute__((noinline)) void outer(void)
+{
+	inner(); /* LINE outer */
+	__asm__ volatile("");
+}
+__attribute__((noinline)) static void on_alarm(int sig)
+{
+	(void)sig;
+	inner();
+	hits++;
+}
+/* Its first instruction is where it is interrupted nearly always: one byte earlier lies another function. */
+__asm__(".text\n.globl before\n.type before,@function\nbefore: .cfi_startproc\nret\n.cfi_endproc\n.size before,.-before\n"
+	".globl spinning\n.type spinning,@function\nspinning: .cfi_startproc\n"
+	"jmp spinning\n.cfi_endproc\n.size spinning,.-spinning\n");
+void spinning(void);
+static void again(int sig)
+{
+	on_alarm(sig);
+	if (hits == 20)
+		_exit(0);
+}
+static void forever(int us)
+{
+	for (;; us ? usleep(us) : 0)
+		outer();
+}
+static void moves(void)
+{
+	char b[64];
+	int fds[2];
+	if (pipe(fds) || write(fds[1], "0123456789abcdefghijklmnopqrstuvwxyz", 36) != 36 || read(fds[0], b, 64) != 36)
+		_exit(3);
+}
+int main(int argc, char **argv)
+{
+	struct itimerval t = { { 0, 5000 }, { 0, 5000 } };
+	const char *what = argc > 1 ? argv[1] : "";
+	if (!strcmp(what, "busy"))
+		forever(0);
+	if (!strcmp(what, "ticks"))
+		forever(500);
+	if (!strcmp(what, "moves"))
+		moves();
+	if (!strcmp(what, "signal")) {
+		signal(SIGALRM, again);
+		setitimer(ITIMER_REAL, &t, NULL);
+		spinning();
+	}
+	for (int i = 0; i < 50; i++)
+		outer();
+	return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("spin")
+    (folder / "spin.c").write_text(SPIN)
+    subprocess.run(["gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-o", "spin", "spin.c"], cwd=folder, check=True,
+                   timeout=60)
+    return folder / "spin"
+
+
+@pytest.fixture
+def change(spoor):
+    """change(recording, "mode=app", ...) succeeds without a word; with refused=True fails with one line: this."""
+    def run(trace, *settings, refused=False):
+        done = spoor("record", *[w for s in settings for w in ("--set", s)], trace)
+        assert done.stdout == ""
+        if not refused:
+            assert (done.returncode, done.stderr) == (0, "")
+            return ""
+        assert done.returncode == 1 and done.stderr.startswith("spoor record: "), done
+        assert done.stderr.count("\n") == 1
+        return done.stderr
+    return run
+
+
+def configs(trace):
+    """What the trace says of its settings, in order: (ns, text), by babeltrace2."""
+    run = subprocess.run(["babeltrace2", "--clock-seconds", trace], capture_output=True, text=True, errors="replace",
+                         check=True, timeout=60)
+    found = re.findall(r"^\[(\d+)\.(\d{9})\].* spoor:config: .*?\btext = \"(.*?)\", padding", run.stdout, re.M)
+    return [(int(s) * 10**9 + int(ns), text) for s, ns, text in found]
+
+
+def functions(event):
+    return [f["function"] for f in event["stack"]]
+
+
+def frames(event):
+    return {(f["object"], f["offset"]) for f in event["stack"]}
+
+
+@pytest.fixture
+def ticking(start, program, record):
+    """A recording of a program that calls getppid two thousand times a second at most."""
+    def run(*options):
+        return record("-p", start(program, "ticks").pid, "-e", "getppid", *options)
+    return run
+
+
+def test_mode_and_budget(ticking, change, read):
+    recording = ticking("-m", "all", "-S", "16")
+    time.sleep(0.3)
+    change(recording.trace, "mode=app", "budget=2")
+    time.sleep(0.3)
+    change(recording.trace, "mode=all")
+    time.sleep(0.3)
+    assert recording.stop() == 0
+    calls = read(recording.trace).whole().of("getppid")
+    shapes = [tuple(functions(c)) for c in calls]
+    changes = [s for i, s in enumerate(shapes) if i == 0 or shapes[i - 1] != s]
+    assert changes[0][:3] == ("syscall", "inner", "outer") and "main" in changes[0]
+    assert ("inner",) in changes[1:] and changes[-1] == ("syscall", "inner")
+    assert [text for _, text in configs(recording.trace)] == ["mode=app", "budget=2", "mode=all"]
+
+
+def test_pause_and_resume(ticking, change, read):
+    recording = ticking()
+    time.sleep(0.2)
+    change(recording.trace, "pause")
+    paused = time.time()
+    time.sleep(0.5)
+    resumed = time.time()
+    change(recording.trace, "resume")
+    time.sleep(0.2)
+    assert recording.stop() == 0
+    times = [float(c["ts"]) for c in read(recording.trace).whole().calls]
+    assert not [t for t in times if paused + 0.02 < t < resumed - 0.02]
+    assert min(times) < paused and max(times) > resumed
+    assert [text for _, text in configs(recording.trace)] == ["pause", "resume"]
+
+
+def test_calls(record, change, start, program, read):
+    recording = record("-p", start(program, "ticks").pid)
+    time.sleep(0.2)
+    change(recording.trace, "e=clock_nanosleep")
+    changed = time.time()
+    time.sleep(0.2)
+    assert recording.stop() == 0
+    calls = read(recording.trace).whole().calls
+    assert {c["event"] for c in calls} == {"getppid", "clock_nanosleep"}
+    assert {c["event"] for c in calls if float(c["ts"]) > changed + 0.02} == {"clock_nanosleep"}
+    assert [text for _, text in configs(recording.trace)] == ["e=clock_nanosleep"]
+
+
+def test_refused(ticking, change, spoor, tmp_path):
+    """What is wrong changes nothing, and says why in one line."""
+    recording = ticking()
+    for wrong in ("mode=most", "mode=", "budget=0", "budget=513", "budget=-1", "budget=2x", "e=no_such_call", "pauses",
+                  "colour=red", "snapshot"):
+        said = change(recording.trace, wrong, refused=True)
+        assert "no recording" not in said and "did not answer" not in said, (wrong, said)
+    assert recording.stop() == 0
+    assert configs(recording.trace) == []
+    assert "no recording" in change(recording.trace, "mode=app", refused=True)
+    assert "No such file" in change(tmp_path / "nowhere.spoor", "mode=app", refused=True)
+    for misused in (("mode=app",), ("", recording.trace)):
+        assert spoor("record", "--set", *misused).returncode == 2
+
+
+def test_overhead(record, start, program, spoor):
+    """A program that does nothing but system calls is dear: call sites go, and the trace says so."""
+    recording = record("-p", start(program, "busy").pid, "-m", "all", "-S", "64", "--overhead", "0.1")
+    time.sleep(2.5)
+    assert recording.stop() == 0
+    said = spoor("report", "--events", "-e", "getuid", recording.trace).stdout
+    steps = re.findall(r"overhead (\d+\.\d)% of 0\.1%: mode=(\S+) budget=(\d+)", said)
+    assert steps, said
+    budgets = [int(budget) for _, _, budget in steps]
+    assert budgets[0] < 64 and budgets == sorted(budgets, reverse=True)
+
+
+def test_snapshot(ticking, read, change, tmp_path):
+    recording = ticking("--snapshot-on", "SIGUSR2")
+    for number in (1, 2):
+        time.sleep(0.3)
+        if number == 1:
+            recording.process.send_signal(signal.SIGUSR2)
+        else:
+            change(recording.trace, "snapshot")
+        path = tmp_path / f"t.snapshot-{number}.spoor"
+        wait_for(lambda: f"snapshot in {path.name}" in recording.said())
+        assert recording.process.poll() is None
+        kept = read(path, ended=False)
+        assert kept.count() > 50 and not kept.summary["damages"]
+        assert all("outer" in functions(c) for c in kept.of("getppid"))
+    assert recording.stop() == 0
+    assert read(recording.trace).count() > kept.count()
+    assert read(path, ended=False).count() == kept.count()
+
+
+def test_payload(spoor, program, read, tmp_path):
+    text = "0123456789abcdefghijklmnopqrstuvwxyz"
+    for options, kept in ((("-s", "16"), text[:16]), (("-s", "100"), text), ((), None)):
+        name = f"t{len(kept or '')}.spoor"
+        assert spoor("record", *options, "-e", "read,write", "-o", name, "--", program, "moves").returncode == 0
+        trace = read(tmp_path / name)
+        calls = [c for c in trace.whole().calls if c["ret"] == 36]
+        assert [c["event"] for c in calls] == ["write", "read"]
+        for call in calls:
+            buf = call["args"]["buf"]
+            assert (buf.get("bytes") if isinstance(buf, dict) else None) == kept
+            assert bool(call.get("truncated")) == (kept == text[:16])
+
+
+def test_row_memory(record, start, program, read):
+    """libc's rows do not fit: said once, and a walk that comes there ends."""
+    recording = record("-p", start(program, "ticks").pid, "-m", "all", "-S", "32", "--row-memory", "64k")
+    time.sleep(0.7)
+    assert recording.stop() == 0
+    assert re.search(r"the unwind rows of \d+ objects did not fit: .* give more --row-memory", recording.said())
+    trace = read(recording.trace).whole()
+    assert trace.summary["walks"]["no rows"] > 100
+
+
+def test_unwind(record, program, read):
+    """By frame pointers libc's syscall() hides who called it; a scan finds at least that one."""
+    found = {}
+    for way in ("cfi", "fp", "scan"):
+        recording = record("-e", "getppid", "-m", "all", "-S", "64", "--unwind", way, "--", program,
+                           trace=f"{way}.spoor", start=False)
+        assert recording.wait() == 0
+        found[way] = read(recording.trace).whole().of("getppid")
+        assert len(found[way]) == 50
+    cfi = found["cfi"][-1]
+    assert functions(cfi)[:4] == ["syscall", "inner", "outer", "main"] and cfi["walk"] == "complete"
+    site = [(f["object"], f["offset"]) for f in cfi["stack"] if f["function"] == "inner"][0]
+    assert all(site in frames(c) for c in found["scan"])
+    assert all("outer" in functions(c) for c in found["fp"])
+
+
+def test_interrupted(record, program, read, spoor):
+    """Beneath a signal handler lies who was interrupted, here at a function's first byte, and the trampoline's name."""
+    recording = record("-e", "getppid", "-m", "all", "-S", "64", "--", program, "signal", start=False)
+    assert recording.wait() == 0
+    calls = read(recording.trace).whole().of("getppid")
+    assert len(calls) == 20
+    for call in calls:
+        assert functions(call)[:7] == ["syscall", "inner", "on_alarm", "again", "__restore_rt", "spinning", "main"]
+    listing = spoor("report", "--events", "-k", recording.trace).stdout
+    assert listing.count(" spinning+0 ") == 20 and "before" not in listing
