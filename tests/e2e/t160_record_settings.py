@@ -35,7 +35,8 @@ __attribute__((noinline)) static void on_alarm(int sig)
 	hits++;
 }
 /* Its first instruction is where it is interrupted nearly always: one byte earlier lies another function. */
-__asm__(".text\n.globl before\n.type before,@function\nbefore: .cfi_startproc\nret\n.cfi_endproc\n.size before,.-before\n"
+__asm__(".text\n.globl before\n.type before,@function\nbefore: .cfi_startproc\n"
+	"ret\n.cfi_endproc\n.size before,.-before\n"
 	".globl spinning\n.type spinning,@function\nspinning: .cfi_startproc\n"
 	"jmp spinning\n.cfi_endproc\n.size spinning,.-spinning\n");
 void spinning(void);
