@@ -63,8 +63,8 @@ void spoor_row_store_free(struct spoor_row_store *s)
 static int add_chunks(struct spoor_row_store *s)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = BPF_F_MMAPABLE);
-	uint32_t keys[CHUNK_BATCH], n = 0;
-	int r, fds[CHUNK_BATCH];
+	uint32_t keys[CHUNK_BATCH] = {}, n = 0;
+	int r, fds[CHUNK_BATCH] = {};
 
 	while (n < CHUNK_BATCH && s->n_ready + n < SPOOR_MAX_CHUNKS &&
 	       (s->n_ready + n + 1) * sizeof(struct spoor_row_chunk) <= s->max_bytes) {
