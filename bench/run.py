@@ -74,13 +74,13 @@ def machine(spoor):
         "apache2": version_of("/usr/sbin/apache2", "-v"), "redis": version_of("redis-server", "--version"),
         "mariadb": version_of("/usr/sbin/mariadbd", "--version"), "python3": platform.python_version(),
     }
-    return "\n".join([
-        f"- {cpu[1] if cpu else platform.machine()}, {os.cpu_count()} CPUs, {int(memory[1]) >> 20} GiB; "
+    return "\n".join(map(tables.item, [
+        f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} CPUs, {int(memory[1]) >> 20} GiB; "
         f"Linux {platform.release()}; {system[1] if system else ''}",
-        f"- mitigations: {'; '.join(flaws) or 'none'}",
-        "- " + "; ".join(f"{k}: {v}" for k, v in versions.items()),
-        f"- {time.strftime('%Y-%m-%d')}, load {text_of('/proc/loadavg').split()[0]}",
-    ])
+        f"mitigations: {'; '.join(flaws) or 'none'}",
+        "; ".join(f"{k}: {v}" for k, v in versions.items()),
+        f"{time.strftime('%Y-%m-%d')}, load {text_of('/proc/loadavg').split()[0]}",
+    ]))
 
 
 def chosen(scenario, options):

@@ -3,8 +3,16 @@
 
 import dataclasses
 import statistics
+import textwrap
 
 MB = 1 << 20
+
+
+def item(text):
+    """One item of a list, within 120 columns."""
+    return textwrap.fill("- " + text, 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
 PAPER = {  # Figure 6 of the Uscope paper: loss of performance against native, in per cent (its text: "under", "up to")
     "apache": {"1-1": "< 0.8", "2-3": "< 0.8", "2-5": "< 0.8", "3-5": "5.6"},
     "mariadb": {"1-1": "< 3.3", "2-3": "< 3.3", "2-5": "< 3.3", "3-5": "< 3.3"},
@@ -176,7 +184,7 @@ def report(result):
     notes += [f"{label} said: {said}" for label, said in last_words(result)]
     if result.disturbed:
         notes.append("**disturbed**: " + "; ".join(f"{label}: {what}" for label, what in result.disturbed.items()))
-    parts.append("\n".join(f"- {n}" for n in notes))
+    parts.append("\n".join(map(item, notes)))
     parts.append(bpf_programs(result))
     return "\n\n".join(p for p in parts if p) + "\n"
 

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&both, NULL, 2);
 	pthread_create(&listener, NULL, listener_thread, NULL);
 	pthread_create(&worker, NULL, worker_thread, NULL);
-	usleep(200000);
+	usleep(300000);
 	puts("hung");
 	fflush(stdout);
 	pthread_join(worker, NULL);

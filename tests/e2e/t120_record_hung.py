@@ -112,7 +112,7 @@ def test_spoor_is_killed(record, read, blocked, start, compiled, nothing_attache
         assert target.stdout.readline() == b"hung\n"
     time.sleep(0.6)  # the rings are looked at five times a second
     assert recording.stop(signal.SIGKILL) == -signal.SIGKILL
-    check(blocked(recording.trace), target.pid, attach, 0.1)
+    check(blocked(recording.trace), target.pid, attach, 0.2)
     assert read(recording.trace, ended=False).summary["ended"] is False
     nothing_attached(recording.pid)
     assert target.poll() is None

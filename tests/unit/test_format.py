@@ -75,11 +75,9 @@ def width(line):
 
 
 def test_width(files):
-    """120 columns; tables of documents may be wider, and what `make bench` wrote."""
+    """120 columns; tables of documents may be wider, and so may a line that is one long word (an address)."""
     wrong = []
     for name, text in files.items():
-        if name == "bench/RESULTS.md":
-            continue
         for number, line in enumerate(text.splitlines(), 1):
             if width(line) > 120 and not (name.endswith(".md") and line.startswith("|")) and not name.endswith(".tbl"):
                 wrong.append(f"{name}:{number}: {width(line)} columns")

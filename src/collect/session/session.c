@@ -21,6 +21,7 @@
 #include "collect/session/remote.h"
 #include "collect/session/settings.h"
 
+#define SETTLE_NS SPOOR_NS_PER_SEC
 #define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
 
 struct session {
@@ -138,6 +139,23 @@ static void drain(struct session *s)
 	}
 }
 
+/*
+ * The stacks of sleeping targets are read from their memory: who is told that the recording is under way may end a
+ * target at once, and must not take a hang's stack with it. Loading what is still unknown may take the loader a while,
+ * so not for ever.
+ */
+static void settle(struct session *s)
+{
+	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
+
+	do {
+		drain(s);
+		if (spoor_objects_waiting(s->objects))
+			usleep(1000);
+	} while (spoor_objects_waiting(s->objects) && spoor_now_monotonic() < until);
+	drain(s);
+}
+
 static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
@@ -177,7 +195,7 @@ static int begin(struct session *s, struct spoor_error *e)
 	s->attached = spoor_targets_take_in(t, s->kernel);
 	if (s->attached < 0)
 		return spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached));
-	drain(s); /* the stacks of sleeping targets are read while they still sleep */
+	settle(s);
 	if (s->o->ready)
 		s->o->ready(s->o, s->attached);
 	return 0;
