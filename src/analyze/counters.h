@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * Counters of system calls by thread, as `spoor stat` shows them: snapshots, what came between two of them, and
+ * threads folded into processes and those into the application. Times are CLOCK_MONOTONIC ns. Whoever fills a snapshot
+ * allocates with malloc(); spoor_counters_done() releases. Not thread-safe. Sums stay at their maximum.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SPOOR_HISTOGRAM 48
+
+struct spoor_errno_count {
+	uint16_t number;
+	uint64_t n;
+};
+
+/*
+ * One system call of one thread [at one site]. What is called blocked is part of the time beside it.
+ * Of the difference of two snapshots, carried_ns is what the calls that were in flight at its begin had taken by then:
+ * ns + in_flight_ns + unreturned_ns - carried_ns passed in these calls between the two.
+ */
+struct spoor_call_counters {
+	uint16_t id;    /* event id (trace/record.h): a system call's, or SPOOR_EV_SYSCALL_OTHER */
+	uint32_t stack; /* --by site: id of the call site's stack; 0: none */
+	uint64_t calls, errors, ns, min_ns, max_ns, blocked_ns; /* of completed calls */
+	uint64_t histogram[SPOOR_HISTOGRAM]; /* [i]: calls with 2^i <= ns < 2^(i+1), [0] and the last also what is
+					      * beyond; sum == calls */
+	struct spoor_errno_count *errnos;
+	size_t n_errnos;
+	uint64_t in_flight, in_flight_ns, in_flight_blocked_ns;    /* running now, their time so far */
+	uint64_t unreturned, unreturned_ns, unreturned_blocked_ns; /* their thread ended in them; spoor_counters_fold()
+								    * puts what is in flight of ended threads here */
+	uint64_t carried_ns, carried_blocked_ns;
+	uint8_t min_is_bound, max_is_bound; /* of a difference: known to within a factor of two, from the histogram */
+};
+
+/* One thread, or what threads were folded into. */
+struct spoor_task_counters {
+	pid_t pid, tid, ppid; /* tid 0: what ended threads of pid were folded into; pid 0 too: of ended processes */
+	char comm[16];        /* any bytes; NUL-terminated if shorter */
+	uint64_t start_ns, end_ns; /* end 0: alive */
+	uint64_t process_start_ns; /* its group leader's; 0: unknown */
+	unsigned threads;          /* accumulated into it */
+	unsigned processes;        /* accumulated into it; 0 or 1: of one */
+	uint64_t overflow;         /* calls that found no slot: of no syscall's counters */
+	struct spoor_call_counters *calls;
+	size_t n_calls;
+};
+
+struct spoor_counters {
+	uint64_t at_ns;
+	uint64_t since_ns; /* when counting began; of a difference: its begin */
+	struct spoor_task_counters *tasks;
+	size_t n;
+	uint64_t lost_threads; /* no memory for their counters */
+};
+
+/* Empties c, which itself is the caller's. */
+void spoor_counters_done(struct spoor_counters *c);
+/* What is in *ret is overwritten, not released. */
+int spoor_counters_copy(const struct spoor_counters *c, struct spoor_counters *ret);
+
+/* ---- filling ---- */
+
+/* A new task at the end, zeroed; NULL: out of memory. Borrowed until the next call. */
+struct spoor_task_counters *spoor_counters_add_task(struct spoor_counters *c);
+/* A new call at the end of a task, zeroed but for id and stack; NULL: out of memory. Borrowed until the next call. */
+struct spoor_call_counters *spoor_task_add_call(struct spoor_task_counters *t, uint16_t id, uint32_t stack);
+/* n more calls that failed with this; not into `errors`. */
+int spoor_call_add_errno(struct spoor_call_counters *c, uint16_t number, uint64_t n);
+/* The bucket of a duration. */
+unsigned spoor_histogram_bucket(uint64_t ns);
+
+/* ---- understanding ---- */
+
+enum spoor_stat_level {
+	SPOOR_STAT_APPLICATION, /* everything in one */
+	SPOOR_STAT_PROCESS,
+	SPOOR_STAT_THREAD,
+	SPOOR_STAT_TREE, /* as PROCESS; shown by parent */
+};
+
+/*
+ * Folds tasks into what `level` says, and the calls of each that have equal id (and stack, if by_site); so nothing in
+ * *ret occurs twice. A process has the name and times of its group leader if that is there, else of its first thread;
+ * the application those of its first process. Tasks come in the order of their start. 0 or -ENOMEM.
+ */
+int spoor_counters_fold(const struct spoor_counters *c, enum spoor_stat_level level, int by_site,
+			struct spoor_counters *ret);
+
+/*
+ * What came between two snapshots, thread by thread; those with nothing to say are left out. A thread that ended in
+ * between and is only in `before` was folded into tid 0 of its process, or pid 0, in `now`: what it had before is taken
+ * off from there. The same tid with another start is another thread. 0 or -ENOMEM.
+ */
+int spoor_counters_delta(const struct spoor_counters *before, const struct spoor_counters *now,
+			 struct spoor_counters *ret);
+
+/* Adds calls to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
+int spoor_call_merge(struct spoor_call_counters *to, const struct spoor_call_counters *from);
+
+/* What tables show: calls that have not returned count as one each, with their time so far. */
+uint64_t spoor_call_shown(const struct spoor_call_counters *c);
+uint64_t spoor_call_shown_ns(const struct spoor_call_counters *c);
+uint64_t spoor_call_shown_blocked_ns(const struct spoor_call_counters *c);
+
+enum spoor_stat_sort {
+	SPOOR_STAT_BY_TIME,
+	SPOOR_STAT_BY_CALLS,
+	SPOOR_STAT_BY_ERRORS,
+	SPOOR_STAT_BY_MAX,
+	SPOOR_STAT_BY_NAME,
+};
+/* Greatest first, names ascending; ties by name, then stack. */
+void spoor_task_sort_calls(struct spoor_task_counters *t, enum spoor_stat_sort sort);
+int spoor_call_compare(const struct spoor_call_counters *a, const struct spoor_call_counters *b,
+		       enum spoor_stat_sort sort);
+/* As its calls would be sorted if they were one. */
+void spoor_counters_sort_tasks(struct spoor_counters *c, enum spoor_stat_sort sort);
+
+/* All calls of a task in one, without errnos. */
+struct spoor_call_counters spoor_task_total(const struct spoor_task_counters *t);
+
+/*
+ * The duration that `per_mille` thousandths of the completed calls did not exceed: interpolated (by logarithm, to
+ * within its bucket, and within min_ns..max_ns). 0 if there are none.
+ */
+uint64_t spoor_call_percentile(const struct spoor_call_counters *c, unsigned per_mille);
+
+/*
+ * Hundredths of a per cent of each part, which add up to 10,000 exactly (largest remainder; ties: the first), or all 0
+ * if all parts are.
+ */
+int spoor_shares(const uint64_t *parts, size_t n, uint32_t *ret);
+
+/* "openat", "openat (i386)", "syscall 999", "(unknown number)". */
+void spoor_call_counters_name(uint16_t id, char *buf, size_t size);
