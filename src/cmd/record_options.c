@@ -65,10 +65,9 @@ static const struct option long_options[] = {
 
 static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error *e)
 {
-	char *end;
-	long pid = strtol(arg, &end, 10);
+	uint64_t pid;
 
-	if (*end || end == arg || pid <= 0 || pid > INT_MAX)
+	if (spoor_parse_number(arg, 1, INT_MAX, &pid))
 		return spoor_fail(e, EINVAL, "-p %s: not a process id", arg);
 	if (t->n_pids == SPOOR_MAX_PIDS)
 		return spoor_fail(e, E2BIG, "-p: more than %d processes", SPOOR_MAX_PIDS);
@@ -91,10 +90,9 @@ static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error
 static int parse_count(const char *option, const char *arg, unsigned least, unsigned most, unsigned *ret,
 		       struct spoor_error *e)
 {
-	char *end;
-	unsigned long n = strtoul(arg, &end, 10);
+	uint64_t n;
 
-	if (*end || end == arg || *arg == '-' || n < least || n > most)
+	if (spoor_parse_number(arg, least, most, &n))
 		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
 	*ret = n;
 	return 0;

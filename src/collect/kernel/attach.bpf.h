@@ -75,10 +75,12 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	struct cpu *c = this_cpu();
 	u32 tgid, *pick;
 
-	if (!task || !c || (task->flags & (PF_KTHREAD | PF_EXITING)) || task->tgid == self_tgid)
+	if (!task || !c || (task->flags & (PF_KTHREAD | PF_EXITING)))
 		return 0;
 	tgid = task->tgid;
 	pick = bpf_map_lookup_elem(&picks, &tgid);
+	if (is_ours(task) && !(pick && *pick & SPOOR_PICK_WAIT_EXEC)) /* the command is our child, too */
+		return 0;
 	if (!pick && !match_all && !(match_cgroup && in_cgroup(task->cgroups->dfl_cgrp)))
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);

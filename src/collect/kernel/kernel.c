@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "collect/kernel/refusal.h"
 #include "collect/kernel/skeleton.h"
 #include "trace/syscalls.h"
 
@@ -66,16 +67,23 @@ static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, st
 
 static int why_not_loaded(int r, struct spoor_error *e)
 {
+	char found[128];
+
+	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
+		return spoor_fail(e, EPERM,
+				  "this kernel is locked down (lockdown: %s), so that no BPF program may read memory: %s",
+				  found, SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
 				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
 				  "CAP_SYS_PTRACE (`spoor check` says what is missing)");
 	if (r == -ENOMEM)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
-	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		return spoor_fail(
-			e, ENOENT,
-			"this kernel has no BTF (/sys/kernel/btf/vmlinux): Spoor needs CONFIG_DEBUG_INFO_BTF");
+	if (access(SPOOR_BTF, R_OK))
+		return spoor_fail(e, ENOENT,
+				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), "
+				  "and mount /sys",
+				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }
 

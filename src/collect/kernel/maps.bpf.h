@@ -16,12 +16,16 @@
 #define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
+#define WINDOW_MAX 4096
+#define MEMO_SLOTS 2048
+#define MEMO_WAYS 2
+#define MEMO_WORDS 48
 #define LAYOUT_MAX 512
 
 /* ---- constants, set before loading ---- */
 const volatile u64 ring_mask = (1 << 22) - 1;
 const volatile u32 unwind_with = SPOOR_UNWIND_CFI;
-const volatile u32 self_tgid = 0; /* spoor itself is never recorded */
+const volatile u32 self_tgid = 0; /* spoor itself and its helpers are never recorded: is_ours() */
 const volatile bool match_names = false;
 const volatile bool match_cgroup = false;
 const volatile bool match_all = false;
@@ -206,7 +210,7 @@ struct {
 	__type(value, u32); /* enum spoor_pick bits */
 } picks SEC(".maps");
 
-/* ---- per CPU: caches (two places a key, validated by it; ids one) and scratch by nesting level ---- */
+/* ---- per CPU: caches (two places a key, validated by it) and scratch by nesting level ---- */
 
 struct row_entry {
 	u64 pc; /* as looked up */
@@ -231,6 +235,18 @@ struct id_entry {
 	u32 id;
 };
 
+/* A walk that was done, and what it read (memo.bpf.h). */
+struct memo {
+	u64 key;
+	u32 epoch; /* segment that has the stack's definition */
+	u32 id;    /* of the stack */
+	u32 n;     /* words */
+	u32 span;  /* bytes of stack in which they lie */
+	u32 status, depth;
+	u32 at[MEMO_WORDS];
+	u64 values[MEMO_WORDS];
+};
+
 /* A walk under way. */
 struct walk {
 	struct spoor_frame_state s;
@@ -243,11 +259,15 @@ struct walk {
 	u32 mode;
 	s32 status;
 	u32 depth;
+	u64 sp;           /* as it was when the walk began */
+	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
+	u32 memo_bp_at;   /* where the present rbp was loaded from, as struct memo's at */
+	u32 memo_bp_seen; /* and that is noted */
 };
 
 struct scratch {
 	struct walk walk;
-	u64 window[WINDOW / 8];
+	u64 window[WINDOW_MAX / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];
 	u64 pointer; /* address_of() */
@@ -258,6 +278,7 @@ struct scratch {
 struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
+	struct memo memos[MEMO_SLOTS];
 	struct id_entry stack_ids[ID_SLOTS];
 	struct id_entry file_ids[ID_SLOTS];
 	struct {

@@ -117,6 +117,14 @@ __noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 
 /* ---- coming in ---- */
 
+/* Spoor itself, what it forks (the row compiler), and what that forks (a worker an object). */
+static __always_inline bool is_ours(struct task_struct *task)
+{
+	struct task_struct *parent = task->real_parent;
+
+	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
+}
+
 static __always_inline struct thread *take_in(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -145,11 +153,13 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	bool thread = parent->tgid == child->tgid;
 	u32 tgid = parent->tgid, *pick = NULL;
 
+	if (!p && is_ours(child))
+		return 0;
 	if (match_cgroup) { /* clone3 can bear into another one */
 		if (!in_cgroup(child->cgroups->dfl_cgrp))
 			return 0;
 	} else if (!p) {
-		if (match_all && child->tgid != self_tgid)
+		if (match_all)
 			goto in;
 		if (!attaching)
 			return 0;
@@ -356,7 +366,7 @@ static __always_inline void decide_cgroup(struct task_struct *task)
 		if (t->start)
 			emit_pending(task, t, SPOOR_PENDING_END);
 		leave(task, t);
-	} else if (!t && in) {
+	} else if (!t && in && !is_ours(task)) {
 		retake = 1; /* also takes in those for which there is no memory in this context */
 		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (t) {
