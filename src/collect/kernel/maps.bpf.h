@@ -53,33 +53,19 @@ s64 live_threads = 0;
 u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
 u64 attached_threads = 0;
 
-#define CALL_BEGAN_BEFORE 2
+/* What every collector keeps of a thread that is in; its struct thread begins or ends with it. */
+#define SPOOR_MEMBER                                                                                                  \
+	u32 image; /* of the process; valid in the group leader's storage, as layout */                              \
+	u32 layout;                                                                                                  \
+	u32 gen;                                                                                                     \
+	u32 ended;    /* taken off live_threads */                                                                   \
+	u8 follow;    /* children are in too */                                                                      \
+	u8 wait_exec; /* not before the first successful execve, but that one */                                     \
+	u8 named;     /* in because its name matched: execve decides again */                                        \
+	u8 moved      /* in by a move between cgroups: the call in which it sleeps is still to be noted */
 
-/* One thread that is in. Absence of this storage means out. */
-struct thread {
-	u64 start;      /* of the call in flight; 0: none */
-	u64 def_epoch;  /* segment that has this thread's definition */
-	u64 call_epoch; /* segment in which the call in flight began */
-	u32 image;      /* of the process; valid in the group leader's storage, as layout */
-	u32 layout;
-	u32 stack;
-	u32 files[2];
-	u16 id;       /* event id of the call in flight */
-	u16 len;      /* bytes of data */
-	u16 buf_at;   /* offset in data of a payload's length */
-	u16 ret_at;   /* offset in data of the returned descriptor's file id */
-	u8 flags;     /* enum spoor_event_flag */
-	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
-	u8 follow;    /* children are in too */
-	u8 wait_exec; /* not before the first successful execve, but that one */
-	u8 renamed;
-	u8 named; /* in because its name matched: execve decides again */
-	u8 moved; /* in by a move between cgroups: the call in which it sleeps is still to be written */
-	u32 gen;
-	u32 ended; /* taken off live_threads */
-	u64 args[6];
-	u8 data[SPOOR_MAX_DATA];
-};
+/* struct thread: one thread that is in. Absence of this storage means out. */
+#include SPOOR_THREAD_STATE
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
