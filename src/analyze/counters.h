@@ -57,6 +57,16 @@ struct spoor_counters {
 	uint64_t lost_threads; /* no memory for their counters */
 };
 
+static inline uint64_t spoor_add_saturated(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static inline uint64_t spoor_sub_saturated(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
 /* Empties c, which itself is the caller's. */
 void spoor_counters_done(struct spoor_counters *c);
 /* What is in *ret is overwritten, not released. */
@@ -97,6 +107,24 @@ int spoor_counters_fold(const struct spoor_counters *c, enum spoor_stat_level le
  */
 int spoor_counters_delta(const struct spoor_counters *before, const struct spoor_counters *now,
 			 struct spoor_counters *ret);
+
+/*
+ * A call of some task, on its way to being merged. Of ended tasks what is in flight counts as unreturned. Refs are
+ * sorted by group, call id, stack.
+ */
+struct spoor_call_ref {
+	size_t group;
+	const struct spoor_call_counters *call;
+	uint8_t ended;
+};
+void spoor_call_refs_sort(struct spoor_call_ref *refs, size_t n);
+/* Merges refs, sorted and all of one group, into *to, which has no calls; each (id, stack), or id, once. */
+int spoor_call_refs_merge(const struct spoor_call_ref *refs, size_t n, int by_site, struct spoor_task_counters *to);
+/* Has this task ended, or is it what ended ones were folded into? */
+static inline int spoor_task_ended(const struct spoor_task_counters *t)
+{
+	return t->end_ns || !t->tid;
+}
 
 /* Adds calls to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
 int spoor_call_merge(struct spoor_call_counters *to, const struct spoor_call_counters *from);
