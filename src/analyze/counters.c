@@ -10,17 +10,18 @@
 #include "trace/record.h"
 #include "trace/syscalls.h"
 
-static void task_done(struct spoor_task_counters *t)
+void spoor_task_done(struct spoor_task_counters *t)
 {
 	for (size_t i = 0; i < t->n_calls; i++)
 		free(t->calls[i].errnos);
 	free(t->calls);
+	*t = (struct spoor_task_counters){};
 }
 
 void spoor_counters_done(struct spoor_counters *c)
 {
 	for (size_t i = 0; i < c->n; i++)
-		task_done(&c->tasks[i]);
+		spoor_task_done(&c->tasks[i]);
 	free(c->tasks);
 	*c = (struct spoor_counters){};
 }

@@ -67,12 +67,16 @@ static inline uint64_t spoor_sub_saturated(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Empties c, which itself is the caller's. */
+/* They empty *c and *t, which themselves are the caller's. */
 void spoor_counters_done(struct spoor_counters *c);
+void spoor_task_done(struct spoor_task_counters *t);
 /* What is in *ret is overwritten, not released. */
 int spoor_counters_copy(const struct spoor_counters *c, struct spoor_counters *ret);
 
-/* ---- filling ---- */
+/*
+ * ---- filling ----
+ * These add to arrays that were made by them (or are empty): they alone know how much room there is.
+ */
 
 /* A new task at the end, zeroed; NULL: out of memory. Borrowed until the next call. */
 struct spoor_task_counters *spoor_counters_add_task(struct spoor_counters *c);
@@ -126,7 +130,7 @@ static inline int spoor_task_ended(const struct spoor_task_counters *t)
 	return t->end_ns || !t->tid;
 }
 
-/* Adds calls to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
+/* Adds `from` to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
 int spoor_call_merge(struct spoor_call_counters *to, const struct spoor_call_counters *from);
 
 /* What tables show: calls that have not returned count as one each, with their time so far. */

@@ -91,9 +91,8 @@ static void set_bounds(struct spoor_call_counters *to, const struct spoor_call_c
 static int subtract_call(struct spoor_task_counters *to, const struct spoor_call_counters *now,
 			 const struct spoor_call_counters *base)
 {
-	struct spoor_call_counters *c;
+	struct spoor_call_counters *c = spoor_task_add_call(to, now->id, now->stack);
 
-	c = spoor_task_add_call(to, now->id, now->stack);
 	if (!c)
 		return -ENOMEM;
 	c->calls = spoor_sub_saturated(now->calls, base->calls);
@@ -136,15 +135,6 @@ static size_t take_calls(const struct spoor_task_counters *t, struct spoor_call_
 	for (size_t i = 0; i < t->n_calls; i++)
 		refs[i] = (struct spoor_call_ref){ 0, &t->calls[i], (uint8_t)spoor_task_ended(t) };
 	return t->n_calls;
-}
-
-static void task_done(struct spoor_task_counters *t)
-{
-	struct spoor_counters c = { .tasks = t, .n = 1 };
-
-	for (size_t i = 0; i < t->n_calls; i++)
-		free(c.tasks->calls[i].errnos);
-	free(t->calls);
 }
 
 /* The calls of several tasks in one, each (id, stack) once, in order. */
@@ -215,8 +205,8 @@ static int subtract_task(struct spoor_counters *to, const struct spoor_task_coun
 		task->threads -= befores[i]->threads < task->threads ? befores[i]->threads : task->threads;
 		task->processes -= befores[i]->processes < task->processes ? befores[i]->processes : task->processes;
 	}
-	task_done(&calls);
-	task_done(&base);
+	spoor_task_done(&calls);
+	spoor_task_done(&base);
 	if (r == 0 && !task->n_calls && !task->overflow) {
 		free(task->calls);
 		to->n--;
