@@ -57,12 +57,26 @@ struct spoor_counters {
 	uint64_t lost_threads; /* no memory for their counters */
 };
 
-/* Empties c, which itself is the caller's. */
+static inline uint64_t spoor_add_saturated(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static inline uint64_t spoor_sub_saturated(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* They empty *c and *t, which themselves are the caller's. */
 void spoor_counters_done(struct spoor_counters *c);
+void spoor_task_done(struct spoor_task_counters *t);
 /* What is in *ret is overwritten, not released. */
 int spoor_counters_copy(const struct spoor_counters *c, struct spoor_counters *ret);
 
-/* ---- filling ---- */
+/*
+ * ---- filling ----
+ * These add to arrays that were made by them (or are empty): they alone know how much room there is.
+ */
 
 /* A new task at the end, zeroed; NULL: out of memory. Borrowed until the next call. */
 struct spoor_task_counters *spoor_counters_add_task(struct spoor_counters *c);
@@ -98,7 +112,25 @@ int spoor_counters_fold(const struct spoor_counters *c, enum spoor_stat_level le
 int spoor_counters_delta(const struct spoor_counters *before, const struct spoor_counters *now,
 			 struct spoor_counters *ret);
 
-/* Adds calls to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
+/*
+ * A call of some task, on its way to being merged. Of ended tasks what is in flight counts as unreturned. Refs are
+ * sorted by group, call id, stack.
+ */
+struct spoor_call_ref {
+	size_t group;
+	const struct spoor_call_counters *call;
+	uint8_t ended;
+};
+void spoor_call_refs_sort(struct spoor_call_ref *refs, size_t n);
+/* Merges refs, sorted and all of one group, into *to, which has no calls; each (id, stack), or id, once. */
+int spoor_call_refs_merge(const struct spoor_call_ref *refs, size_t n, int by_site, struct spoor_task_counters *to);
+/* Has this task ended, or is it what ended ones were folded into? */
+static inline int spoor_task_ended(const struct spoor_task_counters *t)
+{
+	return t->end_ns || !t->tid;
+}
+
+/* Adds `from` to the counters of others of the same system call. 0 or -ENOMEM (to is then incomplete). */
 int spoor_call_merge(struct spoor_call_counters *to, const struct spoor_call_counters *from);
 
 /* What tables show: calls that have not returned count as one each, with their time so far. */

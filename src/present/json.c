@@ -36,15 +36,15 @@ static void put_line(FILE *out, const struct spoor_frame *f, int line)
 	fputs(l && l->inlined ? ",\"inlined\":true}" : "}", out);
 }
 
-static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_segment *segment, uint32_t pid,
-			  uint32_t id)
+void spoor_put_frames_json(FILE *out, struct spoor_symbolizer *symbols, const struct spoor_segment *segment,
+			   uint32_t pid, uint32_t id)
 {
 	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
 	int first = 1;
 
-	fputs(",\"stack\":[", out);
+	fputc('[', out);
 	for (unsigned i = 0; stack && i < stack->n; i++) {
-		const struct spoor_frame *f = spoor_symbolize(v->symbols, segment, pid, stack, i);
+		const struct spoor_frame *f = spoor_symbolize(symbols, segment, pid, stack, i);
 
 		for (int k = 0; f && (k == 0 || k < f->n); k++) {
 			if (!first)
@@ -53,7 +53,17 @@ static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_se
 			put_line(out, f, k);
 		}
 	}
-	fputs("],\"walk\":", out);
+	fputc(']', out);
+}
+
+static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_segment *segment, uint32_t pid,
+			  uint32_t id)
+{
+	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
+
+	fputs(",\"stack\":", out);
+	spoor_put_frames_json(out, v->symbols, segment, pid, id);
+	fputs(",\"walk\":", out);
 	if (!id)
 		fputs("null,\"way\":null", out);
 	else if (!stack)

@@ -72,5 +72,8 @@ void spoor_put_summary_json(struct spoor_view *v);
 
 /* One call as a line of JSON. */
 int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why);
+/* A stack's frames as an array, innermost first; an empty one if it is not known. */
+void spoor_put_frames_json(FILE *out, struct spoor_symbolizer *symbols, const struct spoor_segment *segment,
+			   uint32_t pid, uint32_t stack);
 /* "sleep", "before", "end", "death": enum spoor_pending_why in JSON. */
 const char *spoor_pending_name(unsigned why);

@@ -20,7 +20,7 @@ struct spoor_stat_view {
 
 	/*
 	 * For by_site: the name of a call site (malloc()ed, any bytes; NULL: out of memory), and its frames as the value
-	 * of a JSON member (may be NULL). spoor_stat_sites_label() and _json() serve.
+	 * of a JSON member (may be NULL). present/stat_sites.h has both for stacks of a segment.
 	 */
 	char *(*site)(void *p, pid_t pid, uint32_t stack);
 	void (*site_json)(void *p, FILE *out, pid_t pid, uint32_t stack);
