@@ -2,6 +2,8 @@
 /* The lines of the live screen: what is going on, rows of system calls of tasks, the keys. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -25,6 +25,12 @@ struct spoor_counting {
 struct spoor_counting_options {
 	struct spoor_targets targets;
 	struct spoor_filter filter;
+	bool by_site; /* by call site too; the next five are for it */
+	enum spoor_mode mode;
+	unsigned budget;
+	enum spoor_unwind unwind;
+	struct spoor_scope app;
+	const char *cache_dir; /* of unwind rows; NULL: none */
 	bool by_process;  /* what has ended is kept by process */
 	bool each_exit;   /* processes are handed out when they have ended */
 	bool no_blocked;

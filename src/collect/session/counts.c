@@ -294,6 +294,8 @@ static void hand_out_process(const struct process *p, const struct spoor_count_v
 		call_of_sum(&call, s);
 		v->call(v->ctx, &call);
 	}
+	if (v->end)
+		v->end(v->ctx);
 }
 
 /* Takes those that have ended off the list; v may be NULL. */
@@ -382,11 +384,13 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 		if (call.calls || call.in_flight)
 			v->call(v->ctx, &call);
 	}
-	if (flown)
-		return;
-	call = (struct spoor_counted_call){ .id = t->flight.id, .stack = t->flight.stack };
-	add_flight(&call, t);
-	v->call(v->ctx, &call);
+	if (!flown) {
+		call = (struct spoor_counted_call){ .id = t->flight.id, .stack = t->flight.stack };
+		add_flight(&call, t);
+		v->call(v->ctx, &call);
+	}
+	if (v->end)
+		v->end(v->ctx);
 }
 
 int spoor_counts_take(struct spoor_counts *c, const struct spoor_count_visitor *v)

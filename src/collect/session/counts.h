@@ -37,6 +37,7 @@ struct spoor_counted_call {
 struct spoor_count_visitor {
 	void (*task)(void *ctx, const struct spoor_counted_task *t);
 	void (*call)(void *ctx, const struct spoor_counted_call *c);
+	void (*end)(void *ctx); /* no more calls of this task; may be NULL */
 	void *ctx;
 };
 
