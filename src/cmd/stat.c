@@ -14,12 +14,15 @@
 #include "cmd/cmd.h"
 #include "cmd/stat_fill.h"
 #include "cmd/stat_options.h"
+#include "present/stat_sites.h"
 #include "present/stat_watch.h"
 
 struct stat {
 	struct spoor_stat_options o;
 	FILE *out;
 	struct spoor_watch *watch;
+	struct spoor_symbolizer *symbols; /* --by site, as the next */
+	struct spoor_stat_sites sites;
 	struct spoor_counters last; /* --interval: what was shown the last time */
 	bool has_last;
 	int error; /* of printing ended processes */
@@ -74,6 +77,8 @@ static int look(void *ctx, struct spoor_counting *c, enum spoor_counting_why why
 
 	if (r)
 		return r;
+	if (c->sites)
+		s->sites.segment = spoor_site_stacks_segment(c->sites);
 	if (s->watch && why == SPOOR_COUNTING_INTERVAL)
 		return spoor_watch_draw(s->watch, &now);
 	if (s->watch) {
@@ -163,6 +168,20 @@ static int open_watch(struct stat *s)
 	return 0;
 }
 
+static int open_symbols(struct stat *s)
+{
+	int r = s->o.view.by_site ? spoor_symbolizer_new(NULL, NULL, &s->symbols) : 0;
+
+	if (r) {
+		fprintf(stderr, "spoor stat: %s\n", strerror(-r));
+		return -1;
+	}
+	s->sites.symbols = s->symbols;
+	if (s->symbols)
+		spoor_stat_sites_use(&s->o.view, &s->sites);
+	return 0;
+}
+
 static int failed(const struct stat *s)
 {
 	return s->o.c.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
@@ -215,7 +234,7 @@ int spoor_cmd_stat(int argc, char **argv)
 
 	if (r)
 		return r - 1;
-	if (open_output(&s))
+	if (open_symbols(&s) || open_output(&s))
 		return failed(&s);
 	look_of(&s);
 	r = open_watch(&s) ? failed(&s) : run(&s);
@@ -224,5 +243,6 @@ int spoor_cmd_stat(int argc, char **argv)
 		r = failed(&s);
 	}
 	spoor_counters_done(&s.last);
+	spoor_symbolizer_free(s.symbols);
 	return r;
 }

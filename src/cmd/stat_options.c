@@ -201,6 +201,7 @@ int spoor_stat_parse(struct spoor_stat_options *o, int argc, char **argv)
 		o->c.by_site = true;
 		o->c.mode = o->c.mode ? o->c.mode : SPOOR_MODE_APP;
 		o->c.budget = o->c.budget ? o->c.budget : 5;
+		o->c.row_memory = 256 << 20;
 		o->c.cache_dir = spoor_cache_directory(o->cache);
 	}
 	o->c.by_process = o->view.level != SPOOR_STAT_APPLICATION;

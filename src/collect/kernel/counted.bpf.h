@@ -31,6 +31,8 @@ static __always_inline void on_exec_out(struct task_struct *task, struct thread 
 
 static __always_inline void on_exec(struct task_struct *task, struct thread *t, int old_pid, struct scratch *sc)
 {
+	if (by_site)
+		emit_exec_mappings(task, sc);
 }
 
 static __always_inline void on_exit(struct task_struct *task, struct thread *t)
@@ -63,6 +65,8 @@ static __always_inline void note_before(struct task_struct *task, struct thread 
 	if (filtered && !calls[id].mode)
 		return;
 	t->before_id = id;
+	if (by_site && calls[id].mode > 1 + SPOOR_MODE_NONE && id < SPOOR_SYSCALL_I386)
+		t->before_stack = emit_remote(task, t, regs, calls[id].mode - 1);
 	t->off = start;
 	t->before = start;
 	if (task->nvcsw != switches || !(task->__state & 0xff)) {

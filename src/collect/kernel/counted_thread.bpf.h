@@ -23,6 +23,7 @@ struct thread {
 	u32 before_stack; /* a call that was under way when the thread came in */
 	u64 before;       /* its start: no later than that; 0: none */
 	u16 before_id;
+	u8 raw; /* the stack of the call in flight was handed out raw: its id is of this one call */
 
 	u8 index[SPOOR_COUNTER_INDEX + 8]; /* slot + 1: by event id, or with sites by hash */
 	struct spoor_counter_slot slots[SPOOR_COUNTER_SLOTS];

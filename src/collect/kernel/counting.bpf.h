@@ -4,7 +4,7 @@
  * Counting: a stamp at a system call's entry, at its exit an addition to the thread's own slot. No locked instruction,
  * nothing shared between threads. seq is odd meanwhile: so the reader, on another CPU, knows what belongs together.
  */
-#include "collect/kernel/syscalls.bpf.h"
+#include "collect/kernel/stacks.bpf.h"
 #include "collect/kernel/sums.bpf.h"
 
 /* ---- constants, set before loading ---- */
@@ -175,11 +175,15 @@ static __noinline int count_elsewhere(struct thread *t, u64 ns, u64 blocked, s64
 
 static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
 {
-	u32 id = t->id, i = by_site ? slot_of_site(t, id, t->stack) : slot_of_call(t, id), b = bucket_of(ns) & 63;
+	u32 id = t->id, b = bucket_of(ns) & 63, i;
 	u64 blocked = t->blocked;
 	struct spoor_counter_slot *s;
 	u16 n;
 
+	if (by_site)
+		i = t->raw ? 0 : slot_of_site(t, id, t->stack);
+	else
+		i = slot_of_call(t, id);
 	if (!i || i > SPOOR_COUNTER_SLOTS) {
 		count_elsewhere(t, ns, blocked, ret);
 		t->blocked = 0;
@@ -209,7 +213,16 @@ static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
 	*(volatile u32 *)&t->seq = t->seq + 1;
 }
 
-static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
+/* Is this call to be counted? */
+static __always_inline bool counts(struct thread *t, u32 id)
+{
+	if (filtered && !calls[id].mode)
+		return false;
+	return !t->wait_exec || calls[id].flags & SPOOR_CALL_EXEC;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
@@ -219,18 +232,57 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 		return 0;
 	id = call_id(task, nr);
 	t->id = id;
-	if (filtered && !calls[id].mode)
+	if (counts(t, id))
+		t->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The same with a walk, which is no part of the call's time. */
+static __always_inline int enter_site(struct pt_regs *regs, long nr, bool compat)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct cpu *c;
+	u32 id, mode;
+
+	if (!t)
 		return 0;
-	if (t->wait_exec && !(calls[id].flags & SPOOR_CALL_EXEC))
+	id = call_id(task, nr);
+	t->id = id;
+	if (!counts(t, id))
 		return 0;
+	t->stack = 0;
+	t->raw = 0;
+	mode = calls[id].mode;
+	c = this_cpu();
+	if (c && mode > 1 + SPOOR_MODE_NONE && !t->wait_exec) {
+		t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1, compat);
+		t->raw = c->scratch[0].walk.status == WALK_RAW;
+	}
 	t->start = bpf_ktime_get_ns();
 	return 0;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter_site, struct pt_regs *regs, long nr)
 {
-	return enter(regs, nr, false);
+	return enter_site(regs, nr, false);
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter_site_compat, struct pt_regs *regs, long nr)
+{
+	return enter_site(regs, nr, true);
+}
+
+/* Calls that change what cached walks rest upon. */
+static __always_inline void note_call(struct thread *t, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 map = calls[call_id(task, regs->orig_ax)].map;
+
+	if (map)
+		note_map(task, t, regs, ret, map);
 }
 
 SEC("tp_btf/sys_exit")
@@ -241,6 +293,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 
 	if (!t)
 		return 0;
+	if (by_site)
+		note_call(t, regs, ret);
 	start = t->start;
 	if (!start) {
 		if (!t->before)

@@ -164,6 +164,12 @@ static void spoor_kernel_closep(struct spoor_kernel **k)
 	spoor_kernel_close(*k);
 }
 
+static int no_scan(struct spoor_error *e)
+{
+	return spoor_fail(e, EOPNOTSUPP,
+			  "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
+}
+
 static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,
 			  uint32_t level, struct spoor_error *e)
 {
@@ -177,9 +183,7 @@ static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_opti
 	s->rodata->payload_max = o->payload;
 	if (!has_may_goto()) {
 		if (o->unwind == SPOOR_UNWIND_SCAN)
-			return spoor_fail(
-				e, EOPNOTSUPP,
-				"--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
+			return no_scan(e);
 		bpf_program__set_autoload(s->progs.sys_enter, false);
 		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
 	}
@@ -205,6 +209,15 @@ static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_option
 	s->rodata->filtered = o->filtered;
 	if (o->no_blocked)
 		bpf_program__set_autoload(s->progs.switched, false);
+	if (o->by_site) {
+		bool may_goto = has_may_goto();
+
+		if (!may_goto && o->unwind == SPOOR_UNWIND_SCAN)
+			return no_scan(e);
+		bpf_program__set_autoload(s->progs.sys_enter, false);
+		bpf_program__set_autoload(s->progs.sys_enter_site, may_goto);
+		bpf_program__set_autoload(s->progs.sys_enter_site_compat, !may_goto);
+	}
 	r = spoor_counter_bpf__load(s);
 	if (r)
 		return why_not_loaded(r, e);

@@ -4,7 +4,7 @@
  * What a recording writes about a thread when it comes in, sleeps, forks, execs, is renamed, or ends (the hooks of
  * processes.bpf.h), and the calls that are in flight at its begin and its end.
  */
-#include "collect/kernel/remote.bpf.h"
+#include "collect/kernel/stacks.bpf.h"
 #include "collect/kernel/syscalls.bpf.h"
 
 /* ---- fork, execve ---- */
@@ -72,19 +72,6 @@ static __always_inline void exec_path(struct thread *t, u64 filename)
 		return;
 	t->len = at + n;
 	t->flags = SPOOR_EVENT_READ_AT_EXIT;
-}
-
-/* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
-static __always_inline void emit_exec_mappings(struct task_struct *task, struct scratch *sc)
-{
-	struct mm_struct *mm = task->mm;
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	u64 program = mm->start_code, start = regs->ip;
-
-	emit_mapping(program, sc);
-	if (start < program || start >= mm->end_code)
-		emit_mapping(start, sc);
-	emit_mapping(address_of(sc, mm->context.vdso), sc);
 }
 
 static __always_inline void on_exec_begin(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)

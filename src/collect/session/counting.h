@@ -9,6 +9,7 @@
 #include "collect/session/filter.h"
 #include "collect/session/host.h"
 #include "collect/session/scope.h"
+#include "collect/session/site_stacks.h"
 #include "collect/session/targets.h"
 
 enum spoor_counting_why {
@@ -20,16 +21,19 @@ struct spoor_counting {
 	struct spoor_host host;
 	struct spoor_kernel *kernel;
 	struct spoor_counts *counts; /* for spoor_counts_take() and spoor_counts_lost() */
+	struct spoor_objects *objects; /* by_site; else NULL */
+	struct spoor_site_stacks *sites;     /* the same; settled when it is time to look */
 };
 
 struct spoor_counting_options {
 	struct spoor_targets targets;
 	struct spoor_filter filter;
-	bool by_site; /* by call site too; the next five are for it */
+	bool by_site; /* by call site too; the next six are for it */
 	enum spoor_mode mode;
 	unsigned budget;
 	enum spoor_unwind unwind;
 	struct spoor_scope app;
+	uint64_t row_memory;   /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* of unwind rows; NULL: none */
 	bool by_process;  /* what has ended is kept by process */
 	bool each_exit;   /* processes are handed out when they have ended */
