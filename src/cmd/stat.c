@@ -25,6 +25,7 @@ struct stat {
 	struct spoor_stat_sites sites;
 	struct spoor_counters last; /* --interval: what was shown the last time */
 	bool has_last;
+	pid_t first; /* of the processes that have ended and are in one task */
 	int error; /* of printing ended processes */
 };
 
@@ -42,13 +43,25 @@ static int flush(struct stat *s)
 	return -(errno ? errno : EIO);
 }
 
-static int print(struct stat *s, const struct spoor_counters *c, bool delta)
+/* An application is known by the pid of its first process. */
+static void name_application(struct spoor_counters *c, pid_t from, pid_t to)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (!c->tasks[i].tid && c->tasks[i].pid == from)
+			c->tasks[i].pid = to;
+}
+
+static int print(struct stat *s, struct spoor_counters *c, bool delta)
 {
 	struct spoor_stat_view v = s->o.view;
 	int r;
 
 	v.delta = delta;
+	if (v.level == SPOOR_STAT_APPLICATION)
+		name_application(c, 0, s->first);
 	r = spoor_stat_print(s->out, c, &v);
+	if (v.level == SPOOR_STAT_APPLICATION)
+		name_application(c, s->first, 0); /* a difference to it is still to be taken */
 	return r ? r : flush(s);
 }
 
@@ -73,7 +86,7 @@ static int look(void *ctx, struct spoor_counting *c, enum spoor_counting_why why
 {
 	struct stat *s = ctx;
 	_cleanup_(freep_counters) struct spoor_counters now = {};
-	int r = spoor_stat_fill(c, &now);
+	int r = spoor_stat_fill(c, &now, &s->first);
 
 	if (r)
 		return r;

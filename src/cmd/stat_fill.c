@@ -12,6 +12,7 @@ _Static_assert(SPOOR_HISTOGRAM == SPOOR_COUNTER_BUCKETS, "");
 struct filling {
 	struct spoor_counters *to;
 	struct spoor_task_counters *task; /* the last; NULL: there is none, or no memory */
+	pid_t first; /* of the processes that are in one task */
 	int error;
 };
 
@@ -24,6 +25,8 @@ static void fill_task(void *ctx, const struct spoor_counted_task *t)
 		f->error = -ENOMEM;
 		return;
 	}
+	if (!t->pid)
+		f->first = t->first_pid;
 	f->task->pid = t->pid;
 	f->task->tid = t->tid;
 	f->task->ppid = t->ppid;
@@ -70,7 +73,7 @@ static void fill_lost(struct spoor_counters *to, struct spoor_counting *c)
 		to->tasks[0].overflow = spoor_counts_lost(c->counts);
 }
 
-int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret)
+int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret, pid_t *ret_first)
 {
 	struct spoor_counters counters = { .since_ns = c->host.began };
 	struct filling f = { .to = &counters };
@@ -85,6 +88,8 @@ int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret)
 		return r;
 	}
 	fill_lost(&counters, c);
+	if (f.first)
+		*ret_first = f.first;
 	*ret = counters;
 	return 0;
 }

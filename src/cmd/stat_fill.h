@@ -4,8 +4,11 @@
 #include "analyze/counters.h"
 #include "collect/session/counting.h"
 
-/* Everything so far. 0 or -errno; *ret is then empty. */
-int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret);
+/*
+ * Everything so far. 0 or -errno; *ret is then empty. *ret_first: the pid of the first of those processes that are in
+ * one task (pid 0), if there is one.
+ */
+int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret, pid_t *ret_first);
 
 /* Ended processes one by one: `done` is called with the counters of each, which are its own until it returns. */
 struct spoor_stat_finals;

@@ -90,12 +90,12 @@ struct spoor_counter_sum {
 /* A process of which a thread is or was in. */
 struct spoor_counter_process {
 	__u32 live; /* threads that are in */
-	__u32 gone; /* 1: its last thread is ending, or has; live tells when all have been added up */
+	__u32 gone; /* 1: its last thread is ending, or has; live tells when all are added up. Everybody's: how many */
 	__u64 ended[2], overflow[2]; /* threads and calls, by bank, since ever */
 	__u64 end;                   /* when the last of those that ended did */
-	__u32 ppid;
+	__u64 start;                 /* of the group leader, for everybody's the first one's; as the rest */
+	__u32 pid, ppid;
 	char comm[16];
-	__u32 pad;
 };
 
 /* The word that decides into which bank an ending thread goes. */

@@ -156,9 +156,9 @@ static int note_final(struct spoor_rounds *r, const struct spoor_counter_owner *
 }
 
 /* All of the process has been added up, and no thread of it can come any more. */
-static bool is_final(const struct spoor_counter_process *p)
+static bool is_final(const struct spoor_counter_owner *owner, const struct spoor_counter_process *p)
 {
-	return p->gone && !p->live;
+	return owner->pid && p->gone && !p->live;
 }
 
 /* Those that are final before the bank is changed have nothing in the next one. */
@@ -169,7 +169,7 @@ static int find_finals(struct spoor_rounds *r, int fd)
 
 	r->n_finals = 0;
 	for (; !bpf_map_get_next_key(fd, from, &key); from = &key)
-		if (!bpf_map_lookup_elem(fd, &key, &p) && is_final(&p) && note_final(r, &key))
+		if (!bpf_map_lookup_elem(fd, &key, &p) && is_final(&key, &p) && note_final(r, &key))
 			return -ENOMEM;
 	return 0;
 }

@@ -285,9 +285,10 @@ static __noinline int fold_thread(struct task_struct *task, struct thread *t, u3
 	add(&proc->ended[f.bank & 1], 1);
 	add(&proc->overflow[f.bank & 1], t->overflow);
 	raise(&proc->end, bpf_ktime_get_ns());
-	bpf_probe_read_kernel(proc->comm, sizeof(proc->comm), task->group_leader->comm);
+	if (proc->pid == task->tgid)
+		bpf_probe_read_kernel(proc->comm, sizeof(proc->comm), task->group_leader->comm);
 	if (gone)
-		*(volatile u32 *)&proc->gone = 1;
+		__sync_fetch_and_add(&proc->gone, 1);
 	if (__sync_fetch_and_add(&proc->live, -1) == 1 && *(volatile u32 *)&proc->gone && by_process)
 		bpf_ringbuf_output(&wakeups, &(u64){ 1 }, 8, BPF_RB_FORCE_WAKEUP);
 	return 0;
@@ -309,6 +310,8 @@ static __noinline int own_thread(struct task_struct *task, struct thread *t)
 	}
 	proc = bpf_map_lookup_elem(&processes, &owner);
 	if (!proc) {
+		fresh.start = task->group_leader->start_time;
+		fresh.pid = task->tgid;
 		fresh.ppid = task->real_parent->tgid;
 		bpf_probe_read_kernel(fresh.comm, sizeof(fresh.comm), task->group_leader->comm);
 		if (!bpf_map_update_elem(&processes, &owner, &fresh, BPF_NOEXIST))

@@ -30,7 +30,7 @@ struct spoor_counts {
 	bool keep, want_finals;
 	struct process *processes[BUCKETS];
 	struct sum *sums[BUCKETS];
-	struct process *first_final, **last_final;
+	struct process *first_final; /* those not handed out, by their end */
 	const struct spoor_count_visitor *visitor; /* of the round under way */
 	int error;                                 /* of it */
 	uint64_t lost;                             /* here, for want of memory */
@@ -45,7 +45,6 @@ int spoor_counts_new(struct spoor_kernel *k, bool keep, bool finals, struct spoo
 		return -ENOMEM;
 	c->keep = keep;
 	c->want_finals = finals;
-	c->last_final = &c->first_final;
 	r = spoor_rounds_new(k, &c->rounds);
 	if (r) {
 		free(c);
@@ -175,6 +174,17 @@ static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct 
 		c->lost += calls_of(s) + s->unreturned;
 }
 
+/* Puts a process into the list by its end. */
+static void insert_final(struct spoor_counts *c, struct process *p)
+{
+	struct process **at = &c->first_final;
+
+	while (*at && (*at)->p.end <= p->p.end)
+		at = &(*at)->next_final;
+	p->next_final = *at;
+	*at = p;
+}
+
 static void on_process(void *ctx, const struct spoor_counter_owner *owner, const struct spoor_counter_process *k,
 		       unsigned bank, bool final)
 {
@@ -195,8 +205,7 @@ static void on_process(void *ctx, const struct spoor_counter_owner *owner, const
 	if (!final)
 		return;
 	p->final = true;
-	*c->last_final = p;
-	c->last_final = &p->next_final;
+	insert_final(c, p);
 }
 
 /* ---- throwing ended processes together ---- */
@@ -228,8 +237,10 @@ static void throw_in(struct spoor_counts *c, struct process *p)
 
 	if (!all || p == all)
 		return;
-	if (!all->processes) {
+	if (!all->processes || p->p.start < all->p.start) {
 		memcpy(all->p.comm, p->p.comm, sizeof(all->p.comm));
+		all->p.start = p->p.start;
+		all->p.pid = p->p.pid;
 		all->p.ppid = p->p.ppid;
 	}
 	all->processes++;
@@ -277,11 +288,12 @@ static void hand_out_process(const struct process *p, const struct spoor_count_v
 	struct spoor_counted_task t = {
 		.pid = p->owner.pid,
 		.ppid = p->p.ppid,
-		.start_ns = p->owner.start,
+		.first_pid = p->p.pid,
+		.start_ns = p->p.start,
 		.process_start_ns = p->owner.start,
 		.end_ns = p->final || !p->p.live ? p->p.end : 0,
 		.threads = p->ended[0] + p->ended[1],
-		.processes = p->owner.pid ? 1 : p->processes,
+		.processes = p->owner.pid ? 1 : p->processes + p->p.gone,
 		.overflow = p->overflow[0] + p->overflow[1],
 	};
 	struct spoor_counted_call call;
@@ -312,7 +324,6 @@ static size_t work_off_finals(struct spoor_counts *c, const struct spoor_count_v
 			throw_in(c, p);
 	}
 	c->first_final = NULL;
-	c->last_final = &c->first_final;
 	return n;
 }
 
@@ -362,6 +373,7 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 	struct spoor_counted_task task = {
 		.pid = t->pid,
 		.tid = t->tid,
+		.first_pid = t->pid,
 		.ppid = t->ppid,
 		.start_ns = t->start,
 		.process_start_ns = t->process_start,
