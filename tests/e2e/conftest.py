@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import counting
 import pytest
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -181,3 +182,49 @@ def nothing_attached():
     def check(pid=None):
         wait_for(lambda: not left(pid), 10, 0.1)
     return check
+
+
+@pytest.fixture
+def count(spoor, tmp_path):
+    """count("--per-process", "--", "ls") -> (CompletedProcess, [Counters])."""
+    def run(*args, **how):
+        out = tmp_path / f"counters-{time.monotonic_ns()}.json"
+        done = spoor("stat", "--format", "json", "-o", out, *args, **how)
+        return done, counting.read(out)
+    return run
+
+
+class Counting(Recording):
+    """A `spoor stat` under way; its JSON goes to a file."""
+
+    def __init__(self, program, cwd, args, **how):
+        self.out = cwd / f"counters-{time.monotonic_ns()}.json"
+        self.stderr = cwd / f"stderr-{time.monotonic_ns()}"
+        with open(self.stderr, "wb") as err:
+            self.process = subprocess.Popen([program, "stat", "--format", "json", "-o", self.out, *map(str, args)],
+                                            **{"cwd": cwd, "stdout": err, "stderr": err} | how)
+        self.pid = self.process.pid
+
+    def counters(self):
+        return counting.read(self.out)
+
+
+@pytest.fixture
+def counting_under_way(build, tmp_path):
+    """counting_under_way("-p", 1) -> Counting that is attached."""
+    running = []
+
+    def run(*args, start=True, **how):
+        running.append(Counting(build / "spoor", tmp_path, args, **how))
+        return running[-1].started() if start else running[-1]
+    yield run
+    for r in running:
+        if r.process.poll() is None:
+            r.process.kill()
+            r.process.wait()
+
+
+@pytest.fixture
+def counted(compiled):
+    """tests/data/counted.c, compiled."""
+    return compiled("counted.c")

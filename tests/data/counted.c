@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A program that makes a known number of calls of getppid, in ways that are hard on who counts:
+ *
+ *	counted threads N P    N threads at once, P calls each
+ *	counted segv N P       the same, then all wait but one, which dereferences NULL
+ *	counted hang N P       the same, but all wait: prints "ready"; to be killed
+ *	counted group N P      the same, but one calls exit_group while the others wait in a read
+ *	counted leader N P     the main thread ends first, then the others call
+ *	counted exec N P       N threads call P times, then the last one executes `counted threads 1 P`
+ *	counted storm S P      threads of P calls are born and die for S milliseconds; prints how many there were
+ *	counted processes N P  N children one after the other, P calls each
+ *	counted int80 N P      N calls of getppid by int 0x80, P by syscall
+ *	counted restart N P    a read and a nanosleep interrupted by N signals, whose handlers sleep too; then P calls
+ *	counted unknown N P    N calls of number 999, P of getppid
+ *	counted many N P       N different calls, P times each: more than any thread has slots for
+ *	counted errors N P     N x ENOENT, P x EBADF, 2 x EFAULT of openat, and N x EISDIR
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int calls;
+static pthread_barrier_t all, others; /* with the main thread, and without it */
+static pthread_t main_thread;
+static char **args;
+
+static void call(int n)
+{
+	for (int i = 0; i < n; i++)
+		syscall(SYS_getppid);
+}
+
+static void *call_all(void *arg)
+{
+	call(calls);
+	pthread_barrier_wait(&all);
+	return arg;
+}
+
+static void *call_and_hang(void *arg)
+{
+	call(calls);
+	pthread_barrier_wait(&all);
+	for (;;)
+		pause();
+	return arg;
+}
+
+static void *after_the_leader(void *arg)
+{
+	if (arg)
+		pthread_join(main_thread, NULL);
+	pthread_barrier_wait(&others);
+	call(calls);
+	return arg;
+}
+
+static void *execute(void *arg)
+{
+	char p[16];
+
+	call(calls);
+	pthread_barrier_wait(&all);
+	snprintf(p, sizeof(p), "%d", calls);
+	execl("/proc/self/exe", args[0], "threads", "1", p, (char *)NULL);
+	return arg;
+}
+
+static void *call_shortly(void *arg)
+{
+	call(calls);
+	return arg;
+}
+
+static void start(int n, void *(*f)(void *), pthread_t *ret)
+{
+	pthread_attr_t attr;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 32768);
+	for (int i = 0; i < n; i++)
+		if (pthread_create(&ret[i], &attr, f, i ? NULL : args)) {
+			perror("pthread_create");
+			exit(1);
+		}
+}
+
+static int storm(int ms)
+{
+	struct timespec now, end;
+	pthread_t t[4];
+	int n = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	do {
+		start(4, call_shortly, t);
+		for (int i = 0; i < 4; i++)
+			pthread_join(t[i], NULL);
+		n += 4;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while ((now.tv_sec - end.tv_sec) * 1000 + (now.tv_nsec - end.tv_nsec) / 1000000 < ms);
+	return n;
+}
+
+static void handler(int sig)
+{
+	struct timespec ts = { 0, 3000000 };
+
+	nanosleep(&ts, NULL);
+}
+
+static void restart(int n)
+{
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	int fds[2];
+	char byte;
+	pid_t child;
+
+	if (pipe(fds))
+		exit(1);
+	sigaction(SIGUSR1, &sa, NULL);
+	sigaction(SIGUSR2, &sa, NULL);
+	child = fork();
+	if (!child) {
+		for (int i = 0; i < n; i++) {
+			usleep(20000);
+			kill(getppid(), i & 1 ? SIGUSR1 : SIGUSR2);
+			usleep(1000);
+			kill(getppid(), i & 1 ? SIGUSR2 : SIGUSR1); /* into the other's handler */
+		}
+		usleep(20000);
+		if (write(fds[1], "x", 1) != 1)
+			_exit(1);
+		usleep(50000);
+		kill(getppid(), SIGSTOP); /* a nanosleep goes on by restart_syscall */
+		usleep(20000);
+		kill(getppid(), SIGCONT);
+		_exit(0);
+	}
+	if (read(fds[0], &byte, 1) != 1)
+		exit(1);
+	usleep(300000);
+	waitpid(child, NULL, 0);
+}
+
+static long int80(long nr)
+{
+	long ret;
+
+	asm volatile("int $0x80" : "=a"(ret) : "a"(nr) : "memory", "r8", "r9", "r10", "r11");
+	return ret;
+}
+
+/* Numbers that do nothing without proper arguments. */
+static void many(int n, int times)
+{
+	for (int nr = 0; nr < 335 && n; nr++) {
+		switch (nr) {
+		case SYS_exit: case SYS_exit_group: case SYS_fork: case SYS_vfork: case SYS_clone: case SYS_pause:
+		case SYS_rt_sigreturn: case SYS_rt_sigsuspend: case SYS_vhangup: case SYS_sync: case SYS_munlockall:
+		case SYS_setsid: case SYS_kill: case SYS_tkill: case SYS_tgkill: case SYS_brk: case SYS_close:
+		case SYS_rt_sigtimedwait: case SYS_wait4: case SYS_select: case SYS_pselect6: case SYS_ppoll:
+		case SYS_poll: case SYS_futex: case SYS_alarm: case SYS_umask: case SYS_read: case SYS_write:
+		case SYS_restart_syscall: case SYS_munmap: case SYS_mmap: case SYS_personality:
+			continue;
+		}
+		for (int i = 0; i < times; i++)
+			syscall(nr, -1L, -1L, -1L, -1L, -1L, -1L);
+		n--;
+	}
+}
+
+static void fail(int n, int p)
+{
+	for (int i = 0; i < n; i++)
+		syscall(SYS_openat, AT_FDCWD, "/nowhere/at/all", O_RDONLY);
+	for (int i = 0; i < p; i++)
+		syscall(SYS_openat, 999, "relative", O_RDONLY);
+	for (int i = 0; i < 2; i++)
+		syscall(SYS_openat, AT_FDCWD, (char *)8, O_RDONLY);
+	for (int i = 0; i < n; i++)
+		syscall(SYS_openat, AT_FDCWD, "/", O_WRONLY);
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "";
+	int n = argc > 2 ? atoi(argv[2]) : 1;
+	pthread_t *threads = calloc(n + 1, sizeof(*threads));
+
+	args = argv;
+	calls = argc > 3 ? atoi(argv[3]) : 1;
+	main_thread = pthread_self();
+	pthread_barrier_init(&all, NULL, n + 1);
+	pthread_barrier_init(&others, NULL, n);
+	if (!strcmp(how, "threads")) {
+		start(n, call_all, threads);
+		pthread_barrier_wait(&all);
+		for (int i = 0; i < n; i++)
+			pthread_join(threads[i], NULL);
+	} else if (!strcmp(how, "segv")) {
+		start(n, call_and_hang, threads);
+		pthread_barrier_wait(&all);
+		*(volatile int *)NULL = 1;
+	} else if (!strcmp(how, "hang")) {
+		start(n, call_and_hang, threads);
+		pthread_barrier_wait(&all);
+		puts("ready");
+		fflush(stdout);
+		pause();
+	} else if (!strcmp(how, "group")) {
+		start(n, call_and_hang, threads);
+		pthread_barrier_wait(&all);
+		syscall(SYS_exit_group, 7);
+	} else if (!strcmp(how, "leader")) {
+		start(n, after_the_leader, threads);
+		pthread_exit(NULL);
+	} else if (!strcmp(how, "exec")) {
+		start(n - 1, call_and_hang, threads);
+		start(1, execute, threads + n - 1);
+		pthread_barrier_wait(&all);
+		for (;;)
+			pause();
+	} else if (!strcmp(how, "storm")) {
+		printf("%d\n", storm(n));
+	} else if (!strcmp(how, "processes")) {
+		for (int i = 0; i < n; i++) {
+			pid_t pid = fork();
+
+			if (!pid) {
+				call(calls);
+				_exit(0);
+			}
+			waitpid(pid, NULL, 0);
+		}
+	} else if (!strcmp(how, "int80")) {
+		for (int i = 0; i < n; i++)
+			int80(64);
+		call(calls);
+	} else if (!strcmp(how, "restart")) {
+		restart(n);
+		call(calls);
+	} else if (!strcmp(how, "unknown")) {
+		for (int i = 0; i < n; i++)
+			syscall(999);
+		call(calls);
+	} else if (!strcmp(how, "many")) {
+		many(n, calls);
+	} else if (!strcmp(how, "errors")) {
+		fail(n, calls);
+	} else {
+		fprintf(stderr, "counted: %s?\n", how);
+		return 1;
+	}
+	return 0;
+}

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`spoor stat`: every call of known workloads is counted, whatever becomes of its thread."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import wait_for
+
+
+@pytest.mark.parametrize("threads, calls", [(1, 1009), (2, 1009), (100, 101), (5000, 13)])
+def test_threads(count, counted, threads, calls):
+    done, (c,) = count("--", counted, "threads", threads, calls)
+    assert done.returncode == 0, done.stderr
+    assert c.whole().of("getppid") == threads * calls
+    assert c.threads() == threads + 1 and len(c.tasks) == 1
+    assert c.of("exit") == threads and c.of("exit_group") == 1  # each counts as one although it never returns
+
+
+def test_threads_alone(count, counted):
+    """One thread's table, live ones too, adds up to the process's."""
+    _, (c,) = count("--per-thread", "--", counted, "threads", 3, 17)
+    assert c.whole().of("getppid") == 51
+
+
+@pytest.mark.parametrize("how, code, expected", [
+    ("segv", 128 + signal.SIGSEGV, 10 * 101),
+    ("group", 7, 10 * 101),
+    ("leader", 0, 10 * 101),
+    ("exec", 0, 10 * 101 + 101),
+])
+def test_ends(count, counted, how, code, expected):
+    done, (c,) = count("--", counted, how, 10, 101)
+    assert done.returncode == code
+    assert c.whole().of("getppid") == expected
+    assert c.threads() == (12 if how == "exec" else 11)
+
+
+def test_sigkill(counting_under_way, counted, start):
+    target = start(counted, "hang", 10, 101)
+    assert target.stdout.readline() == b"ready\n"
+    stat = counting_under_way("-p", target.pid)
+    target.kill()
+    assert stat.wait() == 0
+    (c,) = stat.counters()
+    assert c.whole().of("pause") == 11 and c.threads() == 11
+    assert [s["errnos"] for s in c.tasks[0]["syscalls"] if s["name"] == "pause"] == [{"ERESTARTNOHAND": 11}]
+
+
+def test_sigkill_of_a_command(counting_under_way, counted, tmp_path):
+    stat = counting_under_way("--", counted, "hang", 10, 101)
+    wait_for(lambda: b"ready" in stat.stderr.read_bytes())
+    child = int(subprocess.run(["pgrep", "-P", str(stat.pid), "counted"], capture_output=True, text=True,
+                               check=True).stdout)
+    os.kill(child, signal.SIGKILL)
+    assert stat.wait() == 128 + signal.SIGKILL
+    (c,) = stat.counters()
+    assert c.whole().of("getppid") == 1010 and c.of("pause") == 11
+
+
+def test_processes(count, counted):
+    _, (c,) = count("--", counted, "processes", 101, 7)
+    assert c.whole().of("getppid") == 707 and c.threads() == 102
+    _, (c,) = count("--per-process", "--", counted, "processes", 101, 7)
+    assert sorted(t["syscalls"] and sum(s["calls"] for s in t["syscalls"] if s["name"] == "getppid")
+                  for t in c.whole().tasks) == [0] + 101 * [7]
+    _, (c,) = count("--no-follow", "--", counted, "processes", 101, 7)
+    assert c.whole().of("getppid") == 0 and c.of("wait4") == 101
+
+
+def test_each_exit(count, counted):
+    _, (*ended, c) = count("--each-exit", "--", counted, "processes", 31, 7)
+    assert len(ended) == 32
+    assert [e.of("getppid") for e in ended] == 31 * [7] + [0]  # in the order of their ends
+    assert len({e.tasks[0]["pid"] for e in ended}) == 32
+    assert c.whole().of("getppid") == 217
+
+
+def test_storm(count, counted):
+    """Threads are born and die at tens of thousands a second, and the counters are looked at meanwhile."""
+    for level in ([], ["--per-process"], ["--per-thread"]):
+        done, (*deltas, c) = count("--interval", "20ms", *level, "--", counted, "storm", 1000, 3)
+        threads = int(done.stdout)
+        assert c.whole().of("getppid") == 3 * threads and c.threads() == threads + 1
+        shown = sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas)
+        assert len(deltas) > 10 and shown <= 3 * threads
+
+
+def test_interval(counting_under_way, counted, start):
+    """No call is missed between two prints."""
+    target = start(counted, "hang", 1, 1)
+    target.stdout.readline()
+    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "threads", 2, 300007)
+    stat = counting_under_way("-p", worker.pid, "-p", target.pid, "--interval", "10ms")
+    worker.stdin.write(b"\n")
+    worker.stdin.flush()
+    worker.wait()
+    time.sleep(0.2)
+    assert stat.stop() == 0
+    *deltas, last = stat.counters()
+    assert last.whole().of("getppid") == 600014
+    assert sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas) == 600014 and len(deltas) > 10
+
+
+def test_int80(count, counted):
+    _, (c,) = count("--", counted, "int80", 13, 17)
+    assert c.whole().of("getppid", abi="i386") == 13 and c.of("getppid") == 17
+
+
+def test_numbers_beyond_the_table(count, counted):
+    _, (c,) = count("--", counted, "unknown", 13, 17)
+    assert c.whole().of("unknown") == 13 and c.of("unknown", "errors") == 13 and c.of("getppid") == 17
+
+
+def test_errnos(count, counted):
+    _, (c,) = count("-e", "openat", "--", counted, "errors", 31, 17)
+    (call,) = c.whole().tasks[0]["syscalls"]
+    assert call["errnos"].items() >= {"EBADF": 17, "EFAULT": 2, "EISDIR": 31}.items()
+    assert call["errnos"]["ENOENT"] >= 31 and set(call["errnos"]) == {"ENOENT", "EBADF", "EFAULT", "EISDIR"}
+
+
+def test_more_calls_than_slots(count, counted):
+    """What finds no slot in its thread is in its process's counters all the same."""
+    _, (c,) = count("--", counted, "many", 200, 5)
+    assert sum(1 for s in c.whole().tasks[0]["syscalls"] if s["calls"] >= 5) >= 195
+
+
+def test_long_histogram(count, counted):
+    """More calls in one bucket than its sixteen bits hold."""
+    _, (c,) = count("-e", "getppid", "--", counted, "threads", 2, 300007)
+    assert c.whole().of("getppid") == 600014
+    (call,) = c.tasks[0]["syscalls"]
+    assert max(call["histogram"]) > 1 << 17
+
+
+def test_filter(count, counted):
+    _, (c,) = count("-e", "getppid", "--", counted, "threads", 2, 7)
+    assert set(c.whole().returned()) == {("getppid", None)} and c.of("getppid") == 14
+    _, (c,) = count("-e", "!getppid", "--", counted, "threads", 2, 7)
+    assert ("getppid", None) not in c.returned() and c.of("execve") == 1
+
+
+def test_blocked(count):
+    """On the CPU or not: a sleep is blocked time, a long read of zeros is not."""
+    _, (c,) = count("--", "sleep", "0.3")
+    assert c.of("clock_nanosleep", "blocked_seconds") > 0.299
+    assert c.of("clock_nanosleep", "on_cpu_seconds") < 0.01
+    _, (c,) = count("--", "dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=4")
+    assert c.of("read", "seconds") > 0.01
+    assert c.of("read", "on_cpu_seconds") > 0
+    done, (c,) = count("--no-blocked", "--", "sleep", "0.1")
+    assert "blocked_seconds" not in c.tasks[0]["syscalls"][0]
+
+
+def test_output_and_exit_code(spoor, tmp_path):
+    """The target's own output is untouched; the table is on stderr, its percentages add up to 100."""
+    done = spoor("stat", "--", "sh", "-c", "echo hello; exit 3")
+    assert done.returncode == 3 and done.stdout == "hello\n"
+    rows = re.findall(r"^ *([\d.]+) +[\d.]+ +\S+ +\d+", done.stderr, re.M)
+    assert rows[-1] == "100.00" and round(sum(map(float, rows[:-1])), 2) == 100
+    done = spoor("stat", "-o", "table", "--", "true")
+    assert done.returncode == 0 and done.stderr == "" and "execve" in (tmp_path / "table").read_text()
+    done = spoor("stat", "-o", "/nowhere/table", "--", "true")
+    assert done.returncode == 125 and "/nowhere/table" in done.stderr
+
+
+def test_sorted(spoor, counted):
+    def names(*how):
+        out = spoor("stat", *how, "--", counted, "errors", 31, 17).stderr
+        return re.findall(r"^ *[\d.]+ +[\d.]+ +\S+ +(\d+) +(\d+)? +(\w+)", out, re.M)[:-1]
+    assert [n for _, _, n in names("-S", "name")] == sorted(n for _, _, n in names("-S", "name"))
+    calls = [int(n) for n, _, _ in names("-S", "calls")]
+    assert calls == sorted(calls, reverse=True)
+    assert names("-S", "errors")[0][2] == "openat"
+
+
+@pytest.mark.parametrize("args, said", [
+    ([], "nothing to count"),
+    (["-S", "size", "--", "true"], "time, calls, errors, max or name"),
+    (["--by", "name", "--", "true"], "--by name"),
+    (["-m", "lib", "--", "true"], "--by site"),
+    (["--by", "site", "-m", "custom", "--", "true"], "custom"),
+    (["--per-thread", "--tree", "--", "true"], "one of them"),
+    (["--interval", "0", "--", "true"], "--interval"),
+    (["--format", "xml", "--", "true"], "text or json"),
+    (["--watch", "--format", "json", "--", "true"], "--watch"),
+])
+def test_usage(spoor, args, said):
+    done = spoor("stat", *args)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_no_such_target(spoor):
+    assert spoor("stat", "--", "/no/such/program").returncode == 125
+    done = spoor("stat", "-p", 99999999)
+    assert done.returncode == 1 and "99999999" in done.stderr

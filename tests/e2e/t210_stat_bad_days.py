@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`spoor stat` on bad days: attached late, interrupted, unprivileged, out of memory, killed."""
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_for
+
+MEMORY = Path("/sys/fs/cgroup/memory")
+
+
+def test_attach_in_a_blocking_call(counting_under_way, start):
+    """A call that began before is shown in flight with its time so far, and counts as one when it returns."""
+    target = start("sh", "-c", "read x; read y; exit 0")
+    time.sleep(0.3)
+    stat = counting_under_way("-p", target.pid, "--interval", "100ms")
+    wait_for(lambda: len(stat.out.read_text().splitlines()) > 2)
+    first = stat.counters()[0]
+    (call,) = first.tasks[0]["syscalls"]
+    assert call["name"] == "read" and call["in_flight"]["calls"] == 1
+    assert call["in_flight"]["seconds"] > 0.29 and call["calls"] == 0
+    target.stdin.write(b"1\n")
+    target.stdin.flush()
+    time.sleep(0.2)
+    target.stdin.write(b"2\n")
+    target.stdin.flush()
+    assert stat.wait() == 0
+    last = stat.counters()[-1]
+    assert last.whole().of("read") >= 4 and not any("in_flight" in s for t in last.tasks for s in t["syscalls"])
+    assert last.of("read", "blocked_seconds") > 0.45
+
+
+def test_restarted_calls(count, counted):
+    """Each time that a call is entered counts, as in strace -c; what goes on by restart_syscall is called so."""
+    _, (c,) = count("--", counted, "restart", 5, 11)
+    assert c.whole().of("kill") == 2 * 5 + 2 and c.of("rt_sigreturn") == 2 * 5
+    reads = [s for s in c.tasks[0]["syscalls"] if s["name"] == "read"][0]
+    assert reads["errnos"].get("ERESTARTSYS", 0) >= 5
+    assert c.of("restart_syscall") >= 1
+
+
+def test_ctrl_c(counting_under_way, counted, start):
+    """Prints the final table; the targets go on."""
+    target = start(counted, "hang", 3, 7)
+    target.stdout.readline()
+    stat = counting_under_way("-p", target.pid)
+    assert stat.stop(signal.SIGINT) == 0
+    (c,) = stat.counters()
+    assert c.of("pause") == 4 and target.poll() is None
+    assert c.tasks[0]["syscalls"][0]["in_flight"]["calls"] in (1, 4)
+
+
+def test_duration(count, counted, start):
+    target = start(counted, "hang", 1, 1)
+    target.stdout.readline()
+    began = time.monotonic()
+    done, (c,) = count("-p", target.pid, "--duration", "300ms")
+    assert done.returncode == 0 and 0.3 <= time.monotonic() - began < 5
+    assert c.of("pause") == 2
+
+
+def test_by_name(counting_under_way, actor, start):
+    program = actor("quokka")
+    stat = counting_under_way("-n", "quokka")
+    for _ in range(3):
+        subprocess.run([program], stdin=subprocess.DEVNULL, timeout=20, check=False)
+    assert stat.stop() == 0
+    (c,) = stat.counters()
+    assert c.whole().of("execve") == 3 and c.of("exit_group") == 3
+
+
+def test_unprivileged(build, tmp_path):
+    os.chmod(tmp_path, 0o755)
+    done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", build / "spoor", "stat",
+                           "--", "true"], capture_output=True, text=True, timeout=20, check=False)
+    if "ermission denied" in done.stderr and "spoor" not in done.stderr.split(":")[0]:
+        done = subprocess.run(["setpriv", "--bounding-set=-all", "--inh-caps=-all", build / "spoor", "stat", "--",
+                               "true"], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 125 and done.stderr.count("\n") == 1
+    assert "CAP_BPF" in done.stderr and "root" in done.stderr
+
+
+@pytest.fixture
+def small_memory():
+    """A cgroup that pays for what the kernel side takes."""
+    group = MEMORY / f"spoor-test-{os.getpid()}"
+    group.mkdir()
+    yield group
+    for pid in (group / "cgroup.procs").read_text().split():
+        (MEMORY / "cgroup.procs").write_text(pid)
+    wait_for(lambda: not group.exists() or not os.system(f"rmdir {group} 2>/dev/null"))
+
+
+def test_no_memory_for_threads(counting_under_way, counted, start, small_memory):
+    """Threads for which the kernel has no memory are counted and said, the others are right."""
+    target = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "threads", 2000, 7)
+    stat = counting_under_way("-p", target.pid, "--follow", start=False,
+                              preexec_fn=lambda: (small_memory / "cgroup.procs").write_text(str(os.getpid())))
+    stat.started()
+    (MEMORY / "cgroup.procs").write_text(str(stat.pid))
+    used = int((small_memory / "memory.usage_in_bytes").read_text())
+    try:
+        (small_memory / "memory.limit_in_bytes").write_text(str(used + (4 << 20)))
+    except OSError:
+        (small_memory / "memory.limit_in_bytes").write_text(str(used * 2))
+    target.stdin.write(b"\n")
+    target.stdin.close()
+    target.stdin = None
+    assert target.wait(60) == 0
+    assert stat.wait() == 0
+    (c,) = stat.counters()
+    lost = c.all["lost_threads"]
+    missing = c.tasks[0]["overflow"]  # no memory for the sums of what has ended
+    print(lost, missing, c.threads(), c.of("getppid"))
+    assert 0 < lost < 2001 and c.threads() == 2001 - lost
+    assert 7 * (2000 - lost) - missing <= c.of("getppid") <= 7 * (2000 - lost)
+    assert missing or c.of("getppid") == 7 * (2000 - lost)
+    (small_memory / "memory.limit_in_bytes").write_text("-1")
+
+
+def test_killed(counting_under_way, counted, start, nothing_attached):
+    target = start(counted, "hang", 3, 7)
+    target.stdout.readline()
+    stat = counting_under_way("-p", target.pid)
+    stat.process.kill()
+    stat.wait()
+    nothing_attached()
+    assert target.poll() is None
+
+
+def test_full_disk(build, tmp_path):
+    done = subprocess.run([build / "spoor", "stat", "-o", "/dev/full", "--", "true"], capture_output=True, text=True,
+                          timeout=20, check=False)
+    assert done.returncode == 125 and "No space left" in done.stderr
+
+
+def test_json_is_one_object_a_line(spoor):
+    out = spoor("stat", "--format", "json", "--interval", "50ms", "--", "sleep", "0.3").stderr
+    assert len([json.loads(line) for line in out.splitlines()]) >= 4
