@@ -71,8 +71,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM,
-				  "this kernel is locked down (lockdown: %s), so that no BPF program may read memory: %s",
-				  found, SPOOR_LOCKDOWN_ADVICE);
+				  "this kernel is locked down (lockdown: %s): no BPF program may read memory; %s", found,
+				  SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
 				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
@@ -81,8 +81,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
 	if (access(SPOOR_BTF, R_OK))
 		return spoor_fail(e, ENOENT,
-				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), "
-				  "and mount /sys",
+				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "
+				  "it), and mount /sys",
 				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }
