@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 
+#define LEAST_BUFFERS (256u << 10)
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 enum {
@@ -168,11 +169,11 @@ static int parse_size_option(const char *name, const char *arg, uint64_t least, 
 static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
 {
 	uint64_t n = 0;
-	int r = parse_size_option("--buffers", arg, 256 << 10, &n, e);
+	int r = parse_size_option("--buffers", arg, LEAST_BUFFERS, &n, e);
 
 	if (!r && n > 256u << 20)
 		r = spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
-	for (*ret = 256 << 10; !r && *ret < n;)
+	for (*ret = LEAST_BUFFERS; !r && *ret < n;)
 		*ret *= 2;
 	return r;
 }
@@ -281,6 +282,9 @@ static int check_targets(struct spoor_record_options *o, int follow, struct spoo
 		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
 	if (t->cgroup && (t->n_pids || t->n_names))
 		return spoor_fail(e, EINVAL, "--cgroup does not go with -p or -n");
+	if (o->s.max_size && o->s.segment_size > o->s.max_size / 2)
+		return spoor_fail(e, EINVAL, "--max-size must hold two segments of --rotate's size at least: one is "
+					     "written while the other is kept");
 	if (follow == 0 && !t->argv && !t->n_pids)
 		return spoor_fail(e, EINVAL, "--no-follow goes with `-- CMD` and -p only");
 	t->follow = follow < 0 ? t->argv != NULL : follow;
@@ -332,13 +336,18 @@ static void keep_command_line(struct spoor_record_options *o, int argc, char **a
 		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
 }
 
-/* 8 MiB a CPU hold a saturated server's events for a tenth of a second; large machines get less, 256 MiB in all. */
-static unsigned default_buffers(void)
+/*
+ * 8 MiB a CPU hold a saturated server's events for a tenth of a second; large machines get less, 256 MiB in all. With a
+ * limit on disk what they hold must fit into the segments being written.
+ */
+static unsigned default_buffers(uint64_t max_size)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	unsigned size = 8 << 20;
 
 	while (size > 512 << 10 && (uint64_t)size * cpus * SPOOR_LEVELS > 256 << 20)
+		size /= 2;
+	while (max_size && size > LEAST_BUFFERS && (uint64_t)size * cpus > max_size / 4)
 		size /= 2;
 	return size;
 }
@@ -351,7 +360,6 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	spoor_filter_init(&o->s.filter);
 	o->s.mode = SPOOR_MODE_APP_ALL;
 	o->s.budget = 5;
-	o->s.ring_size = default_buffers();
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
 	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
@@ -373,6 +381,8 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 		o->s.max_size = FLIGHT_SIZE;
 	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
 		o->s.segment_size = o->s.max_size / 8;
+	if (!o->s.ring_size)
+		o->s.ring_size = default_buffers(o->s.max_size);
 	default_output(o);
 	default_cache(o);
 	o->s.output = o->output;

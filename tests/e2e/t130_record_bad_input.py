@@ -47,6 +47,7 @@ USAGE = [
     (("--duration", "-1s", "--", "true"), "-1s"),
     (("--max-size", "1K", "--", "true"), "--max-size"),
     (("--max-size", "much", "--", "true"), "much"),
+    (("--max-size", "8M", "--rotate", "5M", "--", "true"), "two segments"),
     (("--rotate", "0s", "--", "true"), "--rotate"),
     (("--rotate", "12parsecs", "--", "true"), "--rotate"),
     (("--buffers", "1", "--", "true"), "--buffers"),
