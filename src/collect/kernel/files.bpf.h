@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* Who a file is: kernel types, paths as the process sees them, and the ids under which events name open files. */
-#include "collect/kernel/emit.bpf.h"
-
-/* A kernel address as a typed pointer whose loads cannot fault the kernel. */
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
-#define as_kernel(type, p) ((type *)bpf_rdonly_cast((void *)(p), bpf_core_type_id_kernel(type)))
+#include "collect/kernel/user.bpf.h"
 
 static __always_inline u64 inode_mtime(struct inode *inode)
 {
@@ -294,18 +290,20 @@ static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_
 {
 	struct file_ref ref = { .level = level };
 	struct fdtable *fdt;
-	struct file *f = NULL;
+	struct file *f;
 	struct inode *inode;
+	u64 file;
 
 	if (fd < 0 || fd > MAX_FD || !bpf_rdonly_cast)
 		return 0;
 	fdt = task->files->fdt;
 	if ((u32)fd >= fdt->max_fds)
 		return 0;
-	if (bpf_probe_read_kernel(&f, sizeof(f), fdt->fd + ((u32)fd & MAX_FD)) || !f)
+	file = kernel_word(address_of(sc, fdt->fd) + (u64)fd * 8);
+	if (!file)
 		return 0;
-	ref.path = (u64)f + bpf_core_field_offset(f->f_path);
-	f = as_kernel(struct file, f);
+	f = as_kernel(struct file, file);
+	ref.path = file + bpf_core_field_offset(f->f_path);
 	inode = f->f_inode;
 	ref.inode = (u64)inode;
 	if ((inode->i_mode & S_IFMT) == S_IFSOCK) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,7 +72,7 @@ static int why_not_loaded(int r, struct spoor_error *e)
 
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM,
-				  "this kernel is locked down (lockdown: %s): no BPF program may read memory; %s", found,
+				  "this kernel is locked down (%s): no BPF program may read memory; %s", found,
 				  SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
@@ -125,6 +126,29 @@ static void spoor_kernel_closep(struct spoor_kernel **k)
 	spoor_kernel_close(*k);
 }
 
+/* From /proc/cpuinfo: how wide a physical address is (less what encryption of memory takes), and the tables' depth. */
+static void describe_tables(struct spoor_collector_bpf *s)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[8192];
+
+	while (f && !s->rodata->physical_bits && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "flags", 5))
+			s->rodata->five_levels = strstr(line, " la57");
+		sscanf(line, "address sizes : %u bits", &s->rodata->physical_bits);
+	}
+}
+
+static void find_direct_map(struct spoor_collector_bpf *s)
+{
+	uint64_t pattern[8] __attribute__((aligned(64)));
+	uint64_t args[] = { (uintptr_t)pattern };
+	LIBBPF_OPTS(bpf_test_run_opts, o, .ctx_in = args, .ctx_size_in = sizeof(args));
+
+	if (getrandom(pattern, sizeof(pattern), 0) == sizeof(pattern))
+		bpf_prog_test_run_opts(bpf_program__fd(s->progs.direct_find), &o);
+}
+
 int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel **ret, struct spoor_error *e)
 {
 	_cleanup_(spoor_kernel_closep) struct spoor_kernel *k = calloc(1, sizeof(*k));
@@ -150,6 +174,7 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	s->rodata->unwind_with = o->unwind;
 	s->rodata->self_tgid = getpid();
 	s->rodata->payload_max = o->payload;
+	describe_tables(s);
 	s->rodata->match_all = o->match_all;
 	s->rodata->match_names = o->match_names;
 	s->rodata->match_cgroup = o->cgroup;
@@ -171,6 +196,7 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	r = spoor_collector_bpf__load(s);
 	if (r)
 		return why_not_loaded(r, e);
+	find_direct_map(s);
 	if (map_all(k))
 		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
 	*ret = TAKE_PTR(k);

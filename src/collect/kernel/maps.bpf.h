@@ -16,10 +16,9 @@
 #define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
-#define WINDOW_MAX 4096
 #define MEMO_SLOTS 2048
 #define MEMO_WAYS 2
-#define MEMO_WORDS 48
+#define MEMO_WORDS 64
 #define LAYOUT_MAX 512
 
 /* ---- constants, set before loading ---- */
@@ -241,8 +240,8 @@ struct memo {
 	u32 epoch; /* segment that has the stack's definition */
 	u32 id;    /* of the stack */
 	u32 n;     /* words */
-	u32 span;  /* bytes of stack in which they lie */
 	u32 status, depth;
+	u32 pad;
 	u32 at[MEMO_WORDS];
 	u64 values[MEMO_WORDS];
 };
@@ -250,8 +249,11 @@ struct memo {
 /* A walk under way. */
 struct walk {
 	struct spoor_frame_state s;
-	u64 window; /* address of window[0] */
-	u64 window_len;
+	u64 window;     /* address of what can be read at present, */
+	u64 window_len; /* where a word may begin in it, */
+	u64 bytes;      /* and where its bytes are: */
+	u32 mapped;     /* 1: in the kernel's mapping of the page; 0: in scratch.window */
+	u32 torn;       /* something that was read is not certain */
 	u64 hash;
 	u32 image;
 	u32 n; /* call sites collected */
@@ -267,7 +269,7 @@ struct walk {
 
 struct scratch {
 	struct walk walk;
-	u64 window[WINDOW_MAX / 8];
+	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];
 	u64 pointer; /* address_of() */

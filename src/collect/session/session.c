@@ -367,6 +367,7 @@ static void define_counters(struct session *s)
 	}
 	define_counter(s, "walks_raw", r->kernel.raw);
 	define_counter(s, "walks_lost", r->kernel.raw_lost + r->objects.overflow);
+	define_counter(s, "walks_remembered", r->kernel.remembered);
 	define_counter(s, "frames", r->kernel.frames);
 	define_counter(s, "row_cache_hits",
 		       r->kernel.frames > r->kernel.row_misses ? r->kernel.frames - r->kernel.row_misses : 0);
