@@ -13,7 +13,7 @@
 struct spoor_trace;   /* NAME.spoor, opened */
 struct spoor_segment; /* one segment of one part, its definitions loaded */
 
-/* path: NAME.spoor, or a directory in it that holds CTF streams. */
+/* path: NAME.spoor, or a directory in it that holds CTF streams. -EXDEV: of several hosts; read one at a time. */
 int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_error *e);
 void spoor_trace_close(struct spoor_trace *t);
 
