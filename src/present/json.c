@@ -129,7 +129,8 @@ int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enu
 	if (why)
 		fputs(",\"dur\":null", v->out);
 	else
-		fprintf(v->out, ",\"dur\":%" PRIu64, call.dur);
+		fprintf(v->out, ",\"dur\":%" PRIu64 "%s", call.dur,
+			v->start_is_bound ? ",\"start_exact\":false" : "");
 	fprintf(v->out, ",\"cpu\":%u,\"pid\":%u,\"tid\":%u,\"comm\":", call.cpu, call.pid, call.tid);
 	spoor_put_json_string(v->out, spoor_view_comm(ev->segment, call.tid, ev->h->ts));
 	if (call.info->name)

@@ -93,6 +93,7 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret);
  * for the calls that are under way, not for the trace.
  */
 struct spoor_pendings;
+/* see() returns 1 for a completed call whose begin is only a bound (it began before): it took at least its dur. */
 int spoor_pendings_new(struct spoor_pendings **ret);
 void spoor_pendings_free(struct spoor_pendings *p);
 int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev);
