@@ -59,7 +59,7 @@ struct thread {
 	u64 start;      /* of the call in flight; 0: none */
 	u64 def_epoch;  /* segment that has this thread's definition */
 	u64 call_epoch; /* segment in which the call in flight began */
-	u32 image;      /* of the process; valid in the group leader's storage, as layout */
+	u32 image;      /* of the process; valid in the group leader's storage, as layout and image_shared */
 	u32 layout;
 	u32 stack;
 	u32 files[2];
@@ -71,6 +71,7 @@ struct thread {
 	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
 	u8 follow;    /* children are in too */
 	u8 wait_exec; /* not before the first successful execve, but that one */
+	u8 image_shared; /* by other processes: new code makes another one of it */
 	u8 renamed;
 	u8 named; /* in because its name matched: execve decides again */
 	u8 moved; /* in by a move between cgroups: the call in which it sleeps is still to be written */
@@ -199,6 +200,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct code_ranges);
 } code_ranges SEC(".maps");
+
+/* Images of processes taken in at attach, by what they have mapped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u64);
+	__type(value, u32);
+} images SEC(".maps");
 
 /* Processes to take in at attach; filled by user space. */
 struct {

@@ -35,6 +35,21 @@ static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
 	return l->image;
 }
 
+/* The same for a process that comes to have it too. */
+static __always_inline u32 share_image(struct task_struct *task, struct thread *t)
+{
+	leader_of(task, t)->image_shared = 1;
+	return image_of(task, t);
+}
+
+/* Nothing that was cached of the process holds from here on. */
+static __always_inline void new_image(struct thread *leader)
+{
+	leader->image = __sync_fetch_and_add(&next_image, 1);
+	leader->image_shared = 0;
+	leader->layout = 0;
+}
+
 /* The number of the process's present set of executable mappings, under which user space is told of it. */
 static __always_inline u32 layout_of(struct task_struct *task, struct thread *t)
 {
@@ -229,13 +244,14 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 
 /*
  * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
- * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached.
+ * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
+ * one process maps, another with the same image may map otherwise: new code ends the sharing.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
 	u64 addr, len;
 	struct thread *l;
-	bool stale;
+	bool stale = false;
 
 	if (!task || !t || !regs || (ret < 0 && ret > -4096))
 		return 0;
@@ -245,19 +261,17 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		struct cpu *c = this_cpu();
 
 		l->layout = 0; /* another one from here on */
+		stale = l->image_shared;
 		if (c && !t->wait_exec)
 			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
 	}
-	if (kind == SPOOR_MAP_PROTECT)
-		return 0;
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
-	stale = kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
+	if (kind != SPOOR_MAP_PROTECT)
+		stale |= kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
 	if (kind == SPOOR_MAP_REMAP)
 		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
-	if (stale) {
-		l->image = __sync_fetch_and_add(&next_image, 1);
-		l->layout = 0;
-	}
+	if (stale)
+		new_image(l);
 	return 0;
 }
