@@ -13,7 +13,6 @@
 
 #define ROW_SLOTS 4096
 #define PAGE_SLOTS 2048
-#define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
 #define MEMO_SLOTS 2048
@@ -152,28 +151,6 @@ struct {
 	__type(value, struct spoor_rule);
 } rules SEC(".maps");
 
-/* Interned content: hash -> id, and the segment that has the definition. */
-struct interned {
-	u64 epoch;
-	u32 id;
-	u32 pad;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
-	__type(key, u64);
-	__type(value, struct interned);
-} stack_ids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, u64);
-	__type(value, struct interned);
-} file_ids SEC(".maps");
-
 /* Layouts already described. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -238,12 +215,6 @@ struct page_entry {
 	u32 pad;
 };
 
-struct id_entry {
-	u64 hash;
-	u32 epoch;
-	u32 id;
-};
-
 /* A walk that was done, and what it read (memo.bpf.h). */
 struct memo {
 	u64 key;
@@ -291,8 +262,6 @@ struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
 	struct memo memos[MEMO_SLOTS];
-	struct id_entry stack_ids[ID_SLOTS];
-	struct id_entry file_ids[ID_SLOTS];
 	struct {
 		u32 object, n;
 		u64 walk;

@@ -105,7 +105,7 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 	c->stats.frames += w->depth;
 	if (w->status != WALK_RAW) {
 		c->stats.walks[w->status & 7]++;
-		return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
+		return stack_id(c, sc);
 	}
 	id = emit_raw(sc, layout_of(task, t), w->mode);
 	if (id)

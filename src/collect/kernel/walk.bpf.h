@@ -344,7 +344,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, struct 
 		return 0;
 	}
 	if (walk_takes(w, c, e)) {
-		u64 frame = e->frame + notexact;
+		u64 frame = (e->frame + notexact) | (u64)(w->s.signal & 1) << 63; /* SPOOR_FRAME_INTERRUPTED */
 
 		sc->frames[w->n & (SPOOR_MAX_FRAMES - 1)] = frame;
 		w->hash = mix(w->hash, frame);
