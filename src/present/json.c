@@ -33,7 +33,8 @@ static void put_line(FILE *out, const struct spoor_frame *f, int line)
 		fprintf(out, ",\"line\":%u", l->line);
 	else
 		fputs(",\"line\":null", out);
-	fputs(l && l->inlined ? ",\"inlined\":true}" : "}", out);
+	fputs(l && l->inlined ? ",\"inlined\":true" : "", out);
+	fputs(f->interrupted ? ",\"interrupted\":true}" : "}", out);
 }
 
 static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_segment *segment, uint32_t pid,

@@ -251,6 +251,18 @@ def test_interrupted_pc_is_exact(tmp_path):
     assert seen == {at["at_first"]: 83, at["after_push"] + 1: 83, at["after_push"] + 4: 83, at["by_register"] + 16: 83}
 
 
+def test_interrupted_pc_is_named_where_libc_is_left_out(tmp_path):
+    """Without the trampoline's frame above it, too, the function is that of the address itself."""
+    program = build(tmp_path, "faults", FAULTS)
+    recording = run(tmp_path, program, options=("-m", "app-all", "-S", "16"))
+    seen = Counter()
+    for c in asked(recording):
+        assert functions(c)[:2] == ["ask", "on_fault"] and functions(c)[3] == "main", functions(c)
+        assert [bool(f.get("interrupted")) for f in c["stack"]][:4] == [False, False, True, False]
+        seen[functions(c)[2]] += 1
+    assert seen == {"at_first": 83, "after_push": 2 * 83, "by_register": 83}
+
+
 def test_threads_end_at_clone(tmp_path):
     program = build(tmp_path, "threads", r"""
 	NOINLINE void *work(void *p) { for (int i = 0; i < 1009; i++) ask(); return NULL; }
