@@ -328,6 +328,13 @@ static void default_cache(struct spoor_record_options *o)
 		o->s.cache_dir = o->cache; /* else there is none: rows are compiled each time */
 }
 
+static void choose_memory(struct spoor_record_options *o)
+{
+	const char *how = getenv("SPOOR_USER_MEMORY");
+
+	o->s.copy_memory = how && !strcmp(how, "copy");
+}
+
 static void keep_command_line(struct spoor_record_options *o, int argc, char **argv)
 {
 	size_t at = 0;
@@ -385,6 +392,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 		o->s.ring_size = default_buffers(o->s.max_size);
 	default_output(o);
 	default_cache(o);
+	choose_memory(o);
 	o->s.output = o->output;
 	o->s.command = o->command;
 	o->s.progress = isatty(STDERR_FILENO);

@@ -196,7 +196,8 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	r = spoor_collector_bpf__load(s);
 	if (r)
 		return why_not_loaded(r, e);
-	find_direct_map(s);
+	if (!o->copy_memory)
+		find_direct_map(s);
 	if (map_all(k))
 		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
 	*ret = TAKE_PTR(k);
@@ -474,6 +475,11 @@ static uint64_t map_memlock(int fd)
 			break;
 	fclose(f);
 	return bytes;
+}
+
+bool spoor_kernel_in_place(const struct spoor_kernel *k)
+{
+	return k->skel->bss->direct_map;
 }
 
 uint64_t spoor_kernel_memory(const struct spoor_kernel *k)

@@ -18,6 +18,7 @@ struct spoor_kernel_options {
 	unsigned ring_size; /* bytes of one ring's data, a power of two */
 	enum spoor_unwind unwind;
 	unsigned payload; /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
+	bool copy_memory; /* do not read user memory in place (user.bpf.h) */
 	bool match_all;
 	bool match_names;   /* execve decides by spoor_kernel_set_names() */
 	const char *cgroup; /* path of a cgroup v2 directory, or NULL */
@@ -80,5 +81,7 @@ void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats 
  * (kernel.bpf_stats_enabled).
  */
 void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs);
+/* Is user memory read in place? */
+bool spoor_kernel_in_place(const struct spoor_kernel *k);
 /* Bytes of kernel memory that the maps take. */
 uint64_t spoor_kernel_memory(const struct spoor_kernel *k);

@@ -15,8 +15,8 @@
 #define PAGE_SLOTS 2048
 #define USED_SLOTS 4096
 #define WINDOW 512
-#define MEMO_SLOTS 2048
-#define MEMO_WAYS 2
+#define MEMO_SETS 512
+#define MEMO_WAYS 4
 #define MEMO_WORDS 64
 #define LAYOUT_MAX 512
 
@@ -217,12 +217,10 @@ struct page_entry {
 
 /* A walk that was done, and what it read (memo.bpf.h). */
 struct memo {
-	u64 key;
 	u32 epoch; /* segment that has the stack's definition */
 	u32 id;    /* of the stack */
 	u32 n;     /* words */
 	u32 status, depth;
-	u32 pad;
 	u32 at[MEMO_WORDS];
 	u64 values[MEMO_WORDS];
 };
@@ -243,6 +241,7 @@ struct walk {
 	s32 status;
 	u32 depth;
 	u64 sp;           /* as it was when the walk began */
+	u32 memo_way;     /* place in the set */
 	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
 	u32 memo_bp_at;   /* where the present rbp was loaded from, as struct memo's at */
 	u32 memo_bp_seen; /* and that is noted */
@@ -261,7 +260,8 @@ struct scratch {
 struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
-	struct memo memos[MEMO_SLOTS];
+	u64 memo_keys[MEMO_SETS][MEMO_WAYS]; /* 0: empty */
+	struct memo memos[MEMO_SETS][MEMO_WAYS];
 	struct {
 		u32 object, n;
 		u64 walk;

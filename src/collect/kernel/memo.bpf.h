@@ -88,44 +88,45 @@ end:
 	return false;
 }
 
-static __always_inline struct memo *memo_at(struct cpu *c, u64 key, u32 way)
+static __always_inline u32 memo_set(u64 key)
 {
-	return &c->memos[((key >> 40) ^ way) & (MEMO_SLOTS - 1)];
+	return key >> 40 & (MEMO_SETS - 1);
 }
 
 /* The remembered walk that this one would repeat, or NULL. */
 static __always_inline struct memo *memo_find(struct cpu *c, struct scratch *sc, u64 key)
 {
-	struct walk *w = &sc->walk;
-	struct memo *m;
-	u32 way;
+	u32 set = memo_set(key), way;
 
 #pragma unroll
 	for (way = 0; way < MEMO_WAYS; way++) {
-		m = memo_at(c, key, way);
-		if (m->key != key || m->epoch != (u32)epoch)
-			continue;
-		if (memo_holds(w, sc, m))
+		struct memo *m = &c->memos[set][way];
+
+		if (c->memo_keys[set][way] == key && m->epoch == (u32)epoch && memo_holds(&sc->walk, sc, m))
 			return m;
 	}
 	return NULL;
 }
 
-/* Where the walk that begins now is to be remembered: in the place of one that no longer serves, or of any. */
+/* Where the walk that begins now is to be remembered: in an empty place, or that of any other. */
 static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w, u64 key)
 {
-	struct memo *m = memo_at(c, key, 0);
+	u32 set = memo_set(key), way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
 
-	if (m->epoch == (u32)epoch)
-		m = memo_at(c, key, (c->walk * 0x9e3779b97f4a7c15ULL) >> 62 & (MEMO_WAYS - 1));
-	m->key = 0;
+#pragma unroll
+	for (i = 0; i < MEMO_WAYS; i++)
+		if (!c->memo_keys[set][i])
+			way = i;
+	way &= MEMO_WAYS - 1;
+	c->memo_keys[set][way] = 0;
+	w->memo_way = way;
 	w->memo_words = 0;
 	w->memo_bp_at = MEMO_REGISTER | MEMO_RELATIVE;
 	w->memo_bp_seen = 0;
-	return m;
+	return &c->memos[set][way];
 }
 
-static __always_inline void memo_end(struct walk *w, struct memo *m, u64 key, u32 id)
+static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id)
 {
 	u32 n = w->memo_words;
 
@@ -136,5 +137,5 @@ static __always_inline void memo_end(struct walk *w, struct memo *m, u64 key, u3
 	m->status = w->status;
 	m->depth = w->depth;
 	m->epoch = epoch;
-	m->key = key;
+	c->memo_keys[memo_set(key)][w->memo_way & (MEMO_WAYS - 1)] = key;
 }

@@ -137,7 +137,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	walk_frames(c, sc, m);
 	id = walk_end(c, sc, task, t);
 	if (w->status != WALK_RAW)
-		memo_end(w, m, key, id);
+		memo_end(c, w, m, key, id);
 	return id;
 }
 

@@ -60,6 +60,7 @@ static int open_kernel(struct session *s, struct spoor_error *e)
 		.ring_size = o->ring_size,
 		.unwind = o->unwind,
 		.payload = o->payload,
+		.copy_memory = o->copy_memory,
 		.match_all = o->targets.all,
 		.match_names = o->targets.n_names,
 		.cgroup = o->targets.cgroup,
@@ -386,6 +387,7 @@ static void define_counters(struct session *s)
 	define_counter(s, "program_ns", r->program_ns);
 	define_counter(s, "program_runs", r->program_runs);
 	define_counter(s, "kernel_bytes", r->kernel_bytes);
+	define_counter(s, "memory_in_place", spoor_kernel_in_place(s->kernel));
 }
 
 static uint64_t ns_of(struct timeval tv)
