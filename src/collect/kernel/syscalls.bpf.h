@@ -385,24 +385,6 @@ int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
 
 /* ---- exit ---- */
 
-/* Copies n bytes; short ones, which nearly all are, without a call. */
-static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
-{
-	const u64 *from = (const u64 *)t->data;
-	u64 *words = (u64 *)to;
-	int i;
-
-	if (n <= 64) {
-#pragma unroll
-		for (i = 0; i < 8; i++)
-			words[i] = from[i];
-	} else {
-		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
-	}
-	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) =
-		0; /* padding: nothing of the process that is not part of the event */
-}
-
 /* A call beyond the table: number and six arguments as they are. */
 static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret)
 {

@@ -124,6 +124,29 @@ static __noinline int emit_need(struct task_struct *task, struct thread *t, u32 
 	return 0;
 }
 
+static __always_inline void copy_words(u8 *to, const u8 *from, u32 n)
+{
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < n / 8; i++)
+		((u64 *)to)[i] = ((const u64 *)from)[i];
+}
+
+/* The packed arguments of a call into its event; short ones, which nearly all are, without a call. */
+static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
+{
+	if (n <= 128) {
+		copy_words(to, t->data, 64);
+		if (n > 64)
+			copy_words(to + 64, t->data + 64, 64);
+	} else {
+		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
+	}
+	/* Padding: nothing of the process that is not part of the event. */
+	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) = 0;
+}
+
 /* The event of a call that has not ended. */
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
@@ -146,8 +169,7 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	e->why = why;
 	e->exact = exact;
 	e->len = t->len;
-	bpf_probe_read_kernel(e->data, t->len & (SPOOR_MAX_DATA - 1), t->data);
-	*(u64 *)(e->data + (t->len & (SPOOR_MAX_DATA - 1))) = 0;
+	copy_data(e->data, t, t->len & (SPOOR_MAX_DATA - 1));
 	emit_commit(&r, size);
 	t->pending = 1;
 	return 0;
