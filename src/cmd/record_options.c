@@ -99,6 +99,18 @@ static int parse_count(const char *option, const char *arg, unsigned least, unsi
 	return 0;
 }
 
+/* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
+static bool has_another_use(int sig)
+{
+	static const int used[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
+				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ };
+
+	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
+		if (sig == used[i])
+			return true;
+	return false;
+}
+
 static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 {
 	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
@@ -106,10 +118,13 @@ static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 	for (int sig = 1; sig < NSIG; sig++) {
 		const char *abbrev = sigabbrev_np(sig);
 
-		if (abbrev && !strcmp(name, abbrev) && sig != SIGKILL && sig != SIGSTOP && sig != SIGCHLD) {
-			*ret = sig;
-			return 0;
-		}
+		if (!abbrev || strcmp(name, abbrev))
+			continue;
+		if (has_another_use(sig))
+			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
+					  arg);
+		*ret = sig;
+		return 0;
 	}
 	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
 }
@@ -359,6 +374,15 @@ static unsigned default_buffers(uint64_t max_size)
 	return size;
 }
 
+static int wrong_option(int c, const char *arg, struct spoor_error *e)
+{
+	char shown[128];
+
+	spoor_escape_terminal(arg, strlen(arg), shown, sizeof(shown));
+	return spoor_fail(e, EINVAL, "%s '%s'; 'spoor record -h' lists the options",
+			  c == ':' ? "a value is missing after" : "wrong option", shown);
+}
+
 int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 {
 	struct spoor_error e = { "" };
@@ -369,12 +393,11 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	o->s.budget = 5;
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
-	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
+	opterr = 0; /* one line, and it is ours */
+	while (!r && (c = getopt_long(argc, argv, "+:p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
 		if (c == 'h')
 			return 1 + spoor_cmd_usage("record");
-		if (c == '?')
-			return 1 + spoor_cmd_misuse("record");
-		r = parse_option(c, o, &follow, &e);
+		r = c == '?' || c == ':' ? wrong_option(c, argv[optind - 1], &e) : parse_option(c, o, &follow, &e);
 	}
 	if (!r && optind < argc)
 		o->s.targets.argv = argv + optind;
