@@ -282,6 +282,7 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 		return NULL;
 	f->object = SPOOR_FRAME_OBJECT(frame);
 	f->offset = SPOOR_FRAME_OFFSET(frame);
+	f->interrupted = exact;
 	o = f->object ? get_object(z, segment, f->object) : NULL;
 	if (o) {
 		f->path = o->def->path;
@@ -351,10 +352,15 @@ static const struct spoor_frame *get_frame(struct spoor_symbolizer *z, const str
 	return slot->frame;
 }
 
+/* The frame itself says whether it was interrupted; in older traces only a trampoline above it does. */
 const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
 					  const struct spoor_stack *stack, unsigned i)
 {
-	const struct spoor_frame *callee = i ? get_frame(z, segment, pid, stack->frames[i - 1], false) : NULL;
+	uint64_t frame = stack->frames[i] & ~SPOOR_FRAME_INTERRUPTED;
+	const struct spoor_frame *callee;
 
-	return get_frame(z, segment, pid, stack->frames[i], callee && callee->signal);
+	if (stack->frames[i] & SPOOR_FRAME_INTERRUPTED)
+		return get_frame(z, segment, pid, frame, true);
+	callee = i ? get_frame(z, segment, pid, stack->frames[i - 1] & ~SPOOR_FRAME_INTERRUPTED, false) : NULL;
+	return get_frame(z, segment, pid, frame, callee && callee->signal);
 }

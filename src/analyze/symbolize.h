@@ -17,6 +17,7 @@ struct spoor_frame {
 	const char *path; /* of the object; NULL if unknown */
 	uint8_t app;      /* the application's own code */
 	uint8_t signal;   /* a signal handler's return: the frame beneath it was interrupted, it did not call */
+	uint8_t interrupted; /* its address is that of the instruction, not one behind a call */
 	uint8_t n;        /* lines, innermost inlined function first; 0: nothing known */
 	const struct spoor_source_line *lines;
 };

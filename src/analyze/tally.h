@@ -5,6 +5,7 @@
 
 struct spoor_tally {
 	uint64_t calls, errors, unfinished;
+	uint64_t began_before; /* of calls: those whose times are only bounds */
 	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* per call, by enum spoor_walk_status */
 	uint64_t ways[2];                      /* by enum spoor_walk_way */
 	uint64_t no_stack;                     /* none was asked for */

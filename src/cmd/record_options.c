@@ -16,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/target_options.h"
 
+#define LEAST_BUFFERS (256u << 10)
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 enum {
@@ -56,6 +57,18 @@ static const struct option long_options[] = {
 
 /* ---- options ---- */
 
+/* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
+static bool has_another_use(int sig)
+{
+	static const int used[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
+				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ };
+
+	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
+		if (sig == used[i])
+			return true;
+	return false;
+}
+
 static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 {
 	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
@@ -63,10 +76,13 @@ static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 	for (int sig = 1; sig < NSIG; sig++) {
 		const char *abbrev = sigabbrev_np(sig);
 
-		if (abbrev && !strcmp(name, abbrev) && sig != SIGKILL && sig != SIGSTOP && sig != SIGCHLD) {
-			*ret = sig;
-			return 0;
-		}
+		if (!abbrev || strcmp(name, abbrev))
+			continue;
+		if (has_another_use(sig))
+			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
+					  arg);
+		*ret = sig;
+		return 0;
 	}
 	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
 }
@@ -104,11 +120,11 @@ static int parse_rotate(const char *arg, struct spoor_session_options *s, struct
 static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
 {
 	uint64_t n = 0;
-	int r = spoor_size_option("--buffers", arg, 256 << 10, &n, e);
+	int r = spoor_size_option("--buffers", arg, LEAST_BUFFERS, &n, e);
 
 	if (!r && n > 256u << 20)
 		r = spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
-	for (*ret = 256 << 10; !r && *ret < n;)
+	for (*ret = LEAST_BUFFERS; !r && *ret < n;)
 		*ret *= 2;
 	return r;
 }
@@ -180,6 +196,9 @@ static int check_targets(struct spoor_record_options *o, int follow, struct spoo
 	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
 		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom",
 				  spoor_mode_name(o->s.mode));
+	if (o->s.max_size && o->s.segment_size > o->s.max_size / 2)
+		return spoor_fail(e, EINVAL, "--max-size must hold two segments of --rotate's size at least: one is "
+					     "written while the other is kept");
 	return spoor_targets_settle(t, follow, "record", e);
 }
 
@@ -205,6 +224,13 @@ static void default_output(struct spoor_record_options *o)
 		snprintf(o->output, sizeof(o->output), "spoor-%s-%s-%d.spoor", date, what, i);
 }
 
+static void choose_memory(struct spoor_record_options *o)
+{
+	const char *how = getenv("SPOOR_USER_MEMORY");
+
+	o->s.copy_memory = how && !strcmp(how, "copy");
+}
+
 static void keep_command_line(struct spoor_record_options *o, int argc, char **argv)
 {
 	size_t at = 0;
@@ -213,13 +239,18 @@ static void keep_command_line(struct spoor_record_options *o, int argc, char **a
 		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
 }
 
-/* 8 MiB a CPU hold a saturated server's events for a tenth of a second; large machines get less, 256 MiB in all. */
-static unsigned default_buffers(void)
+/*
+ * 8 MiB a CPU hold a saturated server's events for a tenth of a second; large machines get less, 256 MiB in all. With a
+ * limit on disk what they hold must fit into the segments being written.
+ */
+static unsigned default_buffers(uint64_t max_size)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_CONF);
 	unsigned size = 8 << 20;
 
 	while (size > 512 << 10 && (uint64_t)size * cpus * SPOOR_LEVELS > 256 << 20)
+		size /= 2;
+	while (max_size && size > LEAST_BUFFERS && (uint64_t)size * cpus > max_size / 4)
 		size /= 2;
 	return size;
 }
@@ -232,15 +263,14 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	spoor_filter_init(&o->s.filter);
 	o->s.mode = SPOOR_MODE_APP_ALL;
 	o->s.budget = 5;
-	o->s.ring_size = default_buffers();
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
-	while (!r && (c = getopt_long(argc, argv, "+" SPOOR_TARGET_LETTERS "e:m:S:s:o:h", long_options, NULL)) != -1) {
+	opterr = 0; /* one line, and it is ours */
+	while (!r && (c = getopt_long(argc, argv, "+:" SPOOR_TARGET_LETTERS "e:m:S:s:o:h", long_options, NULL)) != -1) {
 		if (c == 'h')
 			return 1 + spoor_cmd_usage("record");
-		if (c == '?')
-			return 1 + spoor_cmd_misuse("record");
-		r = parse_option(c, o, &follow, &e);
+		r = c == '?' || c == ':' ? spoor_wrong_option("record", c, argv[optind - 1], &e) :
+					   parse_option(c, o, &follow, &e);
 	}
 	if (!r && optind < argc)
 		o->s.targets.argv = argv + optind;
@@ -254,7 +284,10 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 		o->s.max_size = FLIGHT_SIZE;
 	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
 		o->s.segment_size = o->s.max_size / 8;
+	if (!o->s.ring_size)
+		o->s.ring_size = default_buffers(o->s.max_size);
 	default_output(o);
+	choose_memory(o);
 	o->s.cache_dir = spoor_cache_directory(o->cache);
 	o->s.output = o->output;
 	o->s.command = o->command;

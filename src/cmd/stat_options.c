@@ -182,12 +182,12 @@ int spoor_stat_parse(struct spoor_stat_options *o, int argc, char **argv)
 	int c, r = 0, follow = -1;
 
 	spoor_filter_init(&o->c.filter);
-	while (!r && (c = getopt_long(argc, argv, "+" SPOOR_TARGET_LETTERS "e:m:o:S:h", long_options, NULL)) != -1) {
+	opterr = 0; /* one line, and it is ours */
+	while (!r && (c = getopt_long(argc, argv, "+:" SPOOR_TARGET_LETTERS "e:m:o:S:h", long_options, NULL)) != -1) {
 		if (c == 'h')
 			return 1 + spoor_cmd_usage("stat");
-		if (c == '?')
-			return 1 + spoor_cmd_misuse("stat");
-		r = parse_option(c, o, &follow, &e);
+		r = c == '?' || c == ':' ? spoor_wrong_option("stat", c, argv[optind - 1], &e) :
+					   parse_option(c, o, &follow, &e);
 	}
 	if (!r && optind < argc)
 		o->c.targets.argv = argv + optind;

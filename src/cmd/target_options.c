@@ -135,6 +135,15 @@ int spoor_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error 
 	return mode < 0 ? mode : 0;
 }
 
+int spoor_wrong_option(const char *verb, int c, const char *arg, struct spoor_error *e)
+{
+	char shown[128];
+
+	spoor_escape_terminal(arg, strlen(arg), shown, sizeof(shown));
+	return spoor_fail(e, EINVAL, "%s '%s'; 'spoor %s -h' lists the options",
+			  c == ':' ? "a value is missing after" : "wrong option", shown, verb);
+}
+
 const char *spoor_cache_directory(char *buf)
 {
 	const char *dir = getenv("SPOOR_CACHE_DIR"), *home = getenv("HOME");

@@ -36,6 +36,9 @@ int spoor_duration_option(const char *name, const char *arg, uint64_t *ret, stru
 int spoor_unwind_option(const char *arg, enum spoor_unwind *ret, struct spoor_error *e);
 int spoor_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e);
 
+/* After getopt_long() said c, '?' or ':', of arg: -EINVAL. */
+int spoor_wrong_option(const char *verb, int c, const char *arg, struct spoor_error *e);
+
 /*
  * Where compiled rows are kept: $SPOOR_CACHE_DIR, /var/cache/spoor for root, else ~/.cache/spoor. Makes it. buf has
  * PATH_MAX bytes; returns it, or NULL: there is none, rows are compiled each time.

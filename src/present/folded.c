@@ -42,28 +42,89 @@ static void put_frame(FILE *out, const struct spoor_frame *f, int line)
 	fprintf(out, "+%#" PRIx64, f->offset);
 }
 
-static void put_cell(struct spoor_view *v, const struct spoor_process *process, const struct spoor_cell *cell)
+static void put_cell(struct spoor_view *v, FILE *out, const struct spoor_process *process,
+		     const struct spoor_cell *cell)
 {
 	const struct spoor_stack *stack = cell->stack ? spoor_segment_stack(cell->segment, cell->stack) : NULL;
-	uint64_t value = v->by_time ? cell->count.total : cell->count.calls + cell->count.unfinished;
 	const char *comm = process->comm[0] ? process->comm : "?";
 	char name[64];
 
-	if (!value)
-		return;
-	put_field(v->out, comm, strnlen(comm, 16));
+	put_field(out, comm, strnlen(comm, 16));
 	if (!stack)
-		fputs(cell->stack ? ";[stack lost]" : ";[no stack]", v->out);
+		fputs(cell->stack ? ";[stack lost]" : ";[no stack]", out);
 	else if (stack->status != SPOOR_WALK_COMPLETE && stack->status != SPOOR_WALK_BUDGET)
-		fprintf(v->out, ";[%s]", spoor_walk_status_name(stack->status));
+		fprintf(out, ";[%s]", spoor_walk_status_name(stack->status));
 	for (int i = stack ? stack->n - 1 : -1; i >= 0; i--) {
 		const struct spoor_frame *f = spoor_symbolize(v->symbols, cell->segment, cell->pid, stack, i);
 
 		for (int k = f && f->n ? f->n - 1 : 0; f && k >= 0; k--)
-			put_frame(v->out, f, k);
+			put_frame(out, f, k);
 	}
 	spoor_call_key_name(cell->call, name, sizeof(name));
-	fprintf(v->out, ";%s %" PRIu64 "\n", name, value);
+	fprintf(out, ";%s", name);
+}
+
+struct line {
+	char *text;
+	uint64_t value;
+};
+
+static int by_text(const void *pa, const void *pb)
+{
+	const struct line *a = pa, *b = pb;
+
+	return strcmp(a->text, b->text);
+}
+
+static void free_lines(struct line *lines, size_t n)
+{
+	for (size_t i = 0; lines && i < n; i++)
+		free(lines[i].text);
+	free(lines);
+}
+
+static int make_lines(struct spoor_view *v, struct spoor_processes *processes, const struct spoor_cell *cells, size_t n,
+		      struct line *lines, size_t *ret_n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct spoor_count *count = &cells[i].count;
+		uint64_t value = v->by_time ? count->total : count->calls + count->unfinished;
+		size_t size;
+		FILE *out;
+
+		if (!value)
+			continue;
+		out = open_memstream(&lines[*ret_n].text, &size);
+		if (!out)
+			return -ENOMEM;
+		put_cell(v, out, spoor_processes_get(processes, cells[i].process), &cells[i]);
+		lines[*ret_n].value = value;
+		if (fclose(out))
+			return -ENOMEM;
+		++*ret_n;
+	}
+	return 0;
+}
+
+/* Equal stacks may have several ids (those that user space unwound have one each): here they are one line. */
+static int put_lines(struct spoor_view *v, struct spoor_processes *processes, const struct spoor_cell *cells, size_t n)
+{
+	struct line *lines = calloc(n + 1, sizeof(*lines));
+	size_t n_lines = 0;
+	uint64_t sum = 0;
+	int r = lines ? make_lines(v, processes, cells, n, lines, &n_lines) : -ENOMEM;
+
+	if (r == 0)
+		qsort(lines, n_lines, sizeof(*lines), by_text);
+	for (size_t i = 0; r == 0 && i < n_lines; i++) {
+		sum += lines[i].value;
+		if (i + 1 < n_lines && !by_text(&lines[i], &lines[i + 1]))
+			continue;
+		fprintf(v->out, "%s %" PRIu64 "\n", lines[i].text, sum);
+		sum = 0;
+	}
+	free_lines(lines, lines ? n + 1 : 0);
+	return r;
 }
 
 int spoor_present_folded(struct spoor_view *v, struct spoor_error *e)
@@ -81,8 +142,9 @@ int spoor_present_folded(struct spoor_view *v, struct spoor_error *e)
 	if (r < 0)
 		return r;
 	n = spoor_callsites_cells(matrix, &cells);
-	for (size_t i = 0; i < n; i++)
-		put_cell(v, spoor_processes_get(processes, cells[i].process), &cells[i]);
+	r = put_lines(v, processes, cells, n);
+	if (r < 0)
+		return spoor_fail(e, ENOMEM, "out of memory");
 	/* Flame graph tools read every line of standard output. */
 	fflush(out);
 	v->out = stderr;

@@ -98,6 +98,11 @@ void spoor_put_footer(struct spoor_view *v)
 	spoor_format_duration(v->last_ts - v->first_ts, time, sizeof(time));
 	fprintf(v->out, "\nCalls: %s, of which %s failed; %s more never ended; within %s.\n", calls, errors, unfinished,
 		time);
+	if (t->began_before) {
+		spoor_format_count(t->began_before, calls, sizeof(calls));
+		fprintf(v->out, "Began before the recording: %s of these calls, which took at least the time shown.\n",
+			calls);
+	}
 	put_losses(v);
 	put_walks(v);
 	for (unsigned i = 0; spoor_symbolizer_note(v->symbols, i); i++) {
@@ -131,8 +136,8 @@ void spoor_put_summary_json(struct spoor_view *v)
 
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
-		",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
-		t->calls, t->errors, t->unfinished, spoor_trace_discarded(v->trace), v->n_undecodable);
+		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
+		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace), v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

@@ -33,7 +33,8 @@ static void put_line(FILE *out, const struct spoor_frame *f, int line)
 		fprintf(out, ",\"line\":%u", l->line);
 	else
 		fputs(",\"line\":null", out);
-	fputs(l && l->inlined ? ",\"inlined\":true}" : "}", out);
+	fputs(l && l->inlined ? ",\"inlined\":true" : "", out);
+	fputs(f->interrupted ? ",\"interrupted\":true}" : "}", out);
 }
 
 void spoor_put_frames_json(FILE *out, struct spoor_symbolizer *symbols, const struct spoor_segment *segment,
@@ -139,7 +140,8 @@ int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enu
 	if (why)
 		fputs(",\"dur\":null", v->out);
 	else
-		fprintf(v->out, ",\"dur\":%" PRIu64, call.dur);
+		fprintf(v->out, ",\"dur\":%" PRIu64 "%s", call.dur,
+			v->start_is_bound ? ",\"start_exact\":false" : "");
 	fprintf(v->out, ",\"cpu\":%u,\"pid\":%u,\"tid\":%u,\"comm\":", call.cpu, call.pid, call.tid);
 	spoor_put_json_string(v->out, spoor_view_comm(ev->segment, call.tid, ev->h->ts));
 	if (call.info->name)

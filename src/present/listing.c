@@ -64,8 +64,8 @@ static int each(struct spoor_view *v, const struct spoor_event *ev, enum spoor_u
 	} else {
 		fputs(" = ", v->out);
 		spoor_put_ret(v->out, &call, ev->segment);
-		fprintf(v->out, " <%" PRIu64 ".%06u>", call.dur / SPOOR_NS_PER_SEC,
-			(unsigned)(call.dur % SPOOR_NS_PER_SEC / 1000));
+		fprintf(v->out, " <%s%" PRIu64 ".%06u>", v->start_is_bound ? "began before, at least " : "",
+			call.dur / SPOOR_NS_PER_SEC, (unsigned)(call.dur % SPOOR_NS_PER_SEC / 1000));
 	}
 	fputc('\n', v->out);
 	if (v->stacks)

@@ -32,6 +32,7 @@ struct spoor_view {
 
 	struct spoor_tally tally; /* filled while reading */
 	uint64_t first_ts, last_ts;
+	uint8_t start_is_bound; /* of the completed call at hand: it began before, and took at least its time */
 	uint64_t n_undecodable; /* events whose arguments do not fit their class */
 };
 

@@ -38,6 +38,7 @@ static int give_completed(struct spoor_view *v, const struct spoor_event *ev, sp
 	if (!wanted(v, ev))
 		return 0;
 	v->tally.calls++;
+	v->tally.began_before += v->start_is_bound;
 	v->tally.errors += (uint64_t)spoor_ret_failed(((const struct spoor_syscall *)ev->h)->ret);
 	return each(v, ev, 0, p);
 }
@@ -82,6 +83,7 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 		r = spoor_pendings_see(pendings, &ev);
 		if (r < 0)
 			break;
+		v->start_is_bound = r > 0;
 		if (ev.h->id <= SPOOR_EV_SYSCALL_OTHER)
 			r = give_completed(v, &ev, each, p);
 		else if (is_death(ev.h))

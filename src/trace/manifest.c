@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -169,7 +170,10 @@ static int write_manifest(int root_fd, json_t *j)
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
 {
 	int r = write_manifest(w->root_fd, manifest_json(w, ended, 0));
+	struct stat st;
 
+	if (r >= 0 && !fstatat(w->root_fd, "manifest", &st, 0))
+		w->manifest_len = st.st_size;
 	return r < 0 ? spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r)) : 0;
 }
 

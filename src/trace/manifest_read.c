@@ -112,6 +112,20 @@ static int find_root(const char *path, char **ret)
 	return -ENOENT;
 }
 
+/* What was opened lies in a host's directory: which? */
+static int find_host(struct spoor_trace *t, const char *path, const char *root)
+{
+	_cleanup_(spoor_freep) char *below = realpath(path, NULL), *above = realpath(root, NULL);
+	const char *host;
+
+	if (!below || !above || strncmp(below, above, strlen(above)))
+		return 0;
+	host = below + strlen(above);
+	host += strspn(host, "/");
+	t->host = strndup(host, strcspn(host, "/"));
+	return t->host ? 0 : -ENOMEM;
+}
+
 /* The writer holds a lock on the directory for as long as it lives. */
 static int is_live(const char *root)
 {
@@ -145,15 +159,32 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 	}
 }
 
+/* NULL: the manifest does not tell of it. */
+static const json_t *host_json(const json_t *hosts, const char *directory)
+{
+	const json_t *host;
+	size_t i;
+
+	if (!directory)
+		return json_array_get(hosts, 0);
+	json_array_foreach((json_t *)hosts, i, host)
+		if (!strcmp(text_of(host, "directory"), directory))
+			return host;
+	return NULL;
+}
+
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
 {
-	const json_t *host = json_array_get(json_object_get(j, "hosts"), 0);
+	const json_t *hosts = json_object_get(j, "hosts"), *host = host_json(hosts, t->host);
 
 	t->info.command = text_of(j, "command");
 	t->info.mode = text_of(j, "mode");
 	t->info.hostname = text_of(host, "hostname");
 	t->info.release = text_of(host, "release");
-	t->info.epoch_offset = json_integer_value(json_object_get(j, "epoch_offset"));
+	if (host == json_array_get(hosts, 0))
+		t->info.epoch_offset = json_integer_value(json_object_get(j, "epoch_offset"));
+	else
+		epoch_from_metadata(t);
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
 	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
@@ -178,6 +209,8 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 	int up, r;
 
 	up = find_root(path, &root);
+	if (up > 0 && find_host(t, path, root) < 0)
+		up = -ENOMEM;
 	if (up == -ENOMEM || asprintf(&file, "%s/manifest", up < 0 ? path : root) < 0) {
 		file = NULL;
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);

@@ -43,7 +43,8 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	fputs("typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := text;\n"
 	      "typealias integer { size = 3; align = 1; signed = false; base = 16; } := x3;\n"
 	      "typealias integer { size = 13; align = 1; signed = false; } := u13;\n"
-	      "typealias integer { size = 17; align = 1; signed = false; } := u17;\n"
+	      "typealias integer { size = 1; align = 1; signed = false; } := u1;\n"
+	      "typealias integer { size = 16; align = 1; signed = false; } := bits16;\n"
 	      "typealias integer { size = 47; align = 1; signed = false; base = 16; } := x47;\n\n"
 	      "trace {\n\tmajor = 1;\n\tminor = 8;\n\tuuid = \"",
 	      f);
@@ -100,7 +101,7 @@ static void put_own_event(FILE *f, const struct spoor_schema_event *ev)
 		[SPOOR_FIELD_TEXT_16] = "text _%s[16]",
 		[SPOOR_FIELD_STRING] = "string _%s",
 		[SPOOR_FIELD_BYTES_LEN] = "x8 _%s[_len]",
-		[SPOOR_FIELD_FRAMES] = "struct { x47 _offset; u17 _object; } _%s[_n]",
+		[SPOOR_FIELD_FRAMES] = "struct { x47 _offset; bits16 _object; u1 _interrupted; } _%s[_n]",
 	};
 
 	open_event(f, "spoor:", ev->name, ev->id);

@@ -139,14 +139,16 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	const struct spoor_syscall *call = (const void *)h; /* SYSCALL_OTHER begins alike */
 	uint64_t start = h->ts - call->dur;
 	struct pending *s = find(p, h->tid);
+	int same;
 
 	if (!s->active || (start < s->copy->start && !same_call(s->copy, h->id, start)))
 		return 0;
-	if (!same_call(s->copy, h->id, start) && give_up(p, s) < 0)
-		return -ENOMEM;
+	same = same_call(s->copy, h->id, start);
 	s->active = 0;
 	p->n_active--;
-	return 0;
+	if (!same)
+		return give_up(p, s);
+	return !s->copy->exact;
 }
 
 int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev)

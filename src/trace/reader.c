@@ -223,6 +223,7 @@ void spoor_trace_close(struct spoor_trace *t)
 	free(t->heap);
 	free(t->path);
 	free(t->root);
+	free(t->host);
 	free(t);
 }
 

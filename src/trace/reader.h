@@ -13,7 +13,7 @@
 struct spoor_trace;   /* NAME.spoor, opened */
 struct spoor_segment; /* one segment of one part, its definitions loaded */
 
-/* path: NAME.spoor, or a directory in it that holds CTF streams. */
+/* path: NAME.spoor, or a directory in it that holds CTF streams. -EXDEV: of several hosts; read one at a time. */
 int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_error *e);
 void spoor_trace_close(struct spoor_trace *t);
 
@@ -98,6 +98,7 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret);
  * for the calls that are under way, not for the trace.
  */
 struct spoor_pendings;
+/* see() returns 1 for a completed call whose begin is only a bound (it began before): it took at least its dur. */
 int spoor_pendings_new(struct spoor_pendings **ret);
 void spoor_pendings_free(struct spoor_pendings *p);
 int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev);

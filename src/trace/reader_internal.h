@@ -76,6 +76,7 @@ struct spoor_heap_slot {
 struct spoor_trace {
 	struct spoor_trace_info info;
 	char *path, *root;
+	char *host; /* its directory below root; NULL: not known */
 	uint8_t uuid[16];
 	uint8_t has_uuid;
 	void *manifest; /* json_t */
@@ -95,7 +96,7 @@ struct spoor_trace {
 /* Notes a damage once, and returns 1 if it is new; beyond SPOOR_MAX_DAMAGES only that there are more. */
 int spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason);
 
-/* scan.c: fills segments and files. */
+/* scan.c: fills segments, files, and host if path is above it. */
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);

@@ -116,14 +116,18 @@ _Static_assert(sizeof(struct spoor_pending) == 38, "");
  * recording; 0 means none.
  */
 
-/* One frame: (object, offset). offset is an ELF virtual address of the object (the pc or return address itself);
- * for object 0 it is the bare address. */
+/*
+ * One frame: (object, offset). offset is an ELF virtual address of the object (the pc or return address itself);
+ * for object 0 it is the bare address. The topmost bit says that a signal interrupted the code at this very address:
+ * all other addresses are those behind a call.
+ */
 #define SPOOR_FRAME_OFFSET_BITS 47
 #define SPOOR_FRAME(obj, off) \
 	((__u64)(obj) << SPOOR_FRAME_OFFSET_BITS | ((off) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1)))
-#define SPOOR_FRAME_OBJECT(f) ((__u32)((f) >> SPOOR_FRAME_OFFSET_BITS))
+#define SPOOR_FRAME_OBJECT(f) ((__u32)((f) >> SPOOR_FRAME_OFFSET_BITS) & (SPOOR_MAX_OBJECTS - 1))
+#define SPOOR_FRAME_INTERRUPTED (1ULL << 63)
 #define SPOOR_FRAME_OFFSET(f) ((f) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1))
-#define SPOOR_MAX_OBJECTS (1 << 17)
+#define SPOOR_MAX_OBJECTS (1 << 16)
 #define SPOOR_MAX_FRAMES 512
 #define SPOOR_OBJECT_NONE 0 /* anonymous or JIT code: bare address */
 #define SPOOR_OBJECT_VDSO 1

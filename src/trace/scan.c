@@ -181,6 +181,40 @@ static int by_stream(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
+/* HOST of "HOST/PART/seg-N" below the directory that was opened. Returns its length, 0 if there is none. */
+static size_t host_of(const char *below, const char **ret)
+{
+	const char *part, *segment;
+
+	below += strspn(below, "/");
+	part = strchr(below, '/');
+	segment = part ? strchr(part + 1, '/') : NULL;
+	*ret = below;
+	return segment ? part - below : 0;
+}
+
+/* Each host has a clock of its own, and there is nothing by which they could be merged. */
+static int check_hosts(struct spoor_trace *t, const char *path, struct spoor_error *e)
+{
+	const char *first = NULL, *host;
+	size_t first_len = 0;
+
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		size_t len = host_of(t->segments[i]->path + strlen(path), &host);
+
+		if (!i) {
+			first = host;
+			first_len = len;
+		} else if (len != first_len || strncmp(first, host, len)) {
+			return spoor_fail(e, EXDEV, "%s: of several hosts, whose clocks differ: read one, %s/%.*s",
+					  path, path, (int)first_len, first);
+		}
+	}
+	if (first_len)
+		t->host = strndup(first, first_len);
+	return first_len && !t->host ? spoor_fail(e, ENOMEM, "%s: out of memory", path) : 0;
+}
+
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
@@ -202,5 +236,5 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 	if (!t->n_segments)
 		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
 	qsort(t->files, t->n_files, sizeof(*t->files), by_stream);
-	return 0;
+	return check_hosts(t, path, e);
 }

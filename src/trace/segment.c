@@ -35,7 +35,7 @@ static int put_metadata(struct spoor_writer *w, struct writer_segment *s)
 {
 	if (w->current && linkat(w->current->fd, "metadata", s->fd, "metadata", 0) == 0)
 		return 0;
-	s->bytes = w->metadata_len;
+	s->bytes = w->current ? w->metadata_len : 0; /* the first is shared, and counted for all */
 	return write_metadata(w, s->fd);
 }
 
@@ -149,10 +149,16 @@ void spoor_segment_remove(int part_fd, unsigned number)
 	unlinkat(part_fd, name, AT_REMOVEDIR);
 }
 
-/* How many of the oldest closed segments are too many. */
-static unsigned count_surplus(const struct spoor_writer *w)
+/* While the manifest is replaced there are two. */
+static uint64_t bytes_on_disk(const struct spoor_writer *w)
 {
-	uint64_t bytes = spoor_writer_bytes(w);
+	return spoor_writer_bytes(w) + 2 * w->manifest_len;
+}
+
+/* How many of the oldest closed segments are too many if so many bytes come. */
+static unsigned count_surplus(const struct spoor_writer *w, uint64_t more)
+{
+	uint64_t bytes = bytes_on_disk(w) + more;
 	unsigned n = 0;
 
 	while (w->o.max_size && bytes > w->o.max_size && n < w->n_closed)
@@ -161,13 +167,11 @@ static unsigned count_surplus(const struct spoor_writer *w)
 }
 
 /* The manifest forgets them before they are removed: it never names what is not there. */
-static int drop_surplus(struct spoor_writer *w, struct spoor_error *e)
+static int drop_oldest(struct spoor_writer *w, unsigned n, struct spoor_error *e)
 {
-	unsigned numbers[64], n = count_surplus(w);
+	unsigned numbers[64];
 	int r;
 
-	if (!n)
-		return spoor_manifest_write(w, 0, e);
 	if (n > 64)
 		n = 64;
 	for (unsigned i = 0; i < n; i++) {
@@ -183,6 +187,21 @@ static int drop_surplus(struct spoor_writer *w, struct spoor_error *e)
 	for (unsigned i = 0; i < n; i++)
 		spoor_segment_remove(w->part_fd, numbers[i]);
 	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
+}
+
+int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoor_error *e)
+{
+	unsigned n;
+
+	if (w->o.max_size && bytes_on_disk(w) - w->closed_bytes + bytes > w->o.max_size)
+		return 0; /* dropping all of them would not help */
+	while ((n = count_surplus(w, bytes))) {
+		int r = drop_oldest(w, n, e);
+
+		if (r < 0)
+			return r;
+	}
+	return 1;
 }
 
 int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
@@ -210,6 +229,6 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 	w->closed_bytes += s->bytes;
 	w->previous = NULL;
 	spoor_segment_free(s);
-	r2 = drop_surplus(w, r < 0 ? NULL : e);
+	r2 = drop_oldest(w, count_surplus(w, 0), r < 0 ? NULL : e);
 	return r < 0 ? r : r2;
 }

@@ -95,6 +95,18 @@ static uint64_t packet_begin(const struct writer_stream *s, uint64_t ts_begin)
 	return ts_begin > s->last_ts ? ts_begin - 1 : ts_begin;
 }
 
+/* What is kept free below max_size for definitions: those that wait, and some that events to come need. */
+static uint64_t room_of_definitions(const struct spoor_writer *w)
+{
+	uint64_t bytes = w->o.max_size / 16;
+
+	if (w->previous)
+		bytes += w->previous->buf_len + sizeof(struct spoor_packet);
+	if (w->current)
+		bytes += w->current->buf_len + sizeof(struct spoor_packet);
+	return bytes;
+}
+
 /* One packet of w->iov[1..n]. */
 static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, uint64_t bytes, uint64_t ts_begin,
 			uint64_t ts_end, struct spoor_error *e)
@@ -207,7 +219,11 @@ int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, co
 			return 0;
 		if (taken < n_spans && spans[taken].iov_len)
 			end = ((const struct spoor_event_header *)spans[taken].iov_base)->ts;
-		r = write_packet(w, s, n, bytes, ts_begin, end, e);
+		r = spoor_segments_make_room(w, sizeof(struct spoor_packet) + bytes + room_of_definitions(w), e);
+		if (r > 0)
+			r = write_packet(w, s, n, bytes, ts_begin, end, e);
+		else if (r == 0) /* max_size holds only the segments that are being written */
+			s->lost += count_events(spans, taken);
 		if (r < 0) {
 			s->lost += count_events(spans, n_spans);
 			return r;
@@ -329,8 +345,10 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: out of memory", w->path);
 	w->iov[1] = (struct iovec){ sorted, seg->buf_len };
-	r = write_packet(w, seg->defs, 1, seg->buf_len, ((struct spoor_event_header *)sorted)->ts,
-			 last_ts(sorted, seg->buf_len), e);
+	r = spoor_segments_make_room(w, sizeof(struct spoor_packet) + seg->buf_len, e);
+	if (r >= 0) /* without room, too: what is there could not be understood */
+		r = write_packet(w, seg->defs, 1, seg->buf_len, ((struct spoor_event_header *)sorted)->ts,
+				 last_ts(sorted, seg->buf_len), e);
 	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
 	if (r < 0)
 		return r;
@@ -539,7 +557,9 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 
 uint64_t spoor_writer_bytes(const struct spoor_writer *w)
 {
-	return w->closed_bytes + (w->previous ? w->previous->bytes : 0) + (w->current ? w->current->bytes : 0);
+	uint64_t open = (w->previous ? w->previous->bytes : 0) + (w->current ? w->current->bytes : 0);
+
+	return w->metadata_len + w->closed_bytes + open;
 }
 
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)

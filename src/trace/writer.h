@@ -26,7 +26,8 @@ struct spoor_writer_options {
 	const char *command; /* for the manifest */
 	const char *mode;    /* words for the manifest, e.g. "app-all, S=5, cfi" */
 	unsigned n_cpus;
-	uint64_t max_size;     /* bytes kept on disk: whole old segments are dropped; 0: no limit */
+	uint64_t max_size;     /* bytes kept on disk: whole old segments are dropped, and events for which there is
+				* no room all the same are lost and counted; 0: no limit */
 	uint64_t segment_size; /* rotate when a segment has this many bytes; 0: never */
 	uint64_t segment_ns;   /* rotate after this much time; 0: never */
 };

@@ -40,6 +40,7 @@ struct spoor_writer {
 	int root_fd, part_fd;
 	char *metadata;
 	size_t metadata_len;
+	size_t manifest_len; /* as it was written last */
 
 	unsigned n_streams;
 	struct writer_stream *streams; /* [cpu * SPOOR_MAX_LEVELS + level] */
@@ -60,6 +61,8 @@ struct spoor_writer {
 int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e);
 void spoor_segment_free(struct writer_segment *s);
 void spoor_segment_remove(int part_fd, unsigned number);
+/* Drops old segments so that `bytes` more stay within max_size. 1, or 0: nothing that could be dropped helps. */
+int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoor_error *e);
 /* manifest.c */
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e);
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e);

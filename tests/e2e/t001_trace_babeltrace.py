@@ -48,7 +48,7 @@ def array(field):
     if not len(field):
         return "/0"
     if isinstance(field[0], bt2._StructureFieldConst):
-        return ",".join(f"{int(f['object'])}+{int(f['offset']):x}" for f in field)
+        return ",".join(f"{int(f['object'])}+{int(f['offset']):x}{'!' * int(f['interrupted'])}" for f in field)
     if field[0].cls.field_value_range == 8:
         return "".join(f"{int(b):02x}" for b in field) + f"/{len(field)}"
     return ",".join(str(int(v)) for v in field)

@@ -59,6 +59,26 @@ def test_attached_after_the_fact(record, read, blocked, hung):
     read(recording.trace).whole()
 
 
+def test_its_end_is_seen(spoor, record, read, start, actor):
+    """A call that began before and ends keeps the mark: it took at least the time that is shown."""
+    target = start(actor(), "serve")
+    assert target.stdout.readline() == b"ready\n"
+    time.sleep(0.3)
+    recording = record("-p", target.pid)
+    target.stdin.write(b"g")
+    target.stdin.flush()
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    marked = [e for e in trace.calls if e.get("start_exact") is False]
+    assert {(e["event"], e["tid"] == target.pid) for e in marked} == {("read", True), ("futex", False)}
+    assert len(marked) == 5 and len({e["tid"] for e in marked}) == 5 and "unfinished" not in str(marked)
+    assert all(e["dur"] >= 0.3e9 for e in marked) and trace.summary["began_before"] == 5
+    events = spoor("report", "--events", recording.trace).stdout
+    assert len(re.findall(r"read\(0.*\) = 1 <began before, at least \d+\.\d{6}>", events)) == 1
+    assert events.count("<began before") == 5
+    assert "Began before the recording: 5 of these calls" in spoor("report", recording.trace).stdout
+
+
 def test_attached_with_defaults_by_name(record, blocked, hung, spoor):
     recording = record("-n", "deadlock")
     assert recording.stop() == 0

@@ -47,6 +47,7 @@ USAGE = [
     (("--duration", "-1s", "--", "true"), "-1s"),
     (("--max-size", "1K", "--", "true"), "--max-size"),
     (("--max-size", "much", "--", "true"), "much"),
+    (("--max-size", "8M", "--rotate", "5M", "--", "true"), "two segments"),
     (("--rotate", "0s", "--", "true"), "--rotate"),
     (("--rotate", "12parsecs", "--", "true"), "--rotate"),
     (("--buffers", "1", "--", "true"), "--buffers"),
@@ -63,6 +64,17 @@ USAGE = [
     (("--cgroup", "/x", "-p", "1"), "does not go with"),
     (("--cgroup", "/x", "-n", "x"), "does not go with"),
     (("--no-follow", "-n", "x"), "--no-follow"),
+    (("--nonsense", "--", "true"), "wrong option '--nonsense'; 'spoor record -h'"),
+    (("--non\x1b[2Jsense",), "wrong option '--non"),
+    (("-Z",), "wrong option '-Z'"),
+    (("-p",), "missing after '-p'"),
+    (("--duration",), "missing after '--duration'"),
+    (("--all=1",), "wrong option '--all=1'"),
+    (("--snapshot-on", "SIGINT", "--", "true"), "another use"),
+    (("--snapshot-on", "TERM", "--", "true"), "another use"),
+    (("--snapshot-on", "SIGSEGV", "--", "true"), "another use"),
+    (("--snapshot-on", "SIGKILL", "--", "true"), "another use"),
+    (("--snapshot-on", "2", "--", "true"), "a signal such as"),
 ]
 
 
@@ -72,10 +84,11 @@ def test_usage(spoor, tmp_path, args, word):
     assert not list(tmp_path.glob("*.spoor"))
 
 
-@pytest.mark.parametrize("args", [("--nonsense", "--", "true"), ("-Z",), ("-p",), ("--duration",)])
-def test_unknown_option(spoor, args):
-    run = spoor("record", *args)
-    assert run.returncode == 2 and "spoor help record" in run.stderr
+def test_long_setting(spoor, record, start, actor):
+    """What cannot be sent at once is refused as such."""
+    recording = record("-p", start(actor(), "sleep").pid)
+    refused(spoor("record", "--set", "e=" + "openat," * 600, recording.trace), 1, "4202", "too long", "4096")
+    assert recording.stop() == 0
 
 
 @pytest.mark.parametrize("command, word", [("no-such-command", "no such command"), ("./no-such", "no such command"),

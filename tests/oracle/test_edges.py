@@ -251,6 +251,18 @@ def test_interrupted_pc_is_exact(tmp_path):
     assert seen == {at["at_first"]: 83, at["after_push"] + 1: 83, at["after_push"] + 4: 83, at["by_register"] + 16: 83}
 
 
+def test_interrupted_pc_is_named_where_libc_is_left_out(tmp_path):
+    """Without the trampoline's frame above it, too, the function is that of the address itself."""
+    program = build(tmp_path, "faults", FAULTS)
+    recording = run(tmp_path, program, options=("-m", "app-all", "-S", "16"))
+    seen = Counter()
+    for c in asked(recording):
+        assert functions(c)[:2] == ["ask", "on_fault"] and functions(c)[3] == "main", functions(c)
+        assert [bool(f.get("interrupted")) for f in c["stack"]][:4] == [False, False, True, False]
+        seen[functions(c)[2]] += 1
+    assert seen == {"at_first": 83, "after_push": 2 * 83, "by_register": 83}
+
+
 def test_threads_end_at_clone(tmp_path):
     program = build(tmp_path, "threads", r"""
 	NOINLINE void *work(void *p) { for (int i = 0; i < 1009; i++) ask(); return NULL; }
@@ -345,6 +357,84 @@ def test_code_made_just_in_time(tmp_path):
     os.unlink(f"/tmp/perf-{recording.calls[0]['pid']}.map")
     assert names_of(recording, {"ask", "made_just_in_time", "from_main", "main"}) == {
         ("ask", "made_just_in_time", "from_main", "main"): 103}
+
+
+def test_repeated_walks_are_told_apart(tmp_path):
+    """The same innermost pc at the same depth, or a whole number of pages deeper, by different ways."""
+    program = build(tmp_path, "alike", r"""
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	NOINLINE void left(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); __asm__ volatile("" : : "r"(p)); }
+	NOINLINE void right(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); __asm__ volatile("" : : "r"(p)); }
+	NOINLINE void up(int n) { left(n); KEEP; }
+	NOINLINE void down(int n) { right(n); KEEP; }
+	NOINLINE void even(void (*f)(int), int n) { f(n); KEEP; }
+	NOINLINE void odd(void (*f)(int), int n) { f(n); KEEP; }
+	int main(void)
+	{
+		for (int i = 0; i < 1009; i++)
+			(i & 1 ? odd : even)(i % 3 ? up : down, i / 251);
+		return 0;
+	}
+	""", "-fno-optimize-sibling-calls")
+    recording = run(tmp_path, program, hits=0.9)
+    wanted = Counter(("ask", "leaf", *(("left", "up") if i % 3 else ("right", "down")), "odd" if i & 1 else "even", "main")
+                     for i in range(1009))
+    assert names_of(recording, {"ask", "leaf", "left", "right", "up", "down", "odd", "even", "main"}) == wanted
+    assert recording.counters["walks_remembered"] > 700
+
+
+def test_forked_processes_map_different_code_at_one_place(tmp_path):
+    """They have one image until then. Both objects are mapped by mmap() with the address given."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.c").write_text(
+            "void f_%s(void (*g)(void), int n) { volatile char c[%d]; for (int i = 0; i < n; i++) { c[0] = 1; g(); } }\n"
+            % (name, 64 if name == "one" else 1008))
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-fno-optimize-sibling-calls", "-o", f"{name}.so",
+                        f"{name}.c"], cwd=tmp_path, check=True, timeout=60)
+    program = build(tmp_path, "differ", r"""
+	#include <link.h>
+	#include <semaphore.h>
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	static sem_t *turn;
+	NOINLINE static void child(const char *path, const char *name, int me)
+	{
+		sem_wait(&turn[me]);
+		void *h = dlopen(path, RTLD_NOW);
+		void (*f)(void (*)(void), int) = h ? (void (*)(void (*)(void), int))dlsym(h, name) : NULL;
+		if (!f)
+			_exit(1);
+		sem_post(&turn[!me]);
+		sem_wait(&turn[me]);
+		for (int i = 0; i < 10; i++) {
+			f(leaf, 11);
+			sem_post(&turn[!me]);
+			sem_wait(&turn[me]);
+		}
+		sem_post(&turn[!me]);
+		fprintf(stderr, "%p\n", (void *)((struct link_map *)h)->l_addr);
+		_exit(0);
+	}
+	int main(int argc, char **argv)
+	{
+		turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		sem_init(&turn[0], 1, 1);
+		sem_init(&turn[1], 1, 0);
+		leaf();
+		for (int i = 0; i < 2; i++)
+			if (!fork())
+				child(argv[1 + i], i ? "f_two" : "f_one", i);
+		int bad = 0, status;
+		while (wait(&status) > 0)
+			bad |= status;
+		return bad;
+	}
+	""", "-fno-optimize-sibling-calls")
+    recording = run(tmp_path, program, tmp_path / "one.so", tmp_path / "two.so")
+    said = (tmp_path / "differ.spoor.err").read_text().split("\n")
+    assert said[0] == said[1], "the objects do not lie at the same place: nothing is shown"
+    assert names_of(recording, {"ask", "leaf", "f_one", "f_two", "child", "main"}) == {
+        ("ask", "leaf", "main"): 1, ("ask", "leaf", "f_one", "child", "main"): 110,
+        ("ask", "leaf", "f_two", "child", "main"): 110}
 
 
 def test_exact_counts_and_steady_state(tmp_path):

@@ -31,8 +31,8 @@ static void put_bytes(const uint8_t *b, size_t len)
 static void put_frames(const struct spoor_stack *st)
 {
 	for (unsigned i = 0; i < st->n; i++)
-		printf("%s%u+%" PRIx64, i ? "," : "", SPOOR_FRAME_OBJECT(st->frames[i]),
-		       (uint64_t)SPOOR_FRAME_OFFSET(st->frames[i]));
+		printf("%s%u+%" PRIx64 "%s", i ? "," : "", SPOOR_FRAME_OBJECT(st->frames[i]),
+		       (uint64_t)SPOOR_FRAME_OFFSET(st->frames[i]), st->frames[i] >> 63 ? "!" : "");
 }
 
 static uint64_t number(const uint8_t *p, int width)

@@ -207,7 +207,7 @@ static void define_stack(unsigned n)
 				   .way = draw(2),
 				   .n = n };
 	for (unsigned i = 0; i < n; i++)
-		s->frames[i] = SPOOR_FRAME(draw(SPOOR_MAX_OBJECTS), seed);
+		s->frames[i] = SPOOR_FRAME(draw(SPOOR_MAX_OBJECTS), seed) | (draw(2) ? SPOOR_FRAME_INTERRUPTED : 0);
 	seal(s, sizeof(*s) + 8 * n);
 	define(s);
 }

@@ -214,6 +214,27 @@ static void test_other_layout(void **state)
 	spoor_trace_close(t);
 }
 
+/* Frames that could not say that they were interrupted yet: the same bytes, and no damage. */
+static void test_older_stack_layout(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	char path[512], cmd[700];
+
+	open_writer(f, (struct spoor_writer_options){});
+	define_stack(f, 90, 1);
+	close_writer(f);
+	stream_path(f, 1, "metadata", path, sizeof(path));
+	snprintf(cmd, sizeof(cmd),
+		 "sed -i 's/bits16 _object; u1 _interrupted;/u17 _object;/' %s && grep -q 'u17 _obj' %s",
+		 path, path);
+	assert_int_equal(system(cmd), 0);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	assert_int_equal(count(t), 1);
+	spoor_trace_close(t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -224,6 +245,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_damaged_event, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_layout, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_older_stack_layout, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,12 +2,12 @@
 /* Calls that have not ended. */
 #include "trace_fixture.h"
 
-static void see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
+static int see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
 {
 	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size8 = 5, .tid = tid }, .dur = end - start };
 	struct spoor_event ev = { .h = &s.h };
 
-	assert_int_equal(spoor_pendings_see(p, &ev), 0);
+	return spoor_pendings_see(p, &ev);
 }
 
 static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, unsigned why)
@@ -25,6 +25,23 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 	assert_int_equal(spoor_pendings_see(p, &ev), 0);
 }
 
+/* Only the call whose begin was a bound is told, and once. */
+static void test_began_before(void **state)
+{
+	struct spoor_pendings *p;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	see_pending(p, 1, 7, 100, SPOOR_PENDING_BEFORE);
+	see_pending(p, 2, 7, 100, SPOOR_PENDING_SLEEP);
+	see_pending(p, 3, 7, 100, SPOOR_PENDING_BEFORE);
+	assert_int_equal(see(p, 1, 7, 100, 130), 1);
+	assert_int_equal(see(p, 1, 7, 140, 150), 0);
+	assert_int_equal(see(p, 2, 7, 100, 130), 0);
+	assert_int_equal(see(p, 3, 8, 140, 150), 0); /* another call: the first's end was lost */
+	assert_int_equal(see(p, 3, 7, 160, 170), 0);
+	spoor_pendings_free(p);
+}
+
 static void test_unfinished(void **state)
 {
 	struct spoor_pendings *p;
@@ -35,7 +52,7 @@ static void test_unfinished(void **state)
 
 	assert_int_equal(spoor_pendings_new(&p), 0);
 	for (uint32_t tid = 1; tid <= 1000; tid++) {
-		see(p, tid, 1, 5, 10);
+		assert_int_equal(see(p, tid, 1, 5, 10), 0);
 		see_pending(p, tid, 0, 20, SPOOR_PENDING_SLEEP);
 		if (tid % 3 == 0)
 			see(p, tid, 0, 20, 40);
@@ -43,7 +60,7 @@ static void test_unfinished(void **state)
 			see(p, tid, 0, 50, 60);
 	}
 	see_pending(p, 2000, 7, 100, SPOOR_PENDING_BEFORE);
-	see(p, 2000, 7, 90, 130); /* when it began was not known exactly */
+	assert_int_equal(see(p, 2000, 7, 90, 130), 1); /* when it began was not known exactly */
 	see_pending(p, 2001, 59, 100, SPOOR_PENDING_SLEEP);
 	see_pending(p, 2001, 59, 100, SPOOR_PENDING_MOVED);
 	see(p, 2000, 59, 100, 140); /* execve by a thread that was not the leader */
@@ -62,6 +79,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_began_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

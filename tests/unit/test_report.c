@@ -35,6 +35,7 @@ enum {
 	OBJ_LIB,
 	OBJ_GONE,
 	STACK_SITE = 20,
+	STACK_TWIN, /* equal to it */
 	STACK_LIB,
 	STACK_GONE,
 	STACK_JIT,
@@ -222,6 +223,8 @@ static void define_all(void)
 	define_object(OBJ_GONE, SPOOR_OBJECT_APP, "/nonexistent/plugin.so");
 	define_stack(STACK_SITE, SPOOR_WALK_COMPLETE, SPOOR_WAY_KERNEL, SPOOR_FRAME(OBJ_LIB, 0x10),
 		     SPOOR_FRAME(OBJ_APP, address(site_of_calls)));
+	define_stack(STACK_TWIN, SPOOR_WALK_COMPLETE, SPOOR_WAY_KERNEL, SPOOR_FRAME(OBJ_LIB, 0x10),
+		     SPOOR_FRAME(OBJ_APP, address(site_of_calls)));
 	define_stack(STACK_LIB, SPOOR_WALK_NO_ROWS, SPOOR_WAY_USER, SPOOR_FRAME(OBJ_LIB, 0x10), 0);
 	define_stack(STACK_GONE, SPOOR_WALK_BUDGET, SPOOR_WAY_KERNEL, SPOOR_FRAME(OBJ_GONE, 0x1234), 0);
 	define_stack(STACK_JIT, SPOOR_WALK_COMPLETE, SPOOR_WAY_KERNEL, SPOOR_FRAME(0, 0x7f0000001010), 0);
@@ -256,7 +259,7 @@ static void emit_all(void)
 			    .paths = { NULL, "x\n\"\x80" },
 			    .ret_file = FILE_PASSWD });
 	for (int i = 0; i < 7; i++)
-		call("read", 2000 + 1000 * (uint64_t)i, 100 + (uint64_t)i, i < 5 ? 10 : -EAGAIN, STACK_SITE,
+		call("read", 2000 + 1000 * (uint64_t)i, 100 + (uint64_t)i, i < 5 ? 10 : -EAGAIN, i % 2 ? STACK_TWIN : STACK_SITE,
 		     (struct data){ .args = { 3, 0x2000, 10 }, .files = { FILE_PASSWD } });
 	call("connect", 20000, 2000, -EINPROGRESS, STACK_LIB,
 	     (struct data){ .args = { 5, 0x3000, 16 }, .files = { FILE_SOCKET }, .bytes = &to, .len = sizeof(to) });
@@ -432,7 +435,7 @@ static void folded(void **state)
 {
 	_cleanup_(spoor_freep) char *text = report(spoor_present_folded);
 
-	has(text, "work_[1m;site_of_calls;libc.so.6+0x10;read 7\n");
+	has(text, "work_[1m;site_of_calls;libc.so.6+0x10;read 7\n"); /* of two equal stacks */
 	has(text, "work_[1m;[no rows];libc.so.6+0x10;connect 1\n");
 	has(text, "work_[1m;jit:compiled;getpid 1\n");
 	has(text, "work_[1m;[no stack];mmap 1\n");

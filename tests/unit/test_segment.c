@@ -2,6 +2,7 @@
 /* Segments: the hand-over from one to the next, and snapshots of closed ones. */
 #include "trace_fixture.h"
 
+#include <ftw.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -65,6 +66,79 @@ static unsigned count_in(struct fixture *f, const char *path)
 	spoor_trace_close(t);
 	return n;
 }
+
+/* ---- the limit ---- */
+
+static uint64_t bytes_seen;
+
+static int add_bytes(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	bytes_seen += S_ISREG(st->st_mode) ? st->st_size / st->st_nlink : 0;
+	return 0;
+}
+
+static uint64_t bytes_on_disk(struct fixture *f)
+{
+	bytes_seen = 0;
+	assert_int_equal(nftw(f->path, add_bytes, 8, FTW_PHYS), 0);
+	return bytes_seen;
+}
+
+#define LIMIT (1 << 20)
+
+/* Whatever comes, and however late segments are ended. */
+static void test_max_size(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t ts = 1000;
+	struct spoor_trace *t;
+	unsigned kept;
+
+	open_writer(f, (struct spoor_writer_options){ .max_size = LIMIT });
+	for (unsigned i = 0; i < 100; i++, ts += 1000) {
+		write_calls_on(f, i & 1, ts, 100 + i * 7 % 900);
+		for (unsigned k = 0; k < 20; k++)
+			define_stack(f, ts, i * 20 + k + 1);
+		assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+		assert_in_range(bytes_on_disk(f), 0, LIMIT);
+		if (i % 3 == 0 && spoor_writer_should_rotate(f->w, ts))
+			rotate(f);
+	}
+	assert_int_equal(spoor_writer_lost(f->w), 0);
+	close_writer(f);
+	assert_in_range(bytes_on_disk(f), LIMIT / 2, LIMIT);
+	t = open_trace(f);
+	kept = count(t);
+	assert_in_range(kept, LIMIT / 2 / CALL_SIZE, LIMIT / CALL_SIZE);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
+/* Where nothing is closed nothing can be dropped: what does not fit is counted, and what was kept stays. */
+static void test_max_size_without_room(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	unsigned kept;
+
+	open_writer(f, (struct spoor_writer_options){ .max_size = LIMIT });
+	for (unsigned i = 0; i < 30; i++)
+		write_calls_on(f, 0, 1000 * (i + 1), 1000);
+	assert_in_range(bytes_on_disk(f), LIMIT / 2, LIMIT);
+	assert_int_not_equal(spoor_writer_lost(f->w), 0);
+	rotate(f);
+	write_calls_on(f, 0, 100000, 1000); /* and it goes on */
+	write_calls_on(f, 0, 200000, 20000); /* more than it can hold at all */
+	close_writer(f);
+	assert_in_range(bytes_on_disk(f), 0, LIMIT);
+	t = open_trace(f);
+	kept = count(t);
+	assert_true(kept > 0 && kept % 1000 == 0);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
+/* ---- snapshots ---- */
 
 /* It has the closed segments, the recording goes on, and what --max-size removes there stays here. */
 static void test_snapshot(void **state)
@@ -151,6 +225,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_max_size, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_max_size_without_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot_of_nothing, setup, teardown),

@@ -69,6 +69,51 @@ static void test_not_a_trace(void **state)
 	assert_null(t);
 }
 
+static void run(const char *fmt, const char *a, const char *b)
+{
+	char cmd[512];
+
+	snprintf(cmd, sizeof(cmd), fmt, a, b);
+	assert_int_equal(system(cmd), 0);
+}
+
+/* Their clocks have nothing in common: one at a time, each with its own name and clock. */
+static void test_several_hosts(void **state)
+{
+	struct fixture *f = *state;
+	char host[256], path[400];
+	struct spoor_trace *t = NULL;
+
+	open_writer(f, (struct spoor_writer_options){ .command = "cmd" });
+	write_calls_on(f, 0, 100, 3);
+	close_writer(f);
+	gethostname(host, sizeof(host));
+	run("cd %s && cp -r %s elsewhere && "
+	    "sed -i 's/\toffset_s = [0-9]*/\toffset_s = 77/; s/\toffset = [0-9]*/\toffset = 5/' "
+	    "elsewhere/kernel/seg-000001/metadata",
+	    f->path, host);
+	assert_int_equal(spoor_trace_open(f->path, &t, &f->e), -EXDEV);
+	assert_non_null(strstr(f->e.text, "several hosts"));
+
+	snprintf(path, sizeof(path), "%s/elsewhere", f->path);
+	assert_int_equal(spoor_trace_open(path, &t, &f->e), 0);
+	assert_int_equal(count(t), 3);
+	assert_string_equal(spoor_trace_info(t)->hostname, ""); /* the manifest does not know it */
+	assert_string_equal(spoor_trace_info(t)->command, "cmd");
+	assert_true(spoor_trace_info(t)->epoch_offset == 77000000005);
+	spoor_trace_close(t);
+
+	run("sed -i 's/\"hosts\": \\[/&{\"directory\": \"elsewhere\", \"hostname\": \"e\"},/' %s/manifest%s", f->path,
+	    "");
+	for (int k = 0; k < 2; k++) {
+		snprintf(path, sizeof(path), "%s/%s/kernel%s", f->path, host, k ? "/seg-000001" : "/");
+		assert_int_equal(spoor_trace_open(path, &t, &f->e), 0);
+		assert_string_equal(spoor_trace_info(t)->hostname, host); /* the second of the manifest */
+		assert_true(spoor_trace_info(t)->epoch_offset > 1000000000000000000);
+		spoor_trace_close(t);
+	}
+}
+
 static void test_order_is_checked(void **state)
 {
 	struct fixture *f = *state;
@@ -208,6 +253,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_exists_already, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_not_a_trace, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_several_hosts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_order_is_checked, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_spans, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_a_thread_was, setup, teardown),

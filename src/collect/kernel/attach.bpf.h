@@ -6,6 +6,37 @@
  */
 #include "collect/kernel/processes.bpf.h"
 
+/*
+ * Processes with the same code mapped at the same places, as a server's workers have, share an image. Their storage is
+ * there already: what they map from here on is noted; where that was in between, the number stays their own.
+ */
+static __always_inline void find_image(struct task_struct *task, struct thread *t, struct scratch *sc)
+{
+	struct bpf_iter_task_vma it;
+	struct vm_area_struct *vma;
+	u64 hash = 0;
+	u32 image, *known;
+
+	if (!bpf_iter_task_vma_new || task->pid != task->tgid || t->image)
+		return;
+	image = __sync_fetch_and_add(&next_image, 1);
+	t->image = image;
+	t->image_shared = 1;
+	bpf_iter_task_vma_new(&it, task, 0);
+	while ((vma = bpf_iter_task_vma_next(&it)))
+		if (vma->vm_flags & VM_EXEC)
+			hash = mix(mix(mix(mix(hash, vma->vm_start), vma->vm_end), vma->vm_pgoff),
+				   address_of(sc, vma->vm_file));
+	bpf_iter_task_vma_destroy(&it);
+	if (!hash)
+		return; /* the address space is locked by another thread */
+	known = bpf_map_lookup_elem(&images, &hash);
+	if (known)
+		__sync_val_compare_and_swap(&t->image, image, *known);
+	else
+		bpf_map_update_elem(&images, &hash, &image, BPF_NOEXIST);
+}
+
 SEC("iter/task")
 int attach_tasks(struct bpf_iter__task *ctx)
 {
@@ -38,6 +69,8 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 	t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
 	t->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
+	if (!t->wait_exec)
+		find_image(task, t, &c->scratch[1]);
 	on_attach(task, t, c);
 	return 0;
 }

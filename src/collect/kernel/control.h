@@ -195,6 +195,7 @@ struct spoor_kernel_stats {
 	__u64 walks[SPOOR_WALK_STATUS_MAX]; /* walks done in the kernel, by status */
 	__u64 raw;                          /* walks left to user space */
 	__u64 raw_lost;                     /* the same, but there was no room for the copy: no stack */
+	__u64 remembered;                   /* of them: repeated ones that took no walk */
 	__u64 frames;                       /* frames stepped over */
 	__u64 row_hits, row_misses;         /* row cache */
 	__u64 stack_defs, file_defs;

@@ -4,7 +4,7 @@
  * Counting: a stamp at a system call's entry, at its exit an addition to the thread's own slot. No locked instruction,
  * nothing shared between threads. seq is odd meanwhile: so the reader, on another CPU, knows what belongs together.
  */
-#include "collect/kernel/stacks.bpf.h"
+#include "collect/kernel/announce.bpf.h"
 #include "collect/kernel/sums.bpf.h"
 
 /* ---- constants, set before loading ---- */
@@ -256,7 +256,10 @@ static __always_inline int enter_site(struct pt_regs *regs, long nr, bool compat
 	mode = calls[id].mode;
 	c = this_cpu();
 	if (c && mode > 1 + SPOOR_MODE_NONE && !t->wait_exec) {
-		t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1, compat);
+		if (compat)
+			t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode - 1);
+		else
+			t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1);
 		t->raw = c->scratch[0].walk.status == WALK_RAW;
 	}
 	t->start = bpf_ktime_get_ns();

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* Who a file is: kernel types, paths as the process sees them, and the ids under which events name open files. */
-#include "collect/kernel/emit.bpf.h"
-
-/* A kernel address as a typed pointer whose loads cannot fault the kernel. */
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
-#define as_kernel(type, p) ((type *)bpf_rdonly_cast((void *)(p), bpf_core_type_id_kernel(type)))
+#include "collect/kernel/intern.bpf.h"
+#include "collect/kernel/user.bpf.h"
 
 static __always_inline u64 inode_mtime(struct inode *inode)
 {
@@ -226,38 +223,26 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	return id;
 }
 
-__noinline u32 file_id_slow(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash)
+__noinline u32 file_id_new(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash, u32 id)
 {
-	struct interned fresh = { .epoch = epoch }, *known;
-	struct id_entry *e;
+	u32 now = epoch;
 
 	if (!c || !sc || !ref)
 		return 0;
-	known = bpf_map_lookup_elem(&file_ids, &hash);
-	if (known)
-		fresh.id = known->id;
-	else
-		fresh.id = __sync_fetch_and_add(&next_file, 1);
-	if (!known || known->epoch != fresh.epoch) {
-		if (!(ref->sk ? emit_socket(ref, fresh.id) : emit_file(sc, ref, fresh.id)))
-			return 0;
-		c->stats.file_defs++;
-		bpf_map_update_elem(&file_ids, &hash, &fresh, BPF_ANY);
-	}
-	e = &c->file_ids[hash & (ID_SLOTS - 1)];
-	e->hash = hash;
-	e->id = fresh.id;
-	e->epoch = fresh.epoch;
-	return fresh.id;
+	if (!id)
+		id = __sync_fetch_and_add(&next_file, 1);
+	if (!(ref->sk ? emit_socket(ref, id) : emit_file(sc, ref, id)))
+		return 0;
+	c->stats.file_defs++;
+	id_put(&file_ids, FILE_BUCKETS, hash, id, now);
+	return id;
 }
 
 static __always_inline u32 file_id(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash)
 {
-	struct id_entry *e = &c->file_ids[hash & (ID_SLOTS - 1)];
+	u32 in, id = id_get(&file_ids, FILE_BUCKETS, hash, &in);
 
-	if (e->hash == hash && e->epoch == (u32)epoch)
-		return e->id;
-	return file_id_slow(c, sc, ref, hash);
+	return id && in == (u32)epoch ? id : file_id_new(c, sc, ref, hash, id);
 }
 
 /* A dentry names a file until it is renamed or reused: parent, name and inode are part of what is hashed. */
@@ -294,18 +279,20 @@ static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_
 {
 	struct file_ref ref = { .level = level };
 	struct fdtable *fdt;
-	struct file *f = NULL;
+	struct file *f;
 	struct inode *inode;
+	u64 file;
 
 	if (fd < 0 || fd > MAX_FD || !bpf_rdonly_cast)
 		return 0;
 	fdt = task->files->fdt;
 	if ((u32)fd >= fdt->max_fds)
 		return 0;
-	if (bpf_probe_read_kernel(&f, sizeof(f), fdt->fd + ((u32)fd & MAX_FD)) || !f)
+	file = kernel_word(address_of(sc, fdt->fd) + (u64)fd * 8);
+	if (!file)
 		return 0;
-	ref.path = (u64)f + bpf_core_field_offset(f->f_path);
-	f = as_kernel(struct file, f);
+	f = as_kernel(struct file, file);
+	ref.path = file + bpf_core_field_offset(f->f_path);
 	inode = f->f_inode;
 	ref.inode = (u64)inode;
 	if ((inode->i_mode & S_IFMT) == S_IFSOCK) {

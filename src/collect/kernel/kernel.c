@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -71,8 +72,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM,
-				  "this kernel is locked down (lockdown: %s), so that no BPF program may read memory: %s",
-				  found, SPOOR_LOCKDOWN_ADVICE);
+				  "this kernel is locked down (%s): no BPF program may read memory; %s", found,
+				  SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
 				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
@@ -81,8 +82,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
 	if (access(SPOOR_BTF, R_OK))
 		return spoor_fail(e, ENOENT,
-				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), "
-				  "and mount /sys",
+				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "
+				  "it), and mount /sys",
 				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }
@@ -107,6 +108,8 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.wakeups = (s)->maps.wakeups;                            \
 		(k)->c.cpus = (s)->maps.cpus;                                  \
 		(k)->c.attach_tasks = (s)->progs.attach_tasks;                 \
+		(k)->c.direct_find = (s)->progs.direct_find;                   \
+		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map; \
 		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                  \
 		(k)->c.budget = &(s)->data->budget;                            \
 		(k)->c.n_names = &(s)->bss->n_names;                           \
@@ -130,6 +133,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(s)->rodata->match_cgroup = (o)->cgroup;          \
 		(s)->rodata->cgroup_id = id;                      \
 		(s)->rodata->cgroup_level = level;                \
+		describe_tables(&(s)->rodata->physical_bits, &(s)->rodata->five_levels);    \
 		bpf_map__set_value_size((s)->maps.rings, (k)->ring_stride);                 \
 		bpf_map__set_max_entries((s)->maps.rings, (k)->n_cpus * SPOOR_LEVELS);      \
 		bpf_map__set_max_entries((s)->maps.cpus, (k)->n_cpus);                      \
@@ -162,6 +166,29 @@ static bool has_may_goto(void)
 static void spoor_kernel_closep(struct spoor_kernel **k)
 {
 	spoor_kernel_close(*k);
+}
+
+/* From /proc/cpuinfo: how wide a physical address is (less what encryption of memory takes), and the tables' depth. */
+static void describe_tables(uint32_t *ret_bits, bool *ret_five_levels)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[8192];
+
+	while (f && !*ret_bits && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "flags", 5))
+			*ret_five_levels = strstr(line, " la57");
+		sscanf(line, "address sizes : %u bits", ret_bits);
+	}
+}
+
+static void find_direct_map(const struct spoor_kernel *k)
+{
+	uint64_t pattern[8] __attribute__((aligned(64)));
+	uint64_t args[] = { (uintptr_t)pattern };
+	LIBBPF_OPTS(bpf_test_run_opts, o, .ctx_in = args, .ctx_size_in = sizeof(args));
+
+	if (getrandom(pattern, sizeof(pattern), 0) == sizeof(pattern))
+		bpf_prog_test_run_opts(bpf_program__fd(k->c.direct_find), &o);
 }
 
 static int no_scan(struct spoor_error *e)
@@ -244,6 +271,8 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	r = o->counting ? load_counter(k, o, cgroup, level, e) : load_collector(k, o, cgroup, level, e);
 	if (r)
 		return r;
+	if (!o->copy_memory)
+		find_direct_map(k);
 	if (map_all(k))
 		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
 	*ret = TAKE_PTR(k);
@@ -525,6 +554,11 @@ static uint64_t map_memlock(int fd)
 			break;
 	fclose(f);
 	return bytes;
+}
+
+bool spoor_kernel_in_place(const struct spoor_kernel *k)
+{
+	return *k->c.direct_map;
 }
 
 uint64_t spoor_kernel_memory(const struct spoor_kernel *k)

@@ -27,6 +27,7 @@ struct spoor_kernel_options {
 	unsigned ring_size; /* bytes of one ring's data, a power of two */
 	enum spoor_unwind unwind;
 	unsigned payload; /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
+	bool copy_memory; /* do not read user memory in place (user.bpf.h) */
 	bool match_all;
 	bool match_names;   /* execve decides by spoor_kernel_set_names() */
 	const char *cgroup; /* path of a cgroup v2 directory, or NULL */
@@ -35,14 +36,14 @@ struct spoor_kernel_options {
 /* The maps and globals that all collectors have (maps.bpf.h). */
 struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
-	const struct bpf_program *attach_tasks;
+	const struct bpf_program *attach_tasks, *direct_find;
 	uint64_t *epoch;
 	uint32_t *budget, *n_names, *next_object, *retake;
 	bool *paused, *attaching;
 	struct spoor_call_config *calls;
 	char (*names)[SPOOR_NAME_MAX];
 	long long *live_threads;
-	unsigned long long *attached_threads;
+	unsigned long long *attached_threads, *direct_map;
 };
 
 struct spoor_kernel {
@@ -105,5 +106,7 @@ void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats 
  * (kernel.bpf_stats_enabled).
  */
 void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs);
+/* Is user memory read in place? */
+bool spoor_kernel_in_place(const struct spoor_kernel *k);
 /* Bytes of kernel memory that the maps take. */
 uint64_t spoor_kernel_memory(const struct spoor_kernel *k);

@@ -28,6 +28,10 @@ struct timespec64___old {
 	long tv_nsec;
 };
 
+struct timespec64 {
+	s64 tv_sec;
+};
+
 struct super_block {
 	u32 s_dev;
 };
@@ -98,7 +102,12 @@ typedef struct {
 	void *vdso;
 } mm_context_t;
 
+typedef struct {
+	unsigned long pgd;
+} pgd_t;
+
 struct mm_struct {
+	pgd_t *pgd;
 	unsigned long start_code, end_code;
 	mm_context_t context;
 };

@@ -13,13 +13,11 @@
 
 #define ROW_SLOTS 4096
 #define PAGE_SLOTS 2048
-#define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
-#define WINDOW_MAX 4096
-#define MEMO_SLOTS 2048
-#define MEMO_WAYS 2
-#define MEMO_WORDS 48
+#define MEMO_SETS 512
+#define MEMO_WAYS 4
+#define MEMO_WORDS 64
 #define LAYOUT_MAX 512
 
 /* ---- constants, set before loading ---- */
@@ -55,10 +53,11 @@ u64 attached_threads = 0;
 
 /* What every collector keeps of a thread that is in; its struct thread begins or ends with it. */
 #define SPOOR_MEMBER                                                                                                  \
-	u32 image; /* of the process; valid in the group leader's storage, as layout */                              \
+	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */             \
 	u32 layout;                                                                                                  \
 	u32 gen;                                                                                                     \
 	u32 ended;    /* taken off live_threads */                                                                   \
+	u8 image_shared; /* by other processes: new code makes another one of it */                                  \
 	u8 follow;    /* children are in too */                                                                      \
 	u8 wait_exec; /* not before the first successful execve, but that one */                                     \
 	u8 named;     /* in because its name matched: execve decides again */                                        \
@@ -138,28 +137,6 @@ struct {
 	__type(value, struct spoor_rule);
 } rules SEC(".maps");
 
-/* Interned content: hash -> id, and the segment that has the definition. */
-struct interned {
-	u64 epoch;
-	u32 id;
-	u32 pad;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 18);
-	__type(key, u64);
-	__type(value, struct interned);
-} stack_ids SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 15);
-	__type(key, u64);
-	__type(value, struct interned);
-} file_ids SEC(".maps");
-
 /* Layouts already described. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -186,6 +163,15 @@ struct {
 	__type(key, u32);
 	__type(value, struct code_ranges);
 } code_ranges SEC(".maps");
+
+/* Images of processes taken in at attach, by what they have mapped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 16);
+	__type(key, u64);
+	__type(value, u32);
+} images SEC(".maps");
 
 /* Processes to take in at attach; filled by user space. */
 struct {
@@ -215,19 +201,11 @@ struct page_entry {
 	u32 pad;
 };
 
-struct id_entry {
-	u64 hash;
-	u32 epoch;
-	u32 id;
-};
-
 /* A walk that was done, and what it read (memo.bpf.h). */
 struct memo {
-	u64 key;
 	u32 epoch; /* segment that has the stack's definition */
 	u32 id;    /* of the stack */
 	u32 n;     /* words */
-	u32 span;  /* bytes of stack in which they lie */
 	u32 status, depth;
 	u32 at[MEMO_WORDS];
 	u64 values[MEMO_WORDS];
@@ -236,8 +214,11 @@ struct memo {
 /* A walk under way. */
 struct walk {
 	struct spoor_frame_state s;
-	u64 window; /* address of window[0] */
-	u64 window_len;
+	u64 window;     /* address of what can be read at present, */
+	u64 window_len; /* where a word may begin in it, */
+	u64 bytes;      /* and where its bytes are: */
+	u32 mapped;     /* 1: in the kernel's mapping of the page; 0: in scratch.window */
+	u32 torn;       /* something that was read is not certain */
 	u64 hash;
 	u32 image;
 	u32 n; /* call sites collected */
@@ -246,6 +227,7 @@ struct walk {
 	s32 status;
 	u32 depth;
 	u64 sp;           /* as it was when the walk began */
+	u32 memo_way;     /* place in the set */
 	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
 	u32 memo_bp_at;   /* where the present rbp was loaded from, as struct memo's at */
 	u32 memo_bp_seen; /* and that is noted */
@@ -253,7 +235,7 @@ struct walk {
 
 struct scratch {
 	struct walk walk;
-	u64 window[WINDOW_MAX / 8];
+	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];
 	u64 pointer; /* address_of() */
@@ -264,9 +246,8 @@ struct scratch {
 struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
-	struct memo memos[MEMO_SLOTS];
-	struct id_entry stack_ids[ID_SLOTS];
-	struct id_entry file_ids[ID_SLOTS];
+	u64 memo_keys[MEMO_SETS][MEMO_WAYS]; /* 0: empty */
+	struct memo memos[MEMO_SETS][MEMO_WAYS];
 	struct {
 		u32 object, n;
 		u64 walk;

@@ -192,8 +192,9 @@ in:
 		t->named = p->named;
 		t->wait_exec = p->wait_exec;
 		t->gen = p->gen;
-		t->image = image_of(parent, p);
 		t->layout = layout_of(parent, p);
+		t->image = share_image(parent, p);
+		t->image_shared = 1;
 	} else {
 		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
@@ -245,8 +246,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	}
 	t->wait_exec = 0;
 	t->gen++;
-	t->image = __sync_fetch_and_add(&next_image, 1);
-	t->layout = 0;
+	new_image(t);
 	on_exec(task, t, old_pid, sc);
 	return 0;
 }

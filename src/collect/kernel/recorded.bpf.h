@@ -4,7 +4,7 @@
  * What a recording writes about a thread when it comes in, sleeps, forks, execs, is renamed, or ends (the hooks of
  * processes.bpf.h), and the calls that are in flight at its begin and its end.
  */
-#include "collect/kernel/stacks.bpf.h"
+#include "collect/kernel/announce.bpf.h"
 #include "collect/kernel/syscalls.bpf.h"
 
 /* ---- fork, execve ---- */

@@ -9,8 +9,8 @@
 
 /*
  * Is the kernel locked down for confidentiality, so that no BPF program may read its memory (integrity lets them)?
- * path: SPOOR_LOCKDOWN. Where it cannot be read (securityfs is not mounted), the kernel is asked with a program. `found`
- * becomes the file's line or what it was concluded from.
+ * path: SPOOR_LOCKDOWN. Where it cannot be read (securityfs is not mounted), the kernel is asked with a program.
+ * `found` becomes the file's line or what it was concluded from.
  */
 bool spoor_kernel_locked_down(const char *path, char *found, size_t size);
 

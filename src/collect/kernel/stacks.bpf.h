@@ -1,38 +1,54 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
-/* What collectors that take stacks share beyond the walk itself. */
-#include "collect/kernel/syscalls.bpf.h"
+/* Ids of stacks, and their definitions. */
+#include "collect/kernel/walk.bpf.h"
 
-/* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
-static __always_inline void emit_exec_mappings(struct task_struct *task, struct scratch *sc)
+__noinline int emit_stack(struct scratch *sc, u32 id)
 {
-	struct mm_struct *mm = task->mm;
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	u64 program = mm->start_code, start = regs->ip;
+	struct spoor_stack *s;
+	struct reservation r;
+	u32 n, size;
 
-	emit_mapping(program, sc);
-	if (start < program || start >= mm->end_code)
-		emit_mapping(start, sc);
-	emit_mapping(address_of(sc, mm->context.vdso), sc);
+	if (!sc)
+		return -1;
+	n = sc->walk.n;
+	if (n > SPOOR_MAX_FRAMES)
+		return -1;
+	size = sizeof(*s) + (n & 1023) * 8;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return -1;
+	s = (void *)r.to;
+	emit_header(s, SPOOR_EV_STACK, 0, size, 0, bpf_ktime_get_ns());
+	s->id = id;
+	s->status = sc->walk.status;
+	s->way = SPOOR_WAY_KERNEL;
+	s->n = n;
+	bpf_probe_read_kernel(s->frames, (n & 1023) * 8, sc->frames);
+	emit_commit(&r, size);
+	return 0;
 }
 
-/* The registers of a sleeping thread. User space reads its stack: it does not move while the thread sleeps. */
-static __always_inline u32 emit_remote(struct task_struct *task, struct thread *t, struct pt_regs *regs, u32 mode)
+__noinline u32 stack_id_new(struct cpu *c, struct scratch *sc, u64 hash, u32 id)
 {
-	struct spoor_ctl_raw *raw;
-	struct reservation r;
-	u32 size = (sizeof(*raw) + 7) & ~7u, id;
+	u32 now = epoch;
 
-	emit_reserve(&r, 1, size);
-	if (!r.to)
+	if (!c || !sc)
 		return 0;
-	raw = (void *)r.to;
-	id = __sync_fetch_and_add(&next_stack, 1);
-	fill_raw(raw, task, regs, id, mode);
-	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
-	raw->layout = 0; /* /proc tells: the thread sleeps */
-	raw->remote = 1;
-	raw->len = 0;
-	emit_commit(&r, size);
+	if (!id)
+		id = __sync_fetch_and_add(&next_stack, 1);
+	if (emit_stack(sc, id))
+		return 0;
+	c->stats.stack_defs++;
+	id_put(&stack_ids, STACK_BUCKETS, hash, id, now);
 	return id;
+}
+
+/* The id of the stack in sc->frames. 0: its definition was lost. */
+static __always_inline u32 stack_id(struct cpu *c, struct scratch *sc)
+{
+	u64 hash = mix(sc->walk.hash, (u64)sc->walk.status << 32 | sc->walk.n);
+	u32 in, id = id_get(&stack_ids, STACK_BUCKETS, hash, &in);
+
+	return id && in == (u32)epoch ? id : stack_id_new(c, sc, hash, id);
 }

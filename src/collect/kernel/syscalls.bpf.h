@@ -74,41 +74,83 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 	return id;
 }
 
-static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
-				      struct pt_regs *regs, u32 mode, bool compat)
+static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode)
 {
-	struct walk *w = &sc->walk;
-
 	w->s.pc = regs->ip;
-	w->s.sp = w->window = regs->sp;
+	w->s.sp = w->sp = regs->sp;
 	w->s.bp = regs->bp;
 	w->s.exact = 1;
 	w->s.signal = 0;
 	w->hash = 0;
-	w->image = image_of(task, t);
+	w->image = image;
 	w->n = 0;
 	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
 	w->mode = mode;
 	w->status = SPOOR_WALK_TRUNCATED;
 	w->depth = 0;
-	w->window_len = bpf_probe_read_user(sc->window, WINDOW, (void *)w->window) ? 0 : WINDOW;
-	c->walk++;
-	if (compat)
-		walk_frames_compat(c, sc);
-	else
-		walk_frames(c, sc);
-	c->stats.frames += w->depth;
-	if (w->status == WALK_RAW) {
-		u32 id = emit_raw(sc, layout_of(task, t), mode);
+	w->torn = 0;
+	if (!window_map(w, sc, w->sp))
+		window_copy(w, sc, w->sp, WINDOW);
+}
 
-		if (id)
-			c->stats.raw++;
-		else
-			c->stats.raw_lost++;
-		return id;
+/* The id of the stack that sc->walk has found. */
+static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t)
+{
+	struct walk *w = &sc->walk;
+	u32 id;
+
+	window_leave(w, sc);
+	if (w->torn)
+		w->status = WALK_RAW;
+	c->stats.frames += w->depth;
+	if (w->status != WALK_RAW) {
+		c->stats.walks[w->status & 7]++;
+		return stack_id(c, sc);
 	}
-	c->stats.walks[w->status & 7]++;
-	return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
+	id = emit_raw(sc, layout_of(task, t), w->mode);
+	if (id)
+		c->stats.raw++;
+	else
+		c->stats.raw_lost++;
+	return id;
+}
+
+static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
+				      struct pt_regs *regs, u32 mode)
+{
+	struct walk *w = &sc->walk;
+	struct memo *m;
+	u64 key;
+	u32 id;
+
+	walk_begin(w, sc, regs, image_of(task, t), mode);
+	c->walk++;
+	key = memo_key(w);
+	m = memo_find(c, sc, key);
+	if (m) {
+		c->stats.remembered++;
+		c->stats.frames += m->depth;
+		c->stats.walks[m->status & 7]++;
+		return m->id;
+	}
+	m = memo_begin(c, w, key);
+	walk_frames(c, sc, m);
+	id = walk_end(c, sc, task, t);
+	if (w->status != WALK_RAW)
+		memo_end(c, w, m, key, id);
+	return id;
+}
+
+/* The same for kernels without may_goto. */
+static __always_inline u32 take_stack_compat(struct cpu *c, struct scratch *sc, struct task_struct *task,
+					     struct thread *t, struct pt_regs *regs, u32 mode)
+{
+	struct walk *w = &sc->walk;
+
+	walk_begin(w, sc, regs, image_of(task, t), mode);
+	c->walk++;
+	walk_frames_compat(c, sc);
+	return walk_end(c, sc, task, t);
 }
 
 #ifdef SPOOR_RECORDS
@@ -133,11 +175,12 @@ static __always_inline u32 short_length(const u8 *p)
 }
 
 /* Reads a string of the process; as bpf_probe_read_user_str(), which is slower for short ones. */
-static __always_inline long read_string(u8 *to, u64 addr)
+static __always_inline long read_string(struct scratch *sc, u8 *to, u64 addr)
 {
 	u32 n;
 
-	if (!bpf_probe_read_user(to, SHORT_STRING, (void *)addr)) {
+	if (direct_read(sc, bpf_get_current_task_btf(), (u64 *)to, addr) ||
+	    !bpf_probe_read_user(to, SHORT_STRING, (void *)addr)) {
 		n = short_length(to);
 		if (n)
 			return n & 127;
@@ -146,13 +189,13 @@ static __always_inline long read_string(u8 *to, u64 addr)
 }
 
 /* A path argument: NUL-terminated into data at *off. */
-static __always_inline void take_path(struct thread *t, u32 *off, u64 addr)
+static __always_inline void take_path(struct thread *t, struct scratch *sc, u32 *off, u64 addr)
 {
 	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
 	long n = 0;
 
 	if (addr) {
-		n = read_string(t->data + at, addr);
+		n = read_string(sc, t->data + at, addr);
 		if (n < 0)
 			t->flags |= SPOOR_EVENT_UNREADABLE;
 		else if (n == SPOOR_MAX_STRING)
@@ -166,14 +209,15 @@ static __always_inline void take_path(struct thread *t, u32 *off, u64 addr)
 }
 
 /* A sockaddr argument: u16 length, bytes. */
-static __always_inline void take_sockaddr(struct thread *t, u32 *off, u64 addr, u64 len)
+static __always_inline void take_sockaddr(struct thread *t, struct scratch *sc, u32 *off, u64 addr, u64 len)
 {
 	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
 	u16 n = len > 128 ? 128 : len;
 
 	if (!addr) {
 		n = 0;
-	} else if (bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
+	} else if ((n > 64 || !direct_read(sc, bpf_get_current_task_btf(), (u64 *)(t->data + at + 2), addr)) &&
+		   bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
 		t->flags |= SPOOR_EVENT_UNREADABLE;
 		n = 0;
 	}
@@ -206,18 +250,18 @@ static __always_inline u32 take_buffer(struct thread *t, const struct spoor_call
 }
 
 /* Everything after the packed arguments that is read from the process's memory. */
-static __always_inline void take_pointed(struct thread *t, const struct spoor_call_config *cfg, u32 off)
+static __always_inline void take_pointed(struct thread *t, struct scratch *sc, const struct spoor_call_config *cfg, u32 off)
 {
 	if (cfg->n_paths) {
-		take_path(t, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
+		take_path(t, sc, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
 		if (cfg->n_paths > 1)
-			take_path(t, &off, t->args[(cfg->paths >> 4 & 7) < 6 ? cfg->paths >> 4 & 7 : 5]);
+			take_path(t, sc, &off, t->args[(cfg->paths >> 4 & 7) < 6 ? cfg->paths >> 4 & 7 : 5]);
 	}
 	if (cfg->sockaddr) {
 		u32 i = (cfg->sockaddr - 1) & 7;
 
 		if (i < 5)
-			take_sockaddr(t, &off, t->args[i], t->args[i + 1]);
+			take_sockaddr(t, sc, &off, t->args[i], t->args[i + 1]);
 	}
 	if (cfg->buf) {
 		t->buf_at = off & (SPOOR_MAX_DATA / 2 - 1);
@@ -320,10 +364,11 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	off = take_args(t, cfg, c, sc, task, 0);
 	t->len = off;
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
-		take_pointed(t, cfg, off);
+		take_pointed(t, sc, cfg, off);
 	t->stack = 0;
 	if (cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec)
-		t->stack = take_stack(c, sc, task, t, regs, cfg->mode - 1, compat);
+		t->stack = compat ? take_stack_compat(c, sc, task, t, regs, cfg->mode - 1) :
+				    take_stack(c, sc, task, t, regs, cfg->mode - 1);
 	return 0;
 }
 
@@ -340,24 +385,6 @@ int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
 }
 
 /* ---- exit ---- */
-
-/* Copies n bytes; short ones, which nearly all are, without a call. */
-static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
-{
-	const u64 *from = (const u64 *)t->data;
-	u64 *words = (u64 *)to;
-	int i;
-
-	if (n <= 64) {
-#pragma unroll
-		for (i = 0; i < 8; i++)
-			words[i] = from[i];
-	} else {
-		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
-	}
-	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) =
-		0; /* padding: nothing of the process that is not part of the event */
-}
 
 /* A call beyond the table: number and six arguments as they are. */
 static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret)
@@ -438,10 +465,13 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	cfg = &calls[id];
 	if (t->call_epoch != epoch)
 		emit_need(task, t, 0);
+	c = this_cpu();
+	if (!c)
+		return 0;
 	if (t->flags & SPOOR_EVENT_UNREADABLE) {
 		/* The page was not there at entry. If the call did not fail for the same reason, it is now. */
 		t->flags = SPOOR_EVENT_READ_AT_EXIT;
-		take_pointed(t, cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127);
+		take_pointed(t, &c->scratch[0], cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127);
 	}
 	if ((cfg->buf & SPOOR_BUF_OUT) && payload_max && ret > 0) {
 		u32 i = ((cfg->buf & 7) - 1) & 7;
@@ -451,11 +481,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 			t->len = t->buf_at + 2 +
 				 take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
 	}
-	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0) {
-		c = this_cpu();
-		if (c)
-			*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
-	}
+	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0)
+		*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
 	emit_call_now(task, t, ret);
 	t->start = 0;
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* The trace map: which threads are in, who they are, and the version of their executable layout. */
-#include "collect/kernel/intern.bpf.h"
+#include "collect/kernel/stacks.bpf.h"
 
 /* The event id of a system call; SPOOR_SYSCALL_MAX for numbers beyond the table (x32 ones too). */
 static __always_inline u32 call_id(struct task_struct *task, long nr)
@@ -33,6 +33,21 @@ static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
 	if (!l->image)
 		l->image = __sync_fetch_and_add(&next_image, 1);
 	return l->image;
+}
+
+/* The same for a process that comes to have it too. */
+static __always_inline u32 share_image(struct task_struct *task, struct thread *t)
+{
+	leader_of(task, t)->image_shared = 1;
+	return image_of(task, t);
+}
+
+/* Nothing that was cached of the process holds from here on. */
+static __always_inline void new_image(struct thread *leader)
+{
+	leader->image = __sync_fetch_and_add(&next_image, 1);
+	leader->image_shared = 0;
+	leader->layout = 0;
 }
 
 /* The number of the process's present set of executable mappings, under which user space is told of it. */
@@ -110,6 +125,29 @@ static __noinline int emit_need(struct task_struct *task, struct thread *t, u32 
 	return 0;
 }
 
+static __always_inline void copy_words(u8 *to, const u8 *from, u32 n)
+{
+	u32 i;
+
+#pragma unroll
+	for (i = 0; i < n / 8; i++)
+		((u64 *)to)[i] = ((const u64 *)from)[i];
+}
+
+/* The packed arguments of a call into its event; short ones, which nearly all are, without a call. */
+static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
+{
+	if (n <= 128) {
+		copy_words(to, t->data, 64);
+		if (n > 64)
+			copy_words(to + 64, t->data + 64, 64);
+	} else {
+		bpf_probe_read_kernel(to, n & (SPOOR_MAX_DATA - 1), t->data);
+	}
+	/* Padding: nothing of the process that is not part of the event. */
+	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) = 0;
+}
+
 /* The event of a call that has not ended. */
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
@@ -132,8 +170,7 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	e->why = why;
 	e->exact = exact;
 	e->len = t->len;
-	bpf_probe_read_kernel(e->data, t->len & (SPOOR_MAX_DATA - 1), t->data);
-	*(u64 *)(e->data + (t->len & (SPOOR_MAX_DATA - 1))) = 0;
+	copy_data(e->data, t, t->len & (SPOOR_MAX_DATA - 1));
 	emit_commit(&r, size);
 	t->pending = 1;
 	return 0;
@@ -232,13 +269,14 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 
 /*
  * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
- * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached.
+ * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
+ * one process maps, another with the same image may map otherwise: new code ends the sharing.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
 	u64 addr, len;
 	struct thread *l;
-	bool stale;
+	bool stale = false;
 
 	if (!task || !t || !regs || (ret < 0 && ret > -4096))
 		return 0;
@@ -248,19 +286,17 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		struct cpu *c = this_cpu();
 
 		l->layout = 0; /* another one from here on */
+		stale = l->image_shared;
 		if (c && !t->wait_exec)
 			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
 	}
-	if (kind == SPOOR_MAP_PROTECT)
-		return 0;
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
-	stale = kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
+	if (kind != SPOOR_MAP_PROTECT)
+		stale |= kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
 	if (kind == SPOOR_MAP_REMAP)
 		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
-	if (stale) {
-		l->image = __sync_fetch_and_add(&next_image, 1);
-		l->layout = 0;
-	}
+	if (stale)
+		new_image(l);
 	return 0;
 }

@@ -4,10 +4,10 @@
  * Walking the user stack of the current thread, in the kernel, by compiled unwind rows.
  *
  * Per frame: a row from this CPU's row cache, keyed by (image, pc); on a miss the mapping is looked up (cached per
- * page), then the row is searched for. The stack is read in windows of 512 bytes, not word by word. The scope of the
- * walk (mode, budget S) is decided here, frame by frame, so that it ends as soon as nothing more can be collected
- * (Algorithm 1 of the Uscope paper; its availability map is `used`).
+ * page), then the row is searched for. The scope of the walk (mode, budget S) is decided here, frame by frame, so that
+ * it ends as soon as nothing more can be collected (Algorithm 1 of the Uscope paper; its availability map is `used`).
  */
+#include "collect/kernel/memo.bpf.h"
 #include "collect/kernel/objects.bpf.h"
 
 #define VMA_TRIES 32 /* a writer holds the lock of an address space for microseconds */
@@ -16,97 +16,6 @@
 enum {
 	WALK_RAW = 100, /* an object without rows yet: hand out a raw copy */
 };
-
-struct walk_ctx;
-#define SPOOR_WALK_CTX walk_ctx
-#define SPOOR_INLINE static __always_inline
-static int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret);
-static int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret);
-#include "unwind/walk_core.h"
-
-struct walk_ctx {
-	struct walk *w;
-	struct scratch *sc;
-};
-
-/* Moves the window so that it holds addr. Where 512 bytes are not readable (the end of a mapping), less. */
-__noinline u64 window_move(struct scratch *sc, u64 addr)
-{
-	if (!sc)
-		return 0;
-	if (!bpf_probe_read_user(sc->window, WINDOW, (void *)addr))
-		return WINDOW;
-	if (!bpf_probe_read_user(sc->window, 64, (void *)addr))
-		return 64;
-	if (!bpf_probe_read_user(sc->window, 8, (void *)addr))
-		return 8;
-	return 0;
-}
-
-static __always_inline int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret)
-{
-	struct walk *w = x->w;
-	u64 off = addr - w->window;
-
-	if (off >= w->window_len) {
-		u64 from = addr - 64; /* saved registers lie a little below the return address */
-
-		if (addr & 7)
-			return SPOOR_WALK_UNREADABLE;
-		w->window_len = window_move(x->sc, from);
-		w->window = from;
-		if (w->window_len <= 64) {
-			w->window_len = window_move(x->sc, addr);
-			w->window = addr;
-			if (!w->window_len)
-				return SPOOR_WALK_UNREADABLE;
-		}
-		off = addr - w->window;
-	}
-	*ret = *(u64 *)((char *)x->sc->window + (off & (WINDOW - 8)));
-	return 0;
-}
-
-static __always_inline void read_dwarf_regs(u64 *to, struct pt_regs *r)
-{
-	to[0] = r->ax;
-	to[1] = r->dx;
-	to[2] = r->cx;
-	to[3] = r->bx;
-	to[4] = r->si;
-	to[5] = r->di;
-	to[6] = r->bp;
-	to[7] = r->sp;
-	to[8] = r->r8;
-	to[9] = r->r9;
-	to[10] = r->r10;
-	to[11] = r->r11;
-	to[12] = r->r12;
-	to[13] = r->r13;
-	to[14] = r->r14;
-	to[15] = r->r15;
-}
-
-static __always_inline u64 dwarf_reg(struct pt_regs *r, u32 reg)
-{
-	u64 regs[16];
-
-	read_dwarf_regs(regs, r);
-	return regs[reg & 15];
-}
-
-static __always_inline int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret)
-{
-	/* DWARF register -> index in uc_mcontext.gregs, 4 bits each: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
-	const u64 gregs = 0x76543210fa89becdULL;
-
-	if (x->w->s.signal)
-		return spoor_load(x, x->w->s.uc + 8 * (gregs >> (4 * (reg & 15)) & 15), ret);
-	if (x->w->depth)
-		return SPOOR_WALK_NO_ROWS;
-	*ret = dwarf_reg((void *)bpf_task_pt_regs(bpf_get_current_task_btf()), reg & 15);
-	return 0;
-}
 
 /* ---- from pc to row ---- */
 
@@ -401,14 +310,17 @@ __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *r
 	return spoor_walk_step(&x, &sc->walk.s, rule);
 }
 
-/* One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. */
-static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool may_scan)
+/*
+ * One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. m: where the
+ * walk is remembered; NULL before 6.9, where scanning would nest calls too deep as well.
+ */
+static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, struct memo *m)
 {
 	struct walk *w = &sc->walk;
 	struct walk_ctx x = { .w = w, .sc = sc };
 	struct row_entry *e;
 	u32 slot, notexact;
-	u64 pc;
+	u64 pc, bp = w->s.bp;
 	int r;
 
 	notexact = !w->s.exact;
@@ -432,7 +344,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool ma
 		return 0;
 	}
 	if (walk_takes(w, c, e)) {
-		u64 frame = e->frame + notexact;
+		u64 frame = (e->frame + notexact) | (u64)(w->s.signal & 1) << 63; /* SPOOR_FRAME_INTERRUPTED */
 
 		sc->frames[w->n & (SPOOR_MAX_FRAMES - 1)] = frame;
 		w->hash = mix(w->hash, frame);
@@ -445,25 +357,24 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool ma
 	}
 	r = spoor_walk_common(&x, &w->s, &e->rule);
 	if (r == SPOOR_WALK_RARE)
-		r = may_scan && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
+		r = m && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
 	w->depth++;
+	if (m && e->rule.op != SPOOR_RULE_END)
+		memo_step(w, m, &e->rule, bp);
 	if (r == SPOOR_WALK_NEXT)
 		return 0;
 	w->status = r;
 	return 1;
 }
 
-/* The instruction that bounds a loop without the verifier counting its rounds, since 6.9. */
-#define may_goto(label) asm volatile goto("may_goto %l[" #label "]" : : : : label)
-
 /* Walks from sc->walk's state to the end. A frame costs no call here: each return is dear where the kernel guards
  * returns against speculation. */
-__noinline int walk_frames(struct cpu *c, struct scratch *sc)
+__noinline int walk_frames(struct cpu *c, struct scratch *sc, struct memo *m)
 {
-	if (!c || !sc)
+	if (!c || !sc || !m)
 		return 0;
 	for (;;) {
-		if (walk_frame(c, sc, true) || sc->walk.depth > MAX_DEPTH)
+		if (walk_frame(c, sc, m) || sc->walk.depth > MAX_DEPTH)
 			break;
 		may_goto(end);
 	}
@@ -474,7 +385,7 @@ end:
 /* The same for kernels without may_goto. */
 __noinline int walk_one(struct cpu *c, struct scratch *sc)
 {
-	return !c || !sc || walk_frame(c, sc, false); /* scanning would nest calls too deep */
+	return !c || !sc || walk_frame(c, sc, NULL);
 }
 
 struct walk_loop {

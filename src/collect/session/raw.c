@@ -159,7 +159,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			vaddr += !w.s.exact;
 		}
 		if (takes(&scope, g->object, o)) {
-			frames[n++] = SPOOR_FRAME(g->object, vaddr);
+			frames[n++] = SPOOR_FRAME(g->object, vaddr) | (w.s.signal ? SPOOR_FRAME_INTERRUPTED : 0);
 			if (n >= budget) {
 				status = raw->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
 				break;

@@ -95,8 +95,11 @@ int spoor_remote_send(const char *dir, const char *text, struct spoor_error *e)
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, len))
 		return spoor_fail(e, ENOENT, "%s: no recording is under way there", dir);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (strlen(text) > MAX_TEXT || send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
-		return spoor_fail(e, EMSGSIZE, "the command cannot be sent: %s", strerror(errno));
+	if (strlen(text) > MAX_TEXT)
+		return spoor_fail(e, EMSGSIZE, "--set: a setting of %zu characters is too long: at most %d",
+				  strlen(text), MAX_TEXT);
+	if (send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
+		return spoor_fail(e, errno, "the command cannot be sent: %s", strerror(errno));
 	n = recv(fd, reply, MAX_TEXT, 0);
 	if (n <= 0)
 		return spoor_fail(e, ETIMEDOUT, "%s: the recording did not answer", dir);

@@ -54,6 +54,7 @@ static int open_kernel(struct session *s, struct spoor_error *e)
 		.ring_size = o->ring_size,
 		.unwind = o->unwind,
 		.payload = o->payload,
+		.copy_memory = o->copy_memory,
 		.match_all = o->targets.all,
 		.match_names = o->targets.n_names,
 		.cgroup = o->targets.cgroup,
@@ -297,6 +298,7 @@ static void define_counters(struct session *s)
 	}
 	define_counter(s, "walks_raw", r->kernel.raw);
 	define_counter(s, "walks_lost", r->kernel.raw_lost + r->objects.overflow);
+	define_counter(s, "walks_remembered", r->kernel.remembered);
 	define_counter(s, "frames", r->kernel.frames);
 	define_counter(s, "row_cache_hits",
 		       r->kernel.frames > r->kernel.row_misses ? r->kernel.frames - r->kernel.row_misses : 0);
@@ -315,6 +317,7 @@ static void define_counters(struct session *s)
 	define_counter(s, "program_ns", r->program_ns);
 	define_counter(s, "program_runs", r->program_runs);
 	define_counter(s, "kernel_bytes", r->kernel_bytes);
+	define_counter(s, "memory_in_place", spoor_kernel_in_place(s->kernel));
 }
 
 static uint64_t ns_of(struct timeval tv)

@@ -28,6 +28,7 @@ struct spoor_session_options {
 	unsigned ring_size;
 	uint64_t row_memory;   /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* NULL: none */
+	bool copy_memory;      /* user memory is copied by the kernel's helper, also where it can be read in place */
 	bool progress;         /* a line on stderr, if that is a terminal */
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
 	void (*ready)(const struct spoor_session_options *o, long threads);

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The hard cases again, with user memory copied by the kernel's helper as on kernels where it cannot be read in place."""
+import pytest
+
+import test_edges
+from test_edges import *  # noqa: F403
+
+
+@pytest.fixture(autouse=True)
+def copied(monkeypatch):
+    made = []
+
+    def record(*args, **how):
+        made.append(test_edges_record(*args, **how))
+        return made[-1]
+
+    test_edges_record = test_edges.record
+    monkeypatch.setenv("SPOOR_USER_MEMORY", "copy")
+    monkeypatch.setattr(test_edges, "record", record)
+    yield
+    assert all(r.counters["memory_in_place"] == 0 for r in made)
