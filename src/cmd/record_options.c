@@ -182,17 +182,26 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 	return -EINVAL;
 }
 
+/* Settings go to a recording under way, whose other options were given when it began. */
+static int check_set(const struct spoor_record_options *o, struct spoor_error *e)
+{
+	char *const *argv = o->s.targets.argv;
+
+	if (o->not_set)
+		return spoor_fail(e, EINVAL, "--set goes alone: a recording under way does not take %s", o->not_set);
+	return argv && !argv[1] ? 0 : spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
+}
+
 static int check_targets(struct spoor_record_options *o, int follow, struct spoor_error *e)
 {
 	struct spoor_targets *t = &o->s.targets;
 
 	if (o->n_sets)
-		return t->argv && !t->argv[1] ?
-			       0 :
-			       spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
-
+		return check_set(o, e);
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
+	if (!o->s.custom.n && spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))
+		return spoor_fail(e, EINVAL, "-e ...=custom needs --scope");
 	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
 		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom",
 				  spoor_mode_name(o->s.mode));
@@ -255,6 +264,19 @@ static unsigned default_buffers(uint64_t max_size)
 	return size;
 }
 
+/* Of the options that do not go with --set the first. */
+static void note_option(struct spoor_record_options *o, int c)
+{
+	size_t i = 0;
+
+	while (long_options[i].name && long_options[i].val != c)
+		i++;
+	if (c == OPT_SET || o->not_set || !long_options[i].name)
+		return;
+	snprintf(o->not_set_name, sizeof(o->not_set_name), "--%s", long_options[i].name);
+	o->not_set = o->not_set_name;
+}
+
 int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 {
 	struct spoor_error e = { "" };
@@ -271,6 +293,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 			return 1 + spoor_cmd_usage("record");
 		r = c == '?' || c == ':' ? spoor_wrong_option("record", c, argv[optind - 1], &e) :
 					   parse_option(c, o, &follow, &e);
+		note_option(o, c);
 	}
 	if (!r && optind < argc)
 		o->s.targets.argv = argv + optind;

@@ -71,6 +71,12 @@ static int take_bytes(struct span *s, struct spoor_call_arg *arg)
 	return 0;
 }
 
+/* What the fields leave is padding, and no more than that: other readers of CTF go by the fields alone. */
+static int is_padding(const struct span *s, size_t align)
+{
+	return (size_t)(s->end - s->at) < align ? 0 : -EBADMSG;
+}
+
 /* The parts for which a pass over the arguments is needed, each only if the call has such an argument. */
 static int take_groups(struct span *s, const struct spoor_syscall_info *info, unsigned kinds, struct spoor_call *c)
 {
@@ -95,7 +101,8 @@ static int take_groups(struct span *s, const struct spoor_syscall_info *info, un
 	return 0;
 }
 
-static int decode_data(struct span s, struct spoor_call *c)
+/* align: to which the data were padded. */
+static int decode_data(struct span s, size_t align, struct spoor_call *c)
 {
 	const struct spoor_syscall_info *info = c->info;
 	unsigned kinds = 0;
@@ -107,7 +114,9 @@ static int decode_data(struct span s, struct spoor_call *c)
 			return -EBADMSG;
 		kinds |= 1 << info->args[i].kind;
 	}
-	return take_groups(&s, info, kinds, c);
+	if (take_groups(&s, info, kinds, c) < 0)
+		return -EBADMSG;
+	return is_padding(&s, align);
 }
 
 static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *c)
@@ -152,7 +161,7 @@ static int decode_pending(const struct spoor_pending *p, const struct spoor_segm
 	c->dur = 0;
 	c->ret = 0;
 	c->pending = p->why;
-	return decode_data((struct span){ p->data, p->data + p->len }, c);
+	return decode_data((struct span){ p->data, p->data + p->len }, 1, c);
 }
 
 int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
@@ -180,5 +189,5 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->dur = s->dur;
 	ret->start = h->ts - s->dur;
 	ret->ret = s->ret;
-	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, ret);
+	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, 8, ret);
 }

@@ -2,7 +2,8 @@
 /*
  * Packets and events of one stream file. Everything that a user of an event may trust is checked here, once:
  * the event lies within its packet and the file, it has at least the fixed part of its class, the times of a stream
- * never go backwards, and the variable parts of Spoor's own events (strings with their NUL, frames, data) lie in it.
+ * never go backwards, and the fields of Spoor's own events (strings with their NUL, frames, data) fill it but for the
+ * padding.
  * Arguments of system calls are checked by spoor_call_decode().
  */
 #include <errno.h>
@@ -107,50 +108,74 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	return 1;
 }
 
-static int has_nul(const struct spoor_event_header *h, size_t offset)
+/* Offset behind the string that begins at offset; 0: it has no end. */
+static size_t behind_string(const struct spoor_event_header *h, size_t offset)
 {
-	return memchr((const char *)h + offset, 0, h->size8 * 8 - offset) != NULL;
+	const char *nul = memchr((const char *)h + offset, 0, h->size8 * 8 - offset);
+
+	return nul ? nul + 1 - (const char *)h : 0;
 }
 
-/* h->size8 * 8 bytes are readable. */
-static const char *check_own(const struct spoor_event_header *h)
+static size_t behind_stack(const struct spoor_stack *s)
 {
-	static const char no_nul[] = "a string has no end",
-			  beyond[] = "an event's variable part is longer than the event";
+	return sizeof(*s) + s->n * sizeof(s->frames[0]);
+}
+
+static size_t behind_pending(const struct spoor_pending *p)
+{
+	return p->nr < SPOOR_SYSCALL_MAX ? sizeof(*p) + p->len : 0;
+}
+
+static size_t behind_object(const struct spoor_object *o)
+{
+	return o->build_id_len <= sizeof(o->build_id) ? behind_string(&o->h, sizeof(*o)) : 0;
+}
+
+/* How long the event's fields say that it is, without its padding; 0: they make no sense. */
+static size_t own_length(const struct spoor_event_header *h, const struct spoor_schema_event *ev)
+{
+	switch (h->id) {
+	case SPOOR_EV_STACK:
+		return behind_stack((const void *)h);
+	case SPOOR_EV_OBJECT:
+		return behind_object((const void *)h);
+	case SPOOR_EV_FILE:
+		return behind_string(h, sizeof(struct spoor_file));
+	case SPOOR_EV_SOCKET:
+		return behind_string(h, sizeof(struct spoor_socket));
+	case SPOOR_EV_CONFIG:
+		return behind_string(h, sizeof(struct spoor_config));
+	case SPOOR_EV_COUNTER:
+		return behind_string(h, sizeof(struct spoor_counter));
+	case SPOOR_EV_THREAD:
+		return ((const struct spoor_thread *)h)->comm[15] ? 0 : sizeof(struct spoor_thread);
+	case SPOOR_EV_PENDING:
+		return behind_pending((const void *)h);
+	default:
+		return ev->min_size;
+	}
+}
+
+/* h->size8 * 8 bytes are readable. Other readers of CTF go by the fields alone: they must agree with the size. */
+static const char *check_own(const struct spoor_trace *t, const struct spoor_event_header *h)
+{
 	const struct spoor_schema_event *ev = spoor_schema_event(h->id);
-	size_t size = h->size8 * 8;
+	size_t size = h->size8 * 8, length;
 
 	if (!ev)
 		return NULL; /* of a newer Spoor: users skip what they do not know */
 	if (size < ev->min_size)
 		return "an event is shorter than its class";
-	switch (h->id) {
-	case SPOOR_EV_STACK:
-		return ((const struct spoor_stack *)h)->n > (size - sizeof(struct spoor_stack)) / 8 ? beyond : NULL;
-	case SPOOR_EV_OBJECT:
-		if (((const struct spoor_object *)h)->build_id_len > 32)
-			return beyond;
-		return has_nul(h, sizeof(struct spoor_object)) ? NULL : no_nul;
-	case SPOOR_EV_FILE:
-		return has_nul(h, sizeof(struct spoor_file)) ? NULL : no_nul;
-	case SPOOR_EV_SOCKET:
-		return has_nul(h, sizeof(struct spoor_socket)) ? NULL : no_nul;
-	case SPOOR_EV_CONFIG:
-		return has_nul(h, sizeof(struct spoor_config)) ? NULL : no_nul;
-	case SPOOR_EV_COUNTER:
-		return has_nul(h, sizeof(struct spoor_counter)) ? NULL : no_nul;
-	case SPOOR_EV_THREAD:
-		return ((const struct spoor_thread *)h)->comm[15] ? no_nul : NULL;
-	case SPOOR_EV_PENDING:
-		if (((const struct spoor_pending *)h)->nr >= SPOOR_SYSCALL_MAX)
-			return "a pending call has no valid number";
-		return ((const struct spoor_pending *)h)->len > size - sizeof(struct spoor_pending) ? beyond : NULL;
-	default:
-		return NULL;
-	}
+	length = own_length(h, ev);
+	if (!length)
+		return "an event has an impossible value, or a string without an end";
+	if (length > size)
+		return "an event's variable part is longer than the event";
+	return size - length < 8 || t->changed[h->id] ? NULL : "an event is longer than its fields";
 }
 
-static const char *check_event(const struct spoor_cursor *c, const struct spoor_event_header *h)
+static const char *check_event(const struct spoor_trace *t, const struct spoor_cursor *c,
+			       const struct spoor_event_header *h)
 {
 	if (h->size8 < 2)
 		return "an event has no size";
@@ -159,7 +184,7 @@ static const char *check_event(const struct spoor_cursor *c, const struct spoor_
 	if (h->ts < c->last_ts)
 		return "time goes backwards";
 	if (h->id >= SPOOR_SYSCALL_MAX)
-		return check_own(h);
+		return check_own(t, h);
 	return h->size8 < sizeof(struct spoor_syscall) / 8 ? "an event is shorter than its class" : NULL;
 }
 
@@ -184,7 +209,7 @@ const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct
 				return NULL;
 			continue;
 		}
-		bad = check_event(c, h);
+		bad = check_event(t, c, h);
 		if (__builtin_expect(bad != NULL, 0)) {
 			leave_packet(t, c, bad);
 			continue;

@@ -34,8 +34,9 @@ const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i);
 
 /*
  * Checked, so that users may trust it whatever the file: h->size8 * 8 bytes are there; ids from 1024 on have at least
- * their struct, their strings have a NUL, stacks' n frames and pendings' len bytes are there; ids below 1024 have at
- * least a struct spoor_syscall (spoor_call_decode() checks the rest). Of one stream, times never go backwards.
+ * their struct, their strings have a NUL, stacks' n frames and pendings' len bytes are there, and what follows is less
+ * than 8 bytes of padding; ids below 1024 have at least a struct spoor_syscall (spoor_call_decode() checks the rest).
+ * Of one stream, times never go backwards.
  * Ids that this reader does not know may come: skip them. Numbers that name things (stack, file, object) may name
  * nothing.
  */
@@ -66,7 +67,7 @@ int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_head
 void spoor_definitions_free(struct spoor_segment *s);
 
 /*
- * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter than its class says; -EPROTO if the
+ * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO if the
  * trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no call.
  * Strings and bytes are borrowed from the event. Also takes SPOOR_EV_PENDING (dur 0, ret 0) and SYSCALL_OTHER.
  */

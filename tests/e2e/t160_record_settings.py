@@ -177,7 +177,7 @@ def test_refused(ticking, change, spoor, tmp_path):
     """What is wrong changes nothing, and says why in one line."""
     recording = ticking()
     for wrong in ("mode=most", "mode=", "budget=0", "budget=513", "budget=-1", "budget=2x", "e=no_such_call", "pauses",
-                  "colour=red", "snapshot"):
+                  "colour=red", "snapshot", "mode=custom", "e=%file=custom", "e=all=custom"):
         said = change(recording.trace, wrong, refused=True)
         assert "no recording" not in said and "did not answer" not in said, (wrong, said)
     assert recording.stop() == 0
@@ -186,6 +186,15 @@ def test_refused(ticking, change, spoor, tmp_path):
     assert "No such file" in change(tmp_path / "nowhere.spoor", "mode=app", refused=True)
     for misused in (("mode=app",), ("", recording.trace)):
         assert spoor("record", "--set", *misused).returncode == 2
+
+
+def test_custom_with_a_scope(ticking, change, read):
+    """Where the recording has limits to take from, a setting may change to them."""
+    recording = ticking("--scope", "main=1")
+    change(recording.trace, "mode=app", "mode=custom", "e=getppid=custom")
+    time.sleep(0.3)
+    assert recording.stop() == 0
+    assert functions(read(recording.trace).of("getppid")[-1]) == ["inner"]
 
 
 def test_overhead(record, start, program, spoor):

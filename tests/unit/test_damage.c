@@ -156,6 +156,89 @@ static void test_damaged_event(void **state)
 	spoor_trace_close(t);
 }
 
+static void write_one(struct fixture *f, const void *event)
+{
+	const struct spoor_event_header *h = event;
+	struct iovec iov = { (void *)h, h->size8 * 8 };
+
+	assert_int_equal(spoor_writer_packet(f->w, 0, 0, &iov, 1, h->ts, h->ts, 0, &f->e), 0);
+}
+
+/* babeltrace2 goes by the fields, not by the size: an event that is longer than they are is damaged for both. */
+static void test_longer_than_its_fields(void **state)
+{
+	struct fixture *f = *state;
+	struct {
+		struct spoor_syscall s;
+		uint64_t surplus;
+	} call = { .s.h = { .ts = 100, .id = 39, .size8 = 5 } };
+	struct {
+		struct spoor_pending p;
+		uint8_t data[26];
+	} pending = { .p = { .h = { .ts = 102, .id = SPOOR_EV_PENDING, .size8 = 8 }, .nr = 39, .why = 1, .len = 1 } };
+	struct {
+		struct spoor_config c;
+		char text[24];
+	} config = { .c.h = { .ts = 103, .id = SPOOR_EV_CONFIG, .size8 = 3 }, .text = "seven b" };
+	struct {
+		struct spoor_clock c;
+		uint64_t surplus;
+	} clock = { .c.h = { .ts = 105, .id = SPOOR_EV_CLOCK, .size8 = 5 } };
+	struct spoor_trace *t;
+	struct spoor_event ev;
+	struct spoor_call c;
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_one(f, &call); /* as it should be */
+	call.s.h.ts = 101;
+	call.s.h.size8 = 6;
+	write_one(f, &call);
+	write_one(f, &pending); /* 39 bytes, in 64 */
+	write_one(f, &config);
+	config.c.h.ts = 104;
+	config.c.h.size8 = 4;
+	write_one(f, &config);
+	write_one(f, &clock);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(ev.h->id, SPOOR_EV_CONFIG);
+	assert_int_equal(spoor_trace_next(t, &ev), 0);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 3);
+	for (unsigned i = 0; i < 3; i++)
+		assert_non_null(strstr(spoor_trace_damage(t, i), "an event is longer than its fields"));
+	spoor_trace_close(t);
+}
+
+/* The data of a call that has not ended are as long as its arguments. */
+static void test_pending_with_surplus(void **state)
+{
+	struct fixture *f = *state;
+	struct {
+		struct spoor_pending p;
+		uint8_t data[10];
+	} pending = { .p = { .h = { .ts = 100, .id = SPOOR_EV_PENDING, .size8 = 5 }, .nr = 39, .why = 1 } };
+	struct spoor_trace *t;
+	struct spoor_event ev;
+	struct spoor_call c;
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_one(f, &pending);
+	pending.p.len = 1;
+	write_one(f, &pending);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	spoor_trace_close(t);
+}
+
 static void test_odd_files(void **state)
 {
 	struct fixture *f = *state;
@@ -243,6 +326,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_truncated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_repair, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_event, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_longer_than_its_fields, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pending_with_surplus, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_other_layout, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_older_stack_layout, setup, teardown),

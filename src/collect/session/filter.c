@@ -96,6 +96,11 @@ static int fail_class(const char *name, struct spoor_error *e)
 
 /* ---- modes ---- */
 
+bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode)
+{
+	return f->other == SPOOR_FILTER_MODE(mode) || memchr(f->mode, SPOOR_FILTER_MODE(mode), sizeof(f->mode));
+}
+
 int spoor_mode_parse(const char *name, struct spoor_error *e)
 {
 	for (unsigned mode = 0; mode < N_ELEMENTS(mode_names); mode++)

@@ -38,6 +38,9 @@ int spoor_filter_init(struct spoor_filter *f);
 /* Applies one -e. 0, or -EINVAL with the reason and a suggestion in e (may be NULL); f is then unchanged. */
 int spoor_filter_parse(struct spoor_filter *f, const char *expr, struct spoor_error *e);
 
+/* Has some call this enum spoor_mode of its own? */
+bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode);
+
 /* enum spoor_mode of "app-all" and so on, or -EINVAL with the reason; also for -m. */
 int spoor_mode_parse(const char *name, struct spoor_error *e);
 /* "app-all"; NULL if there is no such mode. */

@@ -99,7 +99,8 @@ static int open_trace(struct session *s, struct spoor_error *e)
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
-	spoor_settings_init(&s->settings, s->kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead);
+	spoor_settings_init(&s->settings, s->kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
+			    o->custom.n > 0);
 	return spoor_consumer_new(s->kernel, s->objects, s->writer,
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }

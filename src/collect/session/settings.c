@@ -34,7 +34,7 @@ static void use(struct spoor_settings *s)
 }
 
 void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
-			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit)
+			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit, bool scoped)
 {
 	*s = (struct spoor_settings){ .kernel = k,
 				      .writer = w,
@@ -44,6 +44,7 @@ void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struc
 				      .limit = limit,
 				      .most_mode = mode,
 				      .most_budget = budget,
+				      .scoped = scoped,
 				      .stats_fd = -1 };
 	use(s);
 }
@@ -57,12 +58,20 @@ void spoor_settings_done(struct spoor_settings *s)
 
 /* ---- commands ---- */
 
+/* Objects' limits are set as they are loaded, from --scope: without it mode custom takes nothing anywhere. */
+static int no_scope(struct spoor_error *e)
+{
+	return spoor_fail(e, EINVAL, "mode custom: this recording was started without --scope");
+}
+
 static int set_mode(struct spoor_settings *s, const char *word, struct spoor_error *e)
 {
 	int mode = spoor_mode_parse(word, e);
 
 	if (mode < 0)
 		return mode;
+	if (mode == SPOOR_MODE_CUSTOM && !s->scoped)
+		return no_scope(e);
 	s->mode = s->most_mode = mode;
 	return 0;
 }
@@ -84,6 +93,8 @@ static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_e
 
 	spoor_filter_init(&f);
 	r = spoor_filter_parse(&f, expr, e);
+	if (!r && !s->scoped && spoor_filter_uses(&f, SPOOR_MODE_CUSTOM))
+		r = no_scope(e);
 	if (!r)
 		s->filter = f;
 	return r;

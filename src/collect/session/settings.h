@@ -17,6 +17,7 @@ struct spoor_settings {
 	enum spoor_mode mode;
 	unsigned budget;
 	bool paused;
+	bool scoped; /* --scope was given: mode custom is possible */
 
 	/* --overhead: 0 none, else per mille of one CPU's time, on average over all CPUs */
 	unsigned limit;
@@ -30,7 +31,8 @@ struct spoor_settings {
 
 /* Applies the first settings. */
 void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
-			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit);
+			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit,
+			 bool scoped);
 void spoor_settings_done(struct spoor_settings *s);
 
 /* One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. */
