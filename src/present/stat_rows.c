@@ -2,6 +2,8 @@
 /* The lines of the live screen: what is going on, rows of system calls of tasks, the keys. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +28,9 @@ static int by_key(const void *pa, const void *pb, void *sort)
 
 	if (r)
 		return r;
-	return a->task->start_ns < b->task->start_ns ? -1 : a->task->start_ns > b->task->start_ns ?:
-							    a->task->tid - b->task->tid;
+	if (a->task->start_ns != b->task->start_ns)
+		return a->task->start_ns < b->task->start_ns ? -1 : 1;
+	return a->task->tid < b->task->tid ? -1 : a->task->tid > b->task->tid;
 }
 
 static size_t count_calls(const struct spoor_counters *c)
@@ -81,8 +84,10 @@ static void format_who(struct row *row, const struct spoor_stat_view *v)
 
 static void widen(size_t *width, const char *s)
 {
-	if (strlen(s) > *width)
-		*width = strlen(s);
+	size_t columns = spoor_screen_columns(s);
+
+	if (columns > *width)
+		*width = columns;
 }
 
 static void format_rows(struct row *rows, size_t n, const struct spoor_stat_view *v, struct spoor_screen_state *state)
@@ -148,7 +153,8 @@ static void set_row(struct spoor_screen *s, unsigned number, const struct row *r
 		cells[k] = row->text.cells[k];
 	at = append_cells(line, cells, v, state);
 	if (v->level != SPOOR_STAT_APPLICATION)
-		at = append(line, at, "%-*s ", (int)state->widths[SPOOR_STAT_COLUMNS], row->who);
+		at = append(line, at, "%s%*s", row->who,
+			    (int)(state->widths[SPOOR_STAT_COLUMNS] - spoor_screen_columns(row->who)) + 1, "");
 	if (v->by_site) {
 		const char *label = spoor_stat_label_of(labels, row->call->stack);
 
@@ -207,9 +213,8 @@ static void set_help(struct spoor_screen *s, const struct spoor_stat_view *v)
 {
 	char line[LINE];
 
-	append(line, 0,
-	       "q quit  by: t time c calls e errors m max n name  l level  d total/last%s  space pause  arrows scroll",
-	       v->site ? "  s sites" : "");
+	append(line, 0, "q)uit  by t)ime c)alls e)rrors m)ax n)ame  l)evel  d)elta%s  space pause",
+	       v->site ? "  s)ites" : "");
 	spoor_screen_set(s, s->rows - 1, SPOOR_LOOK_DIM, line);
 }
 
@@ -218,8 +223,9 @@ static void fill(struct spoor_screen *s, struct row *rows, size_t n, const struc
 {
 	size_t room = s->rows > 4 ? s->rows - 4 : 0, shown;
 
-	if (state->scroll + room > n)
-		state->scroll = n > room ? n - room : 0;
+	state->most = n > room ? n - room : 0;
+	if (state->scroll > state->most)
+		state->scroll = state->most;
 	shown = n - state->scroll < room ? n - state->scroll : room;
 	format_rows(rows + state->scroll, shown, v, state);
 	set_status(s, v, state, n);

@@ -26,6 +26,7 @@
 static int tty = -1, wake = -1, epoll = -1;
 static struct termios before, ours;
 static volatile sig_atomic_t taken, changed;
+static pid_t owner; /* children inherit handlers and what exit() runs; the terminal is not theirs */
 
 static const int fatal[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGILL, SIGABRT, SIGBUS, SIGFPE,
 			     SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS, SIGUSR1, SIGUSR2 };
@@ -60,7 +61,7 @@ static void enter(void)
 
 static void leave(void)
 {
-	if (!taken)
+	if (!taken || getpid() != owner)
 		return;
 	taken = 0;
 	put(LEAVE, strlen(LEAVE));
@@ -93,6 +94,7 @@ static void on_fatal(int number)
 
 static void on_stop(int number)
 {
+	/* What is masked meanwhile keeps on_continue() out until the terminal is ours again. */
 	struct sigaction stop = { .sa_handler = SIG_DFL }, again;
 	sigset_t set, old;
 	int saved = errno;
@@ -115,7 +117,7 @@ static void on_continue(int number)
 {
 	int saved = errno;
 
-	if (taken)
+	if (taken && getpid() == owner)
 		enter();
 	notice();
 	errno = saved;
@@ -126,6 +128,7 @@ static void handle(int number, void (*handler)(int), int flags, struct sigaction
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
 
 	sigfillset(&action.sa_mask);
+	sigdelset(&action.sa_mask, SIGTTOU); /* continued in the background: wait there for the terminal */
 	sigaction(number, NULL, ret_old);
 	if (ret_old->sa_handler == SIG_DFL)
 		sigaction(number, &action, NULL);
@@ -147,6 +150,12 @@ static void uninstall(void)
 	sigaction(SIGTSTP, &old_stop, NULL);
 	sigaction(SIGCONT, &old_continue, NULL);
 	sigaction(SIGWINCH, &old_resize, NULL);
+}
+
+static void release_at_exit(void)
+{
+	if (getpid() == owner)
+		spoor_terminal_release();
 }
 
 static void close_all(void)
@@ -199,7 +208,8 @@ int spoor_terminal_take(struct spoor_error *e)
 	ours.c_cc[VMIN] = 1;
 	ours.c_cc[VTIME] = 0;
 	if (!registered)
-		registered = atexit(spoor_terminal_release) == 0;
+		registered = atexit(release_at_exit) == 0;
+	owner = getpid();
 	install();
 	enter();
 	changed = 0;
