@@ -27,10 +27,10 @@ size_t spoor_screen_columns(const char *text);
 char *spoor_screen_change(const struct spoor_screen *old, const struct spoor_screen *new, int colour, size_t *ret_len);
 
 struct spoor_screen_state {
-	uint8_t total;  /* since the beginning, not since the last refresh */
+	uint8_t total; /* since the beginning, not since the last refresh */
 	uint8_t paused;
-	size_t scroll;  /* rows above the first shown; is brought within bounds: */
-	size_t most;    /* the greatest that makes sense */
+	size_t scroll;                         /* rows above the first shown; is brought within bounds: */
+	size_t most;                           /* the greatest that makes sense */
 	size_t widths[SPOOR_STAT_COLUMNS + 1]; /* grow only, so that columns do not jump; the last is the task's */
 };
 /* Fills all lines of s from counters as they are to be shown (a difference or totals). 0 or -ENOMEM. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The terminal: another screen, no cursor, no wrapping, keys at once. Signals stay the terminal's (ISIG). Handlers, not a
- * signalfd: a mask would be inherited by programs that are started meanwhile. They use only what is async-signal-safe.
+ * The terminal: another screen, no cursor, no wrapping, keys at once. Signals stay the terminal's (ISIG). They have
+ * handlers, not a signalfd: a mask would be inherited by programs that are started meanwhile. Handlers use only what is
+ * async-signal-safe.
  */
 #include "present/stat_terminal.h"
 
@@ -28,8 +29,8 @@ static struct termios before, ours;
 static volatile sig_atomic_t taken, changed;
 static pid_t owner; /* children inherit handlers and what exit() runs; the terminal is not theirs */
 
-static const int fatal[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGILL, SIGABRT, SIGBUS, SIGFPE,
-			     SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS, SIGUSR1, SIGUSR2 };
+static const int fatal[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGILL,  SIGABRT, SIGBUS,  SIGFPE,
+			     SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS,  SIGUSR1, SIGUSR2 };
 #define N_FATAL (sizeof(fatal) / sizeof(*fatal))
 static struct sigaction old_fatal[N_FATAL], old_stop, old_continue, old_resize;
 
@@ -194,7 +195,8 @@ int spoor_terminal_take(struct spoor_error *e)
 	if (tty >= 0)
 		return spoor_fail(e, EBUSY, "the terminal is in use already");
 	if (!term || !*term || !strcmp(term, "dumb"))
-		return spoor_fail(e, ENOTTY, "cannot watch: the terminal cannot move its cursor (TERM=%s); use --interval",
+		return spoor_fail(e, ENOTTY,
+				  "cannot watch: the terminal cannot move its cursor (TERM=%s); use --interval",
 				  term ?: "");
 	r = open_all();
 	if (r < 0) {

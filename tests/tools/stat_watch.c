@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The live screen of `spoor stat --watch` over made-up counters: stat_watch PERIOD_MS [snapshots]. Each snapshot has more
- * calls; threads have names that a terminal must not see. Ends with "closed: REASON" on standard output.
+ * The live screen of `spoor stat --watch` over made-up counters: stat_watch PERIOD_MS [SNAPSHOTS [exit]]. Each snapshot
+ * has more calls; threads have names that a terminal must not see. Ends with "closed: REASON" on standard output.
  */
 #include <poll.h>
 #include <stdio.h>

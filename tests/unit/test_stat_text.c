@@ -246,8 +246,18 @@ static void assert_clean(const char *text, int utf8)
 }
 
 static const char *const hostile[] = {
-	"\033]0;owned\a",   "\033[2J\033[31mx", "a\nb\rc\td\b", "\x9b" "31m\x80\xff", "\xe2\x80\xae" "evil",
-	"na\xc3\xafve \xe2\x82\xac", "\"\\{}[],:", "0123456789abcdef", "\x7f\x01\x02\x03", "",
+	"\033]0;owned\a",
+	"\033[2J\033[31mx",
+	"a\nb\rc\td\b",
+	"\x9b"
+	"31m\x80\xff",
+	"\xe2\x80\xae"
+	"evil",
+	"na\xc3\xafve \xe2\x82\xac",
+	"\"\\{}[],:",
+	"0123456789abcdef",
+	"\x7f\x01\x02\x03",
+	"",
 };
 #define N_HOSTILE (sizeof(hostile) / sizeof(*hostile))
 
@@ -264,8 +274,13 @@ static void test_hostile(void **state)
 		for (unsigned k = 0; k < N_HOSTILE; k++)
 			count(add_task(&c, 1 + (pid_t)i, 1 + (pid_t)i, hostile[i]), READ, k + 1, 1, 5);
 	for (unsigned form = 0; form < 64; form++) {
-		struct spoor_stat_view v = { .level = form & 3, .by_site = form >> 2 & 1, .json = form >> 3 & 1,
-					     .utf8 = form >> 4 & 1, .histogram = 1, .delta = form >> 5, .errors = 1,
+		struct spoor_stat_view v = { .level = form & 3,
+					     .by_site = form >> 2 & 1,
+					     .json = form >> 3 & 1,
+					     .utf8 = form >> 4 & 1,
+					     .histogram = 1,
+					     .delta = form >> 5,
+					     .errors = 1,
 					     .site = hostile_site };
 		_cleanup_(spoor_freep) char *text = print(&c, &v);
 
@@ -488,8 +503,12 @@ static void test_screen_of_hostile(void **state)
 		for (unsigned k = 0; k < N_HOSTILE; k++)
 			count(add_task(&c, 1 + (pid_t)i, 1 + (pid_t)i, hostile[i]), READ, k + 1, 1, 5);
 	for (unsigned form = 0; form < 600; form++) {
-		struct spoor_stat_view v = { .level = draw() % 3, .by_site = draw() & 1, .utf8 = draw() & 1,
-					     .blocked = draw() & 1, .sort = draw() % 5, .site = hostile_site };
+		struct spoor_stat_view v = { .level = draw() % 3,
+					     .by_site = draw() & 1,
+					     .utf8 = draw() & 1,
+					     .blocked = draw() & 1,
+					     .sort = draw() % 5,
+					     .site = hostile_site };
 		struct spoor_screen_state s = { .scroll = draw() % 2 ? draw() % 200 : SIZE_MAX / 2 };
 		struct spoor_screen screen;
 

@@ -78,7 +78,8 @@ class Terminal:
         def own_terminal():
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-        env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", **(env or {})}
+        env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "ASAN_OPTIONS": "handle_segv=0",
+               **(env or {})}
         self.process = subprocess.Popen([program, *map(str, args)], stdin=slave, stdout=slave, stderr=slave, env=env,
                                         preexec_fn=own_terminal)
 
