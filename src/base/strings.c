@@ -249,6 +249,23 @@ const char *spoor_nearest(const char *word, const char *const *candidates, size_
 	return found && best <= 1 + (int)strlen(found) / 3 && best < (int)strlen(found) ? found : NULL;
 }
 
+int spoor_parse_number(const char *s, uint64_t least, uint64_t most, uint64_t *ret)
+{
+	uint64_t value;
+	char *end;
+
+	if (*s < '0' || *s > '9') /* strtoull() would take blanks and signs */
+		return -EINVAL;
+	errno = 0;
+	value = strtoull(s, &end, 10);
+	if (*end)
+		return -EINVAL;
+	if (errno || value < least || value > most)
+		return -ERANGE;
+	*ret = value;
+	return 0;
+}
+
 int spoor_parse_size(const char *s, uint64_t *ret)
 {
 	static const char suffixes[] = "kMGT";

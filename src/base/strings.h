@@ -47,6 +47,9 @@ const char *spoor_basename(const char *path);
 /* The candidate closest to `word` if it is close enough to be a typing mistake, else NULL. */
 const char *spoor_nearest(const char *word, const char *const *candidates, size_t n);
 
+/* A decimal number from least to most: digits, and nothing before or after them. 0, -EINVAL or -ERANGE. */
+int spoor_parse_number(const char *s, uint64_t least, uint64_t most, uint64_t *ret);
+
 /*
  * A number with an optional suffix k, M, G (powers of 1024) and nothing after it: sizes on the command line.
  * 0, -EINVAL or -ERANGE.

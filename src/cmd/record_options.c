@@ -14,14 +14,12 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/target_options.h"
 
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 enum {
-	OPT_NO_FOLLOW = 256,
-	OPT_FOLLOW,
-	OPT_CGROUP,
-	OPT_APP,
+	OPT_APP = 256,
 	OPT_DURATION,
 	OPT_SCOPE,
 	OPT_UNWIND,
@@ -35,12 +33,7 @@ enum {
 };
 
 static const struct option long_options[] = {
-	{ "pid", required_argument, NULL, 'p' },
-	{ "name", required_argument, NULL, 'n' },
-	{ "all", no_argument, NULL, 'a' },
-	{ "cgroup", required_argument, NULL, OPT_CGROUP },
-	{ "follow", no_argument, NULL, OPT_FOLLOW },
-	{ "no-follow", no_argument, NULL, OPT_NO_FOLLOW },
+	SPOOR_TARGET_OPTIONS,
 	{ "app", required_argument, NULL, OPT_APP },
 	{ "expr", required_argument, NULL, 'e' },
 	{ "mode", required_argument, NULL, 'm' },
@@ -62,43 +55,6 @@ static const struct option long_options[] = {
 };
 
 /* ---- options ---- */
-
-static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error *e)
-{
-	char *end;
-	long pid = strtol(arg, &end, 10);
-
-	if (*end || end == arg || pid <= 0 || pid > INT_MAX)
-		return spoor_fail(e, EINVAL, "-p %s: not a process id", arg);
-	if (t->n_pids == SPOOR_MAX_PIDS)
-		return spoor_fail(e, E2BIG, "-p: more than %d processes", SPOOR_MAX_PIDS);
-	t->pids[t->n_pids++] = pid;
-	return 0;
-}
-
-static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error *e)
-{
-	if (strlen(arg) >= SPOOR_NAME_MAX)
-		return spoor_fail(e, EINVAL, "-n %s: longer than %d characters", arg, SPOOR_NAME_MAX - 1);
-	if (!*arg || strpbrk(arg, "/[]"))
-		return spoor_fail(e, EINVAL, "-n %s: a name with * and ?, without a path", arg);
-	if (t->n_names == SPOOR_MAX_NAMES)
-		return spoor_fail(e, E2BIG, "-n: more than %d names", SPOOR_MAX_NAMES);
-	t->names[t->n_names++] = arg;
-	return 0;
-}
-
-static int parse_count(const char *option, const char *arg, unsigned least, unsigned most, unsigned *ret,
-		       struct spoor_error *e)
-{
-	char *end;
-	unsigned long n = strtoul(arg, &end, 10);
-
-	if (*end || end == arg || *arg == '-' || n < least || n > most)
-		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", option, arg, least, most);
-	*ret = n;
-	return 0;
-}
 
 static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 {
@@ -129,18 +85,6 @@ static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
 	return 0;
 }
 
-static int parse_unwind(const char *arg, enum spoor_unwind *ret, struct spoor_error *e)
-{
-	static const char *const words[] = { "cfi", "fp", "scan" };
-
-	for (unsigned i = 0; i < 3; i++)
-		if (!strcmp(arg, words[i])) {
-			*ret = i;
-			return 0;
-		}
-	return spoor_fail(e, EINVAL, "--unwind %s: cfi, fp or scan", arg);
-}
-
 /* --rotate 64M or --rotate 10s */
 static int parse_rotate(const char *arg, struct spoor_session_options *s, struct spoor_error *e)
 {
@@ -157,20 +101,10 @@ static int parse_rotate(const char *arg, struct spoor_session_options *s, struct
 	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
 }
 
-static int parse_size_option(const char *name, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e)
-{
-	uint64_t n;
-
-	if (spoor_parse_size(arg, &n) || n < least)
-		return spoor_fail(e, EINVAL, "%s %s: a size of at least %lu bytes, such as 64M", name, arg, least);
-	*ret = n;
-	return 0;
-}
-
 static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
 {
 	uint64_t n = 0;
-	int r = parse_size_option("--buffers", arg, 256 << 10, &n, e);
+	int r = spoor_size_option("--buffers", arg, 256 << 10, &n, e);
 
 	if (!r && n > 256u << 20)
 		r = spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
@@ -179,55 +113,26 @@ static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
 	return r;
 }
 
-static int parse_duration_option(const char *arg, uint64_t *ret, struct spoor_error *e)
-{
-	if (spoor_parse_duration(arg, ret) || !*ret)
-		return spoor_fail(e, EINVAL, "--duration %s: a time such as 10s, 500ms or 2m", arg);
-	return 0;
-}
-
-static int parse_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e)
-{
-	int mode = spoor_mode_parse(arg, e);
-
-	if (mode >= 0)
-		*ret = mode;
-	return mode < 0 ? mode : 0;
-}
-
 static int parse_option(int c, struct spoor_record_options *o, int *follow, struct spoor_error *e)
 {
 	struct spoor_session_options *s = &o->s;
+	int r = spoor_target_option(c, optarg, &s->targets, follow, e);
 
+	if (r)
+		return r < 0 ? r : 0;
 	switch (c) {
-	case 'p':
-		return add_pid(&s->targets, optarg, e);
-	case 'n':
-		return add_name(&s->targets, optarg, e);
-	case 'a':
-		s->targets.all = true;
-		return 0;
 	case 'e':
 		return spoor_filter_parse(&s->filter, optarg, e);
 	case 'm':
-		return parse_mode_option(optarg, &s->mode, e);
+		return spoor_mode_option(optarg, &s->mode, e);
 	case 'S':
-		return parse_count("-S", optarg, 1, SPOOR_MAX_FRAMES, &s->budget, e);
+		return spoor_count_option("-S", optarg, 1, SPOOR_MAX_FRAMES, &s->budget, e);
 	case 's':
-		return parse_count("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
+		return spoor_count_option("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
 	case 'o':
 		if (!*optarg)
 			return spoor_fail(e, EINVAL, "-o: an empty name");
 		snprintf(o->output, sizeof(o->output), "%s", optarg);
-		return 0;
-	case OPT_CGROUP:
-		if (!*optarg)
-			return spoor_fail(e, EINVAL, "--cgroup: an empty name");
-		s->targets.cgroup = optarg;
-		return 0;
-	case OPT_FOLLOW:
-	case OPT_NO_FOLLOW:
-		*follow = c == OPT_FOLLOW;
 		return 0;
 	case OPT_APP:
 		return spoor_app_parse(&s->app, optarg, e);
@@ -235,11 +140,11 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 		s->mode = SPOOR_MODE_CUSTOM;
 		return spoor_scope_parse(&s->custom, optarg, e);
 	case OPT_UNWIND:
-		return parse_unwind(optarg, &s->unwind, e);
+		return spoor_unwind_option(optarg, &s->unwind, e);
 	case OPT_DURATION:
-		return parse_duration_option(optarg, &s->duration_ns, e);
+		return spoor_duration_option("--duration", optarg, &s->duration_ns, e);
 	case OPT_MAX_SIZE:
-		return parse_size_option("--max-size", optarg, 4 << 20, &s->max_size, e);
+		return spoor_size_option("--max-size", optarg, 4 << 20, &s->max_size, e);
 	case OPT_ROTATE:
 		return parse_rotate(optarg, s, e);
 	case OPT_SET:
@@ -250,7 +155,7 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 		o->sets[o->n_sets++] = optarg;
 		return 0;
 	case OPT_ROW_MEMORY:
-		return parse_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
+		return spoor_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
 	case OPT_SNAPSHOT:
 		return parse_signal(optarg, &s->snapshot_signal, e);
 	case OPT_OVERHEAD:
@@ -270,23 +175,12 @@ static int check_targets(struct spoor_record_options *o, int follow, struct spoo
 			       0 :
 			       spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
 
-	if (!t->argv && !t->n_pids && !t->n_names && !t->cgroup && !t->all)
-		return spoor_fail(e, EINVAL, "nothing to record: give `-- CMD`, -p PID, -n NAME, --cgroup PATH or -a");
-	if (t->argv && (t->n_pids || t->n_names || t->cgroup || t->all))
-		return spoor_fail(e, EINVAL, "`-- CMD` does not go with -p, -n, --cgroup or -a");
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
 	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
 		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom",
 				  spoor_mode_name(o->s.mode));
-	if (t->all && (t->n_pids || t->n_names || t->cgroup))
-		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
-	if (t->cgroup && (t->n_pids || t->n_names))
-		return spoor_fail(e, EINVAL, "--cgroup does not go with -p or -n");
-	if (follow == 0 && !t->argv && !t->n_pids)
-		return spoor_fail(e, EINVAL, "--no-follow goes with `-- CMD` and -p only");
-	t->follow = follow < 0 ? t->argv != NULL : follow;
-	return 0;
+	return spoor_targets_settle(t, follow, "record", e);
 }
 
 static void default_output(struct spoor_record_options *o)
@@ -309,21 +203,6 @@ static void default_output(struct spoor_record_options *o)
 	snprintf(o->output, sizeof(o->output), "spoor-%s-%s.spoor", date, what);
 	for (int i = 2; i < 1000 && !access(o->output, F_OK); i++)
 		snprintf(o->output, sizeof(o->output), "spoor-%s-%s-%d.spoor", date, what, i);
-}
-
-/* Where compiled rows are kept: $SPOOR_CACHE_DIR, /var/cache/spoor for root, else ~/.cache/spoor. */
-static void default_cache(struct spoor_record_options *o)
-{
-	const char *dir = getenv("SPOOR_CACHE_DIR"), *home = getenv("HOME");
-
-	if (dir)
-		snprintf(o->cache, sizeof(o->cache), "%s", dir);
-	else if (!geteuid())
-		snprintf(o->cache, sizeof(o->cache), "/var/cache/spoor");
-	else if (home)
-		snprintf(o->cache, sizeof(o->cache), "%s/.cache/spoor", home);
-	if (o->cache[0] && (!mkdir(o->cache, 0700) || errno == EEXIST))
-		o->s.cache_dir = o->cache; /* else there is none: rows are compiled each time */
 }
 
 static void keep_command_line(struct spoor_record_options *o, int argc, char **argv)
@@ -356,7 +235,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	o->s.ring_size = default_buffers();
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
-	while (!r && (c = getopt_long(argc, argv, "+p:n:ae:m:S:s:o:h", long_options, NULL)) != -1) {
+	while (!r && (c = getopt_long(argc, argv, "+" SPOOR_TARGET_LETTERS "e:m:S:s:o:h", long_options, NULL)) != -1) {
 		if (c == 'h')
 			return 1 + spoor_cmd_usage("record");
 		if (c == '?')
@@ -376,7 +255,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
 		o->s.segment_size = o->s.max_size / 8;
 	default_output(o);
-	default_cache(o);
+	o->s.cache_dir = spoor_cache_directory(o->cache);
 	o->s.output = o->output;
 	o->s.command = o->command;
 	o->s.progress = isatty(STDERR_FILENO);

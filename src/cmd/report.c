@@ -102,12 +102,9 @@ static int choose(const char *option, const char *word, const char *const *names
 
 static int parse_number(const char *option, const char *word, uint32_t *ret)
 {
-	char *end;
-	unsigned long long v;
+	uint64_t v;
 
-	errno = 0;
-	v = strtoull(word, &end, 10);
-	if (!isdigit((unsigned char)word[0]) || *end || errno || v > UINT32_MAX)
+	if (spoor_parse_number(word, 0, UINT32_MAX, &v))
 		return usage_error("%s takes a number, not '%s'", option, word);
 	*ret = (uint32_t)v;
 	return 0;

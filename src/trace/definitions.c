@@ -182,3 +182,45 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
 			d += n;
 	return d->def;
 }
+
+/* ---- in memory ---- */
+
+struct spoor_own_def {
+	struct spoor_own_def *before;
+	struct spoor_event_header h; /* and what follows it */
+};
+
+int spoor_definitions_new(struct spoor_segment **ret)
+{
+	struct spoor_segment *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->loaded = 1;
+	*ret = s;
+	return 0;
+}
+
+int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def)
+{
+	size_t size = def->size8 * 8, room = s->n_threads;
+	struct spoor_own_def *own = malloc(offsetof(struct spoor_own_def, h) + size);
+
+	if (!own)
+		return -ENOMEM;
+	memcpy(&own->h, def, size);
+	own->before = s->own;
+	s->own = own;
+	return take(s, &own->h, &room);
+}
+
+void spoor_definitions_free(struct spoor_segment *s)
+{
+	if (!s)
+		return;
+	for (struct spoor_own_def *own = s->own, *before; own; own = before) {
+		before = own->before;
+		free(own);
+	}
+	spoor_segment_unload(s);
+}

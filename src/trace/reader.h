@@ -60,6 +60,11 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 /* Who tid was at time ts: NULL if nobody. From the thread's start on, even if it was defined later. */
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);
 
+/* A segment in memory, for definitions that are in no file; each is copied. free() takes NULL. */
+int spoor_definitions_new(struct spoor_segment **ret);
+int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def);
+void spoor_definitions_free(struct spoor_segment *s);
+
 /*
  * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter than its class says; -EPROTO if the
  * trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no call.

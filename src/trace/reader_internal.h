@@ -49,6 +49,7 @@ struct spoor_segment {
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;
 	size_t n_threads;
+	struct spoor_own_def *own; /* of a segment in memory: the last one */
 };
 
 struct spoor_stream_file {

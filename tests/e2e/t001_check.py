@@ -68,6 +68,49 @@ def test_bpf_and_perfmon_are_enough(without):
     assert run.returncode == 0, run.stdout
 
 
+@pytest.fixture
+def elsewhere(build, tmp_path):
+    """Runs spoor where some directories of /sys hold what the test says: {directory: {file: text}}."""
+    def run(sys, *args):
+        script = "".join(f"mount -t tmpfs none {at}; " + "".join(f"echo '{text}' >{at}/{name}; "
+                                                                 for name, text in files.items())
+                         for at, files in sys.items())
+        return subprocess.run(["unshare", "-m", "sh", "-ec", script + 'exec "$@"', "sh", build / "spoor", *args],
+                              capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    yield run
+
+
+NO_BTF = {"/sys/kernel/btf": {}}
+LOCKED = {"/sys/kernel/security": {"lockdown": "none integrity [confidentiality]"}}
+
+
+def test_kernel_without_btf(elsewhere, tmp_path):
+    found = results(elsewhere(NO_BTF, "check", "-f", "json").stdout)
+    assert found["btf"]["state"] == "no" and "CONFIG_DEBUG_INFO_BTF=y" in found["btf"]["advice"]
+    assert found["sys_enter"]["state"] == "no" and found["sys_enter"]["advice"] == "see btf"
+    run = elsewhere(NO_BTF, "record", "-o", "t.spoor", "--", "true")
+    assert run.returncode == 125 and run.stderr.count("\n") == 1 and not (tmp_path / "t.spoor").exists()
+    assert "no BTF" in run.stderr and "CONFIG_DEBUG_INFO_BTF=y" in run.stderr
+
+
+def test_kernel_locked_down(elsewhere):
+    """Whatever it refuses then (here, for want of such a kernel: it has no BTF), the reason is told."""
+    run = elsewhere(LOCKED, "check", "-f", "json")
+    lockdown = results(run.stdout)["lockdown"]
+    assert run.returncode == 1 and lockdown["state"] == "no"
+    assert "[confidentiality]" in lockdown["detail"] and "lockdown=integrity" in lockdown["advice"]
+    run = elsewhere(NO_BTF | LOCKED, "record", "--", "true")
+    assert run.returncode == 125 and run.stderr.count("\n") == 1
+    assert "locked down" in run.stderr and "lockdown=integrity" in run.stderr
+
+
+@pytest.mark.parametrize("line", ["none [integrity] confidentiality", "[none] integrity confidentiality"])
+def test_lockdown_that_does_not_matter(elsewhere, line):
+    run = elsewhere({"/sys/kernel/security": {"lockdown": line}}, "check", "-f", "json")
+    assert run.returncode == 0
+    assert (results(run.stdout)["lockdown"]["state"], results(run.stdout)["lockdown"]["detail"]) == ("ok", line)
+
+
 def test_nothing_stays_loaded(spoor):
     spoor("check")
     # Programs are freed after an RCU grace period.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor record's targets: who is in is exact, whoever comes, goes, or becomes something else."""
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -295,6 +296,29 @@ def test_everything(record, read, actor, start):
     trace = read(recording.trace)
     ours = [n for pid, n in trace.marks().items() if {e["comm"] for e in trace.of("getppid", pid=pid)} == {"actor"}]
     assert sorted(ours) == [5, 13, 17, 23, 30] and recording.pid not in trace.pids()
+
+
+def helpers_in(trace, recording, helpers):
+    """Of Spoor's own processes those that are in a trace: itself, its children, and theirs."""
+    text = subprocess.run(["babeltrace2", trace], capture_output=True, text=True, check=True, timeout=60).stdout
+    born = re.findall(r"spoor:thread: .*?tid = (\d+) }, { pid = (\d+), ppid = (\d+),", text)
+    assert born
+    return {int(pid) for _, pid, ppid in born if {int(pid), int(ppid)} & ({recording.pid} | helpers)}
+
+
+def test_helpers_are_not_recorded(record, start, actor, cgroup, tmp_path, monkeypatch):
+    """The row compiler, which is there when recording begins, and its workers, which are forked later."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))  # empty: there is something to compile
+    for target in (("-a",), ("--cgroup", cgroup)):
+        recording = record(*target, trace=f"{target[0]}.spoor",
+                           preexec_fn=lambda: (cgroup / "cgroup.procs").write_text(str(os.getpid())))
+        children = Path(f"/proc/{recording.pid}/task/{recording.pid}/children").read_text().split()
+        member = ready(start(actor(f"quokka{target[0]}"), "serve"))
+        move(member, cgroup)
+        go(member)
+        time.sleep(0.3)
+        assert recording.stop() == 0
+        assert children and helpers_in(recording.trace, recording, set(map(int, children))) == set()
 
 
 # ---- identities ----

@@ -138,6 +138,24 @@ static void test_size(void **state)
 	assert_int_equal(v, 7);
 }
 
+static int parse_1_to_512(const char *s, uint64_t *ret)
+{
+	return spoor_parse_number(s, 1, 512, ret);
+}
+
+static void test_number(void **state)
+{
+	uint64_t v = 7;
+
+	refuse(parse_1_to_512, (const char *const[]){ "", " 1", "+1", "-1", "1x", "1 ", "0x10", "1.0", NULL });
+	assert_int_equal(parse_1_to_512("0", &v), -ERANGE);
+	assert_int_equal(parse_1_to_512("513", &v), -ERANGE);
+	assert_int_equal(parse_1_to_512("18446744073709551617", &v), -ERANGE); /* 1 in 64 bits */
+	assert_int_equal(v, 7);
+	assert_int_equal(parse_1_to_512("512", &v), 0);
+	assert_int_equal(v, 512);
+}
+
 static void test_duration(void **state)
 {
 	uint64_t v = 7;
@@ -162,7 +180,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_terminal), cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
 		cmocka_unit_test(test_cut),	 cmocka_unit_test(test_globs),	  cmocka_unit_test(test_nearest),
-		cmocka_unit_test(test_size),	 cmocka_unit_test(test_duration),
+		cmocka_unit_test(test_size),	 cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

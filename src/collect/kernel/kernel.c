@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "collect/kernel/refusal.h"
 #include "collect/kernel/skeleton.h"
 #include "trace/syscalls.h"
 
@@ -66,16 +67,23 @@ static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, st
 
 static int why_not_loaded(int r, struct spoor_error *e)
 {
+	char found[128];
+
+	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
+		return spoor_fail(e, EPERM,
+				  "this kernel is locked down (lockdown: %s), so that no BPF program may read memory: %s",
+				  found, SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
 				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
 				  "CAP_SYS_PTRACE (`spoor check` says what is missing)");
 	if (r == -ENOMEM)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
-	if (access("/sys/kernel/btf/vmlinux", R_OK))
-		return spoor_fail(
-			e, ENOENT,
-			"this kernel has no BTF (/sys/kernel/btf/vmlinux): Spoor needs CONFIG_DEBUG_INFO_BTF");
+	if (access(SPOOR_BTF, R_OK))
+		return spoor_fail(e, ENOENT,
+				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), "
+				  "and mount /sys",
+				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }
 
@@ -86,14 +94,53 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+/* Both skeletons have what maps.bpf.h declares, at places of their own. */
+#define BIND(k, s)                                                             \
+	do {                                                                   \
+		(k)->c.rings = (s)->maps.rings;                                \
+		(k)->c.objects = (s)->maps.objects;                            \
+		(k)->c.row_pages = (s)->maps.row_pages;                        \
+		(k)->c.row_chunks = (s)->maps.row_chunks;                      \
+		(k)->c.rules = (s)->maps.rules;                                \
+		(k)->c.picks = (s)->maps.picks;                                \
+		(k)->c.object_ids = (s)->maps.object_ids;                      \
+		(k)->c.wakeups = (s)->maps.wakeups;                            \
+		(k)->c.cpus = (s)->maps.cpus;                                  \
+		(k)->c.attach_tasks = (s)->progs.attach_tasks;                 \
+		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                  \
+		(k)->c.budget = &(s)->data->budget;                            \
+		(k)->c.n_names = &(s)->bss->n_names;                           \
+		(k)->c.next_object = &(s)->data->next_object;                  \
+		(k)->c.retake = &(s)->bss->retake;                             \
+		(k)->c.paused = &(s)->bss->paused;                             \
+		(k)->c.attaching = &(s)->bss->attaching;                       \
+		(k)->c.calls = (s)->bss->calls;                                \
+		(k)->c.names = (s)->bss->names;                                \
+		(k)->c.live_threads = (long long *)&(s)->bss->live_threads;    \
+		(k)->c.attached_threads = (unsigned long long *)&(s)->bss->attached_threads; \
+	} while (0)
+
+#define CONFIGURE(s, k, o, id, level)                             \
+	do {                                                      \
+		(s)->rodata->ring_mask = (k)->ring_size - 1;      \
+		(s)->rodata->unwind_with = (o)->unwind;           \
+		(s)->rodata->self_tgid = getpid();                \
+		(s)->rodata->match_all = (o)->match_all;          \
+		(s)->rodata->match_names = (o)->match_names;      \
+		(s)->rodata->match_cgroup = (o)->cgroup;          \
+		(s)->rodata->cgroup_id = id;                      \
+		(s)->rodata->cgroup_level = level;                \
+		bpf_map__set_value_size((s)->maps.rings, (k)->ring_stride);                 \
+		bpf_map__set_max_entries((s)->maps.rings, (k)->n_cpus * SPOOR_LEVELS);      \
+		bpf_map__set_max_entries((s)->maps.cpus, (k)->n_cpus);                      \
+	} while (0)
+
 static int map_all(struct spoor_kernel *k)
 {
-	const struct spoor_collector_bpf *s = k->skel;
-
-	k->rings = map_memory(s->maps.rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
-	k->objects = map_memory(s->maps.objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
-	k->row_pages = map_memory(s->maps.row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
-	k->rules = map_memory(s->maps.rules, SPOOR_MAX_RULES * sizeof(*k->rules));
+	k->rings = map_memory(k->c.rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
+	k->objects = map_memory(k->c.objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
+	k->row_pages = map_memory(k->c.row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
+	k->rules = map_memory(k->c.rules, SPOOR_MAX_RULES * sizeof(*k->rules));
 	return k->rings && k->objects && k->row_pages && k->rules ? 0 : -ENOMEM;
 }
 
@@ -117,10 +164,70 @@ static void spoor_kernel_closep(struct spoor_kernel **k)
 	spoor_kernel_close(*k);
 }
 
+static int no_scan(struct spoor_error *e)
+{
+	return spoor_fail(e, EOPNOTSUPP,
+			  "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
+}
+
+static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,
+			  uint32_t level, struct spoor_error *e)
+{
+	struct spoor_collector_bpf *s = k->collector = spoor_collector_bpf__open();
+	int r;
+
+	if (!s)
+		return why_not_loaded(-errno, e);
+	k->obj = s->obj;
+	CONFIGURE(s, k, o, cgroup, level);
+	s->rodata->payload_max = o->payload;
+	if (!has_may_goto()) {
+		if (o->unwind == SPOOR_UNWIND_SCAN)
+			return no_scan(e);
+		bpf_program__set_autoload(s->progs.sys_enter, false);
+		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
+	}
+	r = spoor_collector_bpf__load(s);
+	if (r)
+		return why_not_loaded(r, e);
+	BIND(k, s);
+	return 0;
+}
+
+static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup, uint32_t level,
+			struct spoor_error *e)
+{
+	struct spoor_counter_bpf *s = k->counter = spoor_counter_bpf__open();
+	int r;
+
+	if (!s)
+		return why_not_loaded(-errno, e);
+	k->obj = s->obj;
+	CONFIGURE(s, k, o, cgroup, level);
+	s->rodata->by_site = o->by_site;
+	s->rodata->by_process = o->by_process;
+	s->rodata->filtered = o->filtered;
+	if (o->no_blocked)
+		bpf_program__set_autoload(s->progs.switched, false);
+	if (o->by_site) {
+		bool may_goto = has_may_goto();
+
+		if (!may_goto && o->unwind == SPOOR_UNWIND_SCAN)
+			return no_scan(e);
+		bpf_program__set_autoload(s->progs.sys_enter, false);
+		bpf_program__set_autoload(s->progs.sys_enter_site, may_goto);
+		bpf_program__set_autoload(s->progs.sys_enter_site_compat, !may_goto);
+	}
+	r = spoor_counter_bpf__load(s);
+	if (r)
+		return why_not_loaded(r, e);
+	BIND(k, s);
+	return 0;
+}
+
 int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel **ret, struct spoor_error *e)
 {
 	_cleanup_(spoor_kernel_closep) struct spoor_kernel *k = calloc(1, sizeof(*k));
-	struct spoor_collector_bpf *s;
 	uint64_t cgroup = 0;
 	uint32_t level = 0;
 	int r;
@@ -129,40 +236,14 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 		return -ENOMEM;
 	libbpf_set_print(keep_words);
 	last_words[0] = 0;
-	s = k->skel = spoor_collector_bpf__open();
-	if (!s)
-		return why_not_loaded(-errno, e);
 	k->n_cpus = libbpf_num_possible_cpus();
 	k->ring_size = o->ring_size;
 	k->ring_stride = round_up(SPOOR_RING_DATA + k->ring_size + SPOOR_RING_SLACK, 8);
-
 	if (o->cgroup && (r = cgroup_of(o->cgroup, &cgroup, &level, e)))
 		return r;
-	s->rodata->ring_mask = k->ring_size - 1;
-	s->rodata->unwind_with = o->unwind;
-	s->rodata->self_tgid = getpid();
-	s->rodata->payload_max = o->payload;
-	s->rodata->match_all = o->match_all;
-	s->rodata->match_names = o->match_names;
-	s->rodata->match_cgroup = o->cgroup;
-	s->rodata->cgroup_id = cgroup;
-	s->rodata->cgroup_level = level;
-	bpf_map__set_value_size(s->maps.rings, k->ring_stride);
-	bpf_map__set_max_entries(s->maps.rings, k->n_cpus * SPOOR_LEVELS);
-	bpf_map__set_max_entries(s->maps.cpus, k->n_cpus);
-
-	if (!has_may_goto()) {
-		if (o->unwind == SPOOR_UNWIND_SCAN)
-			return spoor_fail(
-				e, EOPNOTSUPP,
-				"--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
-		bpf_program__set_autoload(s->progs.sys_enter, false);
-		bpf_program__set_autoload(s->progs.sys_enter_compat, true);
-	}
-
-	r = spoor_collector_bpf__load(s);
+	r = o->counting ? load_counter(k, o, cgroup, level, e) : load_collector(k, o, cgroup, level, e);
 	if (r)
-		return why_not_loaded(r, e);
+		return r;
 	if (map_all(k))
 		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
 	*ret = TAKE_PTR(k);
@@ -174,14 +255,17 @@ int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e)
 	int r;
 
 	last_words[0] = 0;
-	r = spoor_collector_bpf__attach(k->skel);
+	r = k->counter ? spoor_counter_bpf__attach(k->counter) : spoor_collector_bpf__attach(k->collector);
 	return r ? spoor_fail(e, -r, "cannot attach to the kernel's tracepoints: %s (%s)", strerror(-r), last_words) :
 		   0;
 }
 
 void spoor_kernel_detach(struct spoor_kernel *k)
 {
-	spoor_collector_bpf__detach(k->skel);
+	if (k->counter)
+		spoor_counter_bpf__detach(k->counter);
+	else
+		spoor_collector_bpf__detach(k->collector);
 }
 
 void spoor_kernel_close(struct spoor_kernel *k)
@@ -196,7 +280,8 @@ void spoor_kernel_close(struct spoor_kernel *k)
 		munmap(k->row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
 	if (k->rules)
 		munmap(k->rules, SPOOR_MAX_RULES * sizeof(*k->rules));
-	spoor_collector_bpf__destroy(k->skel);
+	spoor_counter_bpf__destroy(k->counter);
+	spoor_collector_bpf__destroy(k->collector);
 	free(k);
 }
 
@@ -257,25 +342,25 @@ static uint8_t mode_of(uint8_t filtered, enum spoor_mode mode)
 
 void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode, unsigned budget)
 {
-	k->skel->bss->calls[SPOOR_SYSCALL_MAX].mode = mode_of(f->other, mode);
+	k->c.calls[SPOOR_SYSCALL_MAX].mode = mode_of(f->other, mode);
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++) {
 		struct spoor_call_config c = {};
 
 		describe_call(id, &c);
 		c.mode = mode_of(f->mode[id], mode);
-		k->skel->bss->calls[id] = c;
+		k->c.calls[id] = c;
 	}
-	k->skel->data->budget = budget > SPOOR_MAX_FRAMES ? SPOOR_MAX_FRAMES : budget;
+	*k->c.budget = budget > SPOOR_MAX_FRAMES ? SPOOR_MAX_FRAMES : budget;
 }
 
 void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused)
 {
-	k->skel->bss->paused = paused;
+	*k->c.paused = paused;
 }
 
 void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch)
 {
-	__atomic_store_n(&k->skel->data->epoch, epoch, __ATOMIC_SEQ_CST);
+	__atomic_store_n(k->c.epoch, epoch, __ATOMIC_SEQ_CST);
 }
 
 int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e)
@@ -286,9 +371,9 @@ int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, siz
 		if (strlen(globs[i]) >= SPOOR_NAME_MAX)
 			return spoor_fail(e, ENAMETOOLONG, "-n %s: longer than %d characters", globs[i],
 					  SPOOR_NAME_MAX - 1);
-		strcpy(k->skel->bss->names[i], globs[i]);
+		strcpy(k->c.names[i], globs[i]);
 	}
-	k->skel->bss->n_names = n;
+	*k->c.n_names = n;
 	return 0;
 }
 
@@ -315,49 +400,49 @@ static int run_iterator(const struct bpf_program *prog)
 
 int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
 {
-	k->skel->bss->attaching = true;
-	return bpf_map__update_elem(k->skel->maps.picks, &tgid, sizeof(tgid), &bits, sizeof(bits), BPF_ANY);
+	*k->c.attaching = true;
+	return bpf_map__update_elem(k->c.picks, &tgid, sizeof(tgid), &bits, sizeof(bits), BPF_ANY);
 }
 
 long spoor_kernel_take_in(struct spoor_kernel *k)
 {
-	uint64_t first = k->skel->bss->attached_threads, before;
+	uint64_t first = *k->c.attached_threads, before;
 
 	do {
 		int r;
 
-		before = k->skel->bss->attached_threads;
-		r = run_iterator(k->skel->progs.attach_tasks);
+		before = *k->c.attached_threads;
+		r = run_iterator(k->c.attach_tasks);
 		if (r)
 			return r;
-	} while (k->skel->bss->attached_threads != before);
+	} while (*(volatile unsigned long long *)k->c.attached_threads != before);
 	return before - first;
 }
 
 void spoor_kernel_end_attach(struct spoor_kernel *k)
 {
-	k->skel->bss->attaching = false;
+	*k->c.attaching = false;
 }
 
 int spoor_kernel_flush_pending(struct spoor_kernel *k)
 {
-	return run_iterator(k->skel->progs.end_tasks);
+	return run_iterator(k->collector->progs.end_tasks);
 }
 
 bool spoor_kernel_retake(struct spoor_kernel *k)
 {
-	return __atomic_exchange_n(&k->skel->bss->retake, 0, __ATOMIC_SEQ_CST) && spoor_kernel_take_in(k) >= 0;
+	return __atomic_exchange_n(k->c.retake, 0, __ATOMIC_SEQ_CST) && spoor_kernel_take_in(k) >= 0;
 }
 
 int64_t spoor_kernel_live_threads(const struct spoor_kernel *k)
 {
-	return k->skel->bss->live_threads;
+	return *k->c.live_threads;
 }
 
 int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id)
 {
-	const struct bpf_map *map = k->skel->maps.object_ids;
-	uint32_t id = __atomic_fetch_add(&k->skel->data->next_object, 1, __ATOMIC_SEQ_CST);
+	const struct bpf_map *map = k->c.object_ids;
+	uint32_t id = __atomic_fetch_add(k->c.next_object, 1, __ATOMIC_SEQ_CST);
 
 	if (id >= SPOOR_KERNEL_OBJECTS)
 		return -ENOSPC;
@@ -371,7 +456,7 @@ int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_ke
 
 int spoor_kernel_wakeup_fd(const struct spoor_kernel *k)
 {
-	return bpf_map__fd(k->skel->maps.wakeups);
+	return bpf_map__fd(k->c.wakeups);
 }
 
 /* The messages have no content: skipping to the producer's position is all there is to read. */
@@ -392,7 +477,7 @@ void spoor_kernel_wakeup_drain(struct spoor_kernel *k)
 
 void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats *ret)
 {
-	const struct bpf_map *map = k->skel->maps.cpus;
+	const struct bpf_map *map = k->c.cpus;
 	size_t size = bpf_map__value_size(map), at = size - round_up(sizeof(*ret), 8);
 	_cleanup_(spoor_freep) uint8_t *value = malloc(size);
 
@@ -414,7 +499,7 @@ void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint6
 	struct bpf_program *p;
 
 	*ret_ns = *ret_runs = 0;
-	bpf_object__for_each_program (p, k->skel->obj) {
+	bpf_object__for_each_program (p, k->obj) {
 		struct bpf_prog_info info = {};
 		uint32_t len = sizeof(info);
 
@@ -447,7 +532,7 @@ uint64_t spoor_kernel_memory(const struct spoor_kernel *k)
 	struct bpf_map *map;
 	uint64_t sum = 0;
 
-	bpf_object__for_each_map (map, k->skel->obj)
+	bpf_object__for_each_map (map, k->obj)
 		sum += map_memlock(bpf_map__fd(map));
 	return sum;
 }

@@ -13,8 +13,17 @@
 #include "collect/session/filter.h"
 
 struct spoor_collector_bpf;
+struct spoor_counter_bpf;
+struct bpf_map;
+struct bpf_object;
+struct bpf_program;
 
 struct spoor_kernel_options {
+	bool counting;      /* counters instead of events; what below says "counting" is for them only */
+	bool by_site;       /* counting: by call site too */
+	bool by_process;    /* counting: sums of what has ended by process, else in one */
+	bool no_blocked;    /* counting: without the program at context switches */
+	bool filtered;      /* counting: not all calls are to be counted */
 	unsigned ring_size; /* bytes of one ring's data, a power of two */
 	enum spoor_unwind unwind;
 	unsigned payload; /* bytes of read and written data to keep of a call, below SPOOR_MAX_PAYLOAD */
@@ -23,8 +32,24 @@ struct spoor_kernel_options {
 	const char *cgroup; /* path of a cgroup v2 directory, or NULL */
 };
 
+/* The maps and globals that all collectors have (maps.bpf.h). */
+struct spoor_kernel_common {
+	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
+	const struct bpf_program *attach_tasks;
+	uint64_t *epoch;
+	uint32_t *budget, *n_names, *next_object, *retake;
+	bool *paused, *attaching;
+	struct spoor_call_config *calls;
+	char (*names)[SPOOR_NAME_MAX];
+	long long *live_threads;
+	unsigned long long *attached_threads;
+};
+
 struct spoor_kernel {
-	struct spoor_collector_bpf *skel;
+	struct spoor_collector_bpf *collector; /* of a recording, or NULL */
+	struct spoor_counter_bpf *counter;     /* of counting, or NULL */
+	struct bpf_object *obj;                /* of that which is there */
+	struct spoor_kernel_common c;
 	unsigned n_cpus;
 	unsigned ring_size;
 	uint8_t *rings; /* n_cpus * SPOOR_LEVELS values, mapped */

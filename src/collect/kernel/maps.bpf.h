@@ -16,12 +16,16 @@
 #define ID_SLOTS 8192
 #define USED_SLOTS 4096
 #define WINDOW 512
+#define WINDOW_MAX 4096
+#define MEMO_SLOTS 2048
+#define MEMO_WAYS 2
+#define MEMO_WORDS 48
 #define LAYOUT_MAX 512
 
 /* ---- constants, set before loading ---- */
 const volatile u64 ring_mask = (1 << 22) - 1;
 const volatile u32 unwind_with = SPOOR_UNWIND_CFI;
-const volatile u32 self_tgid = 0; /* spoor itself is never recorded */
+const volatile u32 self_tgid = 0; /* spoor itself and its helpers are never recorded: is_ours() */
 const volatile bool match_names = false;
 const volatile bool match_cgroup = false;
 const volatile bool match_all = false;
@@ -49,33 +53,19 @@ s64 live_threads = 0;
 u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
 u64 attached_threads = 0;
 
-#define CALL_BEGAN_BEFORE 2
+/* What every collector keeps of a thread that is in; its struct thread begins or ends with it. */
+#define SPOOR_MEMBER                                                                                                  \
+	u32 image; /* of the process; valid in the group leader's storage, as layout */                              \
+	u32 layout;                                                                                                  \
+	u32 gen;                                                                                                     \
+	u32 ended;    /* taken off live_threads */                                                                   \
+	u8 follow;    /* children are in too */                                                                      \
+	u8 wait_exec; /* not before the first successful execve, but that one */                                     \
+	u8 named;     /* in because its name matched: execve decides again */                                        \
+	u8 moved      /* in by a move between cgroups: the call in which it sleeps is still to be noted */
 
-/* One thread that is in. Absence of this storage means out. */
-struct thread {
-	u64 start;      /* of the call in flight; 0: none */
-	u64 def_epoch;  /* segment that has this thread's definition */
-	u64 call_epoch; /* segment in which the call in flight began */
-	u32 image;      /* of the process; valid in the group leader's storage, as layout */
-	u32 layout;
-	u32 stack;
-	u32 files[2];
-	u16 id;       /* event id of the call in flight */
-	u16 len;      /* bytes of data */
-	u16 buf_at;   /* offset in data of a payload's length */
-	u16 ret_at;   /* offset in data of the returned descriptor's file id */
-	u8 flags;     /* enum spoor_event_flag */
-	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
-	u8 follow;    /* children are in too */
-	u8 wait_exec; /* not before the first successful execve, but that one */
-	u8 renamed;
-	u8 named; /* in because its name matched: execve decides again */
-	u8 moved; /* in by a move between cgroups: the call in which it sleeps is still to be written */
-	u32 gen;
-	u32 ended; /* taken off live_threads */
-	u64 args[6];
-	u8 data[SPOOR_MAX_DATA];
-};
+/* struct thread: one thread that is in. Absence of this storage means out. */
+#include SPOOR_THREAD_STATE
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -206,7 +196,7 @@ struct {
 	__type(value, u32); /* enum spoor_pick bits */
 } picks SEC(".maps");
 
-/* ---- per CPU: caches (two places a key, validated by it; ids one) and scratch by nesting level ---- */
+/* ---- per CPU: caches (two places a key, validated by it) and scratch by nesting level ---- */
 
 struct row_entry {
 	u64 pc; /* as looked up */
@@ -231,6 +221,18 @@ struct id_entry {
 	u32 id;
 };
 
+/* A walk that was done, and what it read (memo.bpf.h). */
+struct memo {
+	u64 key;
+	u32 epoch; /* segment that has the stack's definition */
+	u32 id;    /* of the stack */
+	u32 n;     /* words */
+	u32 span;  /* bytes of stack in which they lie */
+	u32 status, depth;
+	u32 at[MEMO_WORDS];
+	u64 values[MEMO_WORDS];
+};
+
 /* A walk under way. */
 struct walk {
 	struct spoor_frame_state s;
@@ -243,11 +245,15 @@ struct walk {
 	u32 mode;
 	s32 status;
 	u32 depth;
+	u64 sp;           /* as it was when the walk began */
+	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
+	u32 memo_bp_at;   /* where the present rbp was loaded from, as struct memo's at */
+	u32 memo_bp_seen; /* and that is noted */
 };
 
 struct scratch {
 	struct walk walk;
-	u64 window[WINDOW / 8];
+	u64 window[WINDOW_MAX / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];
 	u64 pointer; /* address_of() */
@@ -258,6 +264,7 @@ struct scratch {
 struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
+	struct memo memos[MEMO_SLOTS];
 	struct id_entry stack_ids[ID_SLOTS];
 	struct id_entry file_ids[ID_SLOTS];
 	struct {

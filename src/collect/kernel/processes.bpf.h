@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /*
- * Membership of the trace map follows fork, exec, exit and cgroup moves; and what must be written about a thread when
- * it sleeps, forks, execs, is renamed, or ends.
+ * Who is in: membership of the trace map follows fork, exec, exit and cgroup moves. What happens to a thread thereby is
+ * the collector's affair. Before it includes this it defines, all static and always inline:
+ *
+ *	on_fork(task, t, parent, p)         task came in by its parent's fork or clone; p: the parent, or NULL if it is out
+ *	on_exec_begin(task, t, bprm)        an execve succeeded; whether the name matches (-n) is not decided yet
+ *	on_exec_in(task, t, sc, filename)   it came in by its new name; its execve's entry was not seen
+ *	on_exec_out(task, t, old_pid)       it goes out by its new name; its execve began inside and succeeded
+ *	on_exec(task, t, old_pid, sc)       it stays in, or came in; a thread other than the leader had the tid old_pid
+ *	on_exit(task, t)                    it ends
+ *	on_move_in(task, t)                 it was moved into the cgroup
+ *	on_move_out(task, t)                and out of it
+ *
+ * and for attach.bpf.h, in an iterator's context:
+ *
+ *	on_attach(task, t, c)               it ran already
+ *	on_attach_moved(task, t, c)         after on_move_in(): what it sleeps in can be looked at
  */
-#include "collect/kernel/syscalls.bpf.h"
+#include "collect/kernel/threads.bpf.h"
 
 /* ---- does a name match? ---- */
 
@@ -117,6 +131,14 @@ __noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 
 /* ---- coming in ---- */
 
+/* Spoor itself, what it forks (the row compiler), and what that forks (a worker an object). */
+static __always_inline bool is_ours(struct task_struct *task)
+{
+	struct task_struct *parent = task->real_parent;
+
+	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
+}
+
 static __always_inline struct thread *take_in(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -145,11 +167,13 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	bool thread = parent->tgid == child->tgid;
 	u32 tgid = parent->tgid, *pick = NULL;
 
+	if (!p && is_ours(child))
+		return 0;
 	if (match_cgroup) { /* clone3 can bear into another one */
 		if (!in_cgroup(child->cgroups->dfl_cgrp))
 			return 0;
 	} else if (!p) {
-		if (match_all && child->tgid != self_tgid)
+		if (match_all)
 			goto in;
 		if (!attaching)
 			return 0;
@@ -174,89 +198,16 @@ in:
 		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
 	}
-	if (!t->wait_exec)
-		emit_thread(child, t, SPOOR_THREAD_FORK);
+	on_fork(child, t, parent, p);
 	return 0;
 }
 
 /* ---- execve ---- */
 
-/* An execve whose entry was not ours to see: its path is certain here. */
-static __always_inline void begin_exec(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
-{
-	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
-	long n;
-
-	if (!cfg->mode || paused)
-		return;
-	__builtin_memset(t->data, 0, 32);
-	n = bpf_probe_read_kernel_str(t->data + 24, SPOOR_MAX_STRING, (void *)filename);
-	t->len = 24 + (n > 0 ? n : 1);
-	t->id = SPOOR_NR_EXECVE;
-	t->ret_at = 24;
-	t->flags = 0;
-	t->pending = 0;
-	t->stack = 0;
-	t->files[0] = t->files[1] = 0;
-	t->call_epoch = epoch;
-	t->start = bpf_ktime_get_ns();
-}
-
-/* A thread that is not the leader becomes it by execve: its call goes on under another tid. */
-static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32 old_tid)
-{
-	struct spoor_pending *e;
-	struct reservation r;
-	u32 size = (sizeof(*e) + 7) & ~7u;
-
-	if (!task || !t || !t->start)
-		return 0;
-	emit_reserve(&r, 0, size);
-	if (!r.to)
-		return 0;
-	e = (void *)r.to;
-	emit_header(e, SPOOR_EV_PENDING, 0, size, old_tid, bpf_ktime_get_ns());
-	e->pid = task->tgid;
-	e->stack = t->stack;
-	e->start = t->start;
-	e->nr = t->id;
-	e->why = SPOOR_PENDING_MOVED;
-	e->exact = 1;
-	e->len = 0;
-	emit_commit(&r, size);
-	return 0;
-}
-
-/* The path of a call in flight could not be read at its entry, and its image is gone: here it is certain. */
-static __always_inline void exec_path(struct thread *t, u64 filename)
-{
-	u32 at = t->ret_at & 127;
-	long n = bpf_probe_read_kernel_str(t->data + at, SPOOR_MAX_STRING, (void *)filename);
-
-	if (n <= 0)
-		return;
-	t->len = at + n;
-	t->flags = SPOOR_EVENT_READ_AT_EXIT;
-}
-
 static __always_inline void leave(struct task_struct *task, struct thread *t)
 {
-	emit_exit(task, t, 0);
 	count_end(t);
 	bpf_task_storage_delete(&threads, task);
-}
-
-/* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
-static __always_inline void emit_exec_mappings(struct task_struct *task, struct scratch *sc)
-{
-	struct mm_struct *mm = task->mm;
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	u64 program = mm->start_code, start = regs->ip;
-
-	emit_mapping(program, sc);
-	if (start < program || start >= mm->end_code)
-		emit_mapping(start, sc);
-	emit_mapping(address_of(sc, mm->context.vdso), sc);
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -270,18 +221,14 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	if (!c || (!t && !match_names))
 		return 0;
 	sc = &c->scratch[0];
-	if (t && t->start && (t->flags & SPOOR_EVENT_UNREADABLE))
-		exec_path(t, (u64)bprm->filename);
+	if (t)
+		on_exec_begin(task, t, bprm);
 	if (match_names && (!t || t->named)) {
 		u64 filename = address_of(sc, bprm->filename);
 
 		match = exec_matches(filename, address_of(sc, bprm->file->f_path.dentry->d_name.name), sc);
 		if (t && !match) {
-			/* The call began in the old image, which was in, and succeeded: written before it is out. */
-			if (t->pending && old_pid != task->pid)
-				emit_moved(task, t, old_pid);
-			if (t->start)
-				emit_call(task, t, 0);
+			on_exec_out(task, t, old_pid);
 			leave(task, t);
 			return 0;
 		}
@@ -293,43 +240,15 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 				return 0;
 			t->named = 1;
 			t->follow = 1;
-			begin_exec(task, t, sc, (u64)bprm->filename);
+			on_exec_in(task, t, sc, (u64)bprm->filename);
 		}
 	}
-	if (t->pending && old_pid != task->pid)
-		emit_moved(task, t, old_pid);
 	t->wait_exec = 0;
 	t->gen++;
 	t->image = __sync_fetch_and_add(&next_image, 1);
 	t->layout = 0;
-	emit_thread(task, t, SPOOR_THREAD_EXEC);
-	emit_exec_mappings(task, sc);
+	on_exec(task, t, old_pid, sc);
 	return 0;
-}
-
-SEC("tp_btf/task_rename")
-int BPF_PROG(task_renamed, struct task_struct *task, const char *comm)
-{
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
-
-	if (t)
-		t->renamed = 1; /* the new name is not there yet: the next call's entry writes it */
-	return 0;
-}
-
-/* ---- sleeping, ending ---- */
-
-SEC("tp_btf/sched_switch")
-int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
-{
-	struct thread *t;
-
-	if (preempt || !prev_state)
-		return 0;
-	t = bpf_task_storage_get(&threads, prev, 0, 0);
-	if (!t || !t->start || t->pending)
-		return 0;
-	return emit_pending(prev, t, SPOOR_PENDING_SLEEP);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -339,10 +258,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 
 	if (!t)
 		return 0;
-	if (t->start)
-		emit_pending(task, t, SPOOR_PENDING_DEATH);
-	t->start = 0;
-	emit_exit(task, t, task->signal->live.counter == 0);
+	on_exit(task, t);
 	count_end(t);
 	return 0;
 }
@@ -353,17 +269,16 @@ static __always_inline void decide_cgroup(struct task_struct *task)
 	bool in = in_cgroup(task->cgroups->dfl_cgrp);
 
 	if (t && !in) {
-		if (t->start)
-			emit_pending(task, t, SPOOR_PENDING_END);
+		on_move_out(task, t);
 		leave(task, t);
-	} else if (!t && in) {
+	} else if (!t && in && !is_ours(task)) {
 		retake = 1; /* also takes in those for which there is no memory in this context */
 		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (t) {
 			__sync_fetch_and_add(&live_threads, 1);
 			t->follow = 1;
 			t->moved = 1;
-			emit_thread(task, t, SPOOR_THREAD_MOVE);
+			on_move_in(task, t);
 		}
 	}
 }

@@ -75,7 +75,7 @@ static int add_chunks(struct spoor_row_store *s)
 		keys[n] = s->n_ready + n;
 		fds[n++] = fd;
 	}
-	r = n ? bpf_map_update_batch(bpf_map__fd(s->k->skel->maps.row_chunks), keys, fds, &n, NULL) : -ENOSPC;
+	r = n ? bpf_map_update_batch(bpf_map__fd(s->k->c.row_chunks), keys, fds, &n, NULL) : -ENOSPC;
 	for (uint32_t i = 0; i < n; i++) {
 		void *p = mmap(NULL, sizeof(struct spoor_row_chunk), PROT_READ | PROT_WRITE, MAP_SHARED, fds[i], 0);
 

@@ -111,6 +111,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	return stack_id(c, sc, mix(w->hash, (u64)w->status << 32 | w->n), w->status, w->n);
 }
 
+#ifdef SPOOR_RECORDS
 #define SHORT_STRING 64
 
 /*
@@ -459,3 +460,4 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	t->start = 0;
 	return 0;
 }
+#endif /* SPOOR_RECORDS */

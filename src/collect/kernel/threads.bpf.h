@@ -53,6 +53,7 @@ static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct t
 	return cwd_id(c, sc, task, level);
 }
 
+#ifdef SPOOR_RECORDS
 static __always_inline int emit_thread_at(struct task_struct *task, struct thread *t, u32 why, u32 ring_level)
 {
 	struct spoor_thread *e;
@@ -162,6 +163,8 @@ static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 
 	emit_commit(&r, size);
 	return 0;
 }
+
+#endif /* SPOOR_RECORDS */
 
 static __always_inline bool in_cgroup(struct cgroup *cgrp)
 {

@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
+#include "collect/kernel/refusal.h"
 #include "collect/session/check_bpf.h"
 
 const char *spoor_check_state_name(enum spoor_check_state state)
@@ -132,12 +133,12 @@ static void check_btf(struct spoor_check *c)
 {
 	struct stat st;
 
-	if (!access("/sys/kernel/btf/vmlinux", R_OK) && !stat("/sys/kernel/btf/vmlinux", &st)) {
+	if (!access(SPOOR_BTF, R_OK) && !stat(SPOOR_BTF, &st)) {
 		spoor_check_set(c, SPOOR_CHECK_OK, "the kernel's type information: %jd KiB",
 				(intmax_t)st.st_size / 1024);
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_NO, "/sys/kernel/btf/vmlinux: %s", strerror(errno));
+	spoor_check_set(c, SPOOR_CHECK_NO, SPOOR_BTF ": %s", strerror(errno));
 	spoor_check_advise(c, errno == ENOENT ?
 				      "use a kernel with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), and mount /sys" :
 				      "run as root");
@@ -145,18 +146,14 @@ static void check_btf(struct spoor_check *c)
 
 static void check_lockdown(struct spoor_check *c)
 {
-	char line[128];
+	char found[128];
 
-	if (read_line("/sys/kernel/security/lockdown", line, sizeof(line)) < 0) {
-		spoor_check_set(c, SPOOR_CHECK_OK, "not in this kernel, or securityfs is not mounted");
+	if (!spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found))) {
+		spoor_check_set(c, SPOOR_CHECK_OK, "%s", found);
 		return;
 	}
-	if (!strstr(line, "[confidentiality]")) {
-		spoor_check_set(c, SPOOR_CHECK_OK, "%s", line);
-		return;
-	}
-	spoor_check_set(c, SPOOR_CHECK_NO, "%s: the kernel lets no BPF program read memory", line);
-	spoor_check_advise(c, "boot with lockdown=integrity or lockdown=none");
+	spoor_check_set(c, SPOOR_CHECK_NO, "%s: the kernel lets no BPF program read memory", found);
+	spoor_check_advise(c, SPOOR_LOCKDOWN_ADVICE);
 }
 
 static void check_jit(struct spoor_check *c)

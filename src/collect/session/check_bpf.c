@@ -7,9 +7,11 @@
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "collect/kernel/check.skel.h"
+#include "collect/kernel/refusal.h"
 
 /* Each is one program of check.bpf.c; maps that are not named are not made. */
 static const struct probe {
@@ -97,9 +99,15 @@ static int map_shared(struct spoor_check_bpf *skel, const struct probe *probe)
 
 static void explain(struct spoor_check *c, const struct probe *probe, const char *step, int err)
 {
+	char found[128];
+
 	spoor_check_set(c, probe->without, "%s: cannot %s: %s", probe->what, step, strerror(-err));
 	if (!spoor_check_capable(CAP_BPF) || !spoor_check_capable(CAP_PERFMON))
 		spoor_check_advise(c, "see cap_bpf and cap_perfmon");
+	else if (access(SPOOR_BTF, R_OK))
+		spoor_check_advise(c, "see btf");
+	else if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
+		spoor_check_advise(c, "see lockdown");
 	else if (err == -EPERM || err == -EACCES)
 		spoor_check_advise(c, "a container or a security module forbids it: run spoor outside of it");
 	else if (err == -ENOMEM || err == -E2BIG)

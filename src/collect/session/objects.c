@@ -268,6 +268,36 @@ const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint
 	return o;
 }
 
+struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t id)
+{
+	const struct spoor_object_entry *o = spoor_objects_get(s, id);
+	struct spoor_object *def;
+	size_t size, len;
+
+	if (!o)
+		return NULL;
+	len = strlen(o->path) + 1;
+	size = (sizeof(*def) + len + 7) & ~7UL;
+	def = calloc(1, size);
+	if (!def)
+		return NULL;
+	def->h.id = SPOOR_EV_OBJECT;
+	def->h.size8 = size / 8;
+	def->h.ts = spoor_now_monotonic();
+	def->id = id;
+	def->flags = o->flags;
+	def->dev = o->key.dev;
+	def->ino = o->key.ino;
+	def->size = o->key.size;
+	def->mtime = o->key.mtime;
+	def->hash_lo = o->identity.hash[0];
+	def->hash_hi = o->identity.hash[1];
+	def->build_id_len = o->identity.build_id_len;
+	memcpy(def->build_id, o->identity.build_id, sizeof(def->build_id));
+	memcpy(def->path, o->path, len);
+	return def;
+}
+
 /* Hands a finished stack to the recording's thread. */
 static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames,
 		    unsigned n)

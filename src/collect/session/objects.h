@@ -60,6 +60,9 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 /* The entry of an id once it is loaded, else NULL. Any thread. */
 const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id);
 
+/* The definition of a loaded object as an event; free() it. NULL: there is none of that id yet, or no memory. */
+struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t id);
+
 /*
  * Stacks unwound since the last call, as ready-made spoor_stack events: calls `done` for each. Returns how many.
  * fd becomes readable when there are some.

@@ -5,19 +5,15 @@
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/time.h"
-#include "collect/session/privileges.h"
 #include "collect/session/remote.h"
 #include "collect/session/settings.h"
 
@@ -31,13 +27,11 @@ struct session {
 	struct spoor_objects *objects;
 	struct spoor_writer *writer;
 	struct spoor_consumer *consumer;
-	struct spoor_command command;
+	struct spoor_host host;
 	struct spoor_settings settings;
-	char cmd_path[PATH_MAX];
-	int signal_fd, remote_fd;
-	uint64_t began, said;
-	long attached;
-	bool stop, full;
+	int remote_fd;
+	uint64_t said;
+	bool full;
 	bool snapshot; /* asked for */
 	bool ending;   /* the segment that it waits for is being ended */
 	unsigned n_snapshots;
@@ -109,22 +103,6 @@ static int open_trace(struct session *s, struct spoor_error *e)
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
-static int block_signals(struct session *s)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	if (s->o->snapshot_signal)
-		sigaddset(&set, s->o->snapshot_signal);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return s->signal_fd < 0 ? -errno : 0;
-}
-
 /* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
 static void drain(struct session *s)
 {
@@ -134,8 +112,8 @@ static void drain(struct session *s)
 	if (r < 0 && !s->full) {
 		snprintf(s->result->warning, sizeof(s->result->warning), "%s", e.text);
 		s->full = true;
-		s->stop = true;
-		s->result->end = SPOOR_END_FAILED;
+		s->host.stop = true;
+		s->host.end = SPOOR_END_FAILED;
 	}
 }
 
@@ -159,10 +137,8 @@ static void settle(struct session *s)
 static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
-	int r = spoor_targets_check(t, s->cmd_path, e);
+	int r = spoor_host_check(&s->host, t, e);
 
-	if (!r)
-		r = spoor_privileges_check(e);
 	if (!r)
 		r = open_kernel(s, e);
 	if (!r)
@@ -171,69 +147,23 @@ static int begin(struct session *s, struct spoor_error *e)
 		r = open_trace(s, e);
 	if (r)
 		return r;
-	block_signals(s);
-	spoor_targets_preload(t, s->cmd_path, s->objects);
-	if (t->argv) {
-		r = spoor_command_fork(t->argv, s->cmd_path, &s->command, e);
-		if (r)
-			return r;
-		spoor_kernel_pick(s->kernel, s->command.pid,
-				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
-	}
-	r = spoor_kernel_attach(s->kernel, e);
+	s->host.kernel = s->kernel;
+	s->host.objects = s->objects;
+	spoor_host_block_signals(&s->host, s->o->snapshot_signal);
+	r = spoor_host_attach(&s->host, e);
 	if (r)
 		return r;
-	s->began = spoor_now_monotonic();
 	spoor_consumer_clock(s->consumer);
-	if (t->argv) {
-		r = spoor_kernel_take_in(s->kernel);
-		spoor_kernel_end_attach(s->kernel);
-		spoor_privileges_drop(s->o->overhead);
-		return r < 0 ? r : spoor_command_go(&s->command, e);
-	}
-	spoor_privileges_drop(s->o->overhead);
-	s->attached = spoor_targets_take_in(t, s->kernel);
-	if (s->attached < 0)
-		return spoor_fail(e, -s->attached, "cannot list the tasks: %s", strerror(-s->attached));
+	r = spoor_host_go(&s->host, s->o->overhead, e);
+	if (r || t->argv)
+		return r;
 	settle(s);
 	if (s->o->ready)
-		s->o->ready(s->o, s->attached);
+		s->o->ready(s->o, s->host.attached);
 	return 0;
 }
 
 /* ---- running ---- */
-
-static void on_signal(struct session *s)
-{
-	struct signalfd_siginfo si;
-
-	while (read(s->signal_fd, &si, sizeof(si)) == sizeof(si)) {
-		if (si.ssi_signo == SIGCHLD) {
-			int status;
-
-			if (s->command.pid && waitpid(s->command.pid, &status, WNOHANG) == s->command.pid) {
-				s->result->wait_status = status;
-				s->result->end = SPOOR_END_COMMAND;
-				s->command.pid = 0;
-				s->stop = true;
-			}
-			continue;
-		}
-		if ((int)si.ssi_signo == s->o->snapshot_signal) {
-			s->snapshot = true;
-			continue;
-		}
-		s->result->end = SPOOR_END_SIGNAL;
-		s->stop = true;
-	}
-}
-
-static bool targets_gone(const struct session *s)
-{
-	const struct spoor_targets *t = &s->o->targets;
-
-	return t->n_pids && !t->n_names && !t->cgroup && !t->all && spoor_kernel_live_threads(s->kernel) <= 0;
-}
 
 static void say_progress(struct session *s)
 {
@@ -244,7 +174,7 @@ static void say_progress(struct session *s)
 		return;
 	s->said = now;
 	spoor_consumer_counts(s->consumer, &c);
-	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->began) / SPOOR_NS_PER_SEC, c.events,
+	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC, c.events,
 		c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
@@ -298,11 +228,11 @@ static int on_command(void *ctx, const char *text, struct spoor_error *e)
 
 static void run(struct session *s)
 {
-	uint64_t until = s->o->duration_ns ? s->began + s->o->duration_ns : UINT64_MAX;
+	uint64_t until = s->o->duration_ns ? s->host.began + s->o->duration_ns : UINT64_MAX;
 
-	while (!s->stop) {
+	while (!s->host.stop) {
 		struct pollfd fds[] = {
-			{ .fd = s->signal_fd, .events = POLLIN },
+			{ .fd = s->host.signal_fd, .events = POLLIN },
 			{ .fd = spoor_kernel_wakeup_fd(s->kernel), .events = POLLIN },
 			{ .fd = spoor_objects_fd(s->objects), .events = POLLIN },
 			{ .fd = s->remote_fd, .events = POLLIN },
@@ -314,8 +244,8 @@ static void run(struct session *s)
 		poll(fds, 4, wait);
 		if (fds[1].revents)
 			spoor_kernel_wakeup_drain(s->kernel);
-		if (fds[0].revents)
-			on_signal(s);
+		if (fds[0].revents && spoor_host_signals(&s->host))
+			s->snapshot = true;
 		spoor_kernel_retake(s->kernel);
 		if (fds[3].revents)
 			spoor_remote_serve(s->remote_fd, on_command, s);
@@ -323,12 +253,12 @@ static void run(struct session *s)
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		rotate(s);
 		say_progress(s);
-		if (!s->stop && spoor_now_monotonic() >= until) {
-			s->result->end = SPOOR_END_DURATION;
-			s->stop = true;
-		} else if (!s->stop && targets_gone(s)) {
-			s->result->end = SPOOR_END_TARGETS;
-			s->stop = true;
+		if (!s->host.stop && spoor_now_monotonic() >= until) {
+			s->host.end = SPOOR_END_DURATION;
+			s->host.stop = true;
+		} else if (!s->host.stop && spoor_host_targets_gone(&s->host)) {
+			s->host.end = SPOOR_END_TARGETS;
+			s->host.stop = true;
 		}
 	}
 }
@@ -392,23 +322,13 @@ static uint64_t ns_of(struct timeval tv)
 	return tv.tv_sec * SPOOR_NS_PER_SEC + tv.tv_usec * 1000ULL;
 }
 
-/* Ctrl-C on a terminal goes to the command too: where it ends of it, its end is what is told. */
-static void await_command(struct session *s)
-{
-	for (int i = 0; i < 20 && s->command.pid && s->result->end == SPOOR_END_SIGNAL; i++) {
-		on_signal(s);
-		if (s->command.pid)
-			usleep(10000);
-	}
-}
-
 static void end(struct session *s)
 {
 	struct spoor_session_result *r = s->result;
 	struct rusage ru;
 	uint64_t until;
 
-	await_command(s);
+	spoor_host_await_command(&s->host);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
 	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;
@@ -421,7 +341,9 @@ static void end(struct session *s)
 	drain(s);
 	spoor_consumer_clock(s->consumer);
 
-	r->duration_ns = spoor_now_monotonic() - s->began;
+	r->end = s->host.end;
+	r->wait_status = s->host.wait_status;
+	r->duration_ns = spoor_now_monotonic() - s->host.began;
 	getrusage(RUSAGE_SELF, &ru);
 	r->user_ns = ns_of(ru.ru_utime);
 	r->system_ns = ns_of(ru.ru_stime);
@@ -442,7 +364,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
 {
-	struct session s = { .o = o, .result = ret, .signal_fd = -1, .remote_fd = -1, .settings.stats_fd = -1 };
+	struct session s = { .o = o, .result = ret, .host.signal_fd = -1, .remote_fd = -1, .settings.stats_fd = -1 };
 	struct spoor_error close_error = {};
 	int r;
 
@@ -472,7 +394,6 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 	spoor_settings_done(&s.settings);
 	if (s.remote_fd >= 0)
 		close(s.remote_fd);
-	if (s.signal_fd >= 0)
-		close(s.signal_fd);
+	spoor_host_done(&s.host);
 	return r;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "collect/session/consumer.h"
 #include "collect/session/filter.h"
+#include "collect/session/host.h"
 #include "collect/session/scope.h"
 #include "collect/session/targets.h"
 
@@ -31,8 +32,6 @@ struct spoor_session_options {
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
 	void (*ready)(const struct spoor_session_options *o, long threads);
 };
-
-enum spoor_session_end { SPOOR_END_COMMAND, SPOOR_END_TARGETS, SPOOR_END_DURATION, SPOOR_END_SIGNAL, SPOOR_END_FAILED };
 
 struct spoor_session_result {
 	enum spoor_session_end end;

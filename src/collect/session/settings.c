@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 
 #define SAMPLE_NS (100 * 1000000ULL) /* the kernel's count costs two clock readings a program: not always on */
@@ -68,10 +69,9 @@ static int set_mode(struct spoor_settings *s, const char *word, struct spoor_err
 
 static int set_budget(struct spoor_settings *s, const char *word, struct spoor_error *e)
 {
-	char *end;
-	unsigned long n = strtoul(word, &end, 10);
+	uint64_t n;
 
-	if (*end || end == word || n < 1 || n > SPOOR_MAX_FRAMES)
+	if (spoor_parse_number(word, 1, SPOOR_MAX_FRAMES, &n))
 		return spoor_fail(e, EINVAL, "budget=%s: a number from 1 to %d", word, SPOOR_MAX_FRAMES);
 	s->budget = s->most_budget = n;
 	return 0;

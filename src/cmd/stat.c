@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor stat`: options in, counters kept in the kernel (src/collect/session/counting.c), tables out. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "cmd/stat_fill.h"
+#include "cmd/stat_options.h"
+#include "present/stat_sites.h"
+#include "present/stat_watch.h"
+
+struct stat {
+	struct spoor_stat_options o;
+	FILE *out;
+	struct spoor_watch *watch;
+	struct spoor_symbolizer *symbols; /* --by site, as the next */
+	struct spoor_stat_sites sites;
+	struct spoor_counters last; /* --interval: what was shown the last time */
+	bool has_last;
+	pid_t first; /* of the processes that have ended and are in one task */
+	int error; /* of printing ended processes */
+};
+
+/* ---- looking ---- */
+
+static void freep_counters(struct spoor_counters *c)
+{
+	spoor_counters_done(c);
+}
+
+static int flush(struct stat *s)
+{
+	if (!fflush(s->out) && !ferror(s->out))
+		return 0;
+	return -(errno ? errno : EIO);
+}
+
+/* An application is known by the pid of its first process. */
+static void name_application(struct spoor_counters *c, pid_t from, pid_t to)
+{
+	for (size_t i = 0; i < c->n; i++)
+		if (!c->tasks[i].tid && c->tasks[i].pid == from)
+			c->tasks[i].pid = to;
+}
+
+static int print(struct stat *s, struct spoor_counters *c, bool delta)
+{
+	struct spoor_stat_view v = s->o.view;
+	int r;
+
+	v.delta = delta;
+	if (v.level == SPOOR_STAT_APPLICATION)
+		name_application(c, 0, s->first);
+	r = spoor_stat_print(s->out, c, &v);
+	if (v.level == SPOOR_STAT_APPLICATION)
+		name_application(c, s->first, 0); /* a difference to it is still to be taken */
+	return r ? r : flush(s);
+}
+
+static int print_interval(struct stat *s, struct spoor_counters *now)
+{
+	_cleanup_(freep_counters) struct spoor_counters delta = {};
+	int r = 0;
+
+	if (s->has_last) {
+		r = spoor_counters_delta(&s->last, now, &delta);
+		spoor_counters_done(&s->last);
+	}
+	if (!r)
+		r = print(s, s->has_last ? &delta : now, true);
+	s->last = *now;
+	s->has_last = true;
+	*now = (struct spoor_counters){};
+	return r;
+}
+
+static int look(void *ctx, struct spoor_counting *c, enum spoor_counting_why why)
+{
+	struct stat *s = ctx;
+	_cleanup_(freep_counters) struct spoor_counters now = {};
+	int r = spoor_stat_fill(c, &now, &s->first);
+
+	if (r)
+		return r;
+	if (c->sites)
+		s->sites.segment = spoor_site_stacks_segment(c->sites);
+	if (s->watch && why == SPOOR_COUNTING_INTERVAL)
+		return spoor_watch_draw(s->watch, &now);
+	if (s->watch) {
+		spoor_watch_close(s->watch);
+		s->watch = NULL;
+	}
+	if (why == SPOOR_COUNTING_INTERVAL)
+		return print_interval(s, &now);
+	return print(s, &now, false);
+}
+
+static bool on_key(void *ctx, struct spoor_counting *c)
+{
+	struct stat *s = ctx;
+
+	switch (spoor_watch_key(s->watch)) {
+	case SPOOR_WATCH_QUIT:
+		return false;
+	case SPOOR_WATCH_DRAW:
+		return !spoor_watch_draw(s->watch, NULL);
+	default:
+		return true;
+	}
+}
+
+/* --each-exit: one process at a time comes as one task. */
+static void on_final(void *ctx, struct spoor_counters *c)
+{
+	struct stat *s = ctx;
+	struct spoor_stat_view v = s->o.view;
+
+	v.level = SPOOR_STAT_PROCESS;
+	if (spoor_stat_print(s->out, c, &v) || flush(s))
+		s->error = -EIO;
+}
+
+/* ---- beginning and end ---- */
+
+static void say_ready(void *ctx, long threads)
+{
+	const struct stat *s = ctx;
+
+	if (!s->watch)
+		fprintf(stderr, "spoor: counting %ld thread%s; %s\n", threads, threads == 1 ? "" : "s",
+			s->o.c.duration_ns ? "it ends by itself" : "Ctrl-C ends it");
+}
+
+static int open_output(struct stat *s)
+{
+	s->out = stderr;
+	if (!s->o.output)
+		return 0;
+	s->out = fopen(s->o.output, "we");
+	if (s->out)
+		return 0;
+	fprintf(stderr, "spoor stat: -o %s: %s\n", s->o.output, strerror(errno));
+	return -1;
+}
+
+static void look_of(struct stat *s)
+{
+	struct winsize size;
+	int fd = fileno(s->out);
+
+	s->o.view.utf8 = spoor_stat_utf8();
+	if (!isatty(fd))
+		return;
+	s->o.view.colour = !getenv("NO_COLOR");
+	if (!ioctl(fd, TIOCGWINSZ, &size))
+		s->o.view.width = size.ws_col;
+}
+
+static int open_watch(struct stat *s)
+{
+	struct spoor_error e = { "" };
+
+	if (!s->o.watch)
+		return 0;
+	if (spoor_watch_open(&s->o.view, &s->watch, &e)) {
+		fprintf(stderr, "spoor stat: %s\n", e.text);
+		return -1;
+	}
+	s->o.c.fd = spoor_watch_fd(s->watch);
+	s->o.c.on_fd = on_key;
+	if (!s->o.c.interval_ns)
+		s->o.c.interval_ns = SPOOR_NS_PER_SEC;
+	return 0;
+}
+
+static int open_symbols(struct stat *s)
+{
+	int r = s->o.view.by_site ? spoor_symbolizer_new(NULL, NULL, &s->symbols) : 0;
+
+	if (r) {
+		fprintf(stderr, "spoor stat: %s\n", strerror(-r));
+		return -1;
+	}
+	s->sites.symbols = s->symbols;
+	if (s->symbols)
+		spoor_stat_sites_use(&s->o.view, &s->sites);
+	return 0;
+}
+
+static int failed(const struct stat *s)
+{
+	return s->o.c.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
+}
+
+static int say_end(const struct stat *s, const struct spoor_counting_result *r)
+{
+	if (r->lost_calls)
+		fprintf(stderr, "spoor: %lu calls of ended threads are missing: no kernel memory for them\n",
+			(unsigned long)r->lost_calls);
+	if (s->error) {
+		fprintf(stderr, "spoor stat: cannot write: %s\n", strerror(-s->error));
+		return failed(s);
+	}
+	if (r->end != SPOOR_END_COMMAND)
+		return SPOOR_EXIT_OK;
+	return WIFEXITED(r->wait_status) ? WEXITSTATUS(r->wait_status) : 128 + WTERMSIG(r->wait_status);
+}
+
+static int run(struct stat *s)
+{
+	_cleanup_(spoor_stat_finals_freep) struct spoor_stat_finals *finals = NULL;
+	struct spoor_counting_result result;
+	struct spoor_error e = { "" };
+	int r;
+
+	s->o.c.ctx = s;
+	s->o.c.ready = say_ready;
+	s->o.c.look = look;
+	if (s->o.each_exit) {
+		finals = spoor_stat_finals_new(on_final, s);
+		if (!finals)
+			return failed(s);
+		s->o.c.finals = spoor_stat_finals_visitor(finals);
+	}
+	r = spoor_counting_run(&s->o.c, &result, &e);
+	spoor_watch_close(s->watch);
+	s->watch = NULL;
+	if (r) {
+		fprintf(stderr, "spoor stat: %s\n", e.text[0] ? e.text : strerror(-r));
+		return failed(s);
+	}
+	return say_end(s, &result);
+}
+
+int spoor_cmd_stat(int argc, char **argv)
+{
+	static struct stat s;
+	int r = spoor_stat_parse(&s.o, argc, argv);
+
+	if (r)
+		return r - 1;
+	if (open_symbols(&s) || open_output(&s))
+		return failed(&s);
+	look_of(&s);
+	r = open_watch(&s) ? failed(&s) : run(&s);
+	if (s.o.output && fclose(s.out)) {
+		fprintf(stderr, "spoor stat: -o %s: %s\n", s.o.output, strerror(errno));
+		r = failed(&s);
+	}
+	spoor_counters_done(&s.last);
+	spoor_symbolizer_free(s.symbols);
+	return r;
+}

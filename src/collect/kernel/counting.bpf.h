@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * Counting: a stamp at a system call's entry, at its exit an addition to the thread's own slot. No locked instruction,
+ * nothing shared between threads. seq is odd meanwhile: so the reader, on another CPU, knows what belongs together.
+ */
+#include "collect/kernel/stacks.bpf.h"
+#include "collect/kernel/sums.bpf.h"
+
+/* ---- constants, set before loading ---- */
+const volatile bool filtered = false; /* some calls are not counted (-e) */
+const volatile bool by_site = false;
+
+/* ---- slots ---- */
+
+/* floor(log2(i)) */
+static const u8 log2_of[256] = {
+#define LOG_4(n) n, n, n, n
+#define LOG_16(n) LOG_4(n), LOG_4(n), LOG_4(n), LOG_4(n)
+	0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, LOG_16(4),
+	LOG_16(5), LOG_16(5), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(6),
+	LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7),
+#undef LOG_16
+#undef LOG_4
+};
+
+static __always_inline u32 bucket_of(u64 ns)
+{
+	u32 b = 0;
+
+	if (ns < 256)
+		return log2_of[ns & 255];
+	if (ns < 65536)
+		return 8 + log2_of[ns >> 8 & 255];
+	if (ns >> 47)
+		return SPOOR_COUNTER_BUCKETS - 1;
+	if (ns >> 32) {
+		b = 32;
+		ns >>= 32;
+	}
+	if (ns >> 16) {
+		b += 16;
+		ns >>= 16;
+	}
+	if (ns >> 8) {
+		b += 8;
+		ns >>= 8;
+	}
+	return b + log2_of[ns & 255];
+}
+
+static __always_inline u32 new_slot(struct thread *t, u32 at, u32 id, u32 stack)
+{
+	u32 i = t->n_slots;
+	struct spoor_counter_slot *s;
+
+	if (i >= SPOOR_COUNTER_SLOTS)
+		return 0;
+	s = &t->slots[i];
+	s->id = id;
+	s->stack = stack;
+	s->min_ns = ~0ULL;
+	t->n_slots = i + 1;
+	if (at < SPOOR_COUNTER_INDEX + 8)
+		t->index[at] = i + 1;
+	return i + 1;
+}
+
+/* The slot + 1 of a call, made where there is none; 0: no room. */
+static __always_inline u32 slot_of_call(struct thread *t, u32 id)
+{
+	u32 i;
+
+	if (id > SPOOR_SYSCALL_MAX)
+		return 0;
+	i = t->index[id];
+	return i ? i : new_slot(t, id, id, 0);
+}
+
+#define SITE_PROBES 8
+
+static __always_inline u32 slot_of_site(struct thread *t, u32 id, u32 stack)
+{
+	u32 at = mix(id, stack) >> 20, n;
+
+	for (n = 0; n < SITE_PROBES; n++, at++) {
+		u32 i = t->index[at & (SPOOR_COUNTER_INDEX - 1)];
+		struct spoor_counter_slot *s;
+
+		if (!i)
+			return new_slot(t, at & (SPOOR_COUNTER_INDEX - 1), id, stack);
+		if (i > SPOOR_COUNTER_SLOTS)
+			return 0;
+		s = &t->slots[i - 1];
+		if (s->id == id && s->stack == stack)
+			return i;
+	}
+	return 0;
+}
+
+/* ---- what is rare ---- */
+
+/* A bucket of 16 bits has come round: the rest of its number is kept beside the thread. */
+static __noinline int widen(struct thread *t, u32 slot, u32 bucket)
+{
+	struct spoor_counter_wide_key key = { .slot = slot };
+	struct spoor_counter_wide *w;
+
+	if (!t || slot >= SPOOR_COUNTER_SLOTS || bucket >= SPOOR_COUNTER_BUCKETS)
+		return 0;
+	key.serial = t->serial;
+	w = bpf_map_lookup_elem(&wides, &key);
+	if (!w) {
+		bpf_map_update_elem(&wides, &key, &no_wide, BPF_NOEXIST);
+		w = bpf_map_lookup_elem(&wides, &key);
+	}
+	if (w) {
+		w->histogram[bucket]++;
+		t->slots[slot].wide = 1;
+	} else {
+		t->overflow += 65536;
+		__sync_fetch_and_add(&lost_calls, 65536);
+	}
+	return 0;
+}
+
+static __noinline int count_error(struct thread *t, u32 slot, u32 number)
+{
+	struct spoor_counter_slot *s;
+	int i;
+
+	if (!t || slot >= SPOOR_COUNTER_SLOTS)
+		return 0;
+	s = &t->slots[slot];
+	s->errors++;
+	for (i = 0; i < SPOOR_SLOT_ERRNOS; i++) {
+		if (!s->error[i])
+			s->error[i] = number;
+		if (s->error[i] != (u16)number)
+			continue;
+		if (s->error_n[i] != ~0u)
+			s->error_n[i]++;
+		return 0;
+	}
+	return 0;
+}
+
+/* A call that found no slot goes straight to its process. */
+static __noinline int count_elsewhere(struct thread *t, u64 ns, u64 blocked, s64 ret)
+{
+	u32 b = opaque(bucket_of(ns)) & 63;
+	struct spoor_counter_sum *sum;
+	struct fold f;
+
+	if (!t)
+		return 0;
+	t->overflow++;
+	fold_into(&f, t, phase & SPOOR_PHASE_BANK);
+	sum = sum_of(&f, t->id, t->stack);
+	if (!sum) {
+		__sync_fetch_and_add(&lost_calls, 1);
+		return 0;
+	}
+	add_times(sum, ns, blocked, ns, ns);
+	if (b < SPOOR_COUNTER_BUCKETS)
+		add(&sum->histogram[b], 1);
+	if (ret < 0 && ret >= -4095) {
+		add(&sum->errors, 1);
+		add_error(sum, -ret, 1);
+	}
+	return 0;
+}
+
+/* ---- the two halves of a call ---- */
+
+static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
+{
+	u32 id = t->id, b = bucket_of(ns) & 63, i;
+	u64 blocked = t->blocked;
+	struct spoor_counter_slot *s;
+	u16 n;
+
+	if (by_site)
+		i = t->raw ? 0 : slot_of_site(t, id, t->stack);
+	else
+		i = slot_of_call(t, id);
+	if (!i || i > SPOOR_COUNTER_SLOTS) {
+		count_elsewhere(t, ns, blocked, ret);
+		t->blocked = 0;
+		t->start = 0;
+		return;
+	}
+	s = &t->slots[i - 1];
+	*(volatile u32 *)&t->seq = t->seq + 1;
+	barrier();
+	s->ns += ns;
+	if (ns < s->min_ns)
+		s->min_ns = ns;
+	if (ns > s->max_ns)
+		s->max_ns = ns;
+	n = s->histogram[b] + 1;
+	s->histogram[b] = n;
+	if (!n)
+		widen(t, i - 1, b);
+	if (blocked) {
+		s->blocked_ns += blocked;
+		t->blocked = 0;
+	}
+	if ((u64)ret >= (u64)-4095)
+		count_error(t, i - 1, -ret);
+	t->start = 0;
+	barrier();
+	*(volatile u32 *)&t->seq = t->seq + 1;
+}
+
+/* Is this call to be counted? */
+static __always_inline bool counts(struct thread *t, u32 id)
+{
+	if (filtered && !calls[id].mode)
+		return false;
+	return !t->wait_exec || calls[id].flags & SPOOR_CALL_EXEC;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	u32 id;
+
+	if (!t)
+		return 0;
+	id = call_id(task, nr);
+	t->id = id;
+	if (counts(t, id))
+		t->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+/* The same with a walk, which is no part of the call's time. */
+static __always_inline int enter_site(struct pt_regs *regs, long nr, bool compat)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct cpu *c;
+	u32 id, mode;
+
+	if (!t)
+		return 0;
+	id = call_id(task, nr);
+	t->id = id;
+	if (!counts(t, id))
+		return 0;
+	t->stack = 0;
+	t->raw = 0;
+	mode = calls[id].mode;
+	c = this_cpu();
+	if (c && mode > 1 + SPOOR_MODE_NONE && !t->wait_exec) {
+		t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1, compat);
+		t->raw = c->scratch[0].walk.status == WALK_RAW;
+	}
+	t->start = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter_site, struct pt_regs *regs, long nr)
+{
+	return enter_site(regs, nr, false);
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter_site_compat, struct pt_regs *regs, long nr)
+{
+	return enter_site(regs, nr, true);
+}
+
+/* Calls that change what cached walks rest upon. */
+static __always_inline void note_call(struct thread *t, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 map = calls[call_id(task, regs->orig_ax)].map;
+
+	if (map)
+		note_map(task, t, regs, ret, map);
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	u64 start;
+
+	if (!t)
+		return 0;
+	if (by_site)
+		note_call(t, regs, ret);
+	start = t->start;
+	if (!start) {
+		if (!t->before)
+			return 0;
+		start = t->before; /* the call in which it came in */
+		t->id = t->before_id;
+		t->stack = t->before_stack;
+		t->before = 0;
+	}
+	if (t->wait_exec) {
+		t->start = 0; /* its execve has failed */
+		t->blocked = 0;
+		return 0;
+	}
+	count_call(t, bpf_ktime_get_ns() - start, ret);
+	return 0;
+}
+
+/* ---- on the CPU or not ---- */
+
+static __always_inline struct thread *in_call(struct task_struct *task)
+{
+	struct thread *t;
+
+	if (task->flags & PF_KTHREAD)
+		return NULL;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	return t && (t->start || t->before) ? t : NULL;
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	struct thread *out = in_call(prev), *in = in_call(next);
+	u64 now;
+
+	if (!out && !in)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (out)
+		out->off = now;
+	if (in && in->off) {
+		in->blocked += now - in->off;
+		in->off = 0;
+	}
+	return 0;
+}

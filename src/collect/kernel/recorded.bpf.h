@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/*
+ * What a recording writes about a thread when it comes in, sleeps, forks, execs, is renamed, or ends (the hooks of
+ * processes.bpf.h), and the calls that are in flight at its begin and its end.
+ */
+#include "collect/kernel/stacks.bpf.h"
+#include "collect/kernel/syscalls.bpf.h"
+
+/* ---- fork, execve ---- */
+
+static __always_inline void on_fork(struct task_struct *task, struct thread *t, struct task_struct *parent,
+				    struct thread *p)
+{
+	if (!t->wait_exec)
+		emit_thread(task, t, SPOOR_THREAD_FORK);
+}
+
+/* An execve whose entry was not ours to see: its path is certain here. */
+static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
+{
+	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
+	long n;
+
+	if (!cfg->mode || paused)
+		return;
+	__builtin_memset(t->data, 0, 32);
+	n = bpf_probe_read_kernel_str(t->data + 24, SPOOR_MAX_STRING, (void *)filename);
+	t->len = 24 + (n > 0 ? n : 1);
+	t->id = SPOOR_NR_EXECVE;
+	t->ret_at = 24;
+	t->flags = 0;
+	t->pending = 0;
+	t->stack = 0;
+	t->files[0] = t->files[1] = 0;
+	t->call_epoch = epoch;
+	t->start = bpf_ktime_get_ns();
+}
+
+/* A thread that is not the leader becomes it by execve: its call goes on under another tid. */
+static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32 old_tid)
+{
+	struct spoor_pending *e;
+	struct reservation r;
+	u32 size = (sizeof(*e) + 7) & ~7u;
+
+	if (!task || !t || !t->start)
+		return 0;
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_PENDING, 0, size, old_tid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->stack = t->stack;
+	e->start = t->start;
+	e->nr = t->id;
+	e->why = SPOOR_PENDING_MOVED;
+	e->exact = 1;
+	e->len = 0;
+	emit_commit(&r, size);
+	return 0;
+}
+
+/* The path of a call in flight could not be read at its entry, and its image is gone: here it is certain. */
+static __always_inline void exec_path(struct thread *t, u64 filename)
+{
+	u32 at = t->ret_at & 127;
+	long n = bpf_probe_read_kernel_str(t->data + at, SPOOR_MAX_STRING, (void *)filename);
+
+	if (n <= 0)
+		return;
+	t->len = at + n;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT;
+}
+
+static __always_inline void on_exec_begin(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
+{
+	if (t->start && (t->flags & SPOOR_EVENT_UNREADABLE))
+		exec_path(t, (u64)bprm->filename);
+}
+
+/* The call began in the old image, which was in, and succeeded: written before it is out. */
+static __always_inline void on_exec_out(struct task_struct *task, struct thread *t, int old_pid)
+{
+	if (t->pending && old_pid != task->pid)
+		emit_moved(task, t, old_pid);
+	if (t->start)
+		emit_call(task, t, 0);
+	emit_exit(task, t, 0);
+}
+
+static __always_inline void on_exec(struct task_struct *task, struct thread *t, int old_pid, struct scratch *sc)
+{
+	if (t->pending && old_pid != task->pid)
+		emit_moved(task, t, old_pid);
+	emit_thread(task, t, SPOOR_THREAD_EXEC);
+	emit_exec_mappings(task, sc);
+}
+
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_renamed, struct task_struct *task, const char *comm)
+{
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (t)
+		t->renamed = 1; /* the new name is not there yet: the next call's entry writes it */
+	return 0;
+}
+
+/* ---- sleeping, ending ---- */
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
+{
+	struct thread *t;
+
+	if (preempt || !prev_state)
+		return 0;
+	t = bpf_task_storage_get(&threads, prev, 0, 0);
+	if (!t || !t->start || t->pending)
+		return 0;
+	return emit_pending(prev, t, SPOOR_PENDING_SLEEP);
+}
+
+static __always_inline void on_exit(struct task_struct *task, struct thread *t)
+{
+	if (t->start)
+		emit_pending(task, t, SPOOR_PENDING_DEATH);
+	t->start = 0;
+	emit_exit(task, t, task->signal->live.counter == 0);
+}
+
+static __always_inline void on_move_in(struct task_struct *task, struct thread *t)
+{
+	emit_thread(task, t, SPOOR_THREAD_MOVE);
+}
+
+static __always_inline void on_move_out(struct task_struct *task, struct thread *t)
+{
+	if (t->start)
+		emit_pending(task, t, SPOOR_PENDING_END);
+	emit_exit(task, t, 0);
+}
+
+/* ---- attaching, and the end ---- */
+
+/* The call in which task sleeps. It began no later than the task last ran. */
+static __always_inline void note_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
+{
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct scratch *sc = &c->scratch[1];
+	struct spoor_call_config *cfg;
+	unsigned long switches = task->nvcsw;
+	long nr = regs->orig_ax;
+	u64 now = bpf_ktime_get_ns(), start = task->se.exec_start;
+	u32 id;
+
+	if (nr < 0 || !(task->__state & 0xff))
+		return;
+	id = call_id(task, nr);
+	cfg = &calls[id];
+	if (!cfg->mode || id >= SPOOR_SYSCALL_I386)
+		return;
+	t->args[0] = regs->di;
+	t->args[1] = regs->si;
+	t->args[2] = regs->dx;
+	t->args[3] = regs->r10;
+	t->args[4] = regs->r8;
+	t->args[5] = regs->r9;
+	t->id = id;
+	t->flags = 0;
+	t->call_epoch = epoch;
+	t->len = take_args(t, cfg, c, sc, task, 1);
+	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
+		take_nothing_pointed(t, cfg);
+	t->stack = cfg->mode > 1 ? emit_remote(task, t, regs, cfg->mode - 1) : 0;
+	t->start = start && start < now ? start : now;
+	if (task->nvcsw != switches || !(task->__state & 0xff)) {
+		t->start = 0; /* it woke up meanwhile: nothing of this is certain */
+		return;
+	}
+	emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	t->pending = CALL_BEGAN_BEFORE;
+}
+
+static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct cpu *c)
+{
+	if (t->wait_exec)
+		return;
+	emit_thread_at(task, t, SPOOR_THREAD_ATTACH, 1);
+	note_sleeping(task, t, c);
+}
+
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct cpu *c)
+{
+	note_sleeping(task, t, c);
+}
+
+SEC("iter/task")
+int end_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t;
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (t && t->start && t->pending == CALL_BEGAN_BEFORE)
+		emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	else if (t && t->start)
+		emit_pending_at(task, t, SPOOR_PENDING_END, true, 1);
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/* What a recording keeps of a thread (SPOOR_THREAD_STATE of maps.bpf.h). */
+#define SPOOR_RECORDS 1 /* events are written */
+
+#define CALL_BEGAN_BEFORE 2
+
+struct thread {
+	u64 start;      /* of the call in flight; 0: none */
+	u64 def_epoch;  /* segment that has this thread's definition */
+	u64 call_epoch; /* segment in which the call in flight began */
+	u32 stack;
+	u32 files[2];
+	u16 id;       /* event id of the call in flight */
+	u16 len;      /* bytes of data */
+	u16 buf_at;   /* offset in data of a payload's length */
+	u16 ret_at;   /* offset in data of the returned descriptor's file id */
+	u8 flags;     /* enum spoor_event_flag */
+	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
+	u8 renamed;
+	SPOOR_MEMBER;
+	u64 args[6];
+	u8 data[SPOOR_MAX_DATA];
+};

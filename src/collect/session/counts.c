@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/counts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 4096
+
+/* One system call of ended threads of a process. */
+struct sum {
+	struct sum *next_same_hash, *next_of_process;
+	struct spoor_counter_key key;
+	struct spoor_counter_sum s;
+};
+
+struct process {
+	struct process *next_same_hash;
+	struct process *next_final; /* in the list of those that were not handed out */
+	struct spoor_counter_owner owner;
+	struct spoor_counter_process p;
+	uint64_t ended[2], overflow[2]; /* as p's, but only what is in the sums */
+	uint64_t processes;             /* thrown together */
+	bool final;
+	struct sum *sums;
+};
+
+struct spoor_counts {
+	struct spoor_rounds *rounds;
+	bool keep, want_finals;
+	struct process *processes[BUCKETS];
+	struct sum *sums[BUCKETS];
+	struct process *first_final; /* those not handed out, by their end */
+	const struct spoor_count_visitor *visitor; /* of the round under way */
+	int error;                                 /* of it */
+	uint64_t lost;                             /* here, for want of memory */
+};
+
+int spoor_counts_new(struct spoor_kernel *k, bool keep, bool finals, struct spoor_counts **ret)
+{
+	struct spoor_counts *c = calloc(1, sizeof(*c));
+	int r;
+
+	if (!c)
+		return -ENOMEM;
+	c->keep = keep;
+	c->want_finals = finals;
+	r = spoor_rounds_new(k, &c->rounds);
+	if (r) {
+		free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void spoor_counts_free(struct spoor_counts *c)
+{
+	if (!c)
+		return;
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct process *p = c->processes[i], *next; p; p = next) {
+			next = p->next_same_hash;
+			free(p);
+		}
+		for (struct sum *s = c->sums[i], *next; s; s = next) {
+			next = s->next_same_hash;
+			free(s);
+		}
+	}
+	spoor_rounds_free(c->rounds);
+	free(c);
+}
+
+/* ---- keeping ---- */
+
+static unsigned hash_of(uint64_t start, uint32_t pid, uint32_t id, uint32_t stack)
+{
+	uint64_t h = (start ^ pid) * 0x9e3779b97f4a7c15ULL;
+
+	h = (h ^ h >> 32 ^ id ^ (uint64_t)stack << 16) * 0x9e3779b97f4a7c15ULL;
+	return h >> 32 & (BUCKETS - 1);
+}
+
+static struct process *process_of(struct spoor_counts *c, uint64_t start, uint32_t pid)
+{
+	struct process **at = &c->processes[hash_of(start, pid, 0, 0)], *p;
+
+	for (p = *at; p; p = p->next_same_hash)
+		if (p->owner.start == start && p->owner.pid == pid)
+			return p;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->owner.start = start;
+	p->owner.pid = pid;
+	p->next_same_hash = *at;
+	return *at = p;
+}
+
+static bool same_key(const struct spoor_counter_key *a, const struct spoor_counter_key *b)
+{
+	return a->start == b->start && a->pid == b->pid && a->id == b->id && a->stack == b->stack;
+}
+
+static struct sum *sum_of(struct spoor_counts *c, const struct spoor_counter_key *key)
+{
+	struct sum **at = &c->sums[hash_of(key->start, key->pid, key->id, key->stack)], *s;
+	struct process *p;
+
+	for (s = *at; s; s = s->next_same_hash)
+		if (same_key(&s->key, key))
+			return s;
+	p = process_of(c, key->start, key->pid);
+	s = calloc(1, sizeof(*s));
+	if (!p || !s) {
+		free(s);
+		return NULL;
+	}
+	s->key = *key;
+	s->next_same_hash = *at;
+	*at = s;
+	s->next_of_process = p->sums;
+	p->sums = s;
+	return s;
+}
+
+static void add_error(struct spoor_counter_sum *to, uint32_t error, uint64_t n)
+{
+	for (unsigned i = 0; i < SPOOR_SUM_ERRNOS; i++) {
+		if (!to->error[i])
+			to->error[i] = error;
+		if (to->error[i] == error) {
+			to->error_n[i] += n;
+			return;
+		}
+	}
+}
+
+static void add_sum(struct spoor_counter_sum *to, const struct spoor_counter_sum *s)
+{
+	to->errors += s->errors;
+	to->ns += s->ns;
+	to->max_ns = s->max_ns > to->max_ns ? s->max_ns : to->max_ns;
+	to->least = s->least > to->least ? s->least : to->least;
+	to->blocked_ns += s->blocked_ns;
+	to->unreturned += s->unreturned;
+	to->unreturned_ns += s->unreturned_ns;
+	to->unreturned_blocked_ns += s->unreturned_blocked_ns;
+	for (unsigned i = 0; i < SPOOR_COUNTER_BUCKETS; i++)
+		to->histogram[i] += s->histogram[i];
+	for (unsigned i = 0; i < SPOOR_SUM_ERRNOS; i++)
+		if (s->error[i])
+			add_error(to, s->error[i], s->error_n[i]);
+}
+
+static uint64_t calls_of(const struct spoor_counter_sum *s)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < SPOOR_COUNTER_BUCKETS; i++)
+		n += s->histogram[i];
+	return n;
+}
+
+static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+{
+	struct spoor_counts *c = ctx;
+	struct sum *to = sum_of(c, key);
+
+	if (to)
+		add_sum(&to->s, s);
+	else
+		c->lost += calls_of(s) + s->unreturned;
+}
+
+/* Puts a process into the list by its end. */
+static void insert_final(struct spoor_counts *c, struct process *p)
+{
+	struct process **at = &c->first_final;
+
+	while (*at && (*at)->p.end <= p->p.end)
+		at = &(*at)->next_final;
+	p->next_final = *at;
+	*at = p;
+}
+
+static void on_process(void *ctx, const struct spoor_counter_owner *owner, const struct spoor_counter_process *k,
+		       unsigned bank, bool final)
+{
+	struct spoor_counts *c = ctx;
+	struct process *p = process_of(c, owner->start, owner->pid);
+
+	if (!p) {
+		c->error = -ENOMEM;
+		return;
+	}
+	p->p = *k;
+	for (unsigned i = 0; i < 2; i++) {
+		if (i != bank && !final)
+			continue;
+		p->ended[i] = k->ended[i];
+		p->overflow[i] = k->overflow[i];
+	}
+	if (!final)
+		return;
+	p->final = true;
+	insert_final(c, p);
+}
+
+/* ---- throwing ended processes together ---- */
+
+static void forget_sum(struct spoor_counts *c, struct sum *s)
+{
+	struct sum **at = &c->sums[hash_of(s->key.start, s->key.pid, s->key.id, s->key.stack)];
+
+	while (*at != s)
+		at = &(*at)->next_same_hash;
+	*at = s->next_same_hash;
+	free(s);
+}
+
+static void forget_process(struct spoor_counts *c, struct process *p)
+{
+	struct process **at = &c->processes[hash_of(p->owner.start, p->owner.pid, 0, 0)];
+
+	while (*at != p)
+		at = &(*at)->next_same_hash;
+	*at = p->next_same_hash;
+	free(p);
+}
+
+/* The process's counters go to everybody's. */
+static void throw_in(struct spoor_counts *c, struct process *p)
+{
+	struct process *all = process_of(c, 0, 0);
+
+	if (!all || p == all)
+		return;
+	if (!all->processes || p->p.start < all->p.start) {
+		memcpy(all->p.comm, p->p.comm, sizeof(all->p.comm));
+		all->p.start = p->p.start;
+		all->p.pid = p->p.pid;
+		all->p.ppid = p->p.ppid;
+	}
+	all->processes++;
+	all->p.end = p->p.end > all->p.end ? p->p.end : all->p.end;
+	for (unsigned i = 0; i < 2; i++) {
+		all->ended[i] += p->ended[i];
+		all->overflow[i] += p->overflow[i];
+	}
+	for (struct sum *s = p->sums, *next; s; s = next) {
+		struct spoor_counter_key key = { .id = s->key.id, .stack = s->key.stack };
+
+		next = s->next_of_process;
+		on_sum(c, &key, &s->s);
+		forget_sum(c, s);
+	}
+	forget_process(c, p);
+}
+
+/* ---- handing out ---- */
+
+static void call_of_sum(struct spoor_counted_call *to, const struct sum *s)
+{
+	const struct spoor_counter_sum *f = &s->s;
+
+	*to = (struct spoor_counted_call){
+		.id = s->key.id,
+		.stack = s->key.stack,
+		.calls = calls_of(f),
+		.errors = f->errors,
+		.ns = f->ns,
+		.max_ns = f->max_ns,
+		.blocked_ns = f->blocked_ns,
+		.unreturned = f->unreturned,
+		.unreturned_ns = f->unreturned_ns,
+		.unreturned_blocked_ns = f->unreturned_blocked_ns,
+	};
+	to->min_ns = to->calls ? ~f->least : 0;
+	memcpy(to->histogram, f->histogram, sizeof(to->histogram));
+	memcpy(to->error, f->error, sizeof(to->error));
+	memcpy(to->error_n, f->error_n, sizeof(to->error_n));
+}
+
+static void hand_out_process(const struct process *p, const struct spoor_count_visitor *v)
+{
+	struct spoor_counted_task t = {
+		.pid = p->owner.pid,
+		.ppid = p->p.ppid,
+		.first_pid = p->p.pid,
+		.start_ns = p->p.start,
+		.process_start_ns = p->owner.start,
+		.end_ns = p->final || !p->p.live ? p->p.end : 0,
+		.threads = p->ended[0] + p->ended[1],
+		.processes = p->owner.pid ? 1 : p->processes + p->p.gone,
+		.overflow = p->overflow[0] + p->overflow[1],
+	};
+	struct spoor_counted_call call;
+
+	if (!t.threads && !p->sums)
+		return;
+	memcpy(t.comm, p->p.comm, sizeof(t.comm));
+	v->task(v->ctx, &t);
+	for (const struct sum *s = p->sums; s; s = s->next_of_process) {
+		call_of_sum(&call, s);
+		v->call(v->ctx, &call);
+	}
+	if (v->end)
+		v->end(v->ctx);
+}
+
+/* Takes those that have ended off the list; v may be NULL. */
+static size_t work_off_finals(struct spoor_counts *c, const struct spoor_count_visitor *v)
+{
+	size_t n = 0;
+
+	for (struct process *p = c->first_final, *next; p; p = next, n++) {
+		next = p->next_final;
+		p->next_final = NULL;
+		if (v)
+			hand_out_process(p, v);
+		if (!c->keep)
+			throw_in(c, p);
+	}
+	c->first_final = NULL;
+	return n;
+}
+
+static bool in_flight_here(const struct spoor_counter_flight *f, uint16_t id, uint32_t stack)
+{
+	return f->start && f->id == id && f->stack == stack;
+}
+
+static void add_flight(struct spoor_counted_call *to, const struct spoor_counter_thread *t)
+{
+	const struct spoor_counter_flight *f = &t->flight;
+
+	to->in_flight = 1;
+	to->in_flight_ns = t->at > f->start ? t->at - f->start : 0;
+	to->in_flight_blocked_ns = f->blocked_ns + (f->off && t->at > f->off ? t->at - f->off : 0);
+	if (to->in_flight_blocked_ns > to->in_flight_ns)
+		to->in_flight_blocked_ns = to->in_flight_ns;
+}
+
+static void call_of_slot(struct spoor_counted_call *to, const struct spoor_counter_slot *s,
+			 const struct spoor_counter_wide *w)
+{
+	*to = (struct spoor_counted_call){
+		.id = s->id,
+		.stack = s->stack,
+		.errors = s->errors,
+		.ns = s->ns,
+		.max_ns = s->max_ns,
+		.blocked_ns = s->blocked_ns,
+	};
+	for (unsigned i = 0; i < SPOOR_COUNTER_BUCKETS; i++) {
+		to->histogram[i] = s->histogram[i] + (w ? (uint64_t)w->histogram[i] << 16 : 0);
+		to->calls += to->histogram[i];
+	}
+	to->min_ns = to->calls ? s->min_ns : 0;
+	for (unsigned i = 0; i < SPOOR_SLOT_ERRNOS; i++) {
+		to->error[i] = s->error[i];
+		to->error_n[i] = s->error_n[i];
+	}
+}
+
+static void on_thread(void *ctx, const struct spoor_counter_thread *t, const struct spoor_counter_slot *slots,
+		      const struct spoor_counter_wide *wides)
+{
+	struct spoor_counts *c = ctx;
+	const struct spoor_count_visitor *v = c->visitor;
+	struct spoor_counted_task task = {
+		.pid = t->pid,
+		.tid = t->tid,
+		.first_pid = t->pid,
+		.ppid = t->ppid,
+		.start_ns = t->start,
+		.process_start_ns = t->process_start,
+		.threads = 1,
+		.processes = 1,
+		.overflow = t->overflow,
+	};
+	struct spoor_counted_call call;
+	bool flown = !t->flight.start;
+
+	memcpy(task.comm, t->comm, sizeof(task.comm));
+	v->task(v->ctx, &task);
+	for (unsigned i = 0; i < t->n_slots; i++) {
+		call_of_slot(&call, &slots[i], slots[i].wide ? wides : NULL);
+		wides += slots[i].wide;
+		if (!flown && in_flight_here(&t->flight, call.id, call.stack)) {
+			add_flight(&call, t);
+			flown = true;
+		}
+		if (call.calls || call.in_flight)
+			v->call(v->ctx, &call);
+	}
+	if (!flown) {
+		call = (struct spoor_counted_call){ .id = t->flight.id, .stack = t->flight.stack };
+		add_flight(&call, t);
+		v->call(v->ctx, &call);
+	}
+	if (v->end)
+		v->end(v->ctx);
+}
+
+int spoor_counts_take(struct spoor_counts *c, const struct spoor_count_visitor *v)
+{
+	const struct spoor_round_reader reader = {
+		.thread = on_thread, .sum = on_sum, .process = on_process, .ctx = c
+	};
+	int r;
+
+	c->visitor = v;
+	c->error = 0;
+	r = spoor_round(c->rounds, true, &reader);
+	if (!c->want_finals)
+		work_off_finals(c, NULL);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (const struct process *p = c->processes[i]; p; p = p->next_same_hash)
+			hand_out_process(p, v);
+	return r ? r : c->error;
+}
+
+int spoor_counts_collect(struct spoor_counts *c)
+{
+	const struct spoor_round_reader reader = { .sum = on_sum, .process = on_process, .ctx = c };
+	int r;
+
+	c->error = 0;
+	r = spoor_round(c->rounds, false, &reader);
+	if (!c->want_finals)
+		work_off_finals(c, NULL);
+	return r ? r : c->error;
+}
+
+size_t spoor_counts_finals(struct spoor_counts *c, const struct spoor_count_visitor *v)
+{
+	return work_off_finals(c, v);
+}
+
+uint64_t spoor_counts_lost(const struct spoor_counts *c)
+{
+	return spoor_rounds_lost(c->rounds) + c->lost;
+}

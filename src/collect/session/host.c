@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/host.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "collect/session/privileges.h"
+
+int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e)
+{
+	int r;
+
+	*h = (struct spoor_host){ .targets = t, .signal_fd = -1 };
+	r = spoor_targets_check(t, h->cmd_path, e);
+	return r ? r : spoor_privileges_check(e);
+}
+
+int spoor_host_block_signals(struct spoor_host *h, int other)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	if (other)
+		sigaddset(&set, other);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	h->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return h->signal_fd < 0 ? -errno : 0;
+}
+
+int spoor_host_attach(struct spoor_host *h, struct spoor_error *e)
+{
+	const struct spoor_targets *t = h->targets;
+	int r;
+
+	if (h->objects)
+		spoor_targets_preload(t, h->cmd_path, h->objects);
+	if (t->argv) {
+		r = spoor_command_fork(t->argv, h->cmd_path, &h->command, e);
+		if (r)
+			return r;
+		spoor_kernel_pick(h->kernel, h->command.pid,
+				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
+	}
+	r = spoor_kernel_attach(h->kernel, e);
+	if (!r)
+		h->began = spoor_now_monotonic();
+	return r;
+}
+
+int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
+{
+	const struct spoor_targets *t = h->targets;
+
+	if (t->argv) {
+		long r = spoor_kernel_take_in(h->kernel);
+
+		spoor_kernel_end_attach(h->kernel);
+		spoor_privileges_drop(keep_admin);
+		return r < 0 ? r : spoor_command_go(&h->command, e);
+	}
+	spoor_privileges_drop(keep_admin);
+	h->attached = spoor_targets_take_in(t, h->kernel);
+	if (h->attached < 0)
+		return spoor_fail(e, -h->attached, "cannot list the tasks: %s", strerror(-h->attached));
+	return 0;
+}
+
+bool spoor_host_signals(struct spoor_host *h)
+{
+	struct signalfd_siginfo si;
+	bool other = false;
+
+	while (read(h->signal_fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD) {
+			int status;
+
+			if (h->command.pid && waitpid(h->command.pid, &status, WNOHANG) == h->command.pid) {
+				h->wait_status = status;
+				h->end = SPOOR_END_COMMAND;
+				h->command.pid = 0;
+				h->stop = true;
+			}
+			continue;
+		}
+		if (si.ssi_signo != SIGINT && si.ssi_signo != SIGTERM && si.ssi_signo != SIGHUP) {
+			other = true;
+			continue;
+		}
+		h->end = SPOOR_END_SIGNAL;
+		h->stop = true;
+	}
+	return other;
+}
+
+bool spoor_host_targets_gone(const struct spoor_host *h)
+{
+	const struct spoor_targets *t = h->targets;
+
+	return t->n_pids && !t->n_names && !t->cgroup && !t->all && spoor_kernel_live_threads(h->kernel) <= 0;
+}
+
+void spoor_host_await_command(struct spoor_host *h)
+{
+	for (int i = 0; i < 20 && h->command.pid && h->end == SPOOR_END_SIGNAL; i++) {
+		spoor_host_signals(h);
+		if (h->command.pid)
+			usleep(10000);
+	}
+}
+
+void spoor_host_done(struct spoor_host *h)
+{
+	if (h->signal_fd >= 0)
+		close(h->signal_fd);
+}

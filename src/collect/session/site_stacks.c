@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/site_stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/time.h"
+
+#define SETTLE_NS SPOOR_NS_PER_SEC
+
+struct spoor_site_stacks {
+	struct spoor_kernel *k;
+	struct spoor_objects *objects;
+	struct spoor_segment *definitions;
+	bool defined[SPOOR_KERNEL_OBJECTS];
+	uint64_t lost; /* for want of memory */
+};
+
+int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_site_stacks **ret)
+{
+	struct spoor_site_stacks *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->k = k;
+	s->objects = objects;
+	if (spoor_definitions_new(&s->definitions)) {
+		free(s);
+		return -ENOMEM;
+	}
+	*ret = s;
+	return 0;
+}
+
+void spoor_site_stacks_free(struct spoor_site_stacks *s)
+{
+	if (!s)
+		return;
+	spoor_definitions_free(s->definitions);
+	free(s);
+}
+
+static void define_object(struct spoor_site_stacks *s, uint32_t id)
+{
+	struct spoor_object *def;
+
+	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || s->defined[id])
+		return;
+	def = spoor_objects_definition(s->objects, id);
+	if (!def)
+		return;
+	s->defined[id] = !spoor_definitions_add(s->definitions, &def->h);
+	free(def);
+}
+
+static void define_stack(void *ctx, const struct spoor_stack *st)
+{
+	struct spoor_site_stacks *s = ctx;
+
+	for (unsigned i = 0; i < st->n; i++)
+		define_object(s, SPOOR_FRAME_OBJECT(st->frames[i]));
+	if (spoor_definitions_add(s->definitions, &st->h))
+		s->lost++;
+}
+
+static void take(struct spoor_site_stacks *s, const struct spoor_event_header *h)
+{
+	switch (h->id) {
+	case SPOOR_EV_STACK:
+		define_stack(s, (const void *)h);
+		break;
+	case SPOOR_CTL_OBJECT:
+		spoor_objects_announce(s->objects, (const void *)h);
+		break;
+	case SPOOR_CTL_LAYOUT:
+		spoor_objects_layout(s->objects, (const void *)h);
+		break;
+	case SPOOR_CTL_RAW:
+		spoor_objects_raw(s->objects, (const void *)h);
+		break;
+	}
+}
+
+static void drain_ring(struct spoor_site_stacks *s, struct spoor_ring *ring)
+{
+	uint64_t mask = s->k->ring_size - 1, to = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE), at = ring->tail;
+	const uint8_t *data = (const uint8_t *)ring + SPOOR_RING_DATA;
+
+	while (at != to) {
+		const struct spoor_event_header *h = (const void *)(data + (at & mask));
+		size_t size = h->size8 * 8;
+
+		if (size < sizeof(*h)) { /* never seen; but nothing must hang on it */
+			at = to;
+			break;
+		}
+		take(s, h);
+		at += size;
+		if (((at - size) & mask) + size > mask)
+			at = ((at - size) | mask) + 1;
+	}
+	__atomic_store_n(&ring->tail, at, __ATOMIC_RELEASE);
+}
+
+void spoor_site_stacks_drain(struct spoor_site_stacks *s)
+{
+	spoor_objects_unwound(s->objects, define_stack, s);
+	for (unsigned cpu = 0; cpu < s->k->n_cpus; cpu++)
+		for (unsigned level = 0; level < SPOOR_LEVELS; level++)
+			drain_ring(s, spoor_kernel_ring(s->k, cpu, level));
+}
+
+void spoor_site_stacks_settle(struct spoor_site_stacks *s)
+{
+	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
+
+	do {
+		spoor_site_stacks_drain(s);
+		if (spoor_objects_waiting(s->objects))
+			usleep(1000);
+	} while (spoor_objects_waiting(s->objects) && spoor_now_monotonic() < until);
+	spoor_site_stacks_drain(s);
+}
+
+const struct spoor_segment *spoor_site_stacks_segment(const struct spoor_site_stacks *s)
+{
+	return s->definitions;
+}
+
+uint64_t spoor_site_stacks_lost(const struct spoor_site_stacks *s)
+{
+	uint64_t n = s->lost;
+
+	for (unsigned cpu = 0; cpu < s->k->n_cpus; cpu++)
+		for (unsigned level = 0; level < SPOOR_LEVELS; level++)
+			n += spoor_kernel_ring(s->k, cpu, level)->dropped;
+	return n;
+}

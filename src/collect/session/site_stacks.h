@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The stacks under whose ids calls are counted by site: taken from the kernel's rings and from the loader, kept as
+ * definitions in memory. Used from one thread.
+ */
+#include "collect/kernel/kernel.h"
+#include "collect/session/objects.h"
+#include "trace/reader.h"
+
+struct spoor_site_stacks;
+
+int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_site_stacks **ret);
+void spoor_site_stacks_free(struct spoor_site_stacks *s);
+/* Takes what is there. */
+void spoor_site_stacks_drain(struct spoor_site_stacks *s);
+/* Waits a while for stacks that the loader has not unwound yet. */
+void spoor_site_stacks_settle(struct spoor_site_stacks *s);
+/* All definitions so far: grows with each drain. */
+const struct spoor_segment *spoor_site_stacks_segment(const struct spoor_site_stacks *s);
+/* Records for which the rings had no room. */
+uint64_t spoor_site_stacks_lost(const struct spoor_site_stacks *s);

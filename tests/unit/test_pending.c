@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Calls that have not ended. */
+#include "trace_fixture.h"
+
+static void see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
+{
+	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size8 = 5, .tid = tid }, .dur = end - start };
+	struct spoor_event ev = { .h = &s.h };
+
+	assert_int_equal(spoor_pendings_see(p, &ev), 0);
+}
+
+static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, unsigned why)
+{
+	struct {
+		struct spoor_pending s;
+		uint8_t pad[2];
+	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size8 = 5, .tid = tid },
+		       .nr = id,
+		       .start = start,
+		       .why = why,
+		       .exact = why != SPOOR_PENDING_BEFORE } };
+	struct spoor_event ev = { .h = (void *)&b };
+
+	assert_int_equal(spoor_pendings_see(p, &ev), 0);
+}
+
+static void test_unfinished(void **state)
+{
+	struct spoor_pendings *p;
+	enum spoor_unfinished why;
+	struct spoor_event ev;
+	unsigned in_flight = 0, lost = 0;
+	size_t it = 0;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	for (uint32_t tid = 1; tid <= 1000; tid++) {
+		see(p, tid, 1, 5, 10);
+		see_pending(p, tid, 0, 20, SPOOR_PENDING_SLEEP);
+		if (tid % 3 == 0)
+			see(p, tid, 0, 20, 40);
+		if (tid % 3 == 1)
+			see(p, tid, 0, 50, 60);
+	}
+	see_pending(p, 2000, 7, 100, SPOOR_PENDING_BEFORE);
+	see(p, 2000, 7, 90, 130); /* when it began was not known exactly */
+	see_pending(p, 2001, 59, 100, SPOOR_PENDING_SLEEP);
+	see_pending(p, 2001, 59, 100, SPOOR_PENDING_MOVED);
+	see(p, 2000, 59, 100, 140); /* execve by a thread that was not the leader */
+	while (spoor_pendings_next(p, &it, &ev, &why)) {
+		assert_int_equal(ev.h->tid % 3, why == SPOOR_UNFINISHED_LOST ? 1 : 2);
+		in_flight += why == SPOOR_UNFINISHED_IN_FLIGHT;
+		lost += why == SPOOR_UNFINISHED_LOST;
+	}
+	assert_int_equal(in_flight, 333);
+	assert_int_equal(lost, 334);
+	spoor_pendings_free(p);
+	spoor_pendings_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unfinished),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Segments: the hand-over from one to the next, and snapshots of closed ones. */
+#include "trace_fixture.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+static void test_rotation(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	struct spoor_event ev;
+	unsigned n = 0;
+
+	open_writer(f, (struct spoor_writer_options){ .segment_size = 1000, .segment_ns = 5000 });
+	assert_false(spoor_writer_should_rotate(f->w, 1000000));
+	write_calls_on(f, 0, 100, 3);
+	define_stack(f, 100, 1);
+	assert_true(spoor_writer_should_rotate(f->w, 5100));
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), -EBUSY);
+	define_stack(f, 300, 2);
+	assert_int_equal(spoor_writer_switch_stream(f->w, 1, 0), 0);
+	write_calls_on(f, 0, 400, 1); /* still the old one */
+	write_calls_on(f, 1, 400, 1); /* the new one */
+	assert_int_equal(spoor_writer_switch_stream(f->w, 0, 0), 0);
+	write_calls_on(f, 0, 500, 1);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), -EINVAL);
+	define_stack(f, 600, 3);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_segments, 2);
+	for (; spoor_trace_next(t, &ev) > 0; n++) {
+		int old = ev.h->ts < 400 || (ev.h->ts == 400 && ev.cpu == 0);
+
+		if (ev.h->id != 0)
+			continue;
+		assert_int_equal(spoor_segment_stack(ev.segment, 1) != NULL, old);
+		assert_non_null(spoor_segment_stack(ev.segment, 2));
+		assert_int_equal(spoor_segment_stack(ev.segment, 3) != NULL, !old);
+	}
+	assert_int_equal(n, 6 + 4);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
+static void rotate(struct fixture *f)
+{
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+}
+
+static unsigned count_in(struct fixture *f, const char *path)
+{
+	struct spoor_trace *t = NULL;
+	unsigned n;
+
+	if (spoor_trace_open(path, &t, &f->e) < 0)
+		fail_msg("%s", f->e.text);
+	assert_true(spoor_trace_info(t)->ended && !spoor_trace_info(t)->live);
+	assert_string_equal(spoor_trace_info(t)->command, "cmd");
+	n = count(t);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+	return n;
+}
+
+/* It has the closed segments, the recording goes on, and what --max-size removes there stays here. */
+static void test_snapshot(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){ .command = "cmd", .max_size = 1 << 20 });
+	write_calls_on(f, 0, 100, 30);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENODATA);
+	assert_int_equal(access(path, F_OK), -1);
+	rotate(f);
+	write_calls_on(f, 1, 200, 30);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0); /* while one hands over: only what is closed */
+	assert_int_equal(count_in(f, path), 30);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -EEXIST);
+	assert_int_equal(count_in(f, path), 30);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+	strcat(path, "2");
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0);
+	assert_int_equal(count_in(f, path), 60);
+	for (int i = 0; i < 5; i++) {
+		write_calls_on(f, 0, 10000 + i * 10000, 5000);
+		rotate(f);
+	}
+	write_calls_on(f, 0, 100000, 7);
+	assert_int_equal(count_in(f, path), 60);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(count(t), 2 * 5000 + 7); /* the others were dropped */
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+	assert_int_equal(count_in(f, path), 60);
+}
+
+/* RLIMIT_FSIZE lets the links be made and the manifest fail. */
+static void test_snapshot_no_space(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit old, limit;
+	char path[128];
+	int r;
+
+	signal(SIGXFSZ, SIG_IGN);
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){ .command = "cmd" });
+	write_calls_on(f, 0, 100, 30);
+	rotate(f);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = old;
+	limit.rlim_cur = 100;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	r = spoor_writer_snapshot(f->w, path, &f->e);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(r, -EFBIG);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), 0);
+	assert_int_equal(count_in(f, path), 30);
+	close_writer(f);
+}
+
+static void test_snapshot_of_nothing(void **state)
+{
+	struct fixture *f = *state;
+	char cmd[128], path[128];
+
+	snprintf(path, sizeof(path), "%s/no/s.spoor", f->dir);
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 10);
+	rotate(f);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENOENT);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", f->path);
+	assert_int_equal(system(cmd), 0);
+	snprintf(path, sizeof(path), "%s/s.spoor", f->dir);
+	assert_int_equal(spoor_writer_snapshot(f->w, path, &f->e), -ENOENT);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(spoor_writer_close(f->w, &f->e), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot_no_space, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_snapshot_of_nothing, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
