@@ -166,36 +166,39 @@ static void end_in_flight(struct spoor_call_counters *c)
 	c->in_flight = c->in_flight_ns = c->in_flight_blocked_ns = 0;
 }
 
-int spoor_call_refs_merge(const struct spoor_call_ref *refs, size_t n, int by_site, struct spoor_task_counters *to)
+static int copy_call(struct spoor_task_counters *to, const struct spoor_call_counters *from, uint32_t stack)
 {
-	struct spoor_call_counters *call = NULL;
-
-	for (size_t i = 0; i < n; i++) {
-		struct spoor_call_counters from = *refs[i].call;
-		uint32_t stack = by_site ? from.stack : 0;
-
-		if (!call || call->id != from.id || call->stack != stack)
-			call = spoor_task_add_call(to, from.id, stack);
-		if (refs[i].ended)
-			end_in_flight(&from);
-		if (!call || spoor_call_merge(call, &from) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int copy_call(struct spoor_task_counters *to, const struct spoor_call_counters *from)
-{
-	struct spoor_call_counters *call = spoor_task_add_call(to, from->id, from->stack);
+	struct spoor_call_counters *call = spoor_task_add_call(to, from->id, stack);
 
 	if (!call)
 		return -ENOMEM;
 	*call = *from;
+	call->stack = stack;
 	call->errnos = NULL;
 	call->n_errnos = 0;
 	for (size_t i = 0; i < from->n_errnos; i++)
 		if (spoor_call_add_errno(call, from->errnos[i].number, from->errnos[i].n) < 0)
 			return -ENOMEM;
+	return 0;
+}
+
+int spoor_call_refs_merge(const struct spoor_call_ref *refs, size_t n, int by_site, struct spoor_task_counters *to)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct spoor_call_counters *call = to->n_calls ? &to->calls[to->n_calls - 1] : NULL,
+					   from = *refs[i].call;
+		uint32_t stack = by_site ? from.stack : 0;
+		int r;
+
+		if (refs[i].ended)
+			end_in_flight(&from);
+		if (call && call->id == from.id && call->stack == stack)
+			r = spoor_call_merge(call, &from);
+		else
+			r = copy_call(to, &from, stack);
+		if (r < 0)
+			return r;
+	}
 	return 0;
 }
 
@@ -209,7 +212,7 @@ static int copy_task(struct spoor_counters *to, const struct spoor_task_counters
 	task->calls = NULL;
 	task->n_calls = 0;
 	for (size_t i = 0; i < from->n_calls; i++)
-		if (copy_call(task, &from->calls[i]) < 0)
+		if (copy_call(task, &from->calls[i], from->calls[i].stack) < 0)
 			return -ENOMEM;
 	return 0;
 }

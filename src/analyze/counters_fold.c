@@ -105,7 +105,7 @@ static size_t group(struct member *members, size_t n, enum spoor_stat_level leve
 		int new = !i || level == SPOOR_STAT_THREAD ||
 			  (level != SPOOR_STAT_APPLICATION && !same_process(members[i].task, members[i - 1].task));
 
-		groups += (size_t)new;
+		groups += (size_t) new;
 		members[i].group = groups - 1;
 	}
 	return groups;

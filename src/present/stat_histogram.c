@@ -8,7 +8,9 @@
 
 static void put_bar(FILE *out, uint64_t n, uint64_t most, unsigned width, int utf8)
 {
-	static const char *const eighths[] = { "", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589" };
+	static const char *const eighths[] = {
+		"", "\u258f", "\u258e", "\u258d", "\u258c", "\u258b", "\u258a", "\u2589"
+	};
 	unsigned steps = utf8 ? width * 8 : width;
 	unsigned length = most ? (unsigned)((unsigned __int128)n * steps / most) : 0;
 

@@ -16,9 +16,13 @@
 struct row {
 	const struct spoor_task_counters *task;
 	const struct spoor_call_counters *call;
-	struct spoor_stat_row text;
-	char who[128];
 	uint32_t share;
+};
+
+/* Of the rows on the screen only. */
+struct text {
+	struct spoor_stat_row row;
+	char who[128];
 };
 
 static int by_key(const void *pa, const void *pb, void *sort)
@@ -28,8 +32,9 @@ static int by_key(const void *pa, const void *pb, void *sort)
 
 	if (r)
 		return r;
-	return a->task->start_ns < b->task->start_ns ? -1 : a->task->start_ns > b->task->start_ns ?:
-							    a->task->tid - b->task->tid;
+	if (a->task->start_ns != b->task->start_ns)
+		return a->task->start_ns < b->task->start_ns ? -1 : 1;
+	return a->task->tid < b->task->tid ? -1 : a->task->tid > b->task->tid;
 }
 
 static size_t count_calls(const struct spoor_counters *c)
@@ -65,38 +70,40 @@ static int make_rows(const struct spoor_counters *c, enum spoor_stat_sort sort, 
 	return 0;
 }
 
-static void format_who(struct row *row, const struct spoor_stat_view *v)
+static void format_who(const struct spoor_task_counters *t, const struct spoor_stat_view *v, char *buf, size_t size)
 {
-	const struct spoor_task_counters *t = row->task;
 	char comm[80];
 
 	spoor_stat_escape(t->comm, strnlen(t->comm, sizeof(t->comm)), v->utf8, comm, sizeof(comm));
 	if (!t->pid)
-		snprintf(row->who, sizeof(row->who), "ended processes");
+		snprintf(buf, size, "ended processes");
 	else if (!t->tid)
-		snprintf(row->who, sizeof(row->who), "ended:%d %s", t->pid, comm);
+		snprintf(buf, size, "ended:%d %s", t->pid, comm);
 	else if (v->level == SPOOR_STAT_THREAD)
-		snprintf(row->who, sizeof(row->who), "%d:%d %s", t->tid, t->pid, comm);
+		snprintf(buf, size, "%d:%d %s", t->tid, t->pid, comm);
 	else
-		snprintf(row->who, sizeof(row->who), "%d %s", t->pid, comm);
+		snprintf(buf, size, "%d %s", t->pid, comm);
 }
 
 static void widen(size_t *width, const char *s)
 {
-	if (strlen(s) > *width)
-		*width = strlen(s);
+	size_t columns = spoor_screen_columns(s);
+
+	if (columns > *width)
+		*width = columns;
 }
 
-static void format_rows(struct row *rows, size_t n, const struct spoor_stat_view *v, struct spoor_screen_state *state)
+static void format_rows(const struct row *rows, struct text *texts, size_t n, const struct spoor_stat_view *v,
+			struct spoor_screen_state *state)
 {
 	for (unsigned k = 0; k < SPOOR_STAT_COLUMNS; k++)
 		widen(&state->widths[k], spoor_stat_headings[k]);
 	for (size_t i = 0; i < n; i++) {
-		spoor_stat_format(rows[i].call, rows[i].share, &rows[i].text);
-		format_who(&rows[i], v);
+		spoor_stat_format(rows[i].call, rows[i].share, &texts[i].row);
+		format_who(rows[i].task, v, texts[i].who, sizeof(texts[i].who));
 		for (unsigned k = 0; k < SPOOR_STAT_COLUMNS; k++)
-			widen(&state->widths[k], rows[i].text.cells[k]);
-		widen(&state->widths[SPOOR_STAT_COLUMNS], rows[i].who);
+			widen(&state->widths[k], texts[i].row.cells[k]);
+		widen(&state->widths[SPOOR_STAT_COLUMNS], texts[i].who);
 	}
 }
 
@@ -139,25 +146,24 @@ static void set_heading(struct spoor_screen *s, const struct spoor_stat_view *v,
 	spoor_screen_set(s, 2, SPOOR_LOOK_REVERSE, line);
 }
 
-static void set_row(struct spoor_screen *s, unsigned number, const struct row *row, const struct spoor_stat_view *v,
-		    const struct spoor_stat_labels *labels, const struct spoor_screen_state *state)
+static void set_row(struct spoor_screen *s, unsigned number, const struct text *text, const char *label,
+		    const struct spoor_stat_view *v, const struct spoor_screen_state *state)
 {
 	const char *cells[SPOOR_STAT_COLUMNS];
 	char line[LINE], site[LINE / 2];
 	size_t at;
 
 	for (unsigned k = 0; k < SPOOR_STAT_COLUMNS; k++)
-		cells[k] = row->text.cells[k];
+		cells[k] = text->row.cells[k];
 	at = append_cells(line, cells, v, state);
 	if (v->level != SPOOR_STAT_APPLICATION)
-		at = append(line, at, "%-*s ", (int)state->widths[SPOOR_STAT_COLUMNS], row->who);
+		at = append(line, at, "%s%*s", text->who,
+			    (int)(state->widths[SPOOR_STAT_COLUMNS] - spoor_screen_columns(text->who)) + 1, "");
 	if (v->by_site) {
-		const char *label = spoor_stat_label_of(labels, row->call->stack);
-
 		spoor_stat_escape(label, strlen(label), v->utf8, site, sizeof(site));
 		at = append(line, at, "%s ", site);
 	}
-	at = append(line, at, "%s", row->text.note);
+	at = append(line, at, "%s", text->row.note);
 	while (at && line[at - 1] == ' ')
 		line[--at] = 0;
 	spoor_screen_set(s, number, SPOOR_LOOK_PLAIN, line);
@@ -209,26 +215,30 @@ static void set_help(struct spoor_screen *s, const struct spoor_stat_view *v)
 {
 	char line[LINE];
 
-	append(line, 0,
-	       "q quit  by: t time c calls e errors m max n name  l level  d total/last%s  space pause  arrows scroll",
-	       v->site ? "  s sites" : "");
+	append(line, 0, "q)uit  by t)ime c)alls e)rrors m)ax n)ame  l)evel  d)elta%s  space pause",
+	       v->site ? "  s)ites" : "");
 	spoor_screen_set(s, s->rows - 1, SPOOR_LOOK_DIM, line);
 }
 
-static void fill(struct spoor_screen *s, struct row *rows, size_t n, const struct spoor_stat_view *v,
-		 const struct spoor_stat_labels *labels, struct spoor_screen_state *state)
+static int fill(struct spoor_screen *s, const struct row *rows, size_t n, const struct spoor_stat_view *v,
+		const struct spoor_stat_labels *labels, struct spoor_screen_state *state)
 {
-	size_t room = s->rows > 4 ? s->rows - 4 : 0, shown;
+	size_t room = s->rows > 4 ? s->rows - 4 : 0, shown = n < room ? n : room;
+	_cleanup_(spoor_freep) struct text *texts = calloc(shown + 1, sizeof(*texts));
 
-	if (state->scroll + room > n)
-		state->scroll = n > room ? n - room : 0;
-	shown = n - state->scroll < room ? n - state->scroll : room;
-	format_rows(rows + state->scroll, shown, v, state);
+	if (!texts)
+		return -ENOMEM;
+	state->most = n - shown;
+	if (state->scroll > state->most)
+		state->scroll = state->most;
+	rows += state->scroll;
+	format_rows(rows, texts, shown, v, state);
 	set_status(s, v, state, n);
 	set_heading(s, v, state);
 	for (size_t i = 0; i < shown; i++)
-		set_row(s, (unsigned)i + 3, &rows[state->scroll + i], v, labels, state);
+		set_row(s, (unsigned)i + 3, &texts[i], spoor_stat_label_of(labels, rows[i].call->stack), v, state);
 	set_help(s, v);
+	return 0;
 }
 
 static int fill_labelled(struct spoor_screen *s, const struct spoor_counters *c, const struct spoor_stat_view *v,
@@ -246,7 +256,7 @@ static int fill_labelled(struct spoor_screen *s, const struct spoor_counters *c,
 	r = rows ? make_rows(&folded, v->sort, rows, n) : -ENOMEM;
 	if (r == 0) {
 		set_title(s, &folded, state);
-		fill(s, rows, n, v, labels, state);
+		r = fill(s, rows, n, v, labels, state);
 	}
 	spoor_counters_done(&folded);
 	return r;

@@ -32,19 +32,37 @@ void spoor_screen_done(struct spoor_screen *s)
 	*s = (struct spoor_screen){};
 }
 
-/* Bytes of the text that fit into the columns. East Asian and other wide characters are taken to be two wide. */
-static size_t fitting(const char *s, unsigned columns)
+/* One character's bytes and columns. East Asian and other wide characters are taken to be two wide. */
+static size_t step(const char *s, size_t len, size_t *ret_columns)
 {
-	size_t len = strlen(s), at = 0;
 	uint32_t code = 0;
+	int n = spoor_utf8_decode(s, len, &code);
 
-	for (unsigned used = 0; at < len;) {
-		int n = spoor_utf8_decode(s + at, len - at, &code);
+	*ret_columns = n > 0 && code >= 0x1100 && (code < 0x2000 || code >= 0x2e80) ? 2 : 1;
+	return n > 0 ? (size_t)n : 1;
+}
 
-		used += n > 0 && code >= 0x1100 && (code < 0x2000 || code >= 0x2e80) ? 2 : 1;
+size_t spoor_screen_columns(const char *text)
+{
+	size_t len = strlen(text), sum = 0, columns;
+
+	for (size_t at = 0; at < len; sum += columns)
+		at += step(text + at, len - at, &columns);
+	return sum;
+}
+
+/* Bytes of the text that fit into the columns. */
+static size_t fitting(const char *s, size_t columns)
+{
+	size_t len = strlen(s), at = 0, used = 0;
+
+	while (at < len) {
+		size_t wide, n = step(s + at, len - at, &wide);
+
+		used += wide;
 		if (used > columns)
 			break;
-		at += n > 0 ? (size_t)n : 1;
+		at += n;
 	}
 	return at;
 }

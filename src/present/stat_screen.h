@@ -18,6 +18,8 @@ int spoor_screen_new(unsigned rows, unsigned columns, struct spoor_screen *ret);
 void spoor_screen_done(struct spoor_screen *s);
 /* Text beyond the columns is cut. Printable: what comes from others was escaped before. */
 void spoor_screen_set(struct spoor_screen *s, unsigned row, enum spoor_screen_look look, const char *text);
+/* How wide text is shown. */
+size_t spoor_screen_columns(const char *text);
 /*
  * The escape sequences from `old` to `new`; all of new if old has another size (or none). malloc()ed; NULL: out of
  * memory.
@@ -25,9 +27,10 @@ void spoor_screen_set(struct spoor_screen *s, unsigned row, enum spoor_screen_lo
 char *spoor_screen_change(const struct spoor_screen *old, const struct spoor_screen *new, int colour, size_t *ret_len);
 
 struct spoor_screen_state {
-	uint8_t total;  /* since the beginning, not since the last refresh */
+	uint8_t total; /* since the beginning, not since the last refresh */
 	uint8_t paused;
-	size_t scroll;  /* rows above the first shown; is brought within bounds */
+	size_t scroll;                         /* rows above the first shown; is brought within bounds: */
+	size_t most;                           /* the greatest that makes sense */
 	size_t widths[SPOOR_STAT_COLUMNS + 1]; /* grow only, so that columns do not jump; the last is the task's */
 };
 /* Fills all lines of s from counters as they are to be shown (a difference or totals). 0 or -ENOMEM. */

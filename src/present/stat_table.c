@@ -13,9 +13,9 @@
 #include "trace/syscalls.h"
 
 const char *const spoor_stat_headings[SPOOR_STAT_COLUMNS] = {
-	[SPOOR_STAT_SHARE] = "% time",	   [SPOOR_STAT_SECONDS] = "seconds", [SPOOR_STAT_USECS] = "usecs/call",
-	[SPOOR_STAT_CALLS] = "calls",	   [SPOOR_STAT_ERRORS] = "errors",   [SPOOR_STAT_NAME] = "syscall",
-	[SPOOR_STAT_ON_CPU] = "on CPU",	   [SPOOR_STAT_BLOCKED] = "blocked", [SPOOR_STAT_MAX] = "max",
+	[SPOOR_STAT_SHARE] = "% time",  [SPOOR_STAT_SECONDS] = "seconds", [SPOOR_STAT_USECS] = "usecs/call",
+	[SPOOR_STAT_CALLS] = "calls",   [SPOOR_STAT_ERRORS] = "errors",   [SPOOR_STAT_NAME] = "syscall",
+	[SPOOR_STAT_ON_CPU] = "on CPU", [SPOOR_STAT_BLOCKED] = "blocked", [SPOOR_STAT_MAX] = "max",
 };
 
 int spoor_stat_has_column(const struct spoor_stat_view *v, unsigned column)
@@ -39,8 +39,8 @@ static void format_note(const struct spoor_call_counters *c, struct spoor_stat_r
 	row->note[0] = 0;
 	if (c->in_flight) {
 		spoor_format_duration(c->in_flight_ns, time, sizeof(time));
-		len = (size_t)snprintf(row->note, sizeof(row->note), "(%" PRIu64 " in flight, %s so far%s", c->in_flight,
-				       time, c->in_flight > 1 ? " together" : "");
+		len = (size_t)snprintf(row->note, sizeof(row->note), "(%" PRIu64 " in flight, %s so far%s",
+				       c->in_flight, time, c->in_flight > 1 ? " together" : "");
 	}
 	if (c->unreturned && !noreturn)
 		len += (size_t)snprintf(row->note + len, sizeof(row->note) - len, "%s%" PRIu64 " never returned",
@@ -103,7 +103,8 @@ void spoor_stat_put_text(FILE *out, const struct spoor_stat_view *v, const char 
 		char buf[1100];
 
 		/* Pieces, but never in the midst of a character. */
-		for (n = len - i < 256 ? len - i : 256; i + n < len && n > 252 && ((unsigned char)s[i + n] & 0xc0) == 0x80;)
+		for (n = len - i < 256 ? len - i : 256;
+		     i + n < len && n > 252 && ((unsigned char)s[i + n] & 0xc0) == 0x80;)
 			n--;
 		spoor_stat_escape(s + i, n, v->utf8, buf, sizeof(buf));
 		fputs(buf, out);
@@ -298,6 +299,7 @@ int spoor_stat_put_table(FILE *out, const struct spoor_task_counters *task, cons
 	for (size_t i = 0; i < task->n_calls; i++)
 		if (task->calls[i].calls)
 			spoor_stat_put_histogram(out, &task->calls[i],
-						 v->by_site ? spoor_stat_label_of(labels, task->calls[i].stack) : NULL, v);
+						 v->by_site ? spoor_stat_label_of(labels, task->calls[i].stack) : NULL,
+						 v);
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The terminal: another screen, no cursor, no wrapping, keys at once. Signals stay the terminal's (ISIG). Handlers, not a
- * signalfd: a mask would be inherited by programs that are started meanwhile. They use only what is async-signal-safe.
+ * The terminal: another screen, no cursor, no wrapping, keys at once. Signals stay the terminal's (ISIG). They have
+ * handlers, not a signalfd: a mask would be inherited by programs that are started meanwhile. Handlers use only what is
+ * async-signal-safe.
  */
 #include "present/stat_terminal.h"
 
@@ -26,9 +27,10 @@
 static int tty = -1, wake = -1, epoll = -1;
 static struct termios before, ours;
 static volatile sig_atomic_t taken, changed;
+static pid_t owner; /* children inherit handlers and what exit() runs; the terminal is not theirs */
 
-static const int fatal[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGILL, SIGABRT, SIGBUS, SIGFPE,
-			     SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS, SIGUSR1, SIGUSR2 };
+static const int fatal[] = { SIGHUP,  SIGINT,  SIGQUIT, SIGTERM, SIGILL,  SIGABRT, SIGBUS,  SIGFPE,
+			     SIGSEGV, SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ, SIGSYS,  SIGUSR1, SIGUSR2 };
 #define N_FATAL (sizeof(fatal) / sizeof(*fatal))
 static struct sigaction old_fatal[N_FATAL], old_stop, old_continue, old_resize;
 
@@ -60,7 +62,7 @@ static void enter(void)
 
 static void leave(void)
 {
-	if (!taken)
+	if (!taken || getpid() != owner)
 		return;
 	taken = 0;
 	put(LEAVE, strlen(LEAVE));
@@ -93,6 +95,7 @@ static void on_fatal(int number)
 
 static void on_stop(int number)
 {
+	/* What is masked meanwhile keeps on_continue() out until the terminal is ours again. */
 	struct sigaction stop = { .sa_handler = SIG_DFL }, again;
 	sigset_t set, old;
 	int saved = errno;
@@ -115,7 +118,7 @@ static void on_continue(int number)
 {
 	int saved = errno;
 
-	if (taken)
+	if (taken && getpid() == owner)
 		enter();
 	notice();
 	errno = saved;
@@ -126,6 +129,7 @@ static void handle(int number, void (*handler)(int), int flags, struct sigaction
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
 
 	sigfillset(&action.sa_mask);
+	sigdelset(&action.sa_mask, SIGTTOU); /* continued in the background: wait there for the terminal */
 	sigaction(number, NULL, ret_old);
 	if (ret_old->sa_handler == SIG_DFL)
 		sigaction(number, &action, NULL);
@@ -147,6 +151,12 @@ static void uninstall(void)
 	sigaction(SIGTSTP, &old_stop, NULL);
 	sigaction(SIGCONT, &old_continue, NULL);
 	sigaction(SIGWINCH, &old_resize, NULL);
+}
+
+static void release_at_exit(void)
+{
+	if (getpid() == owner)
+		spoor_terminal_release();
 }
 
 static void close_all(void)
@@ -185,7 +195,8 @@ int spoor_terminal_take(struct spoor_error *e)
 	if (tty >= 0)
 		return spoor_fail(e, EBUSY, "the terminal is in use already");
 	if (!term || !*term || !strcmp(term, "dumb"))
-		return spoor_fail(e, ENOTTY, "cannot watch: the terminal cannot move its cursor (TERM=%s); use --interval",
+		return spoor_fail(e, ENOTTY,
+				  "cannot watch: the terminal cannot move its cursor (TERM=%s); use --interval",
 				  term ?: "");
 	r = open_all();
 	if (r < 0) {
@@ -199,7 +210,8 @@ int spoor_terminal_take(struct spoor_error *e)
 	ours.c_cc[VMIN] = 1;
 	ours.c_cc[VTIME] = 0;
 	if (!registered)
-		registered = atexit(spoor_terminal_release) == 0;
+		registered = atexit(release_at_exit) == 0;
+	owner = getpid();
 	install();
 	enter();
 	changed = 0;

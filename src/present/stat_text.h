@@ -15,12 +15,12 @@ struct spoor_stat_view {
 	uint8_t blocked; /* time blocked was measured: show it */
 	uint8_t delta;   /* the counters are a difference: say which span */
 	uint8_t colour;
-	uint8_t utf8; /* the reader's terminal takes it: spoor_stat_utf8() */
+	uint8_t utf8;   /* the reader's terminal takes it: spoor_stat_utf8() */
 	unsigned width; /* columns; 0: as wide as it comes */
 
 	/*
-	 * For by_site: the name of a call site (malloc()ed, any bytes; NULL: out of memory), and its frames as the value
-	 * of a JSON member (may be NULL). present/stat_sites.h has both for stacks of a segment.
+	 * For by_site: the name of a call site (malloc()ed, any bytes; NULL: out of memory), and its frames as the
+	 * value of a JSON member (may be NULL). present/stat_sites.h has both for stacks of a segment.
 	 */
 	char *(*site)(void *p, pid_t pid, uint32_t stack);
 	void (*site_json)(void *p, FILE *out, pid_t pid, uint32_t stack);

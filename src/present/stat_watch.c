@@ -101,7 +101,7 @@ static int choose_rows(struct spoor_watch *w, char key)
 	default:
 		return 0;
 	}
-	w->state.scroll = 0;
+	w->state.scroll = w->state.most = 0;
 	forget_widths(w);
 	return 1;
 }
@@ -109,7 +109,7 @@ static int choose_rows(struct spoor_watch *w, char key)
 static void scroll(struct spoor_watch *w, size_t up, size_t down)
 {
 	w->state.scroll = w->state.scroll > up ? w->state.scroll - up : 0;
-	w->state.scroll += down; /* spoor_screen_fill() brings it back within the rows */
+	w->state.scroll = down < w->state.most - w->state.scroll ? w->state.scroll + down : w->state.most;
 }
 
 /* The last byte of ESC [ ... : arrows, page up (5~) and down (6~), home, end. */
@@ -128,7 +128,7 @@ static int on_sequence(struct spoor_watch *w, char key)
 	else if (key == 'H' || (key == '~' && w->parameter == '1'))
 		scroll(w, SIZE_MAX, 0);
 	else if (key == 'F' || (key == '~' && w->parameter == '4'))
-		scroll(w, SIZE_MAX, SIZE_MAX / 2);
+		scroll(w, SIZE_MAX, SIZE_MAX);
 	else
 		return 0;
 	return 1;

@@ -4,7 +4,8 @@
  * Counters as a live screen on the controlling terminal, driven by somebody else's poll() loop:
  *
  *	spoor_watch_open(&view, &w, &e);
- *	poll: spoor_watch_fd(w) readable -> spoor_watch_key(w); every so often, and when it says so -> spoor_watch_draw()
+ *	poll: spoor_watch_fd(w) readable -> spoor_watch_key(w);
+ *	      every so often, and when spoor_watch_key() says so -> spoor_watch_draw()
  *	spoor_watch_close(w);
  *
  * One at a time. While it is open the terminal shows another screen and sends keys at once; Ctrl-C, Ctrl-\ and Ctrl-Z

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The live screen of spoor stat, driven through a pseudo-terminal by a program that feeds it made-up counters."""
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+SEQUENCE = re.compile(rb"\x1b\[(\??)([0-9;]*)([A-Za-z])")
+
+
+class Screen:
+    """As much of a terminal as is used: places, erasing, the other screen. Anything else is an error."""
+
+    def __init__(self, rows, columns):
+        self.rows, self.columns = rows, columns
+        self.modes = {"7": True, "25": True, "1049": False}
+        self.clear()
+        self.row = self.column = 0
+
+    def clear(self):
+        self.cells = [[" "] * 400 for _ in range(self.rows + 50)]
+
+    def feed(self, data):
+        at = 0
+        while at < len(data):
+            byte = data[at]
+            if byte == 0x1b:
+                match = SEQUENCE.match(data, at)
+                assert match, data[at:at + 20]
+                self.sequence(match[1], match[2].decode(), match[3])
+                at = match.end()
+            elif byte in b"\r\n" or byte == 0x18:
+                at += 1
+            else:
+                length = 1 if byte < 0x80 else 2 if byte < 0xe0 else 3
+                text = data[at:at + length].decode()
+                assert text >= " " and text != "\x7f"
+                self.cells[self.row][self.column] = text
+                self.column += 1
+                at += length
+
+    def sequence(self, private, parameters, final):
+        if private:
+            assert final in b"hl" and parameters in self.modes
+            self.modes[parameters] = final == b"h"
+        elif final == b"H":
+            self.row, self.column = (int(p) - 1 for p in parameters.split(";"))
+            assert self.row < self.rows
+        elif final == b"J":
+            assert parameters == "2"
+            self.clear()
+        elif final == b"K":
+            self.cells[self.row][self.column:] = [" "] * (400 - self.column)
+        else:
+            assert final == b"m", (parameters, final)
+
+    def lines(self):
+        return ["".join(cells).rstrip() for cells in self.cells[:self.rows]]
+
+
+class Terminal:
+    def __init__(self, program, *args, rows=24, columns=100, env=None):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        self.raw = b""
+        self.screen = Screen(rows, columns)
+
+        def own_terminal():
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+        env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "ASAN_OPTIONS": "handle_segv=0",
+               **(env or {})}
+        self.process = subprocess.Popen([program, *map(str, args)], stdin=slave, stdout=slave, stderr=slave, env=env,
+                                        preexec_fn=own_terminal)
+
+    def read(self, seconds=0.0):
+        """What comes until nothing has come for so long, or something for a second."""
+        data, end = b"", time.monotonic() + 1
+        while time.monotonic() < end and select.select([self.master], [], [], seconds)[0]:
+            try:
+                data += os.read(self.master, 65536)
+            except OSError:
+                break
+        self.raw += data
+        return data
+
+    def until(self, condition, seconds=10):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            text = self.read(0.05)
+            cut = text.rfind(b"closed:")
+            self.screen.feed(text if cut < 0 else text[:cut])
+            if condition(self.screen.lines()):
+                return self.screen.lines()
+        pytest.fail("the screen did not come to this:\n" + "\n".join(self.screen.lines()), pytrace=False)
+
+    def press(self, keys):
+        os.write(self.master, keys)
+
+    def resize(self, rows, columns):
+        self.screen.rows, self.screen.columns = rows, columns
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def finish(self, seconds=10):
+        code = self.process.wait(seconds)
+        data = self.read(0.1)
+        return code, data
+
+    def restored(self):
+        return termios.tcgetattr(self.slave) == self.before
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+LEAVE = b"\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+@pytest.fixture
+def start(build):
+    opened = []
+
+    def run(*args, **how):
+        opened.append(Terminal(build / "tests/tools/stat_watch", *args, **how))
+        return opened[-1]
+    yield run
+    for terminal in opened:
+        terminal.close()
+
+
+def rows(lines):
+    return [line for line in lines[3:-1] if line]
+
+
+def test_what_is_shown(start):
+    terminal = start(100)
+    lines = terminal.until(lambda l: "the last" in l[0])
+    assert terminal.screen.modes == {"7": False, "25": False, "1049": True}
+    assert "60 threads" in lines[0] and "62370 calls/s" in lines[0]
+    assert lines[1].startswith("application, by time, 2 rows")
+    assert lines[2].split() == ["%", "time", "seconds", "usecs/call", "calls", "errors", "syscall", "max"]
+    assert [r.split()[3:5] for r in rows(lines)] == [["60540", "getppid"], ["1830", "read"]]
+    assert lines[-1].startswith("q)uit")
+    assert sum(float(r.split()[0]) for r in rows(lines)) == 100
+
+
+def test_keys(start):
+    terminal = start(60000)
+    terminal.until(lambda l: len(rows(l)) == 3)
+    terminal.press(b"c")
+    assert "getppid" in rows(terminal.until(lambda l: "by calls" in l[1]))[0]
+    terminal.press(b"n")
+    lines = terminal.until(lambda l: "by name" in l[1])
+    assert [r.split()[4] for r in rows(lines)] == ["getppid", "read", "write"]
+    terminal.press(b"m")
+    assert "write" in rows(terminal.until(lambda l: "by max" in l[1]))[0]
+    terminal.press(b"e")
+    terminal.until(lambda l: "by errors" in l[1])
+    terminal.press(b"l")
+    lines = terminal.until(lambda l: l[1].startswith("processes, by errors, 18 rows"))
+    assert "process" in lines[2] and "4000 main" in "\n".join(lines)
+    terminal.press(b"lt")
+    lines = terminal.until(lambda l: l[1].startswith("threads, by time, 180 rows"))
+    assert len(rows(lines)) == 20
+    assert "4000:4000 main" in "\n".join(lines)
+    terminal.press(b"s")
+    assert "call site" in terminal.until(lambda l: "evil" in l[3])[2]
+    terminal.press(b"s d ")
+    terminal.until(lambda l: "paused" not in l[1] and "evil" not in l[3])
+
+
+def test_scrolling(start):
+    terminal = start(60000)
+    terminal.press(b"ll")
+    first = rows(terminal.until(lambda l: l[1].startswith("threads")))
+    terminal.press(b"\x1b")  # a sequence in pieces
+    time.sleep(0.05)
+    terminal.press(b"[B")
+    second = rows(terminal.until(lambda l: "from row 2 on" in l[1]))
+    assert second[:-1] == first[1:]
+    terminal.press(b"\x1b[6~")
+    terminal.until(lambda l: "from row 21 on" in l[1])
+    terminal.press(b"\x1b[F")
+    terminal.until(lambda l: "from row 161 on" in l[1])
+    terminal.press(b"\x1bOB")
+    terminal.until(lambda l: "from row 161 on" in l[1])
+    terminal.press(b"\x1b[B\x1b[5~\x1b[A")
+    terminal.until(lambda l: "from row 141 on" in l[1])
+    terminal.press(b"\x1b[H")
+    again = rows(terminal.until(lambda l: "from row" not in l[1]))
+    assert [r.split() for r in again] == [r.split() for r in first]  # columns have become wider meanwhile
+
+
+def test_names_are_escaped(start):
+    terminal = start(60000, rows=200)
+    terminal.press(b"lls")
+    text = "\n".join(terminal.until(lambda l: l[1].startswith("threads") and "evil" in "\n".join(l)))
+    assert "\\x1b[31mred" in text and "wor\\nker" in text and "\\xff\\xfe" in text and "naïve" in text
+    assert "\\x1b]0;evil\\x07" in text
+
+
+def test_not_utf8(start):
+    terminal = start(60000, rows=80, env={"LC_ALL": "C"})
+    terminal.press(b"ll")
+    assert "na\\xc3\\xafve" in "\n".join(terminal.until(lambda l: l[1].startswith("threads")))
+    assert terminal.raw.isascii()
+
+
+def test_few_bytes(start):
+    """Over a slow line: a refresh writes what changed, a fraction of the screen."""
+    terminal = start(200, rows=50)
+    terminal.press(b"ll")
+    terminal.until(lambda l: l[1].startswith("threads") and "the last" in l[0])
+    terminal.read(0.5)
+    terminal.raw = b""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        terminal.read(0.1)
+    refreshes = terminal.raw.count(b"\x1b[1;")
+    assert refreshes >= 5
+    assert len(terminal.raw) / refreshes < 300
+
+
+def test_resize(start):
+    terminal = start(60000)
+    terminal.press(b"ll")
+    terminal.until(lambda l: len(rows(l)) == 20)
+    terminal.resize(40, 60)
+    lines = terminal.until(lambda l: len(rows(l)) == 36 and l[-1].startswith("q)uit"))
+    assert max(map(len, lines)) <= 60
+    for size in (1, 1), (2, 5), (4, 300), (24, 80):
+        terminal.resize(*size)
+        time.sleep(0.1)
+    terminal.until(lambda l: len(rows(l)) == 20 and l[-1].startswith("q)uit"))
+
+
+def test_somebody_else_wrote_on_it(start):
+    terminal = start(60000)
+    before = terminal.until(lambda l: len(rows(l)) == 3)
+    terminal.screen.cells[5][5] = "?"
+    terminal.press(b"\x0c")
+    assert terminal.until(lambda l: "?" not in l[5]) == before
+
+
+@pytest.mark.parametrize("how", ["quit", "enough", "exit"])
+def test_ways_out(start, how):
+    terminal = start(*{"quit": (60000,), "enough": (50, 3), "exit": (50, 3, "exit")}[how])
+    if how == "quit":
+        terminal.until(lambda l: len(rows(l)) == 3)
+        terminal.press(b"q")
+    code, data = terminal.finish()
+    assert code == (3 if how == "exit" else 0)
+    assert LEAVE in data and terminal.restored()
+    if how != "exit":
+        assert data.endswith(f"closed: {how}\r\n".encode())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGSEGV,
+                                    signal.SIGABRT], ids=lambda s: s.name)
+def test_killed(start, number):
+    terminal = start(60000)
+    terminal.until(lambda l: len(rows(l)) == 3)
+    terminal.process.send_signal(number)
+    code, data = terminal.finish()
+    assert code == -number
+    assert LEAVE in data and terminal.restored()
+
+
+def test_ctrl_c(start):
+    terminal = start(60000)
+    terminal.until(lambda l: len(rows(l)) == 3)
+    terminal.press(b"\x03")
+    code, _ = terminal.finish()
+    assert code == -signal.SIGINT and terminal.restored()
+
+
+def wait_stopped(pid):
+    for _ in range(200):
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            if f.read().rsplit(")", 1)[1].split()[0] == "T":
+                return
+        time.sleep(0.02)
+    pytest.fail("it did not stop")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP], ids=lambda s: s.name)
+def test_stopped_and_continued(build, number):
+    """In a process group that is not an orphan, as a shell's job."""
+    terminal = Terminal("/bin/sh", "-c", f"set -m; {build}/tests/tools/stat_watch 60000; echo ended $?; "
+                        "read line; fg >/dev/null; echo at last $?")
+    try:
+        terminal.until(lambda l: len(rows(l)) == 3)
+        pid = int(subprocess.run(["pgrep", "-P", str(terminal.process.pid)], capture_output=True, text=True,
+                                 check=True).stdout)
+        os.kill(pid, number)
+        wait_stopped(pid)
+        data = terminal.read(0.3)
+        if number == signal.SIGTSTP:
+            assert LEAVE in data
+            assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON
+        terminal.screen = Screen(24, 100)
+        terminal.press(b"\n")
+        assert b"\x1b[?1049h" in (data := terminal.read(0.5))
+        terminal.screen.feed(data[data.index(b"\x1b[?1049h"):])
+        assert len(rows(terminal.until(lambda l: l[-1].startswith("q)uit")))) == 3
+        assert not termios.tcgetattr(terminal.slave)[3] & termios.ICANON
+        terminal.press(b"q")
+        _, data = terminal.finish()
+        assert LEAVE in data and b"at last 0" in data and termios.tcgetattr(terminal.slave)[3] & termios.ICANON
+    finally:
+        terminal.close()
+
+
+def test_terminal_that_hangs_up(start):
+    terminal = start(100)
+    terminal.until(lambda l: len(rows(l)) == 3)
+    os.close(terminal.master)
+    try:
+        assert terminal.process.wait(10) in (0, -signal.SIGHUP)
+    finally:
+        terminal.master = os.open("/dev/null", os.O_RDONLY)
+
+
+def test_terminal_that_takes_nothing(start):
+    """Nobody reads: refreshes are given up, and it still ends when told to."""
+    terminal = start(1, rows=200, columns=300)
+    terminal.press(b"ll")
+    time.sleep(1.5)
+    for _ in range(20):
+        terminal.press(b"c")
+        terminal.press(b"t")
+    time.sleep(0.5)
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.process.wait(10) == -signal.SIGTERM
+    assert terminal.restored()
+
+
+@pytest.mark.parametrize("term", ["dumb", "", None])
+def test_no_terminal(build, term):
+    env = {k: v for k, v in os.environ.items() if k != "TERM"}
+    if term is not None:
+        env["TERM"] = term
+    done = subprocess.run([build / "tests/tools/stat_watch", "100", "1"], capture_output=True, text=True, env=env,
+                          start_new_session=True, stdin=subprocess.DEVNULL, timeout=10)
+    assert done.returncode == 1 and not done.stdout
+    assert re.fullmatch(r"stat_watch: cannot watch: .*; use --interval\n", done.stderr)
+
+
+def test_no_controlling_terminal(build):
+    done = subprocess.run([build / "tests/tools/stat_watch", "100", "1"], capture_output=True, text=True,
+                          env={**os.environ, "TERM": "xterm"}, start_new_session=True, stdin=subprocess.DEVNULL,
+                          timeout=10)
+    assert done.returncode == 1
+    assert "there is no terminal (/dev/tty: No such device or address)" in done.stderr
