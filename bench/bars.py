@@ -5,6 +5,7 @@ from tables import MB, markdown, number, per_ten_million
 
 RECORD, EMPTY = "floor: one record", "floor: empty"
 USTACK = "bpftrace ustack(5)"
+STAT, STAT_SITE, COUNT = "spoor stat", "spoor stat --by site -m app", "bpftrace count"
 DEFAULT, BARE = "spoor, defaults", "spoor, no stack"
 APP, ALL = "spoor -m app", "spoor -m all -S 512"
 
@@ -91,6 +92,16 @@ BARS = [  # (what, limit, unit, function of all results)
     ("Apache: loss, x bpftrace ustack(5)'s", 0.6, "x",
      lambda r: quotient(of(r, "apache", "loss", DEFAULT), of(r, "apache", "loss", USTACK))),
     ("Apache: events lost", 0, "events", lambda r: of(r, "apache", "median", DEFAULT, "lost")),
+    ("stat, x the counting floor", 1.15, "x", lambda r: of(r, "stat", "times_floor", STAT)),
+    ("stat, x what bpftrace's count adds", 1, "x",
+     lambda r: quotient(of(r, "stat", "added", STAT), of(r, "stat", "added", COUNT))),
+    ("stat --by site -m app, beyond stat", 100, "ns",
+     lambda r: difference(of(r, "stat", "added", STAT_SITE), of(r, "stat", "added", STAT))),
+    ("stat, two threads at once, x one", 1.05, "x",
+     lambda r: quotient(of(r, "statthreads", "added", f"{STAT}, 2 threads"),
+                        of(r, "statthreads", "added", f"{STAT}, 1 thread"))),
+    ("stat: Apache's loss", 6, "%", lambda r: of(r, "statapache", "loss", STAT)),
+    ("stat: memory a live thread", 16, "KiB", lambda r: of(r, "statmemory", "median", STAT, "value")),
     ("python3's rows, cold", 50, "ms", lambda r: of(r, "rows", "median", "rows compiled, python3")),
     ("python3's rows, from the cache", 2, "ms", lambda r: of(r, "rows", "median", "rows from the cache, python3")),
     ("bytes an event, worst", 80, "B", lambda r: worst(r, bytes_an_event)),

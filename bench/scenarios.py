@@ -4,13 +4,15 @@
 import dataclasses
 import os
 import re
+import time
 import typing
 
 import tools
 from measure import Failed, Process, Run, Scratch, first_line, text_of
 from servers import SERVERS, call, storm_source
 from tools import (AGAIN, BPFTRACE_COUNT, BPFTRACE_PRINTF, BPFTRACE_USTACK, FLOOR_COUNTERS, FLOOR_EMPTY, FLOOR_RECORD,
-                   NATIVE, PEERS, PERF_TRACE, PERF_TRACE_S, STRACE, STRACE_K, Spoor, Target)
+                   NATIVE, PEERS, PERF_TRACE, PERF_TRACE_S, STAT, STAT_NO_BLOCKED, STAT_SITE, STRACE, STRACE_C,
+                   STRACE_K, Spoor, Target)
 
 BARE = Spoor("-m", "none", name="spoor, no stack")
 DEFAULT = Spoor(name="spoor, defaults")
@@ -102,13 +104,13 @@ def run_bystander(case, settings):
             sleeper.kill()
 
 
-def micro_cases(variants, contestants, natives=(NATIVE, AGAIN)):
+def micro_cases(variants, contestants, natives=(NATIVE, AGAIN), floor=FLOOR_RECORD):
     """All contestants at all variants {label: getppid's options}, each beside the native run of its variant."""
     cases = []
     for label, work in variants.items():
         mark = f", {label}" if label else ""
         for tool in [*natives, *contestants]:
-            cases.append(Case(tool.name + mark, tool, work, "native" + mark, FLOOR_RECORD.name + mark))
+            cases.append(Case(tool.name + mark, tool, work, "native" + mark, floor.name + mark))
     return cases
 
 
@@ -188,6 +190,51 @@ def server_cases(strace_k=True):
     contestants = [NATIVE, AGAIN, FLOOR_RECORD, BARE, DEFAULT, *FIGURE_6.values(), BPFTRACE_COUNT, BPFTRACE_USTACK,
                    BPFTRACE_PRINTF, PERF_TRACE, PERF_TRACE_S, STRACE, *([STRACE_K] if strace_k else [])]
     return [Case(t.name, t, floor=FLOOR_RECORD.name) for t in contestants]
+
+
+# --- counters ---------------------------------------------------------------------------------------------------------
+
+COUNTING = [FLOOR_COUNTERS, STAT, STAT_NO_BLOCKED, STAT_SITE]
+COUNTING_PEERS = [BPFTRACE_COUNT, PERF_TRACE_S, STRACE_C]
+
+
+def counting_cases(work=None):
+    return [Case(t.name, t, work or [], floor=FLOOR_COUNTERS.name)
+            for t in (NATIVE, AGAIN, *COUNTING, *COUNTING_PEERS)]
+
+
+def slab_kib():
+    return int(re.search(r"^SUnreclaim: +(\d+)", text_of("/proc/meminfo"), re.M)[1])
+
+
+def run_thread_memory(case, settings):
+    """What the kernel's slab grows by when the tool is attached to a process of many threads, per thread."""
+    threads = 1000 if settings.quick else 10000
+    with Scratch() as scratch:
+        ctx = settings.context(scratch)
+        sleepers = Process([ctx.program("sleepers"), str(threads)], scratch, "sleepers")
+        try:
+            until = time.monotonic() + 60
+            while "ready" not in sleepers.said()[0]:
+                if time.monotonic() > until:
+                    raise Failed("the threads did not start")
+                time.sleep(0.05)
+            before = slab_kib()
+            return tools.run_attached(case.tool, Target(sleepers.pid, [sleepers.pid]), ctx,
+                                      lambda: max(slab_kib() - before, 0) / threads)
+        finally:
+            sleepers.kill()
+
+
+def switch_cases():
+    work = ["perf", "bench", "sched", "pipe", "-l"]
+    return [Case(t.name, t, work, floor=FLOOR_COUNTERS.name)
+            for t in (NATIVE, AGAIN, FLOOR_COUNTERS, STAT, STAT_NO_BLOCKED, BPFTRACE_COUNT)]
+
+
+def run_switches(case, settings):
+    rounds = "20000" if settings.quick else "300000"
+    return run_elapsed(dataclasses.replace(case, work=[*case.work, rounds]), settings, tree=True)
 
 
 # --- programs that do a fixed work ------------------------------------------------------------------------------------
@@ -345,6 +392,20 @@ def all_scenarios():
         Scenario("rows", "Until an object's rows are ready", "ms", "lower", rows_cases(), run_rows, 3),
         Scenario("threads", "getppid in two threads", run=run_micro, **ns,
                  cases=micro_cases({"": ["-t", "2"]}, [FLOOR_RECORD, BARE, DEFAULT, BPFTRACE_USTACK])),
+        Scenario("stat", "Counting getppid", run=run_micro, **ns, cases=counting_cases(),
+                 about="From three frames. bpftrace counts entries only; perf trace -s and strace -c measure times."),
+        Scenario("statthreads", "Counting getppid in one thread and in two", run=run_micro, **ns,
+                 cases=micro_cases({"1 thread": [], "2 threads": ["-t", "2"]}, [FLOOR_COUNTERS, STAT, BPFTRACE_COUNT],
+                                   floor=FLOOR_COUNTERS)),
+        Scenario("statapache", "Counting Apache, prefork, ab -c 32", "requests/s", "higher", counting_cases(),
+                 run_server("apache"), 3),
+        Scenario("statswitches", "Counting who switches: perf bench sched pipe", "s", "lower", switch_cases(),
+                 run_switches,
+                 about="What the stamps at context switches cost: two processes wake each other through pipes."),
+        Scenario("statmemory", "Memory of a thread that is counted", "KiB", "lower",
+                 [Case(t.name, t) for t in (NATIVE, FLOOR_COUNTERS, STAT)], run_thread_memory, 3,
+                 about="Growth of the kernel's unreclaimable slab by attaching to a process of 10,000 threads (1,000 "
+                       "with --quick), per thread."),
         Scenario("apache", "Apache, prefork, ab -c 32", "requests/s", "higher", server_cases(),
                  run_server("apache"), 3),
         Scenario("redis", "redis-benchmark, GET, 50 clients", "requests/s", "higher", server_cases(),

@@ -2,6 +2,7 @@
 """The contestants: how each is started, and what it says about events and losses."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -114,6 +115,28 @@ class Spoor(Tool):
         run.trace = size_of(self.trace(ctx))
 
 
+class SpoorStat(Spoor):
+    def __init__(self, *options):
+        super().__init__(*options, name=" ".join(["spoor stat", *options]))
+
+    def argv(self, ctx):
+        return [ctx.spoor, "stat", *self.options, "--format", "json", "-o", ctx.scratch.file("stat.json")]
+
+    def wrap(self, cmd, ctx):
+        return [*self.argv(ctx), "--", *cmd]
+
+    def attach(self, target, ctx):
+        return [*self.argv(ctx), *(["-n", target.comm] if target.comm else ["-p", str(target.pid)])]
+
+    def account(self, run, process, ctx):
+        said = text_of(ctx.scratch.file("stat.json"), 1 << 30).splitlines()
+        if not said:
+            return
+        counters = json.loads(said[-1])
+        run.events = sum(call["calls"] for task in counters["tasks"] for call in task["syscalls"])
+        run.lost = counters["lost_threads"] + sum(task["overflow"] for task in counters["tasks"])
+
+
 def number_before(word, text):
     """The last '1,234 WORD' in a text."""
     found = re.findall(r"(\d[\d,]*)\s+" + word + r"\b", text)
@@ -198,6 +221,8 @@ BPFTRACE_USTACK = Bpftrace("ustack(5)", "@[ustack(5)] = count();")
 BPFTRACE_PRINTF = Bpftrace("printf", r'printf("%d %d\n", tid, args->id);')
 PERF_TRACE, PERF_TRACE_S = PerfTrace(False), PerfTrace(True)
 STRACE, STRACE_K = Strace(slow=50), Strace("-k", slow=1000)
+STRACE_C = Strace("-c", slow=50)
+STAT, STAT_NO_BLOCKED, STAT_SITE = SpoorStat(), SpoorStat("--no-blocked"), SpoorStat("--by", "site", "-m", "app")
 PEERS = [BPFTRACE_COUNT, BPFTRACE_USTACK, BPFTRACE_PRINTF, PERF_TRACE, PERF_TRACE_S, STRACE, STRACE_K]
 
 

@@ -50,16 +50,15 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 	fold_thread(task, t, 1);
 }
 
-/* The call in which task sleeps. It began no later than the task last ran. */
+/* The call in which task sleeps: its time counts from now on. */
 static __always_inline void note_before(struct task_struct *task, struct thread *t)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	unsigned long switches = task->nvcsw;
-	u64 start = task->se.exec_start;
 	long nr = regs->orig_ax;
 	u32 id;
 
-	if (nr < 0 || !(task->__state & 0xff) || !start || t->wait_exec)
+	if (nr < 0 || !(task->__state & 0xff) || t->wait_exec)
 		return;
 	id = call_id(task, nr);
 	if (filtered && !calls[id].mode)
@@ -67,8 +66,8 @@ static __always_inline void note_before(struct task_struct *task, struct thread 
 	t->before_id = id;
 	if (by_site && calls[id].mode > 1 + SPOOR_MODE_NONE && id < SPOOR_SYSCALL_I386)
 		t->before_stack = emit_remote(task, t, regs, calls[id].mode - 1);
-	t->off = start;
-	t->before = start;
+	t->off = bpf_ktime_get_ns();
+	t->before = t->off;
 	if (task->nvcsw != switches || !(task->__state & 0xff)) {
 		t->before = 0; /* it woke up meanwhile: nothing of this is certain */
 		t->off = 0;

@@ -21,7 +21,7 @@ struct thread {
 	u64 owner_start;
 	u32 owner_pid;
 	u32 before_stack; /* a call that was under way when the thread came in */
-	u64 before;       /* its start: no later than that; 0: none */
+	u64 before;       /* when that was; 0: none */
 	u16 before_id;
 	u8 raw; /* the stack of the call in flight was handed out raw: its id is of this one call */
 
