@@ -44,7 +44,8 @@ class Result:
 
     def ratio(self, label, other):
         pairs = self.pairs(label, other)
-        return statistics.median(a / b for a, b in pairs) if pairs else None
+        known = [a / b for a, b in pairs if b]
+        return statistics.median(known) if known else None
 
     def added(self, label):
         """What the tool adds to the native run of the same round, in the scenario's unit."""

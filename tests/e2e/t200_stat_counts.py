@@ -129,7 +129,7 @@ def test_more_calls_than_slots(count, counted):
 
 
 def test_long_histogram(count, counted):
-    """More calls in one bucket than its sixteen bits hold."""
+    """More calls in one bucket than its eight bits hold."""
     _, (c,) = count("-e", "getppid", "--", counted, "threads", 2, 300007)
     assert c.whole().of("getppid") == 600014
     (call,) = c.tasks[0]["syscalls"]

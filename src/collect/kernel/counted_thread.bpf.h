@@ -27,5 +27,6 @@ struct thread {
 
 	u8 index[SPOOR_COUNTER_INDEX + 8]; /* slot + 1: by event id, or with sites by hash */
 	struct spoor_counter_slot slots[SPOOR_COUNTER_SLOTS];
-	u8 slack[32]; /* a bucket's number has six bits, as the verifier sees it */
+	u8 slack[16]; /* a bucket's number has six bits, as the verifier sees it */
 };
+_Static_assert(sizeof(struct thread) <= 8192 - 192, "with the kernel's own header: one block of 8 KiB");

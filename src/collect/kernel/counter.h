@@ -14,7 +14,7 @@
 #include "trace/record.h"
 
 #define SPOOR_COUNTER_BUCKETS 48
-#define SPOOR_COUNTER_SLOTS 88 /* a thread's state then fits into 16 KiB, and what the iterator says of it into 32 */
+#define SPOOR_COUNTER_SLOTS 56 /* a thread's state then takes 8 KiB of the kernel's memory, with what surrounds it */
 #define SPOOR_COUNTER_INDEX 1024
 #define SPOOR_SLOT_ERRNOS 4   /* different errors of one call that a slot tells apart */
 #define SPOOR_SUM_ERRNOS 16   /* the same for sums */
@@ -28,13 +28,14 @@ struct spoor_counter_slot {
 	__u8 pad;
 	__u16 error[SPOOR_SLOT_ERRNOS]; /* errno; 0: unused */
 	__u32 error_n[SPOOR_SLOT_ERRNOS];
-	__u16 histogram[SPOOR_COUNTER_BUCKETS]; /* by powers of two ns; their sum is the number of calls */
+	__u8 histogram[SPOOR_COUNTER_BUCKETS]; /* by powers of two ns; their sum is the number of calls */
 };
-_Static_assert(sizeof(struct spoor_counter_slot) == 168, "");
+_Static_assert(sizeof(struct spoor_counter_slot) == 120, "");
 
-/* What has flowed over in a slot's histogram, in units of 65,536 calls. */
+/* What has flowed over in a slot's histogram, in units of 256 calls. */
+#define SPOOR_WIDE_SHIFT 8
 struct spoor_counter_wide {
-	__u32 histogram[SPOOR_COUNTER_BUCKETS];
+	__u64 histogram[SPOOR_COUNTER_BUCKETS];
 };
 struct spoor_counter_wide_key {
 	__u32 serial; /* of the thread */

@@ -100,7 +100,7 @@ static __always_inline u32 slot_of_site(struct thread *t, u32 id, u32 stack)
 
 /* ---- what is rare ---- */
 
-/* A bucket of 16 bits has come round: the rest of its number is kept beside the thread. */
+/* A bucket of 8 bits has come round: the rest of its number is kept beside the thread. */
 static __noinline int widen(struct thread *t, u32 slot, u32 bucket)
 {
 	struct spoor_counter_wide_key key = { .slot = slot };
@@ -118,8 +118,7 @@ static __noinline int widen(struct thread *t, u32 slot, u32 bucket)
 		w->histogram[bucket]++;
 		t->slots[slot].wide = 1;
 	} else {
-		t->overflow += 65536;
-		__sync_fetch_and_add(&lost_calls, 65536);
+		__sync_fetch_and_add(&lost_calls, 1 << SPOOR_WIDE_SHIFT);
 	}
 	return 0;
 }
@@ -178,7 +177,7 @@ static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
 	u32 id = t->id, b = bucket_of(ns) & 63, i;
 	u64 blocked = t->blocked;
 	struct spoor_counter_slot *s;
-	u16 n;
+	u8 n;
 
 	if (by_site)
 		i = t->raw ? 0 : slot_of_site(t, id, t->stack);

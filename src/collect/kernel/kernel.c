@@ -139,9 +139,11 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		bpf_map__set_max_entries((s)->maps.cpus, (k)->n_cpus);                      \
 	} while (0)
 
-static int map_all(struct spoor_kernel *k)
+static int map_all(struct spoor_kernel *k, bool walks)
 {
 	k->rings = map_memory(k->c.rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
+	if (!walks)
+		return k->rings ? 0 : -ENOMEM;
 	k->objects = map_memory(k->c.objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
 	k->row_pages = map_memory(k->c.row_pages, SPOOR_MAX_ROW_PAGES * sizeof(*k->row_pages));
 	k->rules = map_memory(k->c.rules, SPOOR_MAX_RULES * sizeof(*k->rules));
@@ -221,6 +223,16 @@ static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_opti
 	return 0;
 }
 
+/* Without walks there are no objects, rows and stacks. */
+static void leave_out_walks(struct spoor_counter_bpf *s)
+{
+	struct bpf_map *const maps[] = { s->maps.objects,     s->maps.row_pages, s->maps.rules,
+					 s->maps.code_ranges, s->maps.stack_ids, s->maps.file_ids };
+
+	for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+		bpf_map__set_max_entries(maps[i], 1);
+}
+
 static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup, uint32_t level,
 			struct spoor_error *e)
 {
@@ -245,6 +257,8 @@ static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_option
 		bpf_program__set_autoload(s->progs.sys_enter_site, may_goto);
 		bpf_program__set_autoload(s->progs.sys_enter_site_compat, !may_goto);
 	}
+	if (!o->by_site)
+		leave_out_walks(s);
 	r = spoor_counter_bpf__load(s);
 	if (r)
 		return why_not_loaded(r, e);
@@ -273,7 +287,7 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 		return r;
 	if (!o->copy_memory)
 		find_direct_map(k);
-	if (map_all(k))
+	if (map_all(k, !o->counting || o->by_site))
 		return spoor_fail(e, ENOMEM, "cannot map the kernel side's memory: %s", strerror(errno));
 	*ret = TAKE_PTR(k);
 	return 0;

@@ -55,7 +55,7 @@ struct spoor_kernel {
 	unsigned ring_size;
 	uint8_t *rings; /* n_cpus * SPOOR_LEVELS values, mapped */
 	size_t ring_stride;
-	struct spoor_kernel_object *objects; /* mapped, SPOOR_KERNEL_OBJECTS */
+	struct spoor_kernel_object *objects; /* mapped, SPOOR_KERNEL_OBJECTS; this and the next: NULL without walks */
 	struct spoor_row_page *row_pages;    /* mapped, SPOOR_MAX_ROW_PAGES */
 	struct spoor_rule *rules;            /* mapped, SPOOR_MAX_RULES */
 };

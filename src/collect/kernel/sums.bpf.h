@@ -159,7 +159,7 @@ __noinline int add_wide(struct spoor_counter_sum *sum, struct spoor_counter_wide
 	if (!sum || !w)
 		return 0;
 	for (i = 0; i < SPOOR_COUNTER_BUCKETS; i++)
-		add(&sum->histogram[i], (u64)w->histogram[i] << 16);
+		add(&sum->histogram[i], w->histogram[i] << SPOOR_WIDE_SHIFT);
 	return 0;
 }
 

@@ -355,7 +355,7 @@ static void call_of_slot(struct spoor_counted_call *to, const struct spoor_count
 		.blocked_ns = s->blocked_ns,
 	};
 	for (unsigned i = 0; i < SPOOR_COUNTER_BUCKETS; i++) {
-		to->histogram[i] = s->histogram[i] + (w ? (uint64_t)w->histogram[i] << 16 : 0);
+		to->histogram[i] = s->histogram[i] + (w ? (uint64_t)w->histogram[i] << SPOOR_WIDE_SHIFT : 0);
 		to->calls += to->histogram[i];
 	}
 	to->min_ns = to->calls ? s->min_ns : 0;
