@@ -108,6 +108,15 @@ static uint64_t room_of_definitions(const struct spoor_writer *w)
 	return bytes;
 }
 
+static const char *remedy(int err)
+{
+	if (err == ENOSPC)
+		return "; what was written stays readable; free space or use --max-size";
+	if (err == EFBIG)
+		return "; what was written stays readable; raise the limit (ulimit -f) or use --rotate";
+	return "";
+}
+
 /* One packet of w->iov[1..n]. */
 static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, uint64_t bytes, uint64_t ts_begin,
 			uint64_t ts_end, struct spoor_error *e)
@@ -143,9 +152,7 @@ static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, 
 	r = write_whole(s->fd, s->file_size, w->iov, n + 1);
 	w->failed |= r < 0;
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r),
-				  r == -ENOSPC ? "; what was written stays readable; free space or use --max-size" :
-						 "");
+		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));
 	s->file_size += sizeof(p) + bytes;
 	s->seq++;
 	s->last_ts = ts_end;

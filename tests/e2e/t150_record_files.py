@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -144,6 +145,19 @@ def test_disk_too_small_to_begin(build, actor, tmp_path, size):
     run = private_disk(f"chmod 755 disk; {again * 2}", tmp_path, size)
     assert run.stdout == "" and len(run.stderr.splitlines()) == 2, run
     assert run.stderr.count("No space left") == 2
+
+
+def test_file_size_limit(spoor, read, tmp_path):
+    """As a full disk; the command keeps its own limit's signal, and its ignoring of it."""
+    loop = "i=0; while [ $i -lt 30000 ]; do cd /; i=$((i+1)); done; "
+    for trap, status in (("", signal.SIGXFSZ + 128), ("trap '' XFSZ; ", 1)):
+        big = "dd if=/dev/zero of=big bs=1k count=1000 2>/dev/null; echo dd $?"
+        run = spoor("record", "-o", f"{status}.spoor", "--", "sh", "-c", f"cd {tmp_path}; {trap}{big}; {loop} exit 7",
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100 << 10, 100 << 10)))
+        assert run.returncode == 125 and run.stdout == f"dd {status}\n", run
+        assert run.stderr.count("File too large") == 1 and "ulimit -f" in run.stderr
+        assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 1000
+        assert read(tmp_path / f"{status}.spoor").count("chdir") > 100
 
 
 def test_vanished_directory(record, start, actor, tmp_path, nothing_attached):
