@@ -28,43 +28,75 @@ static __always_inline u32 emit_remote(struct task_struct *task, struct thread *
 	return id;
 }
 
-/* The call in which task sleeps. It began no later than the task last ran. */
-static __always_inline void note_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
+/*
+ * When task last ran. Its scheduler's clock goes its own way on each CPU (time that was stolen does not count), so the
+ * distance to ours was measured on each just before; a little too late where it is wrong at all.
+ */
+static __always_inline u64 last_ran(struct task_struct *task, u64 now)
+{
+	u32 key = task->thread_info.cpu;
+	struct cpu *c = bpf_map_lookup_elem(&cpus, &key);
+	u64 at = c && c->sched_offset ? task->se.exec_start + c->sched_offset : now;
+
+	return at < now ? at : now;
+}
+
+/* Run on each CPU by a thread that has just come to it: its own start of running is now. */
+SEC("raw_tp")
+int measure_sched_clock(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu *c = this_cpu();
+
+	if (c && task->se.exec_start)
+		c->sched_offset = bpf_ktime_get_ns() - task->se.exec_start;
+	return 0;
+}
+
+/*
+ * The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. Returns
+ * whether there is one.
+ */
+static __always_inline bool describe_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct scratch *sc = &c->scratch[1];
 	struct spoor_call_config *cfg;
-	unsigned long switches = task->nvcsw;
 	long nr = regs->orig_ax;
-	u64 now = bpf_ktime_get_ns(), start = task->se.exec_start;
-	u32 id;
 
 	if (nr < 0 || !(task->__state & 0xff))
-		return;
-	id = call_id(task, nr);
-	cfg = &calls[id];
-	if (!cfg->mode || id >= SPOOR_SYSCALL_I386)
-		return;
-	t->args[0] = regs->di;
-	t->args[1] = regs->si;
-	t->args[2] = regs->dx;
-	t->args[3] = regs->r10;
-	t->args[4] = regs->r8;
-	t->args[5] = regs->r9;
-	t->id = id;
-	t->flags = 0;
+		return false;
+	t->id = call_id(task, nr);
+	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
+	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
+		return false;
+	take_registers(t, regs);
 	t->call_epoch = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_nothing_pointed(t, cfg);
 	t->stack = cfg->mode > 1 ? emit_remote(task, t, regs, cfg->mode - 1) : 0;
-	t->start = start && start < now ? start : now;
-	if (task->nvcsw != switches || !(task->__state & 0xff)) {
-		t->start = 0; /* it woke up meanwhile: nothing of this is certain */
-		return;
-	}
-	emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	t->start = last_ran(task, bpf_ktime_get_ns());
 	t->pending = CALL_BEGAN_BEFORE;
+	return true;
+}
+
+/*
+ * Takes in task as *t describes it, with the call in which it sleeps. That is given to the storage as it is made: from
+ * then on its thread alone writes there. If it has run meanwhile, the call may have ended unseen, and is taken back.
+ */
+static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
+{
+	unsigned long switches = task->nvcsw;
+	bool sleeps = !t->wait_exec && describe_sleeping(task, t, c);
+	struct thread *in = take_in(task, t);
+
+	if (sleeps && (task->nvcsw != switches || !(task->__state & 0xff))) {
+		if (in)
+			__sync_val_compare_and_swap(&in->start, t->start, 0);
+		t->start = 0;
+	}
+	return in;
 }
 
 /*
@@ -102,7 +134,7 @@ SEC("iter/task")
 int attach_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread *t;
+	struct thread *t, *s;
 	struct cpu *c = this_cpu();
 	u32 tgid, *pick;
 
@@ -114,27 +146,36 @@ int attach_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	if (!pick && !match_all && !(match_cgroup && in_cgroup(task->cgroups->dfl_cgrp)))
 		return 0;
+	s = &c->spare;
+	__builtin_memset(s, 0, offsetof(struct thread, data));
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (t) {
-		if (t->moved && !t->start)
-			note_sleeping(task, t, c);
-		t->moved = 0;
+		if (!t->moved || t->start)
+			return 0;
+		s->follow = t->follow;
+		s->def_epoch = t->def_epoch;
+		bpf_task_storage_delete(&threads, task); /* it is made anew, with the call */
+		__sync_fetch_and_add(&live_threads, -1);
+		if (take_in_sleeping(task, s, c) && s->start)
+			emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 		return 0;
 	}
-	t = take_in(task);
+	s->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
+	s->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
+	s->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
+	t = take_in_sleeping(task, s, c);
 	if (!t)
 		return 0;
 	if (task->flags & PF_EXITING) /* its exit may have passed unseen just now */
 		count_end(t);
 	__sync_fetch_and_add(&attached_threads, 1);
-	t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
-	t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
-	t->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
 	if (t->wait_exec)
 		return 0;
 	find_image(task, t, &c->scratch[1]);
 	emit_thread_at(task, t, SPOOR_THREAD_ATTACH, 1);
-	note_sleeping(task, t, c);
+	s->def_epoch = t->def_epoch;
+	if (s->start)
+		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 	return 0;
 }
 
@@ -143,13 +184,13 @@ int end_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct thread *t;
+	bool before;
 
 	if (!task)
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (t && t->start && t->pending == CALL_BEGAN_BEFORE)
-		emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
-	else if (t && t->start)
-		emit_pending_at(task, t, SPOOR_PENDING_END, true, 1);
-	return 0;
+	if (!t)
+		return 0;
+	before = t->pending == CALL_BEGAN_BEFORE;
+	return emit_pending_at(task, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, !before, 1);
 }

@@ -125,9 +125,10 @@ static __always_inline bool is_ours(struct task_struct *task)
 	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
 }
 
-static __always_inline struct thread *take_in(struct task_struct *task)
+/* first: what its storage holds from the beginning, or NULL */
+static __always_inline struct thread *take_in(struct task_struct *task, struct thread *first)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread *t = bpf_task_storage_get(&threads, task, first, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct cpu *c;
 
 	if (t) {
@@ -170,7 +171,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	}
 in:
-	t = take_in(child);
+	t = take_in(child, NULL);
 	if (!t)
 		return 0;
 	if (p) {
@@ -281,8 +282,15 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	if (!c || (!t && !match_names))
 		return 0;
 	sc = &c->scratch[0];
-	if (t && t->start && (t->flags & SPOOR_EVENT_UNREADABLE))
+	if (t && t->start && (t->flags & SPOOR_EVENT_UNREADABLE)) {
+		u64 start = t->start;
+
+		t->start = 0;
+		barrier();
 		exec_path(t, (u64)bprm->filename);
+		barrier();
+		t->start = start;
+	}
 	if (match_names && (!t || t->named)) {
 		u64 filename = address_of(sc, bprm->filename);
 
@@ -299,7 +307,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		if (!match)
 			return 0;
 		if (!t) {
-			t = take_in(task);
+			t = take_in(task, NULL);
 			if (!t)
 				return 0;
 			t->named = 1;
