@@ -79,6 +79,7 @@ struct spoor_call {
 	uint8_t pending; /* enum spoor_pending_why, 0: completed */
 	uint8_t flags;   /* enum spoor_event_flag */
 	uint8_t i386;
+	uint8_t entry_unseen; /* of its arguments only the path is known */
 	uint8_t n_args;
 	struct spoor_call_arg {
 		uint64_t value; /* sign-extended where the kind is signed */

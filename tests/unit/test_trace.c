@@ -248,6 +248,29 @@ static void test_call_of_another_length(void **state)
 	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
 }
 
+/* execve: a path whose address is not known is all that is known of its arguments. */
+static void test_entry_unseen(void **state)
+{
+	struct {
+		struct spoor_syscall s;
+		char data[32];
+	} b = { .s = { .h = { .id = 59, .size8 = 9 } } };
+	struct spoor_event ev = { .h = &b.s.h };
+	struct spoor_call c;
+
+	strcpy(b.data + 24, "/bin/sh");
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_string_equal(c.args[0].path, "/bin/sh");
+	assert_true(c.entry_unseen);
+	b.data[0] = 1;
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_false(c.entry_unseen);
+	memset(b.data, 0, sizeof(b.data)); /* execve(NULL, NULL, NULL) */
+	b.s.h.size8 = 9;
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_false(c.entry_unseen);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +284,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_definitions_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_live, setup, teardown),
 		cmocka_unit_test(test_call_of_another_length),
+		cmocka_unit_test(test_entry_unseen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,7 +193,10 @@ in:
 
 /* ---- execve ---- */
 
-/* An execve whose entry was not ours to see: its path is certain here. */
+/*
+ * An execve whose entry was not ours to see: its path is certain here. That its address is 0 says that the arguments are
+ * unknown. (Not SPOOR_EVENT_UNREADABLE: what has that is read again at exit, from the arguments.)
+ */
 static __always_inline void begin_exec(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
 {
 	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
@@ -206,7 +209,7 @@ static __always_inline void begin_exec(struct task_struct *task, struct thread *
 	t->len = 24 + (n > 0 ? n : 1);
 	t->id = SPOOR_NR_EXECVE;
 	t->ret_at = 24;
-	t->flags = 0;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT;
 	t->pending = 0;
 	t->stack = 0;
 	t->files[0] = t->files[1] = 0;
