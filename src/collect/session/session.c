@@ -111,6 +111,22 @@ static int open_trace(struct session *s, struct spoor_error *e)
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
+static void on_file_too_large(int sig)
+{
+}
+
+/*
+ * A file that may not grow further (ulimit -f) is a write that fails, as on a full disk. A handler does that to us
+ * alone: execve gives the command back what it would have had.
+ */
+static void survive_file_limit(void)
+{
+	struct sigaction now, handle = { .sa_handler = on_file_too_large, .sa_flags = SA_RESTART };
+
+	if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &handle, NULL);
+}
+
 static int block_signals(struct session *s)
 {
 	sigset_t set;
@@ -163,6 +179,7 @@ static int begin(struct session *s, struct spoor_error *e)
 	const struct spoor_targets *t = &s->o->targets;
 	int r = spoor_targets_check(t, s->cmd_path, e);
 
+	survive_file_limit();
 	if (!r)
 		r = spoor_privileges_check(e);
 	if (!r)
@@ -182,6 +199,7 @@ static int begin(struct session *s, struct spoor_error *e)
 		spoor_kernel_pick(s->kernel, s->command.pid,
 				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
 	}
+	spoor_privileges_hurry();
 	r = spoor_kernel_attach(s->kernel, e);
 	if (r)
 		return r;
