@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """However a recording ends, there is a proper trace, and an exit code that says what happened."""
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -136,3 +137,39 @@ def test_nothing_stays(record, read, start, actor, nothing_attached):
     assert recording.stop() == 0
     nothing_attached(recording.pid)
     assert not [c for c in children if os.path.exists(f"/proc/{c}")]
+
+
+def on_a_terminal(argv, cwd):
+    """What a program writes to a terminal of its own, and its exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execv(argv[0], [str(a) for a in argv])
+    said = b""
+    while True:
+        try:
+            said += os.read(terminal, 4096)
+        except OSError:  # the last one who had it open has gone
+            break
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_command_has_the_terminal(build, tmp_path):
+    """Its prompt stands as it was written: nothing is drawn over it while it waits."""
+    command = ["sh", "-c", "printf Password:; sleep 1.5; echo yes"]
+    said, code = on_a_terminal([build / "spoor", "record", "-o", "t.spoor", "--", *command], tmp_path)
+    assert code == 0 and said.startswith("Password:yes\r\nspoor: ")
+    assert "\x1b" not in said and said.count("\r") == said.count("\n") == 2
+
+
+def test_progress_on_a_terminal(build, start, actor, tmp_path):
+    """A recording that has the terminal for itself shows that it lives, in one line that is gone in the end."""
+    target = start(actor(), "sleep")
+    argv = [build / "spoor", "record", "-o", "t.spoor", "-p", target.pid, "--duration", "1300ms"]
+    said, code = on_a_terminal(argv, tmp_path)
+    drawn = said.split("\r\n")
+    assert code == 0 and "recording into t.spoor" in drawn[0] and len(drawn) == 3 and drawn[2] == ""
+    parts = drawn[1].split("\r")
+    assert len([p for p in parts if re.fullmatch(r"\d+s  \d+ events  0 lost  \d+\.\d MB \x1b\[K", p)]) >= 2
+    assert parts[-1].startswith("\x1b[Kspoor: ")
