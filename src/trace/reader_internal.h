@@ -83,6 +83,7 @@ struct spoor_trace {
 	char *damages[SPOOR_MAX_DAMAGES];
 	struct spoor_segment **segments; /* by part and number */
 	unsigned n_segments;
+	int scan_errno; /* of a directory that could not be read; 0: none */
 	struct spoor_stream_file *files; /* by part, instance and number */
 	size_t n_files;
 	struct spoor_stream *streams;
