@@ -12,24 +12,24 @@ BUSY = "import os\nf = os.open('/etc/hostname', 0)\n%s:\n    os.access('/nowhere
 
 def test_rings_that_run_full(spoor, record, read):
     """What finds no room is counted, to the last event; the rest reads as if nothing had happened."""
-    lines = "(1).__class__ and [os.access('/nowhere/%d' % (i % 7), 0) for i in range(60000)]"
+    lines = "(1).__class__ and [os.access('/nowhere/%d' % (i % 7), 0) for i in range(30000)]"
     script = f"import os\nfor i in range(5):\n    os.fork() or ({lines}, os._exit(0))\nfor i in range(5): os.wait()\n"
     recording = record("-e", "access", "-m", "app", "--buffers", "256K", "--", "/usr/bin/python3", "-c", script,
                        start=False)
     assert recording.wait(120) == 0
     trace = read(recording.trace)
     calls = [c for c in trace.calls if c["event"] == "access" and "/nowhere/" in str(c["args"])]
-    assert 0 < len(calls) <= 300000 and not trace.summary["damages"]
-    assert abs(len(calls) + trace.summary["discarded"] - 300000) < 100  # what else the interpreter looks for
+    assert 0 < len(calls) <= 150000 and not trace.summary["damages"]
+    assert abs(len(calls) + trace.summary["discarded"] - 150000) < 100  # what else the interpreter looks for
     for c in calls:
-        assert c["ret"] == -2 and c["errno"] == "ENOENT" and c["args"]["pathname"].startswith("/nowhere/")
+        assert c["ret"] == -2 and c["errno"] == "ENOENT" and c["args"]["filename"].startswith("/nowhere/")
 
 
 def test_targets_run_on_while_the_recording_ends(record, read, start):
     """Each trace is whole, in babeltrace2 too: no call is described while it changes."""
     target = start("/usr/bin/python3", "-c", BUSY % "while True")
     time.sleep(0.3)
-    for i in range(8):
+    for i in range(6):
         recording = record("-p", target.pid, "--duration", "150ms", trace=f"t{i}.spoor", start=False)
         assert recording.wait() == 0
         trace = read(recording.trace).whole()
