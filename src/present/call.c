@@ -26,6 +26,8 @@ static int is_unknown(const struct spoor_call *call, unsigned i)
 
 static void put_name(FILE *out, const struct spoor_call *call)
 {
+	if (call->i386)
+		fputs("i386_", out);
 	if (call->info->name)
 		fputs(call->info->name, out);
 	else
