@@ -173,3 +173,51 @@ def test_progress_on_a_terminal(build, start, actor, tmp_path):
     parts = drawn[1].split("\r")
     assert len([p for p in parts if re.fullmatch(r"\d+s  \d+ events  0 lost  \d+\.\d MB \x1b\[K", p)]) >= 2
     assert parts[-1].startswith("\x1b[Kspoor: ")
+
+
+def told(recording):
+    """What the last line says: (events, lost)."""
+    return tuple(map(int, re.search(r"^spoor: (\d+) events, (\d+) lost;", recording.said(), re.M).groups()))
+
+
+def in_report(trace):
+    return trace.summary["calls"] + trace.summary["unfinished"], trace.summary["discarded"]
+
+
+@pytest.mark.parametrize("what", [("family",), ("storm", "200", "3"), ("thread-become", "11", "/bin/true")])
+def test_last_line_of_a_command(record, read, actor, what):
+    """A call counts once, whether it slept, ended with its thread, or not at all."""
+    recording = record("--", actor(), *what, start=False)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert told(recording) == in_report(trace)
+
+
+@pytest.mark.parametrize("what", [("serve",), ("storm", "1000000", "3"), ("marks", "1000000000")])
+def test_last_line_of_an_attached_one(record, read, start, actor, what):
+    """It goes on when the recording ends: what began before, sleeps, or is in flight then is one call each."""
+    target = start(actor(), *what)
+    if what[0] == "serve":
+        ready(target)
+    recording = record("-p", target.pid, "--follow")
+    time.sleep(0.1)
+    assert recording.stop() == 0
+    trace = read(recording.trace, babeltrace=False)
+    if trace.summary["discarded"] == 0:
+        assert told(recording) == in_report(trace)
+    assert told(recording)[1] == trace.summary["discarded"]
+    assert what[0] != "serve" or told(recording) == (5, 0)
+
+
+def test_last_line_of_a_lossy_one(record, read, start, actor):
+    """Of each CPU's smallest buffer most is lost; both say how much, and of what was kept."""
+    target = start(actor(), "marks", "1000000000")
+    recording = record("-p", target.pid, "--buffers", "256k", "-m", "none")
+    recording.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    trace = read(recording.trace, babeltrace=False)
+    assert told(recording)[1] > 1000
+    assert told(recording)[1] == trace.summary["discarded"]
+    assert abs(told(recording)[0] - in_report(trace)[0]) <= 1  # one whose end was lost may have been seen under way

@@ -431,6 +431,7 @@ static void end(struct session *s)
 	uint64_t until;
 
 	await_command(s);
+	spoor_consumer_ends(s->consumer);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
 	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;
