@@ -43,7 +43,7 @@ bench: build
 
 install: build
 	meson configure $(BUILD) -Dprefix="$(abspath $(PREFIX))"
-	DESTDIR="$(DESTDIR)" meson install -C $(BUILD)
+	DESTDIR="$(abspath $(DESTDIR))" meson install -C $(BUILD)
 
 format:
 	clang-format-14 -i $$(git ls-files '*.c' '*.h')

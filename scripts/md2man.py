@@ -202,7 +202,7 @@ def to_c(pages):
 # bash
 
 KINDS = {"DIR": "@dir", "TRACE": "@dir", "PATH": "@file", "FILE": "@file", "PID": "@pid"}
-LISTED = ("FORMAT", "MODE", "UNWINDER", "GROUP", "KEY", "UNIT")
+LISTED = ("FORMAT", "MODE", "WAY", "GROUP", "KEY", "UNIT")
 
 
 def choices(names, argument, text):
@@ -210,9 +210,12 @@ def choices(names, argument, text):
     if "|" in argument:
         return " ".join(argument.split("|"))
     word = re.split(r"[,=\[ ]", argument)[0]
-    if word in LISTED:  # the words that its first sentence names
-        sentence = re.split(r"[:;.] ", re.sub(r"\([^)]*\)", "", text))[0]
-        return " ".join(re.findall(r"`([a-z][a-z0-9-]*)`", sentence)) or "@any"
+    if word in LISTED:  # the words that its first clause lists, or those that are explained behind a colon each
+        text = re.sub(r" ?\([^)]*\)", "", text)
+        listed = re.findall(r"`([a-z][a-z0-9-]*)`", re.split(r"[:;.] ", text)[0])
+        return " ".join(listed if len(listed) > 1 else re.findall(r"`([a-z][a-z0-9-]*)`:", text)) or "@any"
+    if word == "EXPR":
+        return " ".join(re.findall(r"%[a-z]+", text)) or "@any"
     if "--name" in names:
         return "@comm"
     return KINDS.get(word, "@any")

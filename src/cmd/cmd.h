@@ -41,7 +41,7 @@ extern const size_t spoor_pages_n;
 
 /*
  * Text for a person: through $PAGER (less) if stdout is a terminal, else stdout itself. Closing waits for the pager.
- * Never fails: without a pager it is stdout.
+ * Never fails: without a pager it is stdout, which main() flushes and checks.
  */
 struct spoor_pager {
 	FILE *out;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/strings.h"
 #include "cmd/cmd.h"
@@ -51,6 +54,29 @@ int spoor_cmd_version(int argc, char **argv)
 	return SPOOR_EXIT_OK;
 }
 
+/* The pipe that standard output is has no reader. Only a write that fails at last would say so by errno. */
+static int reader_left(void)
+{
+	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* What was said only into a buffer, or onto a full disk, was not said. A reader who left early is no error. */
+static int finish(int code)
+{
+	int failed = ferror(stdout), err = 0;
+
+	if (fflush(stdout) != 0) {
+		failed = 1;
+		err = errno;
+	}
+	if (code != SPOOR_EXIT_OK || !failed || err == EPIPE || reader_left())
+		return code;
+	fprintf(stderr, "spoor: cannot write to standard output%s%s\n", err ? ": " : "", err ? strerror(err) : "");
+	return SPOOR_EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : NULL;
@@ -61,12 +87,12 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(word, "-h") || !strcmp(word, "--help")) {
 		print_verbs(stdout);
-		return SPOOR_EXIT_OK;
+		return finish(SPOOR_EXIT_OK);
 	}
 	if (!strcmp(word, "-V") || !strcmp(word, "--version"))
 		word = "version";
 	for (size_t i = 0; i < N_VERBS; i++)
 		if (!strcmp(word, verbs[i].name))
-			return verbs[i].run(argc - 1, argv + 1);
+			return finish(verbs[i].run(argc - 1, argv + 1));
 	return unknown_verb(word);
 }

@@ -9,12 +9,14 @@
 
 static void run_pager(int in)
 {
+	/* A pager that cannot be run has read nothing: the text is still there to be shown. */
+	static const char script[] = "(eval \"$1\"); s=$?; [ $s = 126 ] || [ $s = 127 ] || exit $s; exec cat";
 	const char *pager = getenv("PAGER");
 
 	dup2(in, STDIN_FILENO);
 	/* Ctrl-C belongs to the pager, and a page that fits stays on the screen. */
 	setenv("LESS", "FRX", 0);
-	execl("/bin/sh", "sh", "-c", pager && *pager ? pager : "less 2>/dev/null || cat", NULL);
+	execl("/bin/sh", "sh", "-c", script, "sh", pager && *pager ? pager : "less 2>/dev/null", NULL);
 	_exit(127);
 }
 
@@ -48,10 +50,8 @@ struct spoor_pager spoor_pager_open(void)
 
 void spoor_pager_close(struct spoor_pager *p)
 {
-	if (!p->pid) {
-		fflush(p->out);
+	if (!p->pid)
 		return;
-	}
 	fclose(p->out);
 	signal(SIGINT, SIG_IGN);
 	waitpid(p->pid, NULL, 0);

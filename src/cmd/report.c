@@ -118,7 +118,7 @@ static int parse_ids(const char *option, const char *list, struct spoor_select *
 	char *save = NULL, *word = copy ? strtok_r(copy, ",", &save) : NULL;
 	uint32_t id;
 
-	if (!word)
+	if (!word || strspn(list, ",") || strstr(list, ",,") || list[strlen(list) - 1] == ',')
 		return usage_error("%s takes numbers, separated by commas", option);
 	for (; word; word = strtok_r(NULL, ",", &save)) {
 		if (parse_number(option, word, &id))
@@ -196,13 +196,23 @@ static int parse_table(struct options *o, int c)
 	}
 }
 
+static bool has_modes(const struct spoor_filter *f)
+{
+	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
+		if (f->mode[id] > SPOOR_FILTER_DEFAULT)
+			return true;
+	return f->other > SPOOR_FILTER_DEFAULT;
+}
+
 static int parse_select(struct options *o, int c)
 {
 	struct spoor_error e = {};
 
 	switch (c) {
 	case 'e':
-		return spoor_filter_parse(&o->filter, optarg, &e) < 0 ? usage_error("%s", e.text) : 0;
+		if (spoor_filter_parse(&o->filter, optarg, &e) < 0)
+			return usage_error("%s", e.text);
+		return has_modes(&o->filter) ? usage_error("-e: '%s': a mode is for recording, not for reports", optarg) : 0;
 	case 'p':
 		return parse_ids("--pid", optarg, &o->select, spoor_select_add_pid);
 	case OPT_TID:
@@ -272,6 +282,8 @@ static int parse(int argc, char **argv, struct options *o)
 		return usage_error("one trace at a time; '%s' is one too many", argv[optind + 1]);
 	if (o->events + o->folded + o->blocked > 1)
 		return usage_error("--events, --folded and --blocked exclude each other");
+	if (o->view.stacks && !o->events)
+		return usage_error("-k shows the stacks of --events; add it");
 	if (o->json && o->folded)
 		return usage_error("--folded has a format of its own");
 	o->trace = argv[optind];
@@ -351,6 +363,8 @@ static int resolve_times(struct options *o, struct spoor_trace *t)
 		return usage_error("--from: '%s' is no time; examples: 1.5s, 11:03:07.25, @1763722800.5", o->from);
 	if (o->to && parse_time(o->to, first, offset, &o->select.to) < 0)
 		return usage_error("--to: '%s' is no time; examples: 1.5s, 11:03:07.25, @1763722800.5", o->to);
+	if (o->from && o->to && o->select.from > o->select.to)
+		return usage_error("--from %s is after --to %s", o->from, o->to);
 	return 0;
 }
 
@@ -393,8 +407,11 @@ static int show(struct options *o, struct spoor_trace *trace)
 	o->view.colour = text && terminal && !(no_colour && *no_colour);
 	o->view.progress = isatty(STDERR_FILENO);
 	r = present(o, &e);
-	if (r == 0 && fflush(pager.out) != 0 && errno != EPIPE)
-		r = spoor_fail(&e, errno, "cannot write the report: %s", strerror(errno));
+	if (r == 0 && fflush(pager.out) != 0) {
+		if (errno != EPIPE)
+			r = spoor_fail(&e, errno, "cannot write the report: %s", strerror(errno));
+		clearerr(pager.out);
+	}
 	spoor_pager_close(&pager);
 	if (r == 0)
 		return SPOOR_EXIT_OK;

@@ -19,8 +19,15 @@ static unsigned arg_kind(const struct spoor_call *call, unsigned i)
 	return call->info->name ? call->info->args[i].kind : SPOOR_ARG_HEX;
 }
 
+static int is_unknown(const struct spoor_call *call, unsigned i)
+{
+	return call->entry_unseen && arg_kind(call, i) != SPOOR_ARG_PATH;
+}
+
 static void put_name(FILE *out, const struct spoor_call *call)
 {
+	if (call->i386)
+		fputs("i386_", out);
 	if (call->info->name)
 		fputs(call->info->name, out);
 	else
@@ -122,7 +129,10 @@ void spoor_put_call(FILE *out, const struct spoor_call *call, const struct spoor
 	for (unsigned i = 0; i < call->n_args; i++) {
 		if (i)
 			fputs(", ", out);
-		put_arg(out, call, i, segment);
+		if (is_unknown(call, i))
+			fputc('?', out);
+		else
+			put_arg(out, call, i, segment);
 	}
 	fputc(')', out);
 }
@@ -210,7 +220,10 @@ void spoor_put_args_json(FILE *out, const struct spoor_call *call, const struct 
 			fprintf(out, "%s\"%s\":", i ? "," : "", call->info->args[i].name);
 		else
 			fprintf(out, "%s\"arg%u\":", i ? "," : "", i);
-		put_arg_json(out, call, i, segment);
+		if (is_unknown(call, i))
+			fputs("null", out);
+		else
+			put_arg_json(out, call, i, segment);
 	}
 	fputc('}', out);
 }

@@ -52,17 +52,55 @@ static void put_walks(struct spoor_view *v)
 	fputs(".\n", v->out);
 }
 
+static void put_lost(FILE *out, uint64_t n, const char *what)
+{
+	char count[32];
+
+	if (!n)
+		return;
+	spoor_format_count(n, count, sizeof(count));
+	fprintf(out, "Lost: %s %s.\n", count, what);
+}
+
+static void put_dropped(FILE *out, const struct spoor_trace_info *info)
+{
+	char segments[32], bytes[32];
+
+	if (!info->dropped_segments)
+		return;
+	spoor_format_count(info->dropped_segments, segments, sizeof(segments));
+	spoor_format_count(info->dropped_bytes, bytes, sizeof(bytes));
+	fprintf(out, "Dropped: the oldest %s segments, %s bytes, to keep to --max-size; what was in them is not here.\n",
+		segments, bytes);
+}
+
+static int was_cut_off(const struct spoor_trace_info *info)
+{
+	return !info->ended && !info->live;
+}
+
 static void put_losses(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
 	uint64_t discarded = spoor_trace_discarded(v->trace);
-	char count[32];
 
-	spoor_format_count(discarded, count, sizeof(count));
-	if (discarded)
-		fprintf(v->out, "Lost: %s events were discarded because a buffer was full.\n", count);
+	put_lost(v->out, discarded - info->lost_writing, "events were discarded because a buffer was full");
+	put_lost(v->out, info->lost_writing,
+		 "events could not be written: a full disk, a removed directory, or no room below --max-size");
+	put_lost(v->out, info->threads_not_recorded, "threads were not recorded: no kernel memory for them");
+	put_dropped(v->out, info);
+	if (discarded || info->threads_not_recorded || info->dropped_segments)
+		return;
+	if (v->n_undecodable || info->n_damages || was_cut_off(info))
+		fputs("Lost: nothing that is known of, but see below.\n", v->out);
 	else
 		fputs("Lost: nothing.\n", v->out);
+}
+
+static void put_damages(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+
 	if (v->n_undecodable)
 		fprintf(v->out, "Damaged: %" PRIu64 " events whose arguments do not fit their call.\n",
 			v->n_undecodable);
@@ -73,6 +111,12 @@ static void put_losses(struct spoor_view *v)
 	}
 	if (info->n_damages > MAX_DAMAGES_SHOWN)
 		fprintf(v->out, "Damaged: and %u more places.\n", info->n_damages - MAX_DAMAGES_SHOWN);
+}
+
+static void put_end(struct spoor_view *v)
+{
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+
 	if (info->snapshot)
 		fputs("This is a snapshot: the recording went on.\n", v->out);
 	if (info->live)
@@ -83,7 +127,7 @@ static void put_losses(struct spoor_view *v)
 			" bytes are of packets that are not whole; what is whole in "
 			"them is here ('spoor repair' cuts them, for other readers).\n",
 			info->torn_bytes);
-	else if (!info->ended)
+	else if (was_cut_off(info))
 		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
 }
 
@@ -104,6 +148,8 @@ void spoor_put_footer(struct spoor_view *v)
 			calls);
 	}
 	put_losses(v);
+	put_damages(v);
+	put_end(v);
 	put_walks(v);
 	for (unsigned i = 0; spoor_symbolizer_note(v->symbols, i); i++) {
 		fputs("Note: ", v->out);
@@ -136,8 +182,11 @@ void spoor_put_summary_json(struct spoor_view *v)
 
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
-		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"undecodable\":%" PRIu64 ",\"walks\":{",
-		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace), v->n_undecodable);
+		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
+		",\"threads_not_recorded\":%" PRIu64
+		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace), info->lost_writing,
+		info->threads_not_recorded, info->dropped_segments, info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

@@ -77,6 +77,16 @@ static int is_padding(const struct span *s, size_t align)
 	return (size_t)(s->end - s->at) < align ? 0 : -EBADMSG;
 }
 
+/* There is nothing to read at NULL: such a path came from elsewhere, from an execve that brought its process in. */
+static int is_entry_unseen(const struct spoor_syscall_info *info, unsigned kinds, const struct spoor_call *c)
+{
+	if (kinds & HAS_PATH)
+		for (unsigned i = 0; i < info->n_args; i++)
+			if (info->args[i].kind == SPOOR_ARG_PATH && !c->args[i].value && c->args[i].path[0])
+				return 1;
+	return 0;
+}
+
 /* The parts for which a pass over the arguments is needed, each only if the call has such an argument. */
 static int take_groups(struct span *s, const struct spoor_syscall_info *info, unsigned kinds, struct spoor_call *c)
 {
@@ -90,6 +100,7 @@ static int take_groups(struct span *s, const struct spoor_syscall_info *info, un
 		for (unsigned i = 0; i < info->n_args; i++)
 			if (info->args[i].kind == SPOOR_ARG_PATH && take_path(s, &c->args[i].path) < 0)
 				return -EBADMSG;
+	c->entry_unseen = is_entry_unseen(info, kinds, c);
 	if (kinds & HAS_SOCKADDR)
 		for (unsigned i = 0; i < info->n_args; i++)
 			if (info->args[i].kind == SPOOR_ARG_SOCKADDR && take_bytes(s, &c->args[i]) < 0)
@@ -177,6 +188,7 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->flags = h->flags;
 	ret->pending = 0;
 	ret->ret_file = 0;
+	ret->entry_unseen = 0;
 	if (h->id == SPOOR_EV_SYSCALL_OTHER)
 		return decode_other((const void *)h, ret);
 	if (h->id == SPOOR_EV_PENDING)

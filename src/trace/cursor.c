@@ -126,9 +126,9 @@ static size_t behind_pending(const struct spoor_pending *p)
 	return p->nr < SPOOR_SYSCALL_MAX ? sizeof(*p) + p->len : 0;
 }
 
-static size_t behind_object(const struct spoor_object *o)
+static int has_build_id(const struct spoor_object *o)
 {
-	return o->build_id_len <= sizeof(o->build_id) ? behind_string(&o->h, sizeof(*o)) : 0;
+	return o->build_id_len <= sizeof(o->build_id);
 }
 
 /* How long the event's fields say that it is, without its padding; 0: they make no sense. */
@@ -138,7 +138,7 @@ static size_t own_length(const struct spoor_event_header *h, const struct spoor_
 	case SPOOR_EV_STACK:
 		return behind_stack((const void *)h);
 	case SPOOR_EV_OBJECT:
-		return behind_object((const void *)h);
+		return has_build_id((const void *)h) ? behind_string(h, sizeof(struct spoor_object)) : 0;
 	case SPOOR_EV_FILE:
 		return behind_string(h, sizeof(struct spoor_file));
 	case SPOOR_EV_SOCKET:

@@ -167,13 +167,44 @@ static int write_manifest(int root_fd, json_t *j)
 	return r;
 }
 
+/* Counters and a few segments come to a manifest before it is looked at again. */
+#define RESERVE_MORE (16 << 10)
+
+/* The last manifest tells what was lost: it must find room when a disk is full. Where there cannot be any, none. */
+static void keep_reserve(struct spoor_writer *w)
+{
+	size_t len = (w->manifest_len + RESERVE_MORE + 4095) & ~4095UL;
+
+	if (w->reserve_fd < 0)
+		w->reserve_len = 0;
+	if (len <= w->reserve_len)
+		return;
+	if (w->reserve_fd < 0)
+		w->reserve_fd = openat(w->root_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+	if (w->reserve_fd >= 0 && fallocate(w->reserve_fd, 0, 0, (off_t)len) == 0)
+		w->reserve_len = len;
+}
+
+static int write_last(struct spoor_writer *w, int in_order)
+{
+	int r = write_manifest(w->root_fd, manifest_json(w, in_order, 0));
+
+	if (r != -ENOSPC || w->reserve_fd < 0)
+		return r;
+	spoor_closep(&w->reserve_fd);
+	w->reserve_fd = -1;
+	return write_manifest(w->root_fd, manifest_json(w, in_order, 0));
+}
+
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
 {
-	int r = write_manifest(w->root_fd, manifest_json(w, ended, 0));
+	int r = ended ? write_last(w, !w->failed) : write_manifest(w->root_fd, manifest_json(w, 0, 0));
 	struct stat st;
 
 	if (r >= 0 && !fstatat(w->root_fd, "manifest", &st, 0))
 		w->manifest_len = st.st_size;
+	if (r >= 0 && !ended)
+		keep_reserve(w);
 	return r < 0 ? spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r)) : 0;
 }
 

@@ -173,9 +173,30 @@ static const json_t *host_json(const json_t *hosts, const char *directory)
 	return NULL;
 }
 
+static uint64_t count_of(const json_t *j, const char *key)
+{
+	json_int_t n = json_integer_value(json_object_get(j, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+static void take_losses(struct spoor_trace *t, const json_t *j, const json_t *part, int whole)
+{
+	const json_t *counters = json_object_get(j, "counters"), *dropped = json_object_get(part, "dropped");
+
+	t->info.lost_writing = count_of(j, "lost_writing");
+	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
+	t->discarded = t->info.lost_writing + count_of(counters, "discarded");
+	if (!whole)
+		return;
+	t->info.dropped_segments = count_of(dropped, "segments");
+	t->info.dropped_bytes = count_of(dropped, "bytes");
+}
+
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
 {
 	const json_t *hosts = json_object_get(j, "hosts"), *host = host_json(hosts, t->host);
+	const json_t *part = json_array_get(json_object_get(host, "parts"), 0);
 
 	t->info.command = text_of(j, "command");
 	t->info.mode = text_of(j, "mode");
@@ -189,9 +210,10 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
 	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
 	t->has_uuid = parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
+	take_losses(t, j, part, whole);
 	/* While it is written, the oldest may go between our two looks. */
 	if (whole && !t->info.live)
-		check_segments(t, path, json_array_get(json_object_get(host, "parts"), 0));
+		check_segments(t, path, part);
 }
 
 static int version_of(const json_t *j)

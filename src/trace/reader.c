@@ -180,7 +180,7 @@ uint64_t spoor_trace_discarded(const struct spoor_trace *t)
 
 	for (unsigned i = 0; i < t->n_streams; i++)
 		sum += t->streams[i].discarded;
-	return sum;
+	return sum > t->discarded ? sum : t->discarded;
 }
 
 /* ---- open, close ---- */

@@ -22,6 +22,9 @@ struct spoor_trace_info {
 	const char *root; /* the trace's directory: that of the manifest, or what was opened */
 	uint8_t boot_id[16];
 	uint64_t torn_bytes;   /* after the last whole packets of files; complete once spoor_trace_next() returned 0 */
+	uint64_t lost_writing; /* of the discarded events: those that could not be written */
+	uint64_t dropped_segments, dropped_bytes; /* by the recording's limit of size, before what is here */
+	uint64_t threads_not_recorded;
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
@@ -49,7 +52,7 @@ struct spoor_event {
 /* Next event in time order (ties: by stream). Returns 1, or 0 at the end, or -errno. Borrowed until the next call. */
 int spoor_trace_next(struct spoor_trace *t, struct spoor_event *ret);
 int spoor_trace_rewind(struct spoor_trace *t);
-/* Discarded events so far, all streams. Complete once spoor_trace_next() returned 0. */
+/* Discarded events so far, all streams, for whatever reason. Complete once spoor_trace_next() returned 0. */
 uint64_t spoor_trace_discarded(const struct spoor_trace *t);
 
 /* Definitions of a segment; NULL if it has none of that id. Borrowed until spoor_trace_close(). Of two with the same id
@@ -81,6 +84,7 @@ struct spoor_call {
 	uint8_t pending; /* enum spoor_pending_why, 0: completed */
 	uint8_t flags;   /* enum spoor_event_flag */
 	uint8_t i386;
+	uint8_t entry_unseen; /* of its arguments only the path is known */
 	uint8_t n_args;
 	struct spoor_call_arg {
 		uint64_t value; /* sign-extended where the kind is signed */

@@ -80,9 +80,11 @@ struct spoor_trace {
 	uint8_t uuid[16];
 	uint8_t has_uuid;
 	void *manifest; /* json_t */
+	uint64_t discarded; /* in all, as the manifest says: a loss after a stream's last packet is told only there */
 	char *damages[SPOOR_MAX_DAMAGES];
 	struct spoor_segment **segments; /* by part and number */
 	unsigned n_segments;
+	int scan_errno; /* of a directory that could not be read; 0: none */
 	struct spoor_stream_file *files; /* by part, instance and number */
 	size_t n_files;
 	struct spoor_stream *streams;

@@ -62,7 +62,9 @@ enum spoor_event_id {
  *   1. its arguments, each 4 or 8 bytes as the syscall table says (src/trace/syscalls.h);
  *   2. u32 file id for each descriptor argument (0: none), AT_FDCWD included (the working directory's);
  *   3. u32 file id of the returned descriptor, if the call returns one;
- *   4. for each path argument a NUL-terminated string (empty if the pointer was NULL or unreadable: see flags);
+ *   4. for each path argument a NUL-terminated string (empty if the pointer was NULL or unreadable: see flags).
+ *      A path whose address is NULL that is not empty: the call's entry was not seen (an execve that brought its
+ *      process into the recording), and of its arguments only the path is known; the others are 0;
  *   5. for each sockaddr argument: u16 length, bytes;
  *   6. for each buffer argument (payload, with -s): u16 length, bytes. The length is 0 without -s.
  */

@@ -35,14 +35,24 @@ static int repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return spoor_fail(e, errno, "%s: cannot open: %m", path);
-	if (!S_ISREG(st.st_mode))
-		return 0;
 	end = end_of_packets(fd, st.st_size);
 	if (end == (uint64_t)st.st_size)
 		return 0;
 	if (ftruncate(fd, end) < 0)
 		return spoor_fail(e, errno, "%s: cannot cut: %m", path);
 	*cut += st.st_size - end;
+	return 0;
+}
+
+/* Before anything is cut: where something else stands in a stream's place, no reader takes the trace afterwards. */
+static int check_regular(const char *path, struct spoor_error *e)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return spoor_fail(e, errno, "%s: cannot open: %m", path);
+	if (!S_ISREG(st.st_mode))
+		return spoor_fail(e, EINVAL, "%s: not a regular file; remove it, then repair again", path);
 	return 0;
 }
 
@@ -61,11 +71,12 @@ int spoor_trace_repair(const char *path, uint64_t *ret_cut, struct spoor_error *
 		return r;
 	if (t->info.live)
 		return spoor_fail(e, EBUSY, "%s: is being written; stop the recording first", path);
-	for (size_t i = 0; i < t->n_files; i++) {
+	for (size_t i = 0; i < t->n_files && r == 0; i++)
+		r = check_regular(t->files[i].path, e);
+	for (size_t i = 0; i < t->n_files && r == 0; i++)
 		r = repair_file(t->files[i].path, &cut, e);
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	*ret_cut = cut;
 	return 0;
 }

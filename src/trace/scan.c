@@ -123,6 +123,7 @@ static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, 
 	int r;
 
 	if (!d) {
+		t->scan_errno = errno;
 		spoor_trace_note(t, path, 0, strerror(errno));
 		return 0;
 	}
@@ -143,6 +144,7 @@ static int scan_dir(struct spoor_trace *t, const char *path, int depth, unsigned
 	int r = 0;
 
 	if (!d) {
+		t->scan_errno = errno;
 		spoor_trace_note(t, path, 0, strerror(errno));
 		return 0;
 	}
@@ -233,6 +235,8 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		r = scan_dir(t, path, 1, &parts);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
+	if (!t->n_segments && t->scan_errno)
+		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments)
 		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
 	qsort(t->files, t->n_files, sizeof(*t->files), by_stream);

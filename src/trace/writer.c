@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "trace/writer_internal.h"
@@ -107,6 +108,15 @@ static uint64_t room_of_definitions(const struct spoor_writer *w)
 	return bytes;
 }
 
+static const char *remedy(int err)
+{
+	if (err == ENOSPC)
+		return "; what was written stays readable; free space or use --max-size";
+	if (err == EFBIG)
+		return "; what was written stays readable; raise the limit (ulimit -f) or use --rotate";
+	return "";
+}
+
 /* One packet of w->iov[1..n]. */
 static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, uint64_t bytes, uint64_t ts_begin,
 			uint64_t ts_end, struct spoor_error *e)
@@ -128,19 +138,21 @@ static int write_packet(struct spoor_writer *w, struct writer_stream *s, int n, 
 
 	if (s->fd < 0) {
 		r = open_stream(w, s, e);
+		w->failed |= r < 0;
 		if (r < 0)
 			return r;
 	}
-	if (vanished(s->fd))
+	if (vanished(s->fd)) {
+		w->failed = 1;
 		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
 				  w->path);
+	}
 	memcpy(p.uuid, w->uuid, sizeof(p.uuid));
 	w->iov[0] = (struct iovec){ &p, sizeof(p) };
 	r = write_whole(s->fd, s->file_size, w->iov, n + 1);
+	w->failed |= r < 0;
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r),
-				  r == -ENOSPC ? "; what was written stays readable; free space or use --max-size" :
-						 "");
+		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));
 	s->file_size += sizeof(p) + bytes;
 	s->seq++;
 	s->last_ts = ts_end;
@@ -439,10 +451,30 @@ static int make_dir(int at, const char *name, int *ret_fd)
 	if (mkdirat(at, name, 0700) < 0)
 		return -errno;
 	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
+	if (fd < 0) {
+		int err = errno;
+
+		unlinkat(at, name, AT_REMOVEDIR);
+		return -err;
+	}
 	*ret_fd = fd;
 	return 0;
+}
+
+/* Nothing could be recorded: the next try may use the name. */
+static void remove_beginning(struct spoor_writer *w)
+{
+	char part[80];
+
+	if (w->root_fd < 0)
+		return; /* it is not ours */
+	if (w->part_fd >= 0)
+		spoor_segment_remove(w->part_fd, 1);
+	snprintf(part, sizeof(part), "%s/kernel", w->host_dir);
+	unlinkat(w->root_fd, part, AT_REMOVEDIR);
+	unlinkat(w->root_fd, w->host_dir, AT_REMOVEDIR);
+	unlinkat(w->root_fd, "manifest", 0);
+	rmdir(w->path);
 }
 
 static int make_dirs(struct spoor_writer *w, struct spoor_error *e)
@@ -479,6 +511,7 @@ static void writer_free(struct spoor_writer *w)
 	spoor_segment_free(w->current);
 	spoor_closep(&w->part_fd);
 	spoor_closep(&w->root_fd);
+	spoor_closep(&w->reserve_fd);
 	json_decref(w->clocks);
 	json_decref(w->counters);
 	free(w->streams);
@@ -528,7 +561,7 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
-	w->root_fd = w->part_fd = -1;
+	w->root_fd = w->part_fd = w->reserve_fd = -1;
 	w->defs[0].fd = w->defs[1].fd = -1;
 	r = allocate(w, o);
 	if (r >= 0)
@@ -544,13 +577,14 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 		r = spoor_manifest_open(w, e);
 	if (r >= 0)
 		r = spoor_segment_create(w, &w->current, e);
-	if (r < 0)
+	if (r >= 0)
+		r = spoor_manifest_write(w, 0, e);
+	if (r < 0) {
+		remove_beginning(w);
 		return r;
+	}
 	for (unsigned i = 0; i < w->n_streams; i++)
 		w->streams[i].segment = w->current;
-	r = spoor_manifest_write(w, 0, e);
-	if (r < 0)
-		return r;
 	*ret = TAKE_PTR(w);
 	return 0;
 }

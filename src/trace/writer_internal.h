@@ -41,6 +41,9 @@ struct spoor_writer {
 	char *metadata;
 	size_t metadata_len;
 	size_t manifest_len; /* as it was written last */
+	int reserve_fd;      /* a file without a name: room for the last manifest on a full disk; -1: none */
+	size_t reserve_len;
+	uint8_t failed; /* something could not be written, other than for want of room below max_size */
 
 	unsigned n_streams;
 	struct writer_stream *streams; /* [cpu * SPOOR_MAX_LEVELS + level] */

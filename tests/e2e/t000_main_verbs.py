@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor itself: the verbs, their pages, and what is said about a wrong one."""
 import re
+import subprocess
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_unknown_verb(spoor, word, said):
 def test_unknown_page(spoor):
     run = spoor("help", "frobnicate")
     assert run.returncode == 2 and "no page" in run.stderr
+
+
+@pytest.mark.parametrize("args", [["help"], ["help", "record"], ["--help"], ["check"], ["check", "-f", "json"],
+                                  ["--version"], ["version"], ["report", "-h"]], ids=" ".join)
+def test_full_disk(spoor, args):
+    with open("/dev/full", "w") as full:
+        run = spoor(*args, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert run.returncode == 1
+    assert re.fullmatch("spoor: cannot write to standard output(: No space left on device)?\n", run.stderr)
 
 
 def test_version(spoor):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor report on generated hostile traces: the same calls as trace_dump reads, in every form, and on damaged files."""
 import json
+import os
+import pty
 import random
 import re
 import shutil
@@ -99,6 +101,9 @@ def test_damaged_traces(spoor, traces, tmp_path):
     (["-f", "xml", "x"], "'xml'"), (["--by", "proces", "x"], "did you mean 'process'"), (["--top", "-1", "x"], "--top"),
     (["--pid", "1,x", "x"], "'x'"), (["--errno", "ENOSUCH", "x"], "ENOSUCH"), (["--min-duration", "1q", "x"], "1q"),
     (["-e", "opanat", "x"], "opanat"), (["--frm", "1", "x"], "--frm"), (["--sort"], "missing"),
+    (["-p", "1,", "x"], "separated by commas"), (["--tid", ",1", "x"], "separated by commas"),
+    (["-p", "1,,2", "x"], "separated by commas"), (["-k", "x"], "--events"), (["-k", "-f", "json", "x"], "--events"),
+    (["-e", "openat=app", "x"], "a mode is for recording"), (["-e", "all=none", "x"], "mode"),
 ])
 def test_wrong_usage(spoor, args, said):
     run = spoor("report", *args)
@@ -121,6 +126,60 @@ def test_times(spoor, traces):
     out = lines(spoor("report", "--format", "json", "--from", epoch[0], "--to", epoch[1], trace).stdout)
     assert [e for e in out[:-1] if "unfinished" not in e] == want
     assert first <= low
+
+
+def test_span_that_ends_before_it_begins(spoor, traces):
+    run = spoor("report", "--from", "2s", "--to", "1s", traces / "migrate")
+    assert run.returncode == 2 and run.stderr == "spoor report: --from 2s is after --to 1s\n" and not run.stdout
+    assert spoor("report", "--from", "1s", "--to", "1s", traces / "migrate").returncode == 0
+
+
+def on_terminal(*args, **env):
+    """What stands on a terminal in the end that standard output was, and the exit code."""
+    leader, follower = pty.openpty()
+    with open(leader, "rb", buffering=0) as screen:
+        process = subprocess.Popen(args, stdin=follower, stdout=follower, stderr=follower,
+                                   env=os.environ | {"TERM": "dumb"} | env)
+        os.close(follower)
+        shown = b""
+        try:
+            while chunk := screen.read(65536):
+                shown += chunk
+        except OSError:  # the last one has closed it
+            pass
+        return shown.decode(errors="replace"), process.wait(30)
+
+
+@pytest.mark.parametrize("pager", ["/nonexistent", "no-such-pager -x", "/etc/passwd", "cat", "sh -c 'exec cat'"])
+def test_pager(build, traces, pager):
+    """Whatever the pager is, the report is shown."""
+    shown, code = on_terminal(build / "spoor", "report", traces / "migrate", PAGER=pager)
+    assert code == 0 and "Calls: " in shown and "Lost: " in shown
+
+
+def test_pager_that_is_left(build, traces):
+    shown, code = on_terminal(build / "spoor", "report", "--events", traces / "calls", PAGER="head -n 1")
+    assert code == 0 and shown.count("\n") == 1
+
+
+def test_full_disk(build, traces):
+    for form in FORMS:
+        with open("/dev/full", "wb") as full:
+            run = subprocess.run([build / "spoor", "report", *form, traces / "calls"], stdout=full,
+                                 stderr=subprocess.PIPE, text=True, timeout=60)
+        said = re.findall("^spoor.*: cannot write .*$", run.stderr, re.M)
+        assert run.returncode == 1 and len(said) == 1 and not run.stderr.endswith("\n\n")
+
+
+def test_reader_that_has_left(build, traces):
+    """Where SIGPIPE is ignored, too."""
+    for form in FORMS:
+        ours, theirs = os.pipe()
+        os.close(ours)
+        run = subprocess.run([build / "spoor", "report", *form, traces / "calls"], stdout=theirs, text=True,
+                             stderr=subprocess.PIPE, timeout=60, restore_signals=False)
+        os.close(theirs)
+        assert run.returncode == 0 and "cannot" not in run.stderr
 
 
 def test_reader_that_leaves_early(build, traces):

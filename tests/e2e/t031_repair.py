@@ -2,8 +2,11 @@
 """A recording that was killed: shown as far as it goes, and repaired for babeltrace2."""
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +47,39 @@ def test_killed(spoor, killed):
     assert "The recording was cut off: what came after the last whole packet is not here." in out
     assert "Damaged" not in out
     assert spoor("repair", killed).stdout == "Nothing to repair: every packet is whole.\n"
+
+
+def test_fifo(spoor, tmp_path):
+    """Something else in a stream's place: said, and nothing is cut."""
+    assert spoor("record", "-o", "t.spoor", "--", "true").returncode == 0
+    stream = max((tmp_path / "t.spoor").glob("*/kernel/seg-*/cpu*"), key=lambda f: f.stat().st_size)
+    size = stream.stat().st_size
+    os.truncate(stream, size - 8)
+    fifo = stream.parent / "cpu4000"
+    os.mkfifo(fifo)
+    run = spoor("repair", "t.spoor", timeout=10)
+    assert run.returncode == 1 and not run.stdout and stream.stat().st_size == size - 8
+    assert "cpu4000: not a regular file" in run.stderr and run.stderr.count("\n") == 1
+    fifo.unlink()
+    assert spoor("repair", "t.spoor").returncode == 0 and stream.stat().st_size < size - 8
+
+
+@pytest.fixture
+def anywhere(build):
+    """Where a user without privileges may look, with the program in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        shutil.copy(build / "spoor", folder)
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("verb", ["report", "repair", "pack"])
+def test_trace_of_somebody_else(spoor, anywhere, verb):
+    assert spoor("record", "-o", anywhere / "t.spoor", "--", "true").returncode == 0
+    run = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", anywhere / "spoor", verb,
+                          anywhere / "t.spoor"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and not run.stdout
+    assert run.stderr == f"spoor {verb}: {anywhere}/t.spoor: cannot read it: Permission denied\n"
 
 
 @pytest.mark.parametrize("args, code, said", [([], 2, "which trace?"), (["a", "b"], 2, "which trace?"),

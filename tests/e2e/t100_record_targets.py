@@ -139,8 +139,9 @@ def test_name_repeated_and_question_mark(record, read, actor):
     assert {e["comm"] for e in trace.of("getppid")} == {"quokka", "numbat", "wombat"} and trace.count() == 21
 
 
-def test_exec_into_the_name(record, read, actor, start):
-    """A shell becomes the program: in with that execve, then from its first call; nothing of the shell."""
+def test_exec_into_the_name(spoor, record, read, actor, start):
+    """A shell becomes the program: in with that execve, of which the path is known, then from its first call; nothing
+    of the shell."""
     quokka = actor("quokka")
     recording = record("-n", "quokka")
     shell = start("sh", "-c", f": </dev/null; : </dev/zero; exec {quokka} marks 13")
@@ -148,7 +149,9 @@ def test_exec_into_the_name(record, read, actor, start):
     assert recording.stop() == 0
     trace = read(recording.trace).whole()
     calls = trace.of(pid=shell.pid)
-    assert calls[0]["event"] == "execve" and calls[0]["args"]["filename"] == str(quokka) and calls[0]["ret"] == 0
+    assert calls[0]["event"] == "execve" and calls[0]["ret"] == 0
+    assert calls[0]["args"] == {"filename": str(quokka), "argv": None, "envp": None}
+    assert f'execve("{quokka}", ?, ?) = 0 <' in spoor("report", "--events", recording.trace).stdout
     assert calls[1]["event"] == "brk" and trace.count() == 13 and trace.pids() == {shell.pid}
     assert {e["comm"] for e in calls} == {"quokka"}
 
@@ -166,7 +169,9 @@ def test_exec_out_of_the_name(record, read, actor, start):
     trace = read(recording.trace).whole()
     assert sorted(trace.marks().values()) == [7, 7, 12, 12]
     for pid, marks in trace.marks().items():
-        execs = [e["args"]["filename"].rpartition("/")[2] for e in trace.of("execve", pid=pid)]
+        calls = trace.of("execve", pid=pid)
+        execs = [e["args"]["filename"].rpartition("/")[2] for e in calls]
+        assert [e["args"]["argv"] is None for e in calls] == [name == "quokka" for name in execs]
         assert execs == (["quokka", "numbat"] if marks == 7 else ["quokka", "numbat", "quokka"])
         if marks == 7:
             assert trace.of(pid=pid)[-1]["event"] == "execve"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """However a recording ends, there is a proper trace, and an exit code that says what happened."""
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -136,3 +137,87 @@ def test_nothing_stays(record, read, start, actor, nothing_attached):
     assert recording.stop() == 0
     nothing_attached(recording.pid)
     assert not [c for c in children if os.path.exists(f"/proc/{c}")]
+
+
+def on_a_terminal(argv, cwd):
+    """What a program writes to a terminal of its own, and its exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execv(argv[0], [str(a) for a in argv])
+    said = b""
+    while True:
+        try:
+            said += os.read(terminal, 4096)
+        except OSError:  # the last one who had it open has gone
+            break
+    os.close(terminal)
+    return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_a_command_has_the_terminal(build, tmp_path):
+    """Its prompt stands as it was written: nothing is drawn over it while it waits."""
+    command = ["sh", "-c", "printf Password:; sleep 1.5; echo yes"]
+    said, code = on_a_terminal([build / "spoor", "record", "-o", "t.spoor", "--", *command], tmp_path)
+    assert code == 0 and said.startswith("Password:yes\r\nspoor: ")
+    assert "\x1b" not in said and said.count("\r") == said.count("\n") == 2
+
+
+def test_progress_on_a_terminal(build, start, actor, tmp_path):
+    """A recording that has the terminal for itself shows that it lives, in one line that is gone in the end."""
+    target = start(actor(), "sleep")
+    argv = [build / "spoor", "record", "-o", "t.spoor", "-p", target.pid, "--duration", "1300ms"]
+    said, code = on_a_terminal(argv, tmp_path)
+    drawn = said.split("\r\n")
+    assert code == 0 and "recording into t.spoor" in drawn[0] and len(drawn) == 3 and drawn[2] == ""
+    parts = drawn[1].split("\r")
+    assert len([p for p in parts if re.fullmatch(r"\d+s  \d+ events  0 lost  \d+\.\d MB \x1b\[K", p)]) >= 2
+    assert parts[-1].startswith("\x1b[Kspoor: ")
+
+
+def told(recording):
+    """What the last line says: (events, lost)."""
+    return tuple(map(int, re.search(r"^spoor: (\d+) events, (\d+) lost;", recording.said(), re.M).groups()))
+
+
+def in_report(trace):
+    return trace.summary["calls"] + trace.summary["unfinished"], trace.summary["discarded"]
+
+
+@pytest.mark.parametrize("what", [("family",), ("storm", "200", "3"), ("thread-become", "11", "/bin/true")])
+def test_last_line_of_a_command(record, read, actor, what):
+    """A call counts once, whether it slept, ended with its thread, or not at all."""
+    recording = record("--", actor(), *what, start=False)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert told(recording) == in_report(trace)
+
+
+@pytest.mark.parametrize("what", [("serve",), ("storm", "1000000", "3"), ("marks", "1000000000")])
+def test_last_line_of_an_attached_one(record, read, start, actor, what):
+    """It goes on when the recording ends: what began before, sleeps, or is in flight then is one call each."""
+    target = start(actor(), *what)
+    if what[0] == "serve":
+        ready(target)
+    recording = record("-p", target.pid, "--follow")
+    time.sleep(0.1)
+    assert recording.stop() == 0
+    trace = read(recording.trace, babeltrace=False)
+    if trace.summary["discarded"] == 0:
+        assert told(recording) == in_report(trace)
+    assert told(recording)[1] == trace.summary["discarded"]
+    assert what[0] != "serve" or told(recording) == (5, 0)
+
+
+def test_last_line_of_a_lossy_one(record, read, start, actor):
+    """Of each CPU's smallest buffer most is lost; both say how much, and of what was kept."""
+    target = start(actor(), "marks", "1000000000")
+    recording = record("-p", target.pid, "--buffers", "256k", "-m", "none")
+    recording.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    trace = read(recording.trace, babeltrace=False)
+    assert told(recording)[1] > 1000
+    assert told(recording)[1] == trace.summary["discarded"]
+    assert abs(told(recording)[0] - in_report(trace)[0]) <= 1  # one whose end was lost may have been seen under way

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -96,7 +97,10 @@ def test_max_size(spoor, record, read, start, actor):
     assert part["segments"][0]["number"] > 1
     for segment in segments(recording.trace):
         assert dangling(alone(segment)) == (set(), set())
-    read(recording.trace)
+    assert read(recording.trace).summary["dropped"] == part["dropped"]
+    out = spoor("report", recording.trace).stdout
+    assert "Lost: nothing" not in out
+    assert f"Dropped: the oldest {part['dropped']['segments']:,} segments, {part['dropped']['bytes']:,} bytes," in out
 
 
 def private_disk(script, tmp_path, size="2m"):
@@ -118,9 +122,13 @@ def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
     run = private_disk(script, tmp_path)
     assert "out\n" in run.stdout and "code 125\n" in run.stdout, run
     assert run.stderr.count("No space left") == 1
-    assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 0
+    lost = int(re.search(r"(\d+) lost;", run.stderr)[1])
     trace = read(tmp_path / "kept.spoor", ended=False)
-    assert trace.summary["calls"] > 1000
+    assert trace.summary["calls"] > 1000 and trace.summary["ended"] is False
+    assert trace.summary["discarded"] == lost and 0 < trace.summary["lost_writing"] <= lost
+    out = spoor("report", tmp_path / "kept.spoor").stdout
+    assert sum(int(n.replace(",", "")) for n in re.findall(r"^Lost: ([\d,]+) events ", out, re.M)) == lost
+    assert "Lost: nothing" not in out and "The recording was cut off" in out
     nothing_attached()
 
 
@@ -128,6 +136,28 @@ def test_disk_that_is_full_from_the_start(build, actor, tmp_path):
     run = private_disk(f"dd if=/dev/zero of=disk/x bs=1k count=4000 2>/dev/null; {build}/spoor record "
                        f"-o disk/t.spoor -- touch ran; echo code $?", tmp_path)
     assert "code 125\n" in run.stdout and "space" in run.stderr.lower()
+
+
+@pytest.mark.parametrize("size", ["4k", "64k", "80k", "96k"])
+def test_disk_too_small_to_begin(build, actor, tmp_path, size):
+    """Nothing is left of it, so the next try is told the same."""
+    again = f"{build}/spoor record -o disk/t.spoor -- true; ls -A disk;"
+    run = private_disk(f"chmod 755 disk; {again * 2}", tmp_path, size)
+    assert run.stdout == "" and len(run.stderr.splitlines()) == 2, run
+    assert run.stderr.count("No space left") == 2
+
+
+def test_file_size_limit(spoor, read, tmp_path):
+    """As a full disk; the command keeps its own limit's signal, and its ignoring of it."""
+    loop = "for n in 300 30000; do i=0; while [ $i -lt $n ]; do cd /; i=$((i+1)); done; sleep 0.5; done;"
+    for trap, status in (("", signal.SIGXFSZ + 128), ("trap '' XFSZ; ", 1)):
+        big = "dd if=/dev/zero of=big bs=1k count=1000 2>/dev/null; echo dd $?"
+        run = spoor("record", "-o", f"{status}.spoor", "--", "sh", "-c", f"cd {tmp_path}; {trap}{big}; {loop} exit 7",
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400 << 10, 400 << 10)))
+        assert run.returncode == 125 and run.stdout == f"dd {status}\n", run
+        assert run.stderr.count("File too large") == 1 and "ulimit -f" in run.stderr
+        assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 1000
+        assert read(tmp_path / f"{status}.spoor", ended=False).count("chdir") >= 300
 
 
 def test_vanished_directory(record, start, actor, tmp_path, nothing_attached):

@@ -135,6 +135,15 @@ def test_completion(convert, tmp_path):
 
 def test_installed_completion(source, build):
     script = build / "docs/spoor"
+    modes = {"app", "app-all", "lib", "all", "custom", "none"}
+    assert complete(script, ["spoor", "record", "-m", ""]) == modes
+    assert complete(script, ["spoor", "record", "--mode", "a"]) == {"app", "app-all", "all"}
+    assert complete(script, ["spoor", "record", "--unwind", ""]) == {"cfi", "fp", "scan"}
+    classes = {"%file", "%network", "%process", "%desc", "%memory", "%signal", "%ipc"}
+    assert complete(script, ["spoor", "record", "-e", "%"]) == classes
+    assert complete(script, ["spoor", "report", "--syscall", ""]) == classes
+    assert complete(script, ["spoor", "report", "--sort", ""]) == {"time", "calls", "errors", "max"}
+    assert complete(script, ["spoor", "report", "-f", ""]) == {"text", "json"}
     assert "--format" in complete(script, ["spoor", "check", "--f"])
     verbs = {p.stem for p in pages(source)} - {"spoor"}
     assert complete(script, ["spoor", ""]) >= verbs

@@ -228,7 +228,7 @@ static void test_live(void **state)
 	close_writer(f);
 }
 
-static void test_call_too_short(void **state)
+static void test_call_of_another_length(void **state)
 {
 	struct {
 		struct spoor_syscall s;
@@ -239,12 +239,36 @@ static void test_call_too_short(void **state)
 
 	for (unsigned size8 = 5; size8 < 14; size8++) {
 		b.s.h.size8 = size8;
-		assert_int_equal(spoor_call_decode(&ev, &c), size8 * 8 < 40 + 26 ? -EBADMSG : 0);
+		/* 66 bytes of fields */
+		assert_int_equal(spoor_call_decode(&ev, &c), size8 == 9 ? 0 : -EBADMSG);
 	}
 	assert_null(c.args[1].bytes);
 	memset(b.data, 0xff, sizeof(b.data)); /* a path without an end: open */
 	b.s.h.id = 2;
 	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+}
+
+/* execve: a path whose address is not known is all that is known of its arguments. */
+static void test_entry_unseen(void **state)
+{
+	struct {
+		struct spoor_syscall s;
+		char data[32];
+	} b = { .s = { .h = { .id = 59, .size8 = 9 } } };
+	struct spoor_event ev = { .h = &b.s.h };
+	struct spoor_call c;
+
+	strcpy(b.data + 24, "/bin/sh");
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_string_equal(c.args[0].path, "/bin/sh");
+	assert_true(c.entry_unseen);
+	b.data[0] = 1;
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_false(c.entry_unseen);
+	memset(b.data, 0, sizeof(b.data)); /* execve(NULL, NULL, NULL) */
+	b.s.h.size8 = 9;
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_false(c.entry_unseen);
 }
 
 int main(void)
@@ -259,7 +283,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_who_a_thread_was, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_definitions_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_live, setup, teardown),
-		cmocka_unit_test(test_call_too_short),
+		cmocka_unit_test(test_call_of_another_length),
+		cmocka_unit_test(test_entry_unseen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,25 @@
 #include "collect/kernel/processes.bpf.h"
 
 /*
+ * Takes in task as *s describes it, with the call in which it sleeps. That is given to the storage as it is made: from
+ * then on its thread alone writes there. If it has run meanwhile, the call may have ended unseen, and is taken back.
+ */
+static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c)
+{
+	unsigned long switches = task->nvcsw;
+	struct thread *in;
+
+	on_describe(task, s, c);
+	in = take_in(task, s);
+	if (s->start && (task->nvcsw != switches || !(task->__state & 0xff))) {
+		if (in)
+			__sync_val_compare_and_swap(&in->start, s->start, 0);
+		s->start = 0;
+	}
+	return in;
+}
+
+/*
  * Processes with the same code mapped at the same places, as a server's workers have, share an image. Their storage is
  * there already: what they map from here on is noted; where that was in between, the number stays their own.
  */
@@ -41,7 +60,7 @@ SEC("iter/task")
 int attach_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread *t;
+	struct thread *t, *s;
 	struct cpu *c = this_cpu();
 	u32 tgid, *pick;
 
@@ -53,24 +72,25 @@ int attach_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	if (!pick && !match_all && !(match_cgroup && in_cgroup(task->cgroups->dfl_cgrp)))
 		return 0;
+	s = &c->spare;
+	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (t) {
 		if (t->moved && !t->start)
-			on_attach_moved(task, t, c);
-		t->moved = 0;
+			on_attach_moved(task, t, s, c);
 		return 0;
 	}
-	t = take_in(task);
-	if (!t)
-		return 0;
-	if (task->flags & PF_EXITING) /* its exit may have passed unseen just now */
-		count_end(t);
-	__sync_fetch_and_add(&attached_threads, 1);
-	t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
-	t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
-	t->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
-	if (!t->wait_exec)
-		find_image(task, t, &c->scratch[1]);
-	on_attach(task, t, c);
+	s->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
+	s->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
+	s->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
+	t = take_in_sleeping(task, s, c);
+	if (t) {
+		if (task->flags & PF_EXITING) /* its exit may have passed unseen just now */
+			count_end(t);
+		__sync_fetch_and_add(&attached_threads, 1);
+		if (!t->wait_exec)
+			find_image(task, t, &c->scratch[1]);
+	}
+	on_attach(task, t, s);
 	return 0;
 }

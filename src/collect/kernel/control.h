@@ -114,7 +114,10 @@ struct spoor_kernel_object { /* value of the map `objects`, by object id; user s
 	__u32 app;           /* 1: the application's own code */
 	__u32 limit;         /* mode custom: call sites taken of this object in one walk */
 	__u32 n_loads;
-	__u64 text_base;
+	union {
+		__u64 text_base;
+		__u64 tried; /* FAILED: when it was announced last, ns */
+	};
 	__u32 first_page; /* index into row_pages */
 	__u32 n_pages;
 	struct {

@@ -51,40 +51,40 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 }
 
 /* The call in which task sleeps: its time counts from now on. */
-static __always_inline void note_before(struct task_struct *task, struct thread *t)
+static __always_inline void on_describe(struct task_struct *task, struct thread *s, struct cpu *c)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	unsigned long switches = task->nvcsw;
 	long nr = regs->orig_ax;
-	u32 id;
+	u32 id, mode;
 
-	if (nr < 0 || !(task->__state & 0xff) || t->wait_exec)
+	own_thread(task, s);
+	if (nr < 0 || !(task->__state & 0xff) || s->wait_exec)
 		return;
 	id = call_id(task, nr);
 	if (filtered && !calls[id].mode)
 		return;
-	t->before_id = id;
-	if (by_site && calls[id].mode > 1 + SPOOR_MODE_NONE && id < SPOOR_SYSCALL_I386)
-		t->before_stack = emit_remote(task, t, regs, calls[id].mode - 1);
-	t->off = bpf_ktime_get_ns();
-	t->before = t->off;
-	if (task->nvcsw != switches || !(task->__state & 0xff)) {
-		t->before = 0; /* it woke up meanwhile: nothing of this is certain */
-		t->off = 0;
+	s->id = id;
+	mode = calls[id].mode;
+	if (by_site && mode > 1 + SPOOR_MODE_NONE) {
+		s->stack = emit_remote(task, s, regs, mode - 1);
+		s->raw = 1;
+	}
+	s->off = bpf_ktime_get_ns();
+	s->start = s->off;
+}
+
+static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct thread *s)
+{
+	if (!t) {
+		disown_thread(s);
+	} else if (t->ended && __sync_lock_test_and_set(&t->round, ROUND_ENDED) != ROUND_ENDED) {
+		disown_thread(s); /* its exit will not be seen, or finds that this was said */
 	}
 }
 
-static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct cpu *c)
+/* It counts from its next call on. */
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s,
+					    struct cpu *c)
 {
-	if (t->ended) {
-		t->round = ROUND_ENDED;
-		return;
-	}
-	own_thread(task, t);
-	note_before(task, t);
-}
-
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct cpu *c)
-{
-	note_before(task, t);
+	t->moved = 0;
 }

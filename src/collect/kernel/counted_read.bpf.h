@@ -74,11 +74,11 @@ static __always_inline void copy_head(struct thread *t, struct copy *to)
 {
 	to->head.n_slots = t->n_slots;
 	to->head.overflow = t->overflow;
-	to->head.flight.start = t->start ? t->start : t->before;
+	to->head.flight.start = t->start;
 	to->head.flight.blocked_ns = t->blocked;
 	to->head.flight.off = t->off;
-	to->head.flight.stack = t->start ? t->stack : t->before_stack;
-	to->head.flight.id = t->start ? t->id : t->before_id;
+	to->head.flight.stack = t->stack;
+	to->head.flight.id = t->id;
 	to->head.at = bpf_ktime_get_ns();
 }
 

@@ -20,9 +20,6 @@ struct thread {
 	u64 overflow; /* calls that found no slot */
 	u64 owner_start;
 	u32 owner_pid;
-	u32 before_stack; /* a call that was under way when the thread came in */
-	u64 before;       /* when that was; 0: none */
-	u16 before_id;
 	u8 raw; /* the stack of the call in flight was handed out raw: its id is of this one call */
 
 	u8 index[SPOOR_COUNTER_INDEX + 8]; /* slot + 1: by event id, or with sites by hash */
@@ -30,3 +27,5 @@ struct thread {
 	u8 slack[16]; /* a bucket's number has six bits, as the verifier sees it */
 };
 _Static_assert(sizeof(struct thread) <= 8192 - 192, "with the kernel's own header: one block of 8 KiB");
+
+#define SPOOR_THREAD_HEAD offsetof(struct thread, index) /* bytes that must be cleared for a new one */

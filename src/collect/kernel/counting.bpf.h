@@ -298,14 +298,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (by_site)
 		note_call(t, regs, ret);
 	start = t->start;
-	if (!start) {
-		if (!t->before)
-			return 0;
-		start = t->before; /* the call in which it came in */
-		t->id = t->before_id;
-		t->stack = t->before_stack;
-		t->before = 0;
-	}
+	if (!start)
+		return 0;
 	if (t->wait_exec) {
 		t->start = 0; /* its execve has failed */
 		t->blocked = 0;
@@ -324,7 +318,7 @@ static __always_inline struct thread *in_call(struct task_struct *task)
 	if (task->flags & PF_KTHREAD)
 		return NULL;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
-	return t && (t->start || t->before) ? t : NULL;
+	return t && t->start ? t : NULL;
 }
 
 SEC("tp_btf/sched_switch")

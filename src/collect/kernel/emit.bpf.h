@@ -43,18 +43,22 @@ static __always_inline void ring_commit(struct spoor_ring *ring, u32 size)
 		wake_consumer();
 }
 
+/* What producers may write behind the end of a record, because they copy by words of a fixed number. */
+#define RING_MARGIN 192
+
 static __always_inline u8 *ring_room(struct spoor_ring *ring, u32 size)
 {
-	if (ring->head + size - *(volatile u64 *)&ring->tail > ring_mask + 1)
+	if (ring->head + size + RING_MARGIN - *(volatile u64 *)&ring->tail > ring_mask + 1)
 		return NULL;
 	return (u8 *)ring + SPOOR_RING_DATA + (ring->head & ring_mask);
 }
 
-static __always_inline bool ring_half_free(void)
+/* Raw stacks, a hundred times larger than events, leave a quarter of the ring to them. */
+static __always_inline bool ring_takes_raw(void)
 {
 	struct spoor_ring *ring = ring_of(0);
 
-	return ring && ring->head - *(volatile u64 *)&ring->tail < (ring_mask >> 1);
+	return ring && ring->head - *(volatile u64 *)&ring->tail < ring_mask / 4 * 3;
 }
 
 /* The first record after a change of segment says so: the consumer cuts this ring's stream exactly here. */
@@ -104,6 +108,11 @@ static __always_inline void emit_commit(struct reservation *r, u32 size)
 {
 	r->ring->busy = 0;
 	ring_commit(r->ring, size);
+}
+
+static __always_inline void emit_cancel(struct reservation *r)
+{
+	r->ring->busy = 0;
 }
 
 static __always_inline void emit_header(void *to, u16 id, u16 flags, u32 size, u32 tid, u64 ts)

@@ -15,7 +15,7 @@ static __always_inline u64 inode_mtime(struct inode *inode)
 /* ---- paths ---- */
 
 #define PATH_SPACE 4096
-#define PATH_COMPONENTS 128
+#define PATH_COMPONENTS 2048
 
 struct path_walk {
 	u64 dentry, mnt, root_dentry, root_mnt; /* mnt: struct mount */
@@ -66,7 +66,7 @@ __noinline int path_step(struct path_walk *w, struct scratch *sc)
 	}
 	name = BPF_CORE_READ(d, d_name.name);
 	len = BPF_CORE_READ(d, d_name.len);
-	if (len > 255 || w->pos < len + 1)
+	if (len > 255 || w->pos < len + 8) /* a path that fills it would have the length 0 */
 		return 1;
 	pos = w->pos - len - 1;
 	sc->path[pos & (PATH_SPACE - 1)] = '/';
@@ -77,8 +77,8 @@ __noinline int path_step(struct path_walk *w, struct scratch *sc)
 }
 
 /*
- * Writes the path into sc->path from the end; returns where it begins. Seen from the root of the
- * current process.
+ * Writes the path into sc->path from the end; returns where it begins. Seen from the root of the current process. What
+ * is too long begins with "...".
  */
 __noinline u32 path_of(u64 path, struct scratch *sc)
 {
@@ -103,6 +103,8 @@ __noinline u32 path_of(u64 path, struct scratch *sc)
 		sc->path[PATH_SPACE - 1] = '/';
 		return PATH_SPACE - 1;
 	}
+	if (!w.whole && w.pos <= PATH_SPACE - 3) /* longer than there is room: its front is missing */
+		__builtin_memcpy(sc->path + (w.pos & (PATH_SPACE - 1)), "...", 3);
 	return w.pos;
 }
 
@@ -142,7 +144,7 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 		  mode == S_IFLNK  ? SPOOR_FILE_LNK :
 		  mode == S_IFSOCK ? SPOOR_FILE_SOCK :
 				     SPOOR_FILE_ANON;
-	if (len && sc->path[pos & (PATH_SPACE - 1)] != '/')
+	if (len && sc->path[pos & (PATH_SPACE - 1)] != '/' && sc->path[pos & (PATH_SPACE - 1)] != '.')
 		e->kind = SPOOR_FILE_ANON; /* no place in any tree */
 	e->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	e->ino = BPF_CORE_READ(inode, i_ino);

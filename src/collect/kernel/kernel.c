@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -447,10 +448,34 @@ int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
 	return bpf_map__update_elem(k->c.picks, &tgid, sizeof(tgid), &bits, sizeof(bits), BPF_ANY);
 }
 
+/* Each CPU's scheduler clock against ours. Where this thread may not go, nothing is known of it. */
+static void measure_sched_clocks(struct spoor_kernel *k)
+{
+	int fd = bpf_program__fd(k->collector->progs.measure_sched_clock);
+	size_t size = CPU_ALLOC_SIZE(k->n_cpus);
+	cpu_set_t *before = CPU_ALLOC(k->n_cpus), *one = CPU_ALLOC(k->n_cpus);
+
+	if (before && one && !sched_getaffinity(0, size, before)) {
+		for (unsigned i = 0; i < k->n_cpus; i++) {
+			LIBBPF_OPTS(bpf_test_run_opts, o);
+
+			CPU_ZERO_S(size, one);
+			CPU_SET_S(i, size, one);
+			if (!sched_setaffinity(0, size, one))
+				bpf_prog_test_run_opts(fd, &o);
+		}
+		sched_setaffinity(0, size, before);
+	}
+	CPU_FREE(before);
+	CPU_FREE(one);
+}
+
 long spoor_kernel_take_in(struct spoor_kernel *k)
 {
 	uint64_t first = *k->c.attached_threads, before;
 
+	if (k->collector)
+		measure_sched_clocks(k);
 	do {
 		int r;
 

@@ -193,7 +193,7 @@ struct signal_struct {
 };
 
 struct thread_info {
-	u32 status;
+	u32 status, cpu;
 };
 
 struct sched_entity {

@@ -16,6 +16,7 @@
 #define USED_SLOTS 4096
 #define WINDOW 512
 #define MEMO_SETS 512
+#define MEMO_POOL (1 << 18)
 #define MEMO_WAYS 4
 #define MEMO_WORDS 64
 #define LAYOUT_MAX 512
@@ -203,12 +204,18 @@ struct page_entry {
 
 /* A walk that was done, and what it read (memo.bpf.h). */
 struct memo {
+	u64 key;
 	u32 epoch; /* segment that has the stack's definition */
 	u32 id;    /* of the stack */
-	u32 n;     /* words */
-	u32 status, depth;
-	u32 at[MEMO_WORDS];
-	u64 values[MEMO_WORDS];
+	u16 n;     /* words */
+	u16 depth;
+	u32 status;
+	u64 words[MEMO_WORDS];
+};
+
+struct memo_place {
+	u32 tag; /* the key's lower half; 0: empty */
+	u32 at;  /* offset in the pool; what lies there now may be another one */
 };
 
 /* A walk under way. */
@@ -227,9 +234,8 @@ struct walk {
 	s32 status;
 	u32 depth;
 	u64 sp;           /* as it was when the walk began */
-	u32 memo_way;     /* place in the set */
 	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
-	u32 memo_bp_at;   /* where the present rbp was loaded from, as struct memo's at */
+	u64 memo_bp_at;   /* where the present rbp was loaded from, as in a word */
 	u32 memo_bp_seen; /* and that is noted */
 };
 
@@ -246,13 +252,16 @@ struct scratch {
 struct cpu {
 	struct row_entry rows[ROW_SLOTS];
 	struct page_entry pages[PAGE_SLOTS];
-	u64 memo_keys[MEMO_SETS][MEMO_WAYS]; /* 0: empty */
-	struct memo memos[MEMO_SETS][MEMO_WAYS];
+	struct memo_place memo_places[MEMO_SETS][MEMO_WAYS];
+	u8 memo_pool[MEMO_POOL + sizeof(struct memo)];
+	u32 memo_head; /* where the next one goes */
 	struct {
 		u32 object, n;
 		u64 walk;
 	} used[USED_SLOTS]; /* call sites taken per object in the walk numbered `walk` */
 	u64 walk;
+	u64 sched_offset; /* CLOCK_MONOTONIC less this CPU's scheduler clock, as measured before attaching */
+	struct thread spare; /* of an iterator */
 	struct scratch scratch[SPOOR_LEVELS];
 	struct spoor_kernel_stats stats;
 };

@@ -3,20 +3,28 @@
 /*
  * Walks remembered. By the same rows, what a walk finds follows from its first pc and from the stack words that it
  * read: the return addresses, and the saved frame pointers that it went by. Programs ask the kernel from few places, so
- * those words are kept with the result. Where they stand as they stood, the stack has its id without a walk: a
+ * those words are kept with the result. Where they stand as they stood, the stack has its id without a walk: by a
  * comparison a frame.
  *
  * Words are kept relative to the stack pointer, so that threads and forked workers share what is remembered. A saved
  * rbp that no frame address was calculated from is not looked at: it is any value of the program's.
  *
- *     word: at = offset from sp, a multiple of 8 | MEMO_RELATIVE: the value is an address, kept less sp
- *                                                | MEMO_REGISTER: rbp as it was when the walk began
+ *     word   63          50 49         48 47                            0
+ *            +-------------+-----+-------+------------------------------+
+ *            | offset from | reg | rel   | value; rel: an address, less |
+ *            | sp, by 8    |     |       | sp; reg: rbp, as at first    |
+ *            +-------------+-----+-------+------------------------------+
+ *
+ * A CPU's walks lie one behind another in a pool that is filled round and round, so that those in use are near each
+ * other: what costs here is memory that is not in the processor's caches. A table of sets of four leads there.
  */
 #include "collect/kernel/stack.bpf.h"
 
-#define MEMO_RELATIVE 1
-#define MEMO_REGISTER 2
-#define MEMO_SPAN (1U << 30)
+#define MEMO_RELATIVE (1ULL << 48)
+#define MEMO_REGISTER (1ULL << 49)
+#define MEMO_AT 50
+#define MEMO_SPAN ((8ULL << (64 - MEMO_AT)) - 8) /* bytes of stack that a word can lie in */
+#define MEMO_VALUE (MEMO_RELATIVE - 1)
 
 /* The walk under way reads what cannot be remembered. */
 static __always_inline void memo_give_up(struct walk *w)
@@ -24,7 +32,8 @@ static __always_inline void memo_give_up(struct walk *w)
 	w->memo_words = MEMO_WORDS + 1;
 }
 
-static __always_inline void memo_word(struct walk *w, struct memo *m, u32 at, u64 value)
+/* at: offset in bytes and flags, as they stand in a word */
+static __always_inline void memo_word(struct walk *w, struct memo *m, u64 at, u64 value)
 {
 	u32 i = w->memo_words;
 
@@ -32,28 +41,33 @@ static __always_inline void memo_word(struct walk *w, struct memo *m, u32 at, u6
 		memo_give_up(w);
 		return;
 	}
-	m->at[i] = at;
-	m->values[i] = value;
+	m->words[i] = at | (value & MEMO_VALUE);
 	w->memo_words = i + 1;
+}
+
+static __always_inline u64 memo_at(u64 offset)
+{
+	return offset << (MEMO_AT - 3);
 }
 
 /* One step was made by this rule, from the frame with rbp `bp` to w->s. */
 static __always_inline void memo_step(struct walk *w, struct memo *m, const struct spoor_rule *rule, u64 bp)
 {
-	u64 at = w->s.sp - w->sp;
+	u64 at = w->s.sp - w->sp - 8, bp_at = at + 8 + (s64)rule->rbp_off;
+	bool saved = rule->reg_rbp >> 4 == SPOOR_RBP_AT_CFA;
 
 	if ((rule->op != SPOOR_RULE_CFA && rule->op != SPOOR_RULE_FP) || (rule->reg_rbp & 14) != 6 ||
-	    rule->reg_rbp >> 4 > SPOOR_RBP_AT_CFA || at > MEMO_SPAN || at < 8) {
+	    rule->reg_rbp >> 4 > SPOOR_RBP_AT_CFA || ((at | (saved ? bp_at : 0)) & ~MEMO_SPAN)) {
 		memo_give_up(w);
 		return;
 	}
 	if ((rule->reg_rbp & 15) == 6 && !w->memo_bp_seen) {
-		memo_word(w, m, w->memo_bp_at, bp - w->sp);
+		memo_word(w, m, w->memo_bp_at | MEMO_RELATIVE, bp - w->sp);
 		w->memo_bp_seen = 1;
 	}
-	memo_word(w, m, at - 8, w->s.pc);
-	if (rule->reg_rbp >> 4 == SPOOR_RBP_AT_CFA) {
-		w->memo_bp_at = (at + (s64)rule->rbp_off) | MEMO_RELATIVE;
+	memo_word(w, m, memo_at(at), w->s.pc);
+	if (saved) {
+		w->memo_bp_at = memo_at(bp_at);
 		w->memo_bp_seen = 0;
 	}
 }
@@ -71,14 +85,13 @@ static __always_inline bool memo_holds(struct walk *w, struct scratch *sc, const
 	struct walk_ctx x = { .w = w, .sc = sc };
 
 	for (*i = 0; *i < m->n; ++*i) {
-		u32 k = *i & (MEMO_WORDS - 1), at = m->at[k];
-		u64 v = w->s.bp;
+		u64 word = m->words[*i & (MEMO_WORDS - 1)], v = w->s.bp;
 
-		if (!(at & MEMO_REGISTER) && spoor_load(&x, w->sp + (at & ~7U), &v))
+		if (!(word & MEMO_REGISTER) && spoor_load(&x, w->sp + (word >> MEMO_AT << 3), &v))
 			return false;
-		if (at & MEMO_RELATIVE)
+		if (word & MEMO_RELATIVE)
 			v -= w->sp;
-		if (v != m->values[k])
+		if ((v ^ word) & MEMO_VALUE)
 			return false;
 		may_goto(end);
 	}
@@ -88,54 +101,65 @@ end:
 	return false;
 }
 
-static __always_inline u32 memo_set(u64 key)
+static __always_inline struct memo_place *memo_set(struct cpu *c, u64 key)
 {
-	return key >> 40 & (MEMO_SETS - 1);
+	return c->memo_places[key >> 40 & (MEMO_SETS - 1)];
+}
+
+static __always_inline struct memo *memo_of(struct cpu *c, u32 at)
+{
+	return (struct memo *)(c->memo_pool + (at & (MEMO_POOL - 8)));
 }
 
 /* The remembered walk that this one would repeat, or NULL. */
 static __always_inline struct memo *memo_find(struct cpu *c, struct scratch *sc, u64 key)
 {
-	u32 set = memo_set(key), way;
+	struct memo_place *set = memo_set(c, key);
+	u32 way;
 
 #pragma unroll
 	for (way = 0; way < MEMO_WAYS; way++) {
-		struct memo *m = &c->memos[set][way];
+		struct memo *m = memo_of(c, set[way].at);
 
-		if (c->memo_keys[set][way] == key && m->epoch == (u32)epoch && memo_holds(&sc->walk, sc, m))
+		if (set[way].tag == (u32)key && m->key == key && m->epoch == (u32)epoch &&
+		    memo_holds(&sc->walk, sc, m))
 			return m;
 	}
 	return NULL;
 }
 
-/* Where the walk that begins now is to be remembered: in an empty place, or that of any other. */
-static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w, u64 key)
+/* Where the walk that begins now is to be remembered. */
+static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w)
 {
-	u32 set = memo_set(key), way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
+	struct memo *m = memo_of(c, c->memo_head);
 
-#pragma unroll
-	for (i = 0; i < MEMO_WAYS; i++)
-		if (!c->memo_keys[set][i])
-			way = i;
-	way &= MEMO_WAYS - 1;
-	c->memo_keys[set][way] = 0;
-	w->memo_way = way;
+	m->key = 0;
 	w->memo_words = 0;
-	w->memo_bp_at = MEMO_REGISTER | MEMO_RELATIVE;
+	w->memo_bp_at = MEMO_REGISTER;
 	w->memo_bp_seen = 0;
-	return &c->memos[set][way];
+	return m;
 }
 
+/* It led to the stack with this id: it takes an empty place of its set, or that of any other. */
 static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id)
 {
-	u32 n = w->memo_words;
+	struct memo_place *set = memo_set(c, key);
+	u32 n = w->memo_words, way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
 
 	if (!id || n > MEMO_WORDS)
 		return;
+#pragma unroll
+	for (i = 0; i < MEMO_WAYS; i++)
+		if (!set[i].tag)
+			way = i;
+	way &= MEMO_WAYS - 1;
 	m->n = n;
 	m->id = id;
 	m->status = w->status;
 	m->depth = w->depth;
 	m->epoch = epoch;
-	c->memo_keys[memo_set(key)][w->memo_way & (MEMO_WAYS - 1)] = key;
+	m->key = key;
+	set[way].tag = key;
+	set[way].at = c->memo_head;
+	c->memo_head = (c->memo_head + sizeof(*m) - sizeof(m->words) + 8 * n) & (MEMO_POOL - 8);
 }

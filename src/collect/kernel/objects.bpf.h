@@ -29,15 +29,27 @@ static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void 
 	return 0;
 }
 
-static __always_inline int emit_object(u32 id, struct spoor_object_key *key, struct vma_answer *a, struct scratch *sc)
+static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
+{
+	struct file *file = (void *)file_addr;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+
+	key->ino = BPF_CORE_READ(inode, i_ino);
+	key->size = BPF_CORE_READ(inode, i_size);
+	key->mtime = inode_mtime(inode);
+	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+}
+
+/* Tells user space of the object behind a mapping. A function of its own: to its caller the file is a pointer. */
+__noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 {
 	struct file *file;
 	struct spoor_ctl_object *o;
 	struct reservation r;
 	u32 pos, len, size;
 
-	if (!key || !a || !sc)
-		return 0;
+	if (!a || !sc)
+		return -1;
 	file = (void *)a->file;
 	pos = path_of((u64)file + bpf_core_field_offset(file->f_path), sc);
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
@@ -49,7 +61,7 @@ static __always_inline int emit_object(u32 id, struct spoor_object_key *key, str
 	emit_header(o, SPOOR_CTL_OBJECT, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
 	o->id = id;
 	o->pid = bpf_get_current_pid_tgid() >> 32;
-	o->key = *key;
+	object_key(&o->key, a->file);
 	o->start = a->start;
 	o->end = a->end;
 	o->offset = a->offset;
@@ -58,17 +70,6 @@ static __always_inline int emit_object(u32 id, struct spoor_object_key *key, str
 	emit_commit(&r, size);
 	wake_consumer(); /* until its rows are loaded, each walk through it costs a raw copy */
 	return 0;
-}
-
-static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
-{
-	struct file *file = (void *)file_addr;
-	struct inode *inode = BPF_CORE_READ(file, f_inode);
-
-	key->ino = BPF_CORE_READ(inode, i_ino);
-	key->size = BPF_CORE_READ(inode, i_size);
-	key->mtime = inode_mtime(inode);
-	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
 /* The id of the file behind a mapping; a new one is announced. SPOOR_OBJECT_NONE if there is no room for more. */
@@ -90,9 +91,29 @@ __noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
 		known = bpf_map_lookup_elem(&object_ids, &key); /* another CPU was first */
 		return known ? *known : SPOOR_OBJECT_NONE;
 	}
-	if (emit_object(id, &key, a, sc))
+	if (emit_object(id, a, sc))
 		bpf_map_delete_elem(&object_ids, &key); /* say it again next time */
 	return id;
+}
+
+#define AGAIN_NS 200000000ULL
+
+/*
+ * The object's file could not be opened by the process that it was announced with: through the one that has it mapped
+ * at pc now it may be (mount namespaces).
+ */
+__noinline int object_again(u32 id, u64 pc, struct scratch *sc)
+{
+	struct spoor_kernel_object *o = bpf_map_lookup_elem(&objects, &id);
+	struct vma_answer a = {};
+	u64 now = bpf_ktime_get_ns();
+
+	if (!o || !sc || now - o->tried < AGAIN_NS)
+		return 0;
+	o->tried = now;
+	if (bpf_find_vma(bpf_get_current_task_btf(), pc, vma_read, &a, 0) || !a.file)
+		return 0;
+	return emit_object(id, &a, sc);
 }
 
 /* ---- layouts: the executable mappings of a process, for user space to unwind raw stacks ---- */

@@ -13,10 +13,11 @@
  *	on_move_in(task, t)                 it was moved into the cgroup
  *	on_move_out(task, t)                and out of it
  *
- * and for attach.bpf.h, in an iterator's context:
+ * and for attach.bpf.h, in an iterator's context; s is a copy of a thread's state that nobody else sees:
  *
- *	on_attach(task, t, c)               it ran already
- *	on_attach_moved(task, t, c)         after on_move_in(): what it sleeps in can be looked at
+ *	on_describe(task, s, c)             s is what task's state begins with: if it sleeps in a call, s->start says so
+ *	on_attach(task, t, s)               it came in with what s says; t is NULL if there was no memory for it
+ *	on_attach_moved(task, t, s, c)      after on_move_in(): what it sleeps in can be looked at
  */
 #include "collect/kernel/threads.bpf.h"
 
@@ -139,9 +140,10 @@ static __always_inline bool is_ours(struct task_struct *task)
 	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
 }
 
-static __always_inline struct thread *take_in(struct task_struct *task)
+/* first: what its storage holds from the beginning, or NULL */
+static __always_inline struct thread *take_in(struct task_struct *task, struct thread *first)
 {
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread *t = bpf_task_storage_get(&threads, task, first, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct cpu *c;
 
 	if (t) {
@@ -184,7 +186,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	}
 in:
-	t = take_in(child);
+	t = take_in(child, NULL);
 	if (!t)
 		return 0;
 	if (p) {
@@ -236,7 +238,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		if (!match)
 			return 0;
 		if (!t) {
-			t = take_in(task);
+			t = take_in(task, NULL);
 			if (!t)
 				return 0;
 			t->named = 1;

@@ -16,7 +16,10 @@ static __always_inline void on_fork(struct task_struct *task, struct thread *t, 
 		emit_thread(task, t, SPOOR_THREAD_FORK);
 }
 
-/* An execve whose entry was not ours to see: its path is certain here. */
+/*
+ * An execve whose entry was not ours to see: its path is certain here. That its address is 0 says that the arguments are
+ * unknown. (Not SPOOR_EVENT_UNREADABLE: what has that is read again at exit, from the arguments.)
+ */
 static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
 {
 	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
@@ -29,7 +32,7 @@ static __always_inline void on_exec_in(struct task_struct *task, struct thread *
 	t->len = 24 + (n > 0 ? n : 1);
 	t->id = SPOOR_NR_EXECVE;
 	t->ret_at = 24;
-	t->flags = 0;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT;
 	t->pending = 0;
 	t->stack = 0;
 	t->files[0] = t->files[1] = 0;
@@ -76,8 +79,15 @@ static __always_inline void exec_path(struct thread *t, u64 filename)
 
 static __always_inline void on_exec_begin(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
 {
-	if (t->start && (t->flags & SPOOR_EVENT_UNREADABLE))
-		exec_path(t, (u64)bprm->filename);
+	u64 start = t->start;
+
+	if (!start || !(t->flags & SPOOR_EVENT_UNREADABLE))
+		return;
+	t->start = 0;
+	barrier();
+	exec_path(t, (u64)bprm->filename);
+	barrier();
+	t->start = start;
 }
 
 /* The call began in the old image, which was in, and succeeded: written before it is out. */
@@ -145,56 +155,86 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 
 /* ---- attaching, and the end ---- */
 
-/* The call in which task sleeps. It began no later than the task last ran. */
-static __always_inline void note_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
+/*
+ * When task last ran. Its scheduler's clock goes its own way on each CPU (time that was stolen does not count), so the
+ * distance to ours was measured on each just before; a little too late where it is wrong at all.
+ */
+static __always_inline u64 last_ran(struct task_struct *task, u64 now)
+{
+	u32 key = task->thread_info.cpu;
+	struct cpu *c = bpf_map_lookup_elem(&cpus, &key);
+	u64 at = c && c->sched_offset ? task->se.exec_start + c->sched_offset : now;
+
+	return at < now ? at : now;
+}
+
+/* Run on each CPU by a thread that has just come to it: its own start of running is now. */
+SEC("raw_tp")
+int measure_sched_clock(void *ctx)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct cpu *c = this_cpu();
+
+	if (c && task->se.exec_start)
+		c->sched_offset = bpf_ktime_get_ns() - task->se.exec_start;
+	return 0;
+}
+
+/*
+ * The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. Returns
+ * whether there is one.
+ */
+static __always_inline bool describe_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct scratch *sc = &c->scratch[1];
 	struct spoor_call_config *cfg;
-	unsigned long switches = task->nvcsw;
 	long nr = regs->orig_ax;
-	u64 now = bpf_ktime_get_ns(), start = task->se.exec_start;
-	u32 id;
 
 	if (nr < 0 || !(task->__state & 0xff))
-		return;
-	id = call_id(task, nr);
-	cfg = &calls[id];
-	if (!cfg->mode || id >= SPOOR_SYSCALL_I386)
-		return;
-	t->args[0] = regs->di;
-	t->args[1] = regs->si;
-	t->args[2] = regs->dx;
-	t->args[3] = regs->r10;
-	t->args[4] = regs->r8;
-	t->args[5] = regs->r9;
-	t->id = id;
-	t->flags = 0;
+		return false;
+	t->id = call_id(task, nr);
+	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
+	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
+		return false;
+	take_registers(t, regs);
 	t->call_epoch = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_nothing_pointed(t, cfg);
 	t->stack = cfg->mode > 1 ? emit_remote(task, t, regs, cfg->mode - 1) : 0;
-	t->start = start && start < now ? start : now;
-	if (task->nvcsw != switches || !(task->__state & 0xff)) {
-		t->start = 0; /* it woke up meanwhile: nothing of this is certain */
-		return;
-	}
-	emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
+	t->start = last_ran(task, bpf_ktime_get_ns());
 	t->pending = CALL_BEGAN_BEFORE;
+	return true;
 }
 
-static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct cpu *c)
+static __always_inline void on_describe(struct task_struct *task, struct thread *s, struct cpu *c)
 {
-	if (t->wait_exec)
+	if (!s->wait_exec)
+		describe_sleeping(task, s, c);
+}
+
+static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct thread *s)
+{
+	if (!t || t->wait_exec)
 		return;
 	emit_thread_at(task, t, SPOOR_THREAD_ATTACH, 1);
-	note_sleeping(task, t, c);
+	s->def_epoch = t->def_epoch;
+	if (s->start)
+		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 }
 
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct cpu *c)
+static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c);
+
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s,
+					    struct cpu *c)
 {
-	note_sleeping(task, t, c);
+	s->follow = t->follow;
+	s->def_epoch = t->def_epoch;
+	bpf_task_storage_delete(&threads, task); /* it is made anew, with the call */
+	__sync_fetch_and_add(&live_threads, -1);
+	if (take_in_sleeping(task, s, c) && s->start)
+		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 }
 
 SEC("iter/task")
@@ -202,13 +242,13 @@ int end_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct thread *t;
+	bool before;
 
 	if (!task)
 		return 0;
 	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (t && t->start && t->pending == CALL_BEGAN_BEFORE)
-		emit_pending_at(task, t, SPOOR_PENDING_BEFORE, false, 1);
-	else if (t && t->start)
-		emit_pending_at(task, t, SPOOR_PENDING_END, true, 1);
-	return 0;
+	if (!t)
+		return 0;
+	before = t->pending == CALL_BEGAN_BEFORE;
+	return emit_pending_at(task, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, !before, 1);
 }

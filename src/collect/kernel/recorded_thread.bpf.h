@@ -6,7 +6,7 @@
 #define CALL_BEGAN_BEFORE 2
 
 struct thread {
-	u64 start;      /* of the call in flight; 0: none */
+	u64 start;      /* of the call in flight, set when all that follows is there; 0: none. Others may look on */
 	u64 def_epoch;  /* segment that has this thread's definition */
 	u64 call_epoch; /* segment in which the call in flight began */
 	u32 stack;
@@ -22,3 +22,5 @@ struct thread {
 	u64 args[6];
 	u8 data[SPOOR_MAX_DATA];
 };
+
+#define SPOOR_THREAD_HEAD offsetof(struct thread, data) /* bytes that must be cleared for a new one */

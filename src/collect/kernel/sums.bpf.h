@@ -224,18 +224,17 @@ static long fold_slot(u32 i, void *ctx)
 /* The call in which the thread ends. */
 static __always_inline void fold_flight(struct fold *f, struct thread *t)
 {
-	u64 start = t->start ? t->start : t->before;
 	struct spoor_counter_sum *sum;
 
-	if (!start || t->wait_exec)
+	if (!t->start || t->wait_exec)
 		return;
-	sum = t->start ? sum_of(f, t->id, t->stack) : sum_of(f, t->before_id, t->before_stack);
+	sum = sum_of(f, t->id, t->stack);
 	if (!sum) {
 		__sync_fetch_and_add(&lost_calls, 1);
 		return;
 	}
 	add(&sum->unreturned, 1);
-	add(&sum->unreturned_ns, bpf_ktime_get_ns() - start);
+	add(&sum->unreturned_ns, bpf_ktime_get_ns() - t->start);
 	add(&sum->unreturned_blocked_ns, t->blocked);
 }
 
@@ -278,7 +277,6 @@ static __noinline int fold_thread(struct task_struct *task, struct thread *t, u3
 	bpf_loop(t->n_slots, fold_slot, &f, 0);
 	fold_flight(&f, t);
 	t->start = 0;
-	t->before = 0;
 	proc = process_of(t);
 	if (!proc)
 		return 0;
@@ -321,4 +319,13 @@ static __noinline int own_thread(struct task_struct *task, struct thread *t)
 	if (proc)
 		__sync_fetch_and_add(&proc->live, 1);
 	return 0;
+}
+
+/* It did not come in after all. */
+static __always_inline void disown_thread(struct thread *t)
+{
+	struct spoor_counter_process *proc = process_of(t);
+
+	if (proc)
+		__sync_fetch_and_add(&proc->live, -1);
 }

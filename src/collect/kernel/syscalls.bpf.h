@@ -52,7 +52,7 @@ __noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
 	u64 sp = regs->sp;
 	int described;
 
-	if (!sc || !ring_half_free())
+	if (!sc || !ring_takes_raw())
 		return 0; /* events come first */
 	described = emit_layout(layout, sc);
 	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
@@ -108,11 +108,14 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 		return stack_id(c, sc);
 	}
 	id = emit_raw(sc, layout_of(task, t), w->mode);
-	if (id)
+	if (id) {
 		c->stats.raw++;
-	else
-		c->stats.raw_lost++;
-	return id;
+		return id;
+	}
+	c->stats.raw_lost++;
+	w->status = SPOOR_WALK_LOST;
+	w->hash = w->n = 0;
+	return stack_id(c, sc);
 }
 
 static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
@@ -133,10 +136,10 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 		c->stats.walks[m->status & 7]++;
 		return m->id;
 	}
-	m = memo_begin(c, w, key);
+	m = memo_begin(c, w);
 	walk_frames(c, sc, m);
 	id = walk_end(c, sc, task, t);
-	if (w->status != WALK_RAW)
+	if (w->status != WALK_RAW && w->status != SPOOR_WALK_LOST)
 		memo_end(c, w, m, key, id);
 	return id;
 }
@@ -315,6 +318,25 @@ static __always_inline u32 take_args(struct thread *t, const struct spoor_call_c
 	return off;
 }
 
+static __always_inline void take_registers(struct thread *t, struct pt_regs *regs)
+{
+	if (t->id >= SPOOR_SYSCALL_I386 && t->id < SPOOR_SYSCALL_MAX) {
+		t->args[0] = (u32)regs->bx;
+		t->args[1] = (u32)regs->cx;
+		t->args[2] = (u32)regs->dx;
+		t->args[3] = (u32)regs->si;
+		t->args[4] = (u32)regs->di;
+		t->args[5] = (u32)regs->bp;
+	} else {
+		t->args[0] = regs->di;
+		t->args[1] = regs->si;
+		t->args[2] = regs->dx;
+		t->args[3] = regs->r10;
+		t->args[4] = regs->r8;
+		t->args[5] = regs->r9;
+	}
+}
+
 static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -323,10 +345,12 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	struct scratch *sc;
 	struct cpu *c;
 	u32 id, off;
+	u64 start;
 
 	if (!t)
 		return 0;
 	t->start = 0;
+	barrier();
 	id = call_id(task, nr);
 	cfg = &calls[id];
 	if (!cfg->mode || paused)
@@ -345,22 +369,8 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	t->flags = 0;
 	t->pending = 0;
 	t->call_epoch = epoch;
-	if (id >= SPOOR_SYSCALL_I386 && id < SPOOR_SYSCALL_MAX) {
-		t->args[0] = (u32)regs->bx;
-		t->args[1] = (u32)regs->cx;
-		t->args[2] = (u32)regs->dx;
-		t->args[3] = (u32)regs->si;
-		t->args[4] = (u32)regs->di;
-		t->args[5] = (u32)regs->bp;
-	} else {
-		t->args[0] = regs->di;
-		t->args[1] = regs->si;
-		t->args[2] = regs->dx;
-		t->args[3] = regs->r10;
-		t->args[4] = regs->r8;
-		t->args[5] = regs->r9;
-	}
-	t->start = bpf_ktime_get_ns();
+	take_registers(t, regs);
+	start = bpf_ktime_get_ns();
 	off = take_args(t, cfg, c, sc, task, 0);
 	t->len = off;
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
@@ -369,6 +379,8 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	if (cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec)
 		t->stack = compat ? take_stack_compat(c, sc, task, t, regs, cfg->mode - 1) :
 				    take_stack(c, sc, task, t, regs, cfg->mode - 1);
+	barrier();
+	t->start = start;
 	return 0;
 }
 
@@ -387,7 +399,7 @@ int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
 /* ---- exit ---- */
 
 /* A call beyond the table: number and six arguments as they are. */
-static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret)
+static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, u64 start, long ret)
 {
 	struct spoor_syscall_other *e;
 	struct reservation r;
@@ -403,7 +415,7 @@ static __noinline int emit_other(struct task_struct *task, struct thread *t, str
 	emit_header(e, SPOOR_EV_SYSCALL_OTHER, 0, sizeof(*e), task->pid, now);
 	e->pid = task->tgid;
 	e->stack = t->stack;
-	e->dur = now - t->start;
+	e->dur = now - start;
 	e->ret = ret;
 	e->nr = regs->orig_ax;
 	e->i386 = !!(task->thread_info.status & TS_COMPAT);
@@ -412,7 +424,7 @@ static __noinline int emit_other(struct task_struct *task, struct thread *t, str
 	return 0;
 }
 
-static __always_inline void emit_call_now(struct task_struct *task, struct thread *t, long ret)
+static __always_inline void emit_call_now(struct task_struct *task, struct thread *t, u64 start, long ret)
 {
 	struct spoor_syscall *e;
 	struct reservation r;
@@ -427,7 +439,7 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 	emit_header(e, t->id, t->flags, size, task->pid, now);
 	e->pid = task->tgid;
 	e->stack = t->stack;
-	e->dur = now - t->start;
+	e->dur = now - start;
 	e->ret = ret;
 	copy_data(e->data, t, len);
 	emit_commit(&r, size);
@@ -436,7 +448,7 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 static __noinline int emit_call(struct task_struct *task, struct thread *t, long ret)
 {
 	if (task && t)
-		emit_call_now(task, t, ret);
+		emit_call_now(task, t, t->start, ret);
 	return 0;
 }
 
@@ -447,6 +459,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 	struct spoor_call_config *cfg;
 	struct cpu *c;
+	u64 start;
 	u32 id;
 
 	if (!t)
@@ -454,14 +467,14 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	cfg = &calls[call_id(task, regs->orig_ax)];
 	if (cfg->map)
 		note_map(task, t, regs, ret, cfg->map);
-	if (!t->start)
+	start = t->start;
+	if (!start)
 		return 0;
+	t->start = 0;
+	barrier();
 	id = t->id;
-	if (id >= SPOOR_SYSCALL_MAX) {
-		emit_other(task, t, regs, ret);
-		t->start = 0;
-		return 0;
-	}
+	if (id >= SPOOR_SYSCALL_MAX)
+		return emit_other(task, t, regs, start, ret);
 	cfg = &calls[id];
 	if (t->call_epoch != epoch)
 		emit_need(task, t, 0);
@@ -483,8 +496,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	}
 	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0)
 		*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
-	emit_call_now(task, t, ret);
-	t->start = 0;
+	emit_call_now(task, t, start, ret);
 	return 0;
 }
 #endif /* SPOOR_RECORDS */

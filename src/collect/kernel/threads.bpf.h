@@ -152,10 +152,13 @@ static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
 {
+	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = (sizeof(struct spoor_pending) + len + 7) & ~7u;
+	u64 start = *(volatile u64 *)&t->start;
 	struct spoor_pending *e;
 	struct reservation r;
-	u32 size = (sizeof(*e) + (t->len & (SPOOR_MAX_DATA - 1)) + 7) & ~7u;
 
+	if (!start)
+		return 0;
 	if (t->call_epoch != epoch)
 		emit_need(task, t, ring_level);
 	emit_reserve(&r, ring_level, size);
@@ -165,12 +168,17 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	emit_header(e, SPOOR_EV_PENDING, t->flags, size, task->pid, bpf_ktime_get_ns());
 	e->pid = task->tgid;
 	e->stack = t->stack;
-	e->start = t->start;
+	e->start = start;
 	e->nr = t->id;
 	e->why = why;
 	e->exact = exact;
-	e->len = t->len;
-	copy_data(e->data, t, t->len & (SPOOR_MAX_DATA - 1));
+	e->len = len;
+	copy_data(e->data, t, len);
+	barrier();
+	if (*(volatile u64 *)&t->start != start || *(volatile u16 *)&t->len != len) {
+		emit_cancel(&r); /* it runs on another CPU, and the call has ended: it writes that itself */
+		return 0;
+	}
 	emit_commit(&r, size);
 	t->pending = 1;
 	return 0;

@@ -206,8 +206,10 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 		o = bpf_map_lookup_elem(&objects, &page.object);
 		if (!o)
 			return SPOOR_WALK_NO_ROWS;
-		if (o->state == SPOOR_OBJECT_FAILED)
+		if (o->state == SPOOR_OBJECT_FAILED) {
+			object_again(page.object, pc, sc);
 			return SPOOR_WALK_GONE;
+		}
 		if (page.object != SPOOR_OBJECT_VDSO)
 			vaddr = object_vaddr(o, vaddr);
 		if (o->state == SPOOR_OBJECT_NO_MEMORY)

@@ -31,12 +31,17 @@ struct spoor_consumer {
 	struct spoor_writer *w;
 	unsigned n_rings;
 	struct ring_state *rings;
-	uint64_t epoch, rotated_at;
+	uint64_t epoch, rotated_at, ends_at;
 	bool rotating;
 	uint64_t *object_epoch;                      /* by object id: segment that has its definition */
 	bool keep;                                   /* definitions are remembered for segments to come */
 	struct spoor_event_header **stacks, **files; /* by id */
 	size_t n_stacks, n_files;
+	struct late_call { /* seen after the end began */
+		uint32_t tid;
+		uint64_t start;
+	} * late;
+	size_t n_late;
 	struct spoor_consumer_counts counts;
 };
 
@@ -52,6 +57,7 @@ int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, st
 	c->w = w;
 	c->keep = keep_definitions;
 	c->epoch = 1;
+	c->ends_at = UINT64_MAX;
 	c->n_rings = k->n_cpus * SPOOR_LEVELS;
 	c->rings = calloc(c->n_rings, sizeof(*c->rings));
 	c->object_epoch = calloc(SPOOR_KERNEL_OBJECTS, sizeof(*c->object_epoch));
@@ -82,6 +88,7 @@ void spoor_consumer_free(struct spoor_consumer *c)
 	free_all(c->files, c->n_files);
 	free(c->object_epoch);
 	free(c->rings);
+	free(c->late);
 	free(c);
 }
 
@@ -89,34 +96,13 @@ void spoor_consumer_free(struct spoor_consumer *c)
 
 static void define_object(struct spoor_consumer *c, uint32_t id)
 {
-	const struct spoor_object_entry *o;
 	struct spoor_object *def;
-	size_t size, len;
 
 	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || c->object_epoch[id] == c->epoch)
 		return;
-	o = spoor_objects_get(c->objects, id);
-	if (!o)
-		return;
-	len = strlen(o->path) + 1;
-	size = (sizeof(*def) + len + 7) & ~7UL;
-	def = calloc(1, size);
+	def = spoor_objects_definition(c->objects, id);
 	if (!def)
 		return;
-	def->h.id = SPOOR_EV_OBJECT;
-	def->h.size8 = size / 8;
-	def->h.ts = spoor_now_monotonic();
-	def->id = id;
-	def->flags = o->flags;
-	def->dev = o->key.dev;
-	def->ino = o->key.ino;
-	def->size = o->key.size;
-	def->mtime = o->key.mtime;
-	def->hash_lo = o->identity.hash[0];
-	def->hash_hi = o->identity.hash[1];
-	def->build_id_len = o->identity.build_id_len;
-	memcpy(def->build_id, o->identity.build_id, sizeof(def->build_id));
-	memcpy(def->path, o->path, len);
 	spoor_writer_define(c->w, &def->h);
 	c->object_epoch[id] = c->epoch;
 	free(def);
@@ -209,6 +195,69 @@ static bool is_event(unsigned id)
 	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL);
 }
 
+/* ---- counting ---- */
+
+/*
+ * A call counts once: when it ends, or as one that did not. That it went to sleep, or slept when we came, only tells
+ * of a call that does so later.
+ */
+static bool is_unfinished(const struct spoor_consumer *c, const struct spoor_pending *p)
+{
+	return p->why == SPOOR_PENDING_END || p->why == SPOOR_PENDING_DEATH ||
+	       (p->why != SPOOR_PENDING_MOVED && p->h.ts >= c->ends_at);
+}
+
+static void note_late(struct spoor_consumer *c, uint32_t tid, uint64_t start)
+{
+	struct late_call *grown = c->late;
+
+	if ((c->n_late & (c->n_late - 1)) == 0)
+		grown = reallocarray(c->late, c->n_late ? c->n_late * 2 : 1, sizeof(*grown));
+	if (!grown)
+		return; /* the count may be one too high */
+	c->late = grown;
+	c->late[c->n_late++] = (struct late_call){ tid, start };
+}
+
+static void count_call(struct spoor_consumer *c, const struct spoor_event_header *h)
+{
+	const struct spoor_syscall *call = (const void *)h; /* SYSCALL_OTHER begins alike */
+	const struct spoor_pending *p = (const void *)h;
+	bool unfinished = h->id == SPOOR_EV_PENDING;
+
+	if (unfinished ? !is_unfinished(c, p) : h->id > SPOOR_EV_SYSCALL_OTHER)
+		return;
+	c->counts.events++;
+	if (h->ts >= c->ends_at)
+		note_late(c, h->tid, unfinished ? p->start : h->ts - call->dur);
+}
+
+static int by_call(const void *a, const void *b)
+{
+	const struct late_call *x = a, *y = b;
+
+	if (x->tid != y->tid)
+		return x->tid < y->tid ? -1 : 1;
+	return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Calls that were reported as under way at the end, and slept or ended before everything was detached. */
+static uint64_t counted_twice(const struct spoor_consumer *c)
+{
+	uint64_t n = 0;
+
+	if (c->n_late)
+		qsort(c->late, c->n_late, sizeof(*c->late), by_call);
+	for (size_t i = 1; i < c->n_late; i++)
+		n += !by_call(&c->late[i - 1], &c->late[i]);
+	return n;
+}
+
+void spoor_consumer_ends(struct spoor_consumer *c)
+{
+	c->ends_at = spoor_now_monotonic();
+}
+
 /* ---- one ring ---- */
 
 /* Collects spans of events from tail up to r->to; stops early at a mark or when the spans are full. Returns where. */
@@ -244,7 +293,7 @@ static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
 			span->iov_len += size;
 			if (h->id == SPOOR_EV_MAPPING)
 				define_object(c, ((const struct spoor_mapping *)h)->object);
-			c->counts.events += h->id <= SPOOR_EV_SYSCALL_OTHER || h->id == SPOOR_EV_PENDING;
+			count_call(c, h);
 		} else if (h->id == SPOOR_CTL_MARK) {
 			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
 				break;
@@ -371,6 +420,7 @@ int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e)
 void spoor_consumer_counts(const struct spoor_consumer *c, struct spoor_consumer_counts *ret)
 {
 	*ret = c->counts;
+	ret->events -= counted_twice(c);
 	ret->discarded = 0;
 	for (unsigned i = 0; i < c->n_rings; i++)
 		ret->discarded += c->rings[i].ring->dropped;

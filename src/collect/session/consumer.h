@@ -23,12 +23,15 @@ int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e);
 /* Writes a pair of clocks: at the start and the end of a recording. */
 void spoor_consumer_clock(struct spoor_consumer *c);
 
+/* The recording ends: calls reported as under way from here on are not going to end in it. */
+void spoor_consumer_ends(struct spoor_consumer *c);
+
 /* Begins the next segment; drains finish the change as the rings' marks come in. */
 int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e);
 bool spoor_consumer_rotating(const struct spoor_consumer *c);
 
 struct spoor_consumer_counts {
-	uint64_t events; /* system calls written, completed and pending */
+	uint64_t events; /* system calls written: those that ended, and those that did not, each once */
 	uint64_t discarded;
 	uint64_t stacks; /* definitions */
 	uint64_t files;

@@ -50,6 +50,8 @@ int spoor_host_attach(struct spoor_host *h, struct spoor_error *e)
 		spoor_kernel_pick(h->kernel, h->command.pid,
 				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
 	}
+	if (h->hurry)
+		spoor_privileges_hurry();
 	r = spoor_kernel_attach(h->kernel, e);
 	if (!r)
 		h->began = spoor_now_monotonic();

@@ -22,6 +22,7 @@ struct spoor_host {
 	struct spoor_command command;
 	char cmd_path[PATH_MAX];
 	int signal_fd; /* to be polled */
+	bool hurry;    /* what comes too late is lost: before others, after the command is forked */
 	uint64_t began;
 	long attached; /* threads that ran already and were taken in */
 	bool stop;

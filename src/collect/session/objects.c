@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "collect/session/privileges.h"
 #include "collect/session/raw.h"
 #include "object/executable.h"
 
@@ -429,11 +430,18 @@ static void free_work(struct work *w)
 	free(w);
 }
 
+/* Objects come before raw stacks: until their rows are loaded, more of those come. */
 static void append(struct spoor_objects *s, struct work *w)
 {
-	w->next = NULL;
-	*s->last = w;
-	s->last = &w->next;
+	struct work **at = s->last;
+
+	if (w->kind == WORK_OBJECT)
+		for (at = &s->first; *at && (*at)->kind == WORK_OBJECT;)
+			at = &(*at)->next;
+	w->next = *at;
+	*at = w;
+	if (!w->next)
+		s->last = &w->next;
 	s->n_waiting++;
 	s->bytes_waiting += w->bytes;
 }
@@ -443,6 +451,7 @@ static void *loader(void *arg)
 	struct spoor_objects *s = arg;
 	size_t stuck = 0; /* so many in a row had to wait */
 
+	spoor_privileges_hurry();
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop) {
 		struct work *w = s->first;

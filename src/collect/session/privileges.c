@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,4 +47,16 @@ void spoor_privileges_drop(bool keep_admin)
 	}
 	if (syscall(SYS_capset, &header, data))
 		return; /* we go on with what we have */
+}
+
+#define HURRY 10 /* nice levels */
+
+void spoor_privileges_hurry(void)
+{
+	int nice;
+
+	errno = 0;
+	nice = getpriority(PRIO_PROCESS, 0);
+	if (!errno)
+		setpriority(PRIO_PROCESS, 0, nice - HURRY);
 }

@@ -13,3 +13,9 @@ int spoor_privileges_check(struct spoor_error *e);
  * kernel does not count programs' run time (--overhead). Does nothing where there is nothing to give up.
  */
 void spoor_privileges_drop(bool keep_admin);
+
+/*
+ * The calling thread, and what it starts from here on, comes before others that want a CPU, where that is allowed: it
+ * works for microseconds, and events that it takes too late are lost. Not for the command, which is started before.
+ */
+void spoor_privileges_hurry(void);

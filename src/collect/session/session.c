@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,6 +106,22 @@ static int open_trace(struct session *s, struct spoor_error *e)
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
+static void on_file_too_large(int sig)
+{
+}
+
+/*
+ * A file that may not grow further (ulimit -f) is a write that fails, as on a full disk. A handler does that to us
+ * alone: execve gives the command back what it would have had.
+ */
+static void survive_file_limit(void)
+{
+	struct sigaction now, handle = { .sa_handler = on_file_too_large, .sa_flags = SA_RESTART };
+
+	if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL)
+		sigaction(SIGXFSZ, &handle, NULL);
+}
+
 /* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
 static void drain(struct session *s)
 {
@@ -141,6 +158,7 @@ static int begin(struct session *s, struct spoor_error *e)
 	const struct spoor_targets *t = &s->o->targets;
 	int r = spoor_host_check(&s->host, t, e);
 
+	survive_file_limit();
 	if (!r)
 		r = open_kernel(s, e);
 	if (!r)
@@ -151,6 +169,7 @@ static int begin(struct session *s, struct spoor_error *e)
 		return r;
 	s->host.kernel = s->kernel;
 	s->host.objects = s->objects;
+	s->host.hurry = true;
 	spoor_host_block_signals(&s->host, s->o->snapshot_signal);
 	r = spoor_host_attach(&s->host, e);
 	if (r)
@@ -333,6 +352,7 @@ static void end(struct session *s)
 	uint64_t until;
 
 	spoor_host_await_command(&s->host);
+	spoor_consumer_ends(s->consumer);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
 	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What happens at the edges of rings, paths and lives: buffers that run full, targets that run on while the recording
+ends, programs too short for their rows, paths of any depth, files of another mount namespace."""
+import os
+import subprocess
+import time
+
+import pytest
+
+BUSY = "import os\nf = os.open('/etc/hostname', 0)\n%s:\n    os.access('/nowhere/at/all', 0); os.fstat(f); os.getppid()\n"
+
+
+def test_rings_that_run_full(spoor, record, read):
+    """What finds no room is counted, to the last event; the rest reads as if nothing had happened."""
+    lines = "(1).__class__ and [os.access('/nowhere/%d' % (i % 7), 0) for i in range(30000)]"
+    script = f"import os\nfor i in range(5):\n    os.fork() or ({lines}, os._exit(0))\nfor i in range(5): os.wait()\n"
+    recording = record("-e", "access", "-m", "app", "--buffers", "256K", "--", "/usr/bin/python3", "-c", script,
+                       start=False)
+    assert recording.wait(120) == 0
+    trace = read(recording.trace)
+    calls = [c for c in trace.calls if c["event"] == "access" and "/nowhere/" in str(c["args"])]
+    assert 0 < len(calls) <= 150000 and not trace.summary["damages"]
+    assert abs(len(calls) + trace.summary["discarded"] - 150000) < 100  # what else the interpreter looks for
+    for c in calls:
+        assert c["ret"] == -2 and c["errno"] == "ENOENT" and c["args"]["filename"].startswith("/nowhere/")
+
+
+def test_targets_run_on_while_the_recording_ends(record, read, start):
+    """Each trace is whole, in babeltrace2 too: no call is described while it changes."""
+    target = start("/usr/bin/python3", "-c", BUSY % "while True")
+    time.sleep(0.3)
+    for i in range(4):
+        recording = record("-p", target.pid, "--duration", "60ms", trace=f"t{i}.spoor", start=False)
+        assert recording.wait() == 0
+        trace = read(recording.trace).whole()
+        assert {c["event"] for c in trace.calls} <= {"access", "newfstatat", "getppid", "fstat"}
+        assert all(c["ret"] in (0, -2, None, os.getpid()) for c in trace.calls)
+
+
+def test_short_programs_have_stacks(spoor, record, read, tmp_path, monkeypatch):
+    """The first calls of programs never seen before, rows compiled while they run."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    command = "for i in 1 2 3; do perl -MPOSIX -MStorable -e1; git --version; ls /; gcc --version; done"
+    recording = record("--", "sh", "-c", command, start=False)
+    assert recording.wait() == 0
+    summary = read(recording.trace).summary
+    lost = summary["walks"]["lost"] + summary["walks"].get("none", 0)
+    print(summary["walks"], summary["ways"])
+    assert lost <= 0.02 * summary["calls"]
+    assert summary.get("no_stack", 0) <= 2  # the execve with which it begins
+
+
+@pytest.mark.parametrize("depth", [700, 2300])
+def test_deep_directories(record, read, tmp_path, depth):
+    """A descriptor's path is whole, or says that it is not."""
+    script = ("import os, sys\nfor i in range(%d): os.mkdir('e'); os.chdir('e')\n"
+              "os.fsync(os.open('f', os.O_CREAT | os.O_WRONLY))\n" % depth)
+    recording = record("-e", "fsync", "--", "/usr/bin/python3", "-c", script, start=False)
+    assert recording.wait() == 0
+    subprocess.run(["rm", "-rf", "e"], cwd=tmp_path, check=True)
+    call, = [c for c in read(recording.trace).calls if c["event"] == "fsync"]
+    path = call["args"]["fd"]["path"] if isinstance(call["args"]["fd"], dict) else str(call["args"]["fd"])
+    whole = str(tmp_path) + "/e" * depth + "/f"
+    if len(whole) < 4080:
+        assert whole in path
+    else:
+        assert "..." in path and whole not in path and "/e" * 2000 + "/f" in path
+
+
+def test_a_file_of_another_mount_namespace(record, read, tmp_path):
+    """It cannot be opened once its process has gone; while another has it mapped, it can."""
+    script = ("mount -t tmpfs none mnt && cp /bin/dash mnt/quokka && for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; "
+              "sleep 0.3; mnt/quokka -c 'i=0; while [ $i -lt 300 ]; do cd /; i=$((i+1)); done; sleep 1; "
+              "i=0; while [ $i -lt 300 ]; do cd /tmp; i=$((i+1)); done'")
+    (tmp_path / "mnt").mkdir()
+    recording = record("-m", "all", "-S", "64", "--", "unshare", "-m", "--propagation", "private", "sh", "-c", script,
+                       start=False)
+    assert recording.wait() == 0
+    late = [c for c in read(recording.trace).calls if c["event"] == "chdir" and "/tmp" in str(c["args"])]
+    assert len(late) == 300 and {c["walk"] for c in late} == {"complete"}
