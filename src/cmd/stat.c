@@ -26,7 +26,7 @@ struct stat {
 	struct spoor_counters last; /* --interval: what was shown the last time */
 	bool has_last;
 	pid_t first; /* of the processes that have ended and are in one task */
-	int error; /* of printing ended processes */
+	int error;   /* of printing ended processes */
 };
 
 /* ---- looking ---- */

@@ -12,7 +12,7 @@ _Static_assert(SPOOR_HISTOGRAM == SPOOR_COUNTER_BUCKETS, "");
 struct filling {
 	struct spoor_counters *to;
 	struct spoor_task_counters *task; /* the last; NULL: there is none, or no memory */
-	pid_t first; /* of the processes that are in one task */
+	pid_t first;                      /* of the processes that are in one task */
 	int error;
 };
 
@@ -136,9 +136,7 @@ struct spoor_stat_finals *spoor_stat_finals_new(void (*done)(void *ctx, struct s
 		return NULL;
 	f->done = done;
 	f->ctx = ctx;
-	f->visitor = (struct spoor_count_visitor){
-		.task = final_task, .call = final_call, .end = final_end, .ctx = f
-	};
+	f->visitor = (struct spoor_count_visitor){ .task = final_task, .call = final_call, .end = final_end, .ctx = f };
 	return f;
 }
 

@@ -171,11 +171,12 @@ static int check(struct spoor_stat_options *o, int follow, struct spoor_error *e
 		return spoor_fail(e, EINVAL, "-m, --sites, --app and --unwind are for --by site");
 	if (o->c.mode == SPOOR_MODE_ALL || o->c.mode == SPOOR_MODE_CUSTOM)
 		return spoor_fail(e, EINVAL, "-m %s: --by site takes app, app-all or lib", spoor_mode_name(o->c.mode));
-	if (o->view.by_site && (spoor_filter_uses(&o->c.filter, SPOOR_MODE_ALL) ||
-				spoor_filter_uses(&o->c.filter, SPOOR_MODE_CUSTOM)))
+	if (o->view.by_site &&
+	    (spoor_filter_uses(&o->c.filter, SPOOR_MODE_ALL) || spoor_filter_uses(&o->c.filter, SPOOR_MODE_CUSTOM)))
 		return spoor_fail(e, EINVAL, "-e ...=MODE: --by site takes app, app-all or lib");
 	if (o->watch && (o->output || o->view.json || o->each_exit))
-		return spoor_fail(e, EINVAL, "--watch is a screen: it does not go with -o, --format json or --each-exit");
+		return spoor_fail(e, EINVAL,
+				  "--watch is a screen: it does not go with -o, --format json or --each-exit");
 	return spoor_targets_settle(&o->c.targets, follow, "count", e);
 }
 

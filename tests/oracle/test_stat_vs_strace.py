@@ -13,7 +13,7 @@ import counting  # noqa: E402
 DATA = Path(__file__).resolve().parent.parent / "data"
 ROW = re.compile(r"^ *[\d.]+ +[\d.]+ +\d* +(\d+) +(\d+ )? *(\w+)$", re.M)
 
-# Who waits for whom is chance; a stop is a restart more under strace, which loses the call of a thread that execve ends.
+# Who waits for whom is chance; a stop is a restart more under strace, which loses calls of threads that execve ends.
 CHANCE = {"futex", "sched_yield", "restart_syscall", "pause"}
 
 PROGRAMS = {

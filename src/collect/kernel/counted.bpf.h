@@ -83,8 +83,7 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 }
 
 /* It counts from its next call on. */
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s,
-					    struct cpu *c)
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
 	t->moved = 0;
 }

@@ -16,14 +16,14 @@
 #define SPOOR_COUNTER_BUCKETS 48
 #define SPOOR_COUNTER_SLOTS 56 /* a thread's state then takes 8 KiB of the kernel's memory, with what surrounds it */
 #define SPOOR_COUNTER_INDEX 1024
-#define SPOOR_SLOT_ERRNOS 4   /* different errors of one call that a slot tells apart */
-#define SPOOR_SUM_ERRNOS 16   /* the same for sums */
+#define SPOOR_SLOT_ERRNOS 4 /* different errors of one call that a slot tells apart */
+#define SPOOR_SUM_ERRNOS 16 /* the same for sums */
 
 /* One system call [at one site] of a live thread. */
 struct spoor_counter_slot {
 	__u64 ns, min_ns, max_ns, blocked_ns, errors;
 	__u32 stack;
-	__u16 id; /* event id */
+	__u16 id;  /* event id */
 	__u8 wide; /* its spoor_counter_wide exists */
 	__u8 pad;
 	__u16 error[SPOOR_SLOT_ERRNOS]; /* errno; 0: unused */
@@ -62,7 +62,9 @@ struct spoor_counter_thread {
 };
 _Static_assert(sizeof(struct spoor_counter_thread) == 104, "");
 _Static_assert(sizeof(struct spoor_counter_thread) + SPOOR_COUNTER_SLOTS * (sizeof(struct spoor_counter_slot) +
-	       sizeof(struct spoor_counter_wide)) <= 32768, "what one step of an iterator can say");
+									    sizeof(struct spoor_counter_wide)) <=
+		       32768,
+	       "what one step of an iterator can say");
 
 /* Who a sum is of. All zero: everybody, where sums by process were not asked for. */
 struct spoor_counter_owner {

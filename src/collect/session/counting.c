@@ -202,8 +202,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	return r;
 }
 
-int spoor_counting_run(const struct spoor_counting_options *o, struct spoor_counting_result *ret,
-		       struct spoor_error *e)
+int spoor_counting_run(const struct spoor_counting_options *o, struct spoor_counting_result *ret, struct spoor_error *e)
 {
 	struct spoor_counting c = { .host.signal_fd = -1 };
 	int r;

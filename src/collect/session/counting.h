@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* Counting system calls in the kernel: what is watched, when it is looked at, when it ends. `spoor stat` is its host. */
+/* Counting system calls in the kernel: what is watched, when it is looked at, when it ends. `spoor stat` hosts it. */
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,9 +20,9 @@ enum spoor_counting_why {
 struct spoor_counting {
 	struct spoor_host host;
 	struct spoor_kernel *kernel;
-	struct spoor_counts *counts; /* for spoor_counts_take() and spoor_counts_lost() */
-	struct spoor_objects *objects; /* by_site; else NULL */
-	struct spoor_site_stacks *sites;     /* the same; settled when it is time to look */
+	struct spoor_counts *counts;     /* for spoor_counts_take() and spoor_counts_lost() */
+	struct spoor_objects *objects;   /* by_site; else NULL */
+	struct spoor_site_stacks *sites; /* the same; settled when it is time to look */
 };
 
 struct spoor_counting_options {
@@ -35,8 +35,8 @@ struct spoor_counting_options {
 	struct spoor_scope app;
 	uint64_t row_memory;   /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* of unwind rows; NULL: none */
-	bool by_process;  /* what has ended is kept by process */
-	bool each_exit;   /* processes are handed out when they have ended */
+	bool by_process;       /* what has ended is kept by process */
+	bool each_exit;        /* processes are handed out when they have ended */
 	bool no_blocked;
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t interval_ns; /* 0: never */
@@ -54,7 +54,7 @@ struct spoor_counting_options {
 
 struct spoor_counting_result {
 	enum spoor_session_end end;
-	int wait_status; /* of the command, as wait(2) */
+	int wait_status;       /* of the command, as wait(2) */
 	uint64_t lost_threads; /* no kernel memory for their counters: they were not counted */
 	uint64_t lost_calls;   /* no kernel memory for the sums of ended threads */
 };

@@ -30,7 +30,7 @@ struct spoor_counts {
 	bool keep, want_finals;
 	struct process *processes[BUCKETS];
 	struct sum *sums[BUCKETS];
-	struct process *first_final; /* those not handed out, by their end */
+	struct process *first_final;               /* those not handed out, by their end */
 	const struct spoor_count_visitor *visitor; /* of the round under way */
 	int error;                                 /* of it */
 	uint64_t lost;                             /* here, for want of memory */
