@@ -65,8 +65,9 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);
 
 /*
- * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO if the
- * trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no call.
+ * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO
+ * if the trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no
+ * call.
  * Strings and bytes are borrowed from the event. Also takes SPOOR_EV_PENDING (dur 0, ret 0) and SYSCALL_OTHER.
  */
 struct spoor_call {

@@ -180,8 +180,8 @@ int clock_gettime(clockid_t clock, struct timespec *ts) /* each look at it takes
 
 
 def test_progress_of_long_symbolization(build, traces, tmp_path):
-    """On a terminal, once it takes longer than half a second, and it leaves nothing behind. Time is made to run fast: no
-    program names enough sites in so long a time everywhere."""
+    """On a terminal, once it takes longer than half a second, and it leaves nothing behind. Time is made to run fast:
+    how long a program takes is not the same everywhere."""
     (tmp_path / "clock.c").write_text(HASTY_CLOCK)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
     hasty = {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"}
