@@ -17,13 +17,12 @@
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/session/privileges.h"
-#include "collect/session/raw.h"
+#include "collect/session/layouts.h"
 #include "object/executable.h"
 
 #define MAX_WAITING_BYTES (64u << 20)
 #define MAX_RETRIES 200   /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
 #define LAYOUT_RETRIES 80 /* the same for its layout: the rings of all CPUs are looked at every 200 ms */
-#define LAYOUT_SLOTS 4096
 
 enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
 
@@ -46,7 +45,7 @@ struct spoor_objects {
 	pthread_t thread;
 	bool running, stop;
 	int done_fd;
-	struct spoor_layout *layouts[LAYOUT_SLOTS]; /* by number, the newest of a slot; the loader's */
+	struct spoor_layouts *layouts; /* the loader's */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
@@ -269,6 +268,18 @@ const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint
 	return o;
 }
 
+uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev)
+{
+	uint32_t id = SPOOR_OBJECT_NONE;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = SPOOR_OBJECT_VDSO + 1; i < SPOOR_KERNEL_OBJECTS && !id; i++)
+		if (s->entries[i] && s->entries[i]->key.ino == ino && s->entries[i]->key.dev == dev)
+			id = i;
+	pthread_mutex_unlock(&s->lock);
+	return id;
+}
+
 /* Hands a finished stack to the recording's thread. */
 static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames,
 		    unsigned n)
@@ -296,96 +307,21 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 		return; /* it is readable already */
 }
 
-/* Mappings of a process whose kernel cannot list them for us, or that was met at attach. */
-static struct spoor_layout *read_layout(struct spoor_objects *s, uint32_t pid)
-{
-	struct spoor_layout *l = calloc(1, sizeof(*l));
-	char path[64], line[4400], perms[8];
-	struct spoor_layout_range g;
-	unsigned long ino;
-	unsigned maj, min;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-	f = fopen(path, "re");
-	if (!f || !l) {
-		if (f)
-			fclose(f);
-		free(l);
-		return NULL;
-	}
-	while (fgets(line, sizeof(line), f)) {
-		void *grown;
-
-		g = (struct spoor_layout_range){};
-		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %lu", &g.start, &g.end, perms, &g.offset, &maj, &min,
-			   &ino) != 7 ||
-		    perms[2] != 'x')
-			continue;
-		if (strstr(line, "[vdso]"))
-			g.object = SPOOR_OBJECT_VDSO;
-		pthread_mutex_lock(&s->lock);
-		for (uint32_t id = 2; ino && id < SPOOR_KERNEL_OBJECTS && !g.object; id++)
-			if (s->entries[id] && s->entries[id]->key.ino == ino &&
-			    s->entries[id]->key.dev == ((uint64_t)maj << 20 | min))
-				g.object = id;
-		pthread_mutex_unlock(&s->lock);
-		if (ino && !g.object)
-			g.object = SPOOR_KERNEL_OBJECTS; /* its announcement is still to come: an id to wait for */
-		grown = realloc(l->ranges, (l->n + 1) * sizeof(g));
-		if (!grown)
-			break;
-		l->ranges = grown;
-		l->ranges[l->n++] = g;
-	}
-	fclose(f);
-	return l;
-}
-
-static void free_layout(struct spoor_layout *l)
-{
-	if (l)
-		free(l->ranges);
-	free(l);
-}
-
-static void keep_layout(struct spoor_objects *s, const struct spoor_ctl_layout *c)
-{
-	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &s->layouts[c->layout % LAYOUT_SLOTS];
-
-	if (!l)
-		return;
-	l->number = c->layout;
-	l->pid = c->pid;
-	l->n = c->n;
-	l->ranges = malloc((c->n + 1) * sizeof(*l->ranges));
-	if (!l->ranges) {
-		free(l);
-		return;
-	}
-	memcpy(l->ranges, c->ranges, c->n * sizeof(*l->ranges));
-	free_layout(*slot);
-	*slot = l;
-}
-
 static int unwind(struct spoor_objects *s, struct work *w)
 {
-	struct spoor_layout *layout, *read = NULL;
+	const struct spoor_layout *layout = spoor_layouts_get(s->layouts, w->raw->layout);
 	uint64_t frames[SPOOR_MAX_FRAMES];
 	unsigned n = 0;
 	int status;
 
-	layout = s->layouts[w->raw->layout % LAYOUT_SLOTS];
-	if (!layout || layout->number != w->raw->layout || !w->raw->layout) {
-		if (w->raw->layout && w->retries++ < LAYOUT_RETRIES)
-			return SPOOR_RAW_WAIT;
-		layout = read = read_layout(s, w->raw->pid);
-	}
+	if (!layout && w->raw->layout && w->retries++ < LAYOUT_RETRIES)
+		return SPOOR_RAW_WAIT;
+	if (!layout)
+		layout = spoor_layouts_read(s->layouts, s, w->raw);
 	if (!layout)
 		status = SPOOR_WALK_GONE;
 	else
 		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
-	free_layout(read);
 	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
 		return status;
 	deliver(s, w->raw, status < 0 ? SPOOR_WALK_NO_ROWS : status, frames, n);
@@ -439,7 +375,7 @@ static void *loader(void *arg)
 		if (w->kind == WORK_OBJECT)
 			load_announced(s, w->object);
 		else if (w->kind == WORK_LAYOUT)
-			keep_layout(s, w->layout);
+			spoor_layouts_keep(s->layouts, w->layout);
 		else
 			again = unwind(s, w) == SPOOR_RAW_WAIT;
 		pthread_mutex_lock(&s->lock);
@@ -569,6 +505,9 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 	r = spoor_rowd_start(o->cache_dir, &s->rowd, e);
 	if (r)
 		return r;
+	r = spoor_layouts_new(&s->layouts);
+	if (r)
+		return r;
 	r = spoor_row_store_new(o->kernel, o->max_row_bytes, &s->store);
 	if (r)
 		return r;
@@ -606,8 +545,7 @@ void spoor_objects_free(struct spoor_objects *s)
 		next_u = u->next;
 		free(u);
 	}
-	for (unsigned i = 0; i < LAYOUT_SLOTS; i++)
-		free_layout(s->layouts[i]);
+	spoor_layouts_free(s->layouts);
 	for (unsigned i = 0; i < SPOOR_KERNEL_OBJECTS; i++) {
 		struct spoor_object_entry *o = s->entries[i];
 

@@ -52,13 +52,17 @@ int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout 
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
 
 /*
- * Loads the rows of the file at `path` now, before the kernel side is attached; the trace calls it `name`. pid: a
- * process that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a walk.
+ * Loads the rows of the file at `path` now: before the kernel side is attached, or on the loader's thread. The trace
+ * calls it `name`. pid: a process or thread that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a
+ * walk.
  */
 int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid);
 
 /* The entry of an id once it is loaded, else NULL. Any thread. */
 const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id);
+
+/* The id of a mapped file as /proc/PID/maps has it (dev: major << 20 | minor), or SPOOR_OBJECT_NONE. Any thread. */
+uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev);
 
 /*
  * Stacks unwound since the last call, as ready-made spoor_stack events: calls `done` for each. Returns how many.
