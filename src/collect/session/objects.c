@@ -52,6 +52,8 @@ struct spoor_objects {
 	struct work *first, **last;
 	size_t n_waiting, bytes_waiting;
 	struct spoor_object_entry *entries[SPOOR_KERNEL_OBJECTS];
+	uint32_t returned[SPOOR_KERNEL_OBJECTS]; /* ids of files that were gone: each comes back once */
+	size_t n_returned;
 	struct unwound {
 		struct unwound *next;
 		struct spoor_stack stack; /* and its frames */
@@ -68,30 +70,42 @@ static bool is_the_file(int fd, const struct spoor_object_key *key)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size;
 }
 
+static int open_if_same(const char *path, const struct spoor_object_key *key)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd >= 0 && is_the_file(fd, key))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -ENOENT;
+}
+
+static int open_through(uint32_t id, const struct spoor_object_entry *o)
+{
+	char path[4400];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", id, o->start, o->end);
+	fd = open_if_same(path, &o->key);
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, o->path);
+	return open_if_same(path, &o->key);
+}
+
 /*
  * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
- * process lives; then its path as the process saw it; then the path as we see it.
+ * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
+ * neither; then the path as we see it.
  */
 static int open_object(const struct spoor_object_entry *o)
 {
-	char path[4400];
+	int fd = open_through(o->pid, o);
 
-	for (int i = 0; i < 3; i++) {
-		int fd;
-
-		if (i == 0)
-			snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", o->pid, o->start, o->end);
-		else if (i == 1)
-			snprintf(path, sizeof(path), "/proc/%u/root/%s", o->pid, o->path);
-		else
-			snprintf(path, sizeof(path), "%s", o->path);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd >= 0 && is_the_file(fd, &o->key))
-			return fd;
-		if (fd >= 0)
-			close(fd);
-	}
-	return -ENOENT;
+	if (fd < 0 && o->tid != o->pid)
+		fd = open_through(o->tid, o);
+	return fd >= 0 ? fd : open_if_same(o->path, &o->key);
 }
 
 static bool is_main(const struct spoor_object_entry *o, int fd)
@@ -150,21 +164,31 @@ static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int
 	}
 }
 
-static void load(struct spoor_objects *s, struct spoor_object_entry *o)
+static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 {
 	_cleanup_(spoor_closep) int fd = open_object(o);
 
 	if (fd < 0) {
 		o->failed = true;
 		o->flags |= SPOOR_OBJECT_GONE;
-	} else {
-		load_rows(s, o, fd);
-		classify(s, o, fd);
+		return fd;
 	}
-	publish(s, o);
+	load_rows(s, o, fd);
+	classify(s, o, fd);
+	return 0;
 }
 
-static struct spoor_object_entry *new_entry(struct spoor_objects *s, uint32_t id, const char *path, size_t len)
+static void free_entry(struct spoor_object_entry *o)
+{
+	if (!o)
+		return;
+	if (o->has_rows)
+		spoor_rows_free(&o->rows);
+	free(o->path);
+	free(o);
+}
+
+static struct spoor_object_entry *new_entry(uint32_t id, const char *path, size_t len)
 {
 	struct spoor_object_entry *o = calloc(1, sizeof(*o));
 
@@ -176,26 +200,69 @@ static struct spoor_object_entry *new_entry(struct spoor_objects *s, uint32_t id
 		free(o);
 		return NULL;
 	}
-	pthread_mutex_lock(&s->lock);
-	s->entries[id] = o;
-	pthread_mutex_unlock(&s->lock);
 	return o;
+}
+
+/* From here on it is found, and told of once it is loaded. */
+static void enter(struct spoor_objects *s, struct spoor_object_entry *o)
+{
+	pthread_mutex_lock(&s->lock);
+	s->entries[o->id] = o;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/*
+ * A file that was gone has come back: another process has it mapped and leads to it. Who looks at the old entry may go
+ * on doing so.
+ */
+static void replace(struct spoor_objects *s, struct spoor_object_entry *old, struct spoor_object_entry *o)
+{
+	pthread_mutex_lock(&s->lock);
+	s->counts.failed--;
+	o->older = old;
+	o->loaded = true; /* it is: in between there would be none */
+	s->entries[o->id] = o;
+	s->returned[s->n_returned++] = o->id;
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void load_announced(struct spoor_objects *s, const struct spoor_ctl_object *c)
 {
-	struct spoor_object_entry *o;
+	struct spoor_object_entry *o, *old;
 
-	if (c->id >= SPOOR_KERNEL_OBJECTS || s->entries[c->id])
+	if (c->id >= SPOOR_KERNEL_OBJECTS)
 		return;
-	o = new_entry(s, c->id, c->path, c->path_len);
+	old = s->entries[c->id];
+	if (old && !old->failed)
+		return;
+	o = new_entry(c->id, c->path, c->path_len);
 	if (!o)
 		return;
 	o->pid = c->pid;
+	o->tid = c->h.tid;
 	o->key = c->key;
 	o->start = c->start;
 	o->end = c->end;
-	load(s, o);
+	if (!old)
+		enter(s, o);
+	if (load(s, o) && old) {
+		free_entry(o);
+		return;
+	}
+	if (old)
+		replace(s, old, o);
+	publish(s, o);
+}
+
+size_t spoor_objects_returned(struct spoor_objects *s, uint32_t *ret_ids, size_t most)
+{
+	size_t n;
+
+	pthread_mutex_lock(&s->lock);
+	for (n = 0; n < most && s->n_returned; n++)
+		ret_ids[n] = s->returned[--s->n_returned];
+	pthread_mutex_unlock(&s->lock);
+	return n;
 }
 
 static uint64_t kernel_dev(dev_t dev)
@@ -221,11 +288,12 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
 	if (r)
 		return r;
-	o = new_entry(s, id, name, strlen(name));
+	o = new_entry(id, name, strlen(name));
 	if (!o)
 		return -ENOMEM;
-	o->pid = pid;
+	o->pid = o->tid = pid;
 	o->key = key;
+	enter(s, o);
 	load_rows(s, o, fd);
 	classify(s, o, fd);
 	publish(s, o);
@@ -236,11 +304,12 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 static void load_vdso(struct spoor_objects *s)
 {
 	const unsigned char *image = (void *)getauxval(AT_SYSINFO_EHDR);
-	struct spoor_object_entry *o = new_entry(s, SPOOR_OBJECT_VDSO, "[vdso]", 6);
+	struct spoor_object_entry *o = new_entry(SPOOR_OBJECT_VDSO, "[vdso]", 6);
 	size_t size = 2 * sysconf(_SC_PAGESIZE);
 
 	if (!o)
 		return;
+	enter(s, o);
 	o->flags = SPOOR_OBJECT_IS_VDSO;
 	if (image) {
 		o->key.size = size;
@@ -547,14 +616,10 @@ void spoor_objects_free(struct spoor_objects *s)
 	}
 	spoor_layouts_free(s->layouts);
 	for (unsigned i = 0; i < SPOOR_KERNEL_OBJECTS; i++) {
-		struct spoor_object_entry *o = s->entries[i];
-
-		if (!o)
-			continue;
-		if (o->has_rows)
-			spoor_rows_free(&o->rows);
-		free(o->path);
-		free(o);
+		for (struct spoor_object_entry *o = s->entries[i], *older; o; o = older) {
+			older = o->older;
+			free_entry(o);
+		}
 	}
 	spoor_row_store_free(s->store);
 	spoor_rowd_stop(s->rowd);

@@ -29,7 +29,7 @@ struct spoor_objects_options {
 /* Everything known of one object; what pointers point at lives as long as the objects. */
 struct spoor_object_entry {
 	uint32_t id;
-	uint32_t pid; /* a process that maps it */
+	uint32_t pid, tid; /* a process that maps it, and a thread of it */
 	struct spoor_object_key key;
 	uint64_t start, end; /* the mapping it was met in */
 	char *path;
@@ -40,13 +40,14 @@ struct spoor_object_entry {
 	struct spoor_object_identity identity;
 	bool has_rows;
 	struct spoor_rows rows;
+	struct spoor_object_entry *older; /* when its file could not be opened */
 };
 
 int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e);
 /* Waits for the loader's work in hand, not for its queue. */
 void spoor_objects_free(struct spoor_objects *s);
 
-/* A file that the kernel announced, a layout, a raw stack: handed to the loader. The record is copied. */
+/* A file that the kernel announced (again, if it could not be opened), a layout, a raw stack: handed to the loader. The record is copied. */
 int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o);
 int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l);
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
@@ -57,6 +58,12 @@ int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
  * walk.
  */
 int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid);
+
+/*
+ * Ids whose entry has been replaced since the last call, because the file that was gone is there after all: at most
+ * `most` into ret_ids. Returns how many.
+ */
+size_t spoor_objects_returned(struct spoor_objects *s, uint32_t *ret_ids, size_t most);
 
 /* The entry of an id once it is loaded, else NULL. Any thread. */
 const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id);
