@@ -11,7 +11,11 @@ import pytest
 
 from conftest import wait_for
 
-BUSY = "import os\nf = os.open('/etc/hostname', 0)\n%s:\n    os.access('/nowhere/at/all', 0); os.fstat(f); os.getppid()\n"
+BUSY = """import os
+f = os.open('/etc/hostname', 0)
+while True:
+    os.access('/nowhere/at/all', 0), os.fstat(f), os.getppid()
+"""
 
 
 def test_rings_that_run_full(spoor, record, read):
@@ -31,7 +35,7 @@ def test_rings_that_run_full(spoor, record, read):
 
 def test_targets_run_on_while_the_recording_ends(record, read, start):
     """Each trace is whole, in babeltrace2 too: no call is described while it changes."""
-    target = start("/usr/bin/python3", "-c", BUSY % "while True")
+    target = start("/usr/bin/python3", "-c", BUSY)
     time.sleep(0.3)
     for i in range(4):
         recording = record("-p", target.pid, "--duration", "60ms", trace=f"t{i}.spoor", start=False)
