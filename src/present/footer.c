@@ -70,7 +70,8 @@ static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 		return;
 	spoor_format_count(info->dropped_segments, segments, sizeof(segments));
 	spoor_format_count(info->dropped_bytes, bytes, sizeof(bytes));
-	fprintf(out, "Dropped: the oldest %s segments, %s bytes, to keep to --max-size; what was in them is not here.\n",
+	fprintf(out,
+		"Dropped: the oldest %s segments, %s bytes, to keep to --max-size; what was in them is not here.\n",
 		segments, bytes);
 }
 
@@ -184,7 +185,8 @@ void spoor_put_summary_json(struct spoor_view *v)
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
 		",\"threads_not_recorded\":%" PRIu64
-		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64
+		",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace), info->lost_writing,
 		info->threads_not_recorded, info->dropped_segments, info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)

@@ -29,7 +29,7 @@ static void show_progress(void *p, size_t done, size_t total)
 		return;
 	now = spoor_now_monotonic();
 	if (!*next)
-		*next = now + SPOOR_NS_PER_SEC / 2;
+		*next = (now + SPOOR_NS_PER_SEC / 2) & ~1ULL;
 	if (now < *next && !(done == total && *next & 1))
 		return;
 	if (done == total) {

@@ -16,7 +16,7 @@ static void pendings_freep(struct spoor_pendings **p)
 
 static int wanted(struct spoor_view *v, const struct spoor_event *ev)
 {
-	const struct spoor_syscall *call = (const void *)ev->h; /* pid and stack are at one place in all calls */
+	const struct spoor_syscall *call = (const void *)ev->h; /* pid (below 2^22) and stack are at one place in all */
 
 	if (!spoor_select_event(v->select, ev->h, v->last_ts))
 		return 0;
@@ -24,7 +24,6 @@ static int wanted(struct spoor_view *v, const struct spoor_event *ev)
 	       spoor_select_stack(v->select, v->symbols, ev->segment, call->pid, call->stack);
 }
 
-_Static_assert(offsetof(struct spoor_pending, pid) == offsetof(struct spoor_syscall, pid), "");
 _Static_assert(offsetof(struct spoor_pending, stack) == offsetof(struct spoor_syscall, stack), "");
 _Static_assert(offsetof(struct spoor_syscall_other, stack) == offsetof(struct spoor_syscall, stack), "");
 

@@ -105,15 +105,29 @@ static int take_groups(struct span *s, const struct spoor_syscall_info *info, un
 		for (unsigned i = 0; i < info->n_args; i++)
 			if (info->args[i].kind == SPOOR_ARG_SOCKADDR && take_bytes(s, &c->args[i]) < 0)
 				return -EBADMSG;
-	if (kinds & HAS_BUF)
-		for (unsigned i = 0; i < info->n_args; i++)
-			if (1 << info->args[i].kind & HAS_BUF && take_bytes(s, &c->args[i]) < 0)
-				return -EBADMSG;
 	return 0;
 }
 
-/* align: to which the data were padded. */
-static int decode_data(struct span s, size_t align, struct spoor_call *c)
+/* The bytes of the one buffer, which come last. */
+static int take_data(struct span *s, const struct spoor_syscall_info *info, size_t len, struct spoor_call *c)
+{
+	if ((size_t)(s->end - s->at) < len)
+		return -EBADMSG;
+	for (unsigned i = 0; i < info->n_args && len; i++) {
+		if (!(1 << info->args[i].kind & HAS_BUF))
+			continue;
+		c->args[i].bytes = s->at;
+		c->args[i].len = len;
+		s->at += len;
+		return 0;
+	}
+	return len ? -EBADMSG : 0;
+}
+
+#define ALL_THAT_IS_LEFT SIZE_MAX
+
+/* A payload of data_len bytes and padding follow the arguments, or a payload alone. */
+static int decode_data(struct span s, size_t data_len, struct spoor_call *c)
 {
 	const struct spoor_syscall_info *info = c->info;
 	unsigned kinds = 0;
@@ -127,7 +141,9 @@ static int decode_data(struct span s, size_t align, struct spoor_call *c)
 	}
 	if (take_groups(&s, info, kinds, c) < 0)
 		return -EBADMSG;
-	return is_padding(&s, align);
+	if (data_len == ALL_THAT_IS_LEFT)
+		return take_data(&s, info, s.end - s.at, c);
+	return take_data(&s, info, data_len, c) < 0 ? -EBADMSG : is_padding(&s, 8);
 }
 
 static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *c)
@@ -172,7 +188,7 @@ static int decode_pending(const struct spoor_pending *p, const struct spoor_segm
 	c->dur = 0;
 	c->ret = 0;
 	c->pending = p->why;
-	return decode_data((struct span){ p->data, p->data + p->len }, 1, c);
+	return decode_data((struct span){ p->data, p->data + p->len }, ALL_THAT_IS_LEFT, c);
 }
 
 int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
@@ -201,5 +217,5 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->dur = s->dur;
 	ret->start = h->ts - s->dur;
 	ret->ret = s->ret;
-	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, 8, ret);
+	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, s->data_len, ret);
 }

@@ -43,6 +43,8 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	fputs("typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := text;\n"
 	      "typealias integer { size = 3; align = 1; signed = false; base = 16; } := x3;\n"
 	      "typealias integer { size = 13; align = 1; signed = false; } := u13;\n"
+	      "typealias integer { size = 10; align = 1; signed = false; } := u10;\n"
+	      "typealias integer { size = 22; align = 1; signed = false; } := u22;\n"
 	      "typealias integer { size = 1; align = 1; signed = false; } := u1;\n"
 	      "typealias integer { size = 16; align = 1; signed = false; } := bits16;\n"
 	      "typealias integer { size = 47; align = 1; signed = false; base = 16; } := x47;\n\n"
@@ -157,6 +159,8 @@ static void put_group(FILE *f, const struct spoor_syscall_info *info, const char
 			fprintf(f, " u32 _%s;", a->name);
 		else if (a->kind == SPOOR_ARG_PATH)
 			fprintf(f, " string _%s;", a->name);
+		else if (a->kind != SPOOR_ARG_SOCKADDR)
+			fprintf(f, " x8 _%s[_data_length];", a->name);
 		else
 			fprintf(f, " u16 _%s_length; x8 _%s[_%s_length];", a->name, a->name, a->name);
 	}
@@ -170,7 +174,10 @@ static void put_syscall(FILE *f, unsigned id)
 	if (!info->name)
 		return;
 	open_event(f, id >= SPOOR_SYSCALL_I386 ? "i386_" : "", info->name, id);
-	fputs("\t\tu32 _pid;\n\t\tu32 _stack;\n\t\tu64 _dur;\n\t\ts64 _ret;\n", f);
+	fputs(count_kind(info, SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT) ? "\t\tu22 _pid;\n\t\tu10 _data_length;\n" :
+								     "\t\tu32 _pid;\n",
+	      f);
+	fputs("\t\tu32 _stack;\n\t\tu64 _dur;\n\t\ts64 _ret;\n", f);
 	if (info->n_args) {
 		fputs("\t\tstruct {", f);
 		for (unsigned i = 0; i < info->n_args; i++)

@@ -70,8 +70,9 @@ int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_head
 void spoor_definitions_free(struct spoor_segment *s);
 
 /*
- * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO if the
- * trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no call.
+ * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO
+ * if the trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no
+ * call.
  * Strings and bytes are borrowed from the event. Also takes SPOOR_EV_PENDING (dur 0, ret 0) and SYSCALL_OTHER.
  */
 struct spoor_call {

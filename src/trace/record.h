@@ -66,12 +66,13 @@ enum spoor_event_id {
  *      A path whose address is NULL that is not empty: the call's entry was not seen (an execve that brought its
  *      process into the recording), and of its arguments only the path is known; the others are 0;
  *   5. for each sockaddr argument: u16 length, bytes;
- *   6. for each buffer argument (payload, with -s): u16 length, bytes. The length is 0 without -s.
+ *   6. the bytes of its buffer argument (payload, with -s): data_len of them.
  */
 struct spoor_syscall {
 	struct spoor_event_header h; /* ts: end */
-	__u32 pid;
-	__u32 stack; /* id of a SPOOR_EV_STACK; 0: none asked for, or lost */
+	__u32 pid : 22;              /* below PID_MAX_LIMIT */
+	__u32 data_len : 10;         /* of a call with a buffer argument; else 0 */
+	__u32 stack;                 /* id of a SPOOR_EV_STACK; 0: none asked for, or lost */
 	__u64 dur;   /* ns */
 	__s64 ret;   /* return value or -errno (kernel-internal -ERESTART* values as they are) */
 	__u8 data[];

@@ -78,7 +78,7 @@ def call_fields(payload):
             yield from (f"args.{k}={unsigned(f)}" for k, f in field.items())
         elif isinstance(field, bt2._StructureFieldConst):
             yield from (f"{key}.{k}={value(f)}" for k, f in field.items() if not is_length(k, field))
-        else:
+        elif key != "data_length":
             yield f"{key}={int(field)}"
 
 

@@ -134,11 +134,11 @@ def test_span_that_ends_before_it_begins(spoor, traces):
     assert spoor("report", "--from", "1s", "--to", "1s", traces / "migrate").returncode == 0
 
 
-def on_terminal(*args, **env):
-    """What stands on a terminal in the end that standard output was, and the exit code."""
+def on_terminal(*args, stdout=None, **env):
+    """All that is written to a terminal, and the exit code; standard output goes elsewhere if that is said."""
     leader, follower = pty.openpty()
     with open(leader, "rb", buffering=0) as screen:
-        process = subprocess.Popen(args, stdin=follower, stdout=follower, stderr=follower,
+        process = subprocess.Popen(args, stdin=follower, stdout=stdout or follower, stderr=follower,
                                    env=os.environ | {"TERM": "dumb"} | env)
         os.close(follower)
         shown = b""
@@ -160,6 +160,42 @@ def test_pager(build, traces, pager):
 def test_pager_that_is_left(build, traces):
     shown, code = on_terminal(build / "spoor", "report", "--events", traces / "calls", PAGER="head -n 1")
     assert code == 0 and shown.count("\n") == 1
+
+
+HASTY_CLOCK = r"""
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *ts) /* each look at it takes 100 ms */
+{
+	static long long ns = 1000000000000001;
+	if (clock != CLOCK_MONOTONIC)
+		return syscall(SYS_clock_gettime, clock, ts);
+	ns += 100000000;
+	ts->tv_sec = ns / 1000000000;
+	ts->tv_nsec = ns % 1000000000;
+	return 0;
+}
+"""
+
+
+def test_progress_of_long_symbolization(build, traces, tmp_path):
+    """On a terminal, once it takes longer than half a second, and it leaves nothing behind. Time is made to run fast:
+    how long a program takes is not the same everywhere."""
+    (tmp_path / "clock.c").write_text(HASTY_CLOCK)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
+    hasty = {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    command = [build / "spoor", "report", "--top", "0", traces / "calls"]
+    with open(tmp_path / "report", "w+") as out:
+        shown, code = on_terminal(*command, stdout=out, **hasty)
+        out.seek(0)
+        assert code == 0 and "Calls: " in out.read()
+        assert re.fullmatch(r"(\rnaming call sites: +\d+ %)+\r\033\[K", shown)
+        shares = [int(n) for n in re.findall(r"(\d+) %", shown)]
+        assert shares == sorted(set(shares)) and len(shares) > 5 and shares[-1] < 100
+        assert on_terminal(*command, stdout=out) == ("", 0)
+    run = subprocess.run(command, env=os.environ | hasty, capture_output=True, text=True, timeout=60)
+    assert not run.stderr and "naming" not in run.stdout
 
 
 def test_full_disk(build, traces):

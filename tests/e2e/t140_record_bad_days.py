@@ -5,6 +5,7 @@ Clock steps and suspend have no test of their own here: everything in a trace is
 the realtime clock is only written down in pairs with it (t001 reads such traces), and to set this machine's clock
 would disturb whatever else runs on it; a time namespace cannot shift CLOCK_REALTIME.
 """
+import json
 import os
 import re
 import resource
@@ -13,8 +14,11 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 
 import pytest
+
+from conftest import wait_for
 
 
 def ready(process):
@@ -151,11 +155,37 @@ def test_ten_thousand_threads(spoor, record, read, start, actor):
 
 
 def test_ten_thousand_threads_are_blocked(spoor, record, start, actor):
+    """All at once, and each with its stack, although their process has twenty thousand mappings."""
     target = ready(start(actor(), "many", "10000"))
-    recording = record("-p", target.pid)
+    recording = record("-p", target.pid, "-m", "all", "-S", "32")
     assert recording.stop() == 0
     run = spoor("report", "--blocked", "-f", "json", recording.trace)
     assert run.stdout.count('"event":"futex"') == 10000 and run.stdout.count('"event":"read"') == 1
+    events = [json.loads(line) for line in run.stdout.splitlines()]
+    walks = Counter(e.get("walk") for e in events if e["event"] == "futex")
+    assert walks["complete"] >= 9900, walks
+    whole = [e for e in events if e["event"] == "futex" and e["walk"] == "complete"]
+    assert all("behind_gate" in [f["function"] for f in e["stack"]] for e in whole)
+
+
+def test_leader_has_ended(spoor, record, start, tmp_path):
+    """The process lives on in its threads, which alone show its mappings and its memory."""
+    (tmp_path / "headless.c").write_text("""#include <pthread.h>
+#include <unistd.h>
+__attribute__((noinline)) static void hang(void) { pause(); __asm__ volatile(""); }
+static void *thread(void *arg) { hang(); return arg; }
+int main(void) { pthread_t t; for (int i = 0; i < 3; i++) pthread_create(&t, NULL, thread, NULL);
+ write(1, "ready\\n", 6); pthread_exit(NULL); }
+""")
+    subprocess.run(["gcc", "-O1", "-g", "-pthread", "-o", "headless", "headless.c"], cwd=tmp_path, check=True)
+    target = ready(start(tmp_path / "headless"))
+    wait_for(lambda: open(f"/proc/{target.pid}/maps").read() == "")
+    recording = record("-p", target.pid, "-m", "all", "-S", "32")
+    assert recording.stop() == 0
+    run = spoor("report", "--blocked", "-f", "json", recording.trace)
+    events = [e for e in map(json.loads, run.stdout.splitlines()) if e["event"] == "pause"]
+    assert len(events) == 3 and {e["walk"] for e in events} == {"complete"}
+    assert all({"hang", "thread"} <= {f["function"] for f in e["stack"]} for e in events)
 
 
 def test_ten_thousand_threads_are_born(spoor, read, actor, tmp_path):

@@ -2,12 +2,20 @@
 """What happens at the edges of rings, paths and lives: buffers that run full, targets that run on while the recording
 ends, programs too short for their rows, paths of any depth, files of another mount namespace."""
 import os
+import re
+import signal
 import subprocess
 import time
 
 import pytest
 
-BUSY = "import os\nf = os.open('/etc/hostname', 0)\n%s:\n    os.access('/nowhere/at/all', 0); os.fstat(f); os.getppid()\n"
+from conftest import wait_for
+
+BUSY = """import os
+f = os.open('/etc/hostname', 0)
+while True:
+    os.access('/nowhere/at/all', 0), os.fstat(f), os.getppid()
+"""
 
 
 def test_rings_that_run_full(spoor, record, read):
@@ -27,7 +35,7 @@ def test_rings_that_run_full(spoor, record, read):
 
 def test_targets_run_on_while_the_recording_ends(record, read, start):
     """Each trace is whole, in babeltrace2 too: no call is described while it changes."""
-    target = start("/usr/bin/python3", "-c", BUSY % "while True")
+    target = start("/usr/bin/python3", "-c", BUSY)
     time.sleep(0.3)
     for i in range(4):
         recording = record("-p", target.pid, "--duration", "60ms", trace=f"t{i}.spoor", start=False)
@@ -67,14 +75,42 @@ def test_deep_directories(record, read, tmp_path, depth):
         assert "..." in path and whole not in path and "/e" * 2000 + "/f" in path
 
 
-def test_a_file_of_another_mount_namespace(record, read, tmp_path):
+def objects(trace, name):
+    """The definitions of objects by this name, in their order: (hash, build-id)."""
+    run = subprocess.run(["babeltrace2", trace], capture_output=True, text=True, errors="replace", check=True)
+    lines = [line for line in run.stdout.splitlines() if " spoor:object: " in line and f'/{name}"' in line]
+    return [(int(re.search(r"hash_lo = (\w+)", line)[1], 0),
+             bytes(int(b, 0) for b in re.findall(r"\[\d+\] = (\w+)", line.partition("build_id = ")[2])).hex())
+            for line in lines]
+
+
+@pytest.mark.parametrize("rotate", [(), ("--rotate", "200ms")])
+@pytest.mark.parametrize("mode", ["all", "app-all"])
+def test_a_file_of_another_mount_namespace(record, read, tmp_path, mode, rotate):
     """It cannot be opened once its process has gone; while another has it mapped, it can."""
-    script = ("mount -t tmpfs none mnt && cp /bin/dash mnt/quokka && for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; "
-              "sleep 0.3; mnt/quokka -c 'i=0; while [ $i -lt 300 ]; do cd /; i=$((i+1)); done; sleep 1; "
+    script = ("mount -t tmpfs none mnt && cp /bin/dash mnt/quokka && : > mounted; until [ -e begin ]; do sleep 0.02; "
+              "done; for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; : > gone; until [ -e go ]; do sleep 0.02; done; "
+              "mnt/quokka -c 'i=0; while [ $i -lt 300 ]; do cd /; i=$((i+1)); done; sleep 1; "
               "i=0; while [ $i -lt 300 ]; do cd /tmp; i=$((i+1)); done'")
     (tmp_path / "mnt").mkdir()
-    recording = record("-m", "all", "-S", "64", "--", "unshare", "-m", "--propagation", "private", "sh", "-c", script,
-                       start=False)
+    recording = record("-m", mode, "-S", "64", *rotate, "--", "unshare", "-m", "--propagation", "private", "sh", "-c",
+                       script, start=False)
+    wait_for((tmp_path / "mounted").exists)
+    recording.process.send_signal(signal.SIGSTOP)
+    (tmp_path / "begin").touch()
+    wait_for((tmp_path / "gone").exists)
+    recording.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    (tmp_path / "go").touch()
     assert recording.wait() == 0
-    late = [c for c in read(recording.trace).calls if c["event"] == "chdir" and "/tmp" in str(c["args"])]
+    calls = read(recording.trace).calls
+    late = [c for c in calls if c["event"] == "chdir" and "/tmp" in str(c["args"])]
     assert len(late) == 300 and {c["walk"] for c in late} == {"complete"}
+    mine = [[f for f in c["stack"] if f["object"] and f["object"].endswith("/mnt/quokka")] for c in late]
+    assert min(map(len, mine)) >= 3 and len({len(m) for m in mine}) == 1
+    early = [c for c in calls if c["comm"] == "quokka" and c not in late]
+    assert "object gone" in {c["walk"] for c in early}  # what was seen without it stays so
+    assert not [f for c in early if c["walk"] == "object gone" for f in c["stack"] if "quokka" in str(f["object"])]
+    notes = subprocess.run(["readelf", "-n", "/bin/dash"], capture_output=True, text=True, check=True).stdout
+    content, build_id = objects(recording.trace, "quokka")[-1]
+    assert content and build_id.startswith(re.search(r"Build ID: (\w+)", notes)[1])

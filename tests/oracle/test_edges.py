@@ -363,8 +363,9 @@ def test_repeated_walks_are_told_apart(tmp_path):
     """The same innermost pc at the same depth, or a whole number of pages deeper, by different ways."""
     program = build(tmp_path, "alike", r"""
 	NOINLINE void leaf(void) { ask(); KEEP; }
-	NOINLINE void left(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); __asm__ volatile("" : : "r"(p)); }
-	NOINLINE void right(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); __asm__ volatile("" : : "r"(p)); }
+	#define USE(p) __asm__ volatile("" : : "r"(p))
+	NOINLINE void left(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); USE(p); }
+	NOINLINE void right(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); USE(p); }
 	NOINLINE void up(int n) { left(n); KEEP; }
 	NOINLINE void down(int n) { right(n); KEEP; }
 	NOINLINE void even(void (*f)(int), int n) { f(n); KEEP; }
@@ -377,8 +378,8 @@ def test_repeated_walks_are_told_apart(tmp_path):
 	}
 	""", "-fno-optimize-sibling-calls")
     recording = run(tmp_path, program, hits=0.9)
-    wanted = Counter(("ask", "leaf", *(("left", "up") if i % 3 else ("right", "down")), "odd" if i & 1 else "even", "main")
-                     for i in range(1009))
+    wanted = Counter(("ask", "leaf", *(("left", "up") if i % 3 else ("right", "down")),
+                      "odd" if i & 1 else "even", "main") for i in range(1009))
     assert names_of(recording, {"ask", "leaf", "left", "right", "up", "down", "odd", "even", "main"}) == wanted
     assert recording.counters["walks_remembered"] > 700
 
@@ -387,7 +388,8 @@ def test_forked_processes_map_different_code_at_one_place(tmp_path):
     """They have one image until then. Both objects are mapped by mmap() with the address given."""
     for name in ("one", "two"):
         (tmp_path / f"{name}.c").write_text(
-            "void f_%s(void (*g)(void), int n) { volatile char c[%d]; for (int i = 0; i < n; i++) { c[0] = 1; g(); } }\n"
+            "void f_%s(void (*g)(void), int n)\n{\n\tvolatile char c[%d];\n\n"
+            "\tfor (int i = 0; i < n; i++) {\n\t\tc[0] = 1;\n\t\tg();\n\t}\n}\n"
             % (name, 64 if name == "one" else 1008))
         subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-fno-optimize-sibling-calls", "-o", f"{name}.so",
                         f"{name}.c"], cwd=tmp_path, check=True, timeout=60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The hard cases again, with user memory copied by the kernel's helper as on kernels where it cannot be read in place."""
+"""The hard cases again, with user memory copied by the kernel's helper, as where it cannot be read in place."""
 import pytest
 
 import test_edges

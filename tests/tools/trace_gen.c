@@ -138,12 +138,14 @@ static size_t put_path(uint8_t *to, size_t at, size_t len)
 	return at;
 }
 
-/* The variable part of a call, after record.h. */
-static size_t put_data(uint8_t *to, unsigned id, int longest)
+/* The variable part of a call, after record.h; the bytes of its payload in ret_len. */
+static size_t put_data(uint8_t *to, unsigned id, int longest, unsigned *ret_len)
 {
 	const struct spoor_syscall_info *info = spoor_syscall_info(id);
 	size_t at = 0;
+	unsigned n = 0;
 
+	*ret_len = 0;
 	for (unsigned i = 0; i < info->n_args; i++) {
 		uint64_t v = draw(3) ? draw(1 << 20) : (uint64_t)-draw(200);
 
@@ -162,7 +164,8 @@ static size_t put_data(uint8_t *to, unsigned id, int longest)
 			at = put_bytes(to, at, longest ? 128 : draw(30));
 	for (unsigned i = 0; i < info->n_args; i++)
 		if (info->args[i].kind == SPOOR_ARG_BUF_IN || info->args[i].kind == SPOOR_ARG_BUF_OUT)
-			at = put_bytes(to, at, longest ? 40000 : draw(30));
+			for (*ret_len = longest ? 1023 : draw(30); n < *ret_len; n++)
+				to[at++] = draw(256);
 	return at;
 }
 
@@ -170,13 +173,17 @@ static void call(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64_t 
 {
 	static _Alignas(8) uint8_t buf[65536 + 4096];
 	struct spoor_syscall *s = (void *)buf;
+	unsigned len;
+	size_t size;
 
 	*s = (struct spoor_syscall){ .h = { .ts = ts, .id = id, .flags = draw(8), .tid = tid },
 				     .pid = tid / 10 * 10,
 				     .stack = draw(next_id),
 				     .dur = dur,
 				     .ret = draw(2) ? draw(1000) : -(int64_t)draw(530) };
-	seal(s, sizeof(*s) + put_data(s->data, id, longest));
+	size = put_data(s->data, id, longest, &len);
+	s->data_len = len;
+	seal(s, sizeof(*s) + size);
 	emit(cpu, 0, &s->h);
 }
 
@@ -184,6 +191,7 @@ static void pending(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64
 {
 	static _Alignas(8) uint8_t buf[65536];
 	struct spoor_pending *p = (void *)buf;
+	unsigned len;
 
 	*p = (struct spoor_pending){ .h = { .ts = ts, .id = SPOOR_EV_PENDING, .tid = tid },
 				     .pid = tid,
@@ -191,7 +199,7 @@ static void pending(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64
 				     .nr = id,
 				     .why = why,
 				     .exact = why != SPOOR_PENDING_BEFORE };
-	p->len = put_data(p->data, id, 0);
+	p->len = put_data(p->data, id, 0, &len);
 	seal(p, sizeof(*p) + p->len);
 	emit(cpu, why == SPOOR_PENDING_BEFORE, buf);
 }
@@ -483,7 +491,8 @@ static void bulk(uint64_t count)
 	s = (void *)buf;
 	for (; done < count; done++) {
 		static const uint16_t ids[] = { 0, 1, 232, 257, 3, 39, 44, 202 };
-		unsigned id = ids[done & 7];
+		unsigned id = ids[done & 7], len;
+		size_t size;
 
 		now += draw(200);
 		*s = (struct spoor_syscall){ .h = { .ts = now, .id = id, .tid = 100 + (done & 63) },
@@ -491,7 +500,9 @@ static void bulk(uint64_t count)
 					     .stack = 1 + (done & 511),
 					     .dur = 700,
 					     .ret = 5 };
-		seal(s, sizeof(*s) + put_data(s->data, id, 0));
+		size = put_data(s->data, id, 0, &len);
+		s->data_len = len;
+		seal(s, sizeof(*s) + size);
 		emit((done >> 4) % CPUS, 0, &s->h);
 	}
 	flush_all();

@@ -128,8 +128,6 @@ static size_t put_data(uint8_t *to, unsigned id, const struct data *d)
 			at = put(to, at, &d->len, 2);
 			at = put(to, at, d->bytes, d->len);
 		}
-		if (info->args[i].kind == SPOOR_ARG_BUF_IN || info->args[i].kind == SPOOR_ARG_BUF_OUT)
-			at = put(to, at, &(uint16_t){ 0 }, 2);
 	}
 	return at;
 }

@@ -239,8 +239,8 @@ static void test_call_of_another_length(void **state)
 
 	for (unsigned size8 = 5; size8 < 14; size8++) {
 		b.s.h.size8 = size8;
-		/* 66 bytes of fields */
-		assert_int_equal(spoor_call_decode(&ev, &c), size8 == 9 ? 0 : -EBADMSG);
+		/* 64 bytes of fields */
+		assert_int_equal(spoor_call_decode(&ev, &c), size8 == 8 ? 0 : -EBADMSG);
 	}
 	assert_null(c.args[1].bytes);
 	memset(b.data, 0xff, sizeof(b.data)); /* a path without an end: open */

@@ -74,6 +74,7 @@ static inline void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, 
 	for (unsigned i = 0; i < n; i++) {
 		calls[i].s = (struct spoor_syscall){ .h = { .ts = ts + i, .id = 0, .size8 = CALL_SIZE / 8, .tid = 7 },
 						     .pid = 7,
+						     .data_len = 3,
 						     .stack = 1,
 						     .dur = 10,
 						     .ret = -11 };
@@ -81,7 +82,7 @@ static inline void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, 
 		memcpy(calls[i].data + 4, &(uint64_t){ 0x1234 }, 8);
 		memcpy(calls[i].data + 12, &(uint64_t){ 5 }, 8);
 		memcpy(calls[i].data + 20, &(uint32_t){ 9 }, 4);
-		memcpy(calls[i].data + 24, "\3\0abc", 5);
+		memcpy(calls[i].data + 24, "abc", 3);
 	}
 	assert_int_equal(spoor_writer_packet(f->w, cpu, 0, &iov, 1, ts, ts + n - 1, 0, &f->e), 0);
 	free(calls);

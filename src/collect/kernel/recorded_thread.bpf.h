@@ -13,7 +13,8 @@ struct thread {
 	u32 files[2];
 	u16 id;       /* event id of the call in flight */
 	u16 len;      /* bytes of data */
-	u16 buf_at;   /* offset in data of a payload's length */
+	u16 buf_at;   /* offset in data of a payload */
+	u16 buf_len;  /* its bytes */
 	u16 ret_at;   /* offset in data of the returned descriptor's file id */
 	u8 flags;     /* enum spoor_event_flag */
 	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */

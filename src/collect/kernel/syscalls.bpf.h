@@ -228,20 +228,20 @@ static __always_inline void take_sockaddr(struct thread *t, struct scratch *sc, 
 	*off = at + 2 + n;
 }
 
-/* Payload: u16 length, bytes; kept only if asked for (-s). Returns the length. */
+/* Payload, kept only if asked for (-s). Returns how many bytes it has in all. */
 static __always_inline u32 take_payload(struct thread *t, u64 addr, u64 len)
 {
 	u32 at = t->buf_at & (SPOOR_MAX_DATA / 2 - 1);
 	u32 n = len > payload_max ? payload_max : len;
 
 	n &= SPOOR_MAX_PAYLOAD - 1;
-	if (n && bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
+	if (n && bpf_probe_read_user(t->data + at, n, (void *)addr)) {
 		t->flags |= SPOOR_EVENT_UNREADABLE;
 		n = 0;
 	}
 	if (n && len > n)
 		t->flags |= SPOOR_EVENT_TRUNCATED;
-	*(u16 *)(t->data + at) = n;
+	t->buf_len = n;
 	return n;
 }
 
@@ -268,7 +268,7 @@ static __always_inline void take_pointed(struct thread *t, struct scratch *sc, c
 	}
 	if (cfg->buf) {
 		t->buf_at = off & (SPOOR_MAX_DATA / 2 - 1);
-		off += 2 + (cfg->buf & SPOOR_BUF_OUT ? take_payload(t, 0, 0) : take_buffer(t, cfg));
+		off += cfg->buf & SPOOR_BUF_OUT ? 0 : take_buffer(t, cfg);
 	}
 	t->len = off;
 }
@@ -279,7 +279,7 @@ static __always_inline void take_nothing_pointed(struct thread *t, const struct 
 	u32 off = t->len & 127;
 
 	*(u64 *)(t->data + off) = 0;
-	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0) + (cfg->buf ? 2 : 0);
+	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0);
 	t->flags = SPOOR_EVENT_UNREADABLE;
 }
 
@@ -368,6 +368,7 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	t->id = id;
 	t->flags = 0;
 	t->pending = 0;
+	t->buf_len = 0;
 	t->call_epoch = epoch;
 	take_registers(t, regs);
 	start = bpf_ktime_get_ns();
@@ -437,7 +438,7 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 	e = (void *)r.to;
 	now = bpf_ktime_get_ns();
 	emit_header(e, t->id, t->flags, size, task->pid, now);
-	e->pid = task->tgid;
+	*(u32 *)((u8 *)e + sizeof(e->h)) = task->tgid | (u32)t->buf_len << 22; /* pid, data_len */
 	e->stack = t->stack;
 	e->dur = now - start;
 	e->ret = ret;
@@ -491,7 +492,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 
 		/* What was written is at most what was asked for: some calls return a size without writing anything. */
 		if (i < 5)
-			t->len = t->buf_at + 2 +
+			t->len = t->buf_at +
 				 take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
 	}
 	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0)

@@ -108,6 +108,23 @@ static void define_object(struct spoor_consumer *c, uint32_t id)
 	free(def);
 }
 
+/* Where a segment has said that a file is gone, and it is not, the last definition counts. */
+static void define_returned(struct spoor_consumer *c)
+{
+	uint32_t ids[16];
+	size_t n;
+
+	while ((n = spoor_objects_returned(c->objects, ids, sizeof(ids) / sizeof(*ids)))) {
+		for (size_t i = 0; i < n; i++) {
+			bool told = c->object_epoch[ids[i]] == c->epoch;
+
+			c->object_epoch[ids[i]] = 0;
+			if (told)
+				define_object(c, ids[i]);
+		}
+	}
+}
+
 static void remember(struct spoor_event_header ***defs, size_t *n, uint32_t id, const struct spoor_event_header *h)
 {
 	if (id < *n && (*defs)[id] == h)
@@ -404,6 +421,7 @@ int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e)
 	int64_t bytes = 0;
 	int err = 0;
 
+	define_returned(c);
 	spoor_objects_unwound(c->objects, define_unwound, c);
 	for (unsigned i = 0; i < c->n_rings; i++) {
 		int r = drain_ring(c, i, &bytes, e);

@@ -17,13 +17,12 @@
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/session/privileges.h"
-#include "collect/session/raw.h"
+#include "collect/session/layouts.h"
 #include "object/executable.h"
 
 #define MAX_WAITING_BYTES (64u << 20)
 #define MAX_RETRIES 200   /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
 #define LAYOUT_RETRIES 80 /* the same for its layout: the rings of all CPUs are looked at every 200 ms */
-#define LAYOUT_SLOTS 4096
 
 enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
 
@@ -46,13 +45,15 @@ struct spoor_objects {
 	pthread_t thread;
 	bool running, stop;
 	int done_fd;
-	struct spoor_layout *layouts[LAYOUT_SLOTS]; /* by number, the newest of a slot; the loader's */
+	struct spoor_layouts *layouts; /* the loader's */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
 	struct work *first, **last;
 	size_t n_waiting, bytes_waiting;
 	struct spoor_object_entry *entries[SPOOR_KERNEL_OBJECTS];
+	uint32_t returned[SPOOR_KERNEL_OBJECTS]; /* ids of files that were gone: each comes back once */
+	size_t n_returned;
 	struct unwound {
 		struct unwound *next;
 		struct spoor_stack stack; /* and its frames */
@@ -69,30 +70,42 @@ static bool is_the_file(int fd, const struct spoor_object_key *key)
 	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size;
 }
 
+static int open_if_same(const char *path, const struct spoor_object_key *key)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd >= 0 && is_the_file(fd, key))
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return -ENOENT;
+}
+
+static int open_through(uint32_t id, const struct spoor_object_entry *o)
+{
+	char path[4400];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", id, o->start, o->end);
+	fd = open_if_same(path, &o->key);
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, o->path);
+	return open_if_same(path, &o->key);
+}
+
 /*
  * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
- * process lives; then its path as the process saw it; then the path as we see it.
+ * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
+ * neither; then the path as we see it.
  */
 static int open_object(const struct spoor_object_entry *o)
 {
-	char path[4400];
+	int fd = open_through(o->pid, o);
 
-	for (int i = 0; i < 3; i++) {
-		int fd;
-
-		if (i == 0)
-			snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", o->pid, o->start, o->end);
-		else if (i == 1)
-			snprintf(path, sizeof(path), "/proc/%u/root/%s", o->pid, o->path);
-		else
-			snprintf(path, sizeof(path), "%s", o->path);
-		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-		if (fd >= 0 && is_the_file(fd, &o->key))
-			return fd;
-		if (fd >= 0)
-			close(fd);
-	}
-	return -ENOENT;
+	if (fd < 0 && o->tid != o->pid)
+		fd = open_through(o->tid, o);
+	return fd >= 0 ? fd : open_if_same(o->path, &o->key);
 }
 
 static bool is_main(const struct spoor_object_entry *o, int fd)
@@ -151,21 +164,31 @@ static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int
 	}
 }
 
-static void load(struct spoor_objects *s, struct spoor_object_entry *o)
+static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 {
 	_cleanup_(spoor_closep) int fd = open_object(o);
 
 	if (fd < 0) {
 		o->failed = true;
 		o->flags |= SPOOR_OBJECT_GONE;
-	} else {
-		load_rows(s, o, fd);
-		classify(s, o, fd);
+		return fd;
 	}
-	publish(s, o);
+	load_rows(s, o, fd);
+	classify(s, o, fd);
+	return 0;
 }
 
-static struct spoor_object_entry *new_entry(struct spoor_objects *s, uint32_t id, const char *path, size_t len)
+static void free_entry(struct spoor_object_entry *o)
+{
+	if (!o)
+		return;
+	if (o->has_rows)
+		spoor_rows_free(&o->rows);
+	free(o->path);
+	free(o);
+}
+
+static struct spoor_object_entry *new_entry(uint32_t id, const char *path, size_t len)
 {
 	struct spoor_object_entry *o = calloc(1, sizeof(*o));
 
@@ -177,26 +200,69 @@ static struct spoor_object_entry *new_entry(struct spoor_objects *s, uint32_t id
 		free(o);
 		return NULL;
 	}
-	pthread_mutex_lock(&s->lock);
-	s->entries[id] = o;
-	pthread_mutex_unlock(&s->lock);
 	return o;
+}
+
+/* From here on it is found, and told of once it is loaded. */
+static void enter(struct spoor_objects *s, struct spoor_object_entry *o)
+{
+	pthread_mutex_lock(&s->lock);
+	s->entries[o->id] = o;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/*
+ * A file that was gone has come back: another process has it mapped and leads to it. Who looks at the old entry may go
+ * on doing so.
+ */
+static void replace(struct spoor_objects *s, struct spoor_object_entry *old, struct spoor_object_entry *o)
+{
+	pthread_mutex_lock(&s->lock);
+	s->counts.failed--;
+	o->older = old;
+	o->loaded = true; /* it is: in between there would be none */
+	s->entries[o->id] = o;
+	s->returned[s->n_returned++] = o->id;
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void load_announced(struct spoor_objects *s, const struct spoor_ctl_object *c)
 {
-	struct spoor_object_entry *o;
+	struct spoor_object_entry *o, *old;
 
-	if (c->id >= SPOOR_KERNEL_OBJECTS || s->entries[c->id])
+	if (c->id >= SPOOR_KERNEL_OBJECTS)
 		return;
-	o = new_entry(s, c->id, c->path, c->path_len);
+	old = s->entries[c->id];
+	if (old && !old->failed)
+		return;
+	o = new_entry(c->id, c->path, c->path_len);
 	if (!o)
 		return;
 	o->pid = c->pid;
+	o->tid = c->h.tid;
 	o->key = c->key;
 	o->start = c->start;
 	o->end = c->end;
-	load(s, o);
+	if (!old)
+		enter(s, o);
+	if (load(s, o) && old) {
+		free_entry(o);
+		return;
+	}
+	if (old)
+		replace(s, old, o);
+	publish(s, o);
+}
+
+size_t spoor_objects_returned(struct spoor_objects *s, uint32_t *ret_ids, size_t most)
+{
+	size_t n;
+
+	pthread_mutex_lock(&s->lock);
+	for (n = 0; n < most && s->n_returned; n++)
+		ret_ids[n] = s->returned[--s->n_returned];
+	pthread_mutex_unlock(&s->lock);
+	return n;
 }
 
 static uint64_t kernel_dev(dev_t dev)
@@ -222,11 +288,12 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
 	if (r)
 		return r;
-	o = new_entry(s, id, name, strlen(name));
+	o = new_entry(id, name, strlen(name));
 	if (!o)
 		return -ENOMEM;
-	o->pid = pid;
+	o->pid = o->tid = pid;
 	o->key = key;
+	enter(s, o);
 	load_rows(s, o, fd);
 	classify(s, o, fd);
 	publish(s, o);
@@ -237,11 +304,12 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 static void load_vdso(struct spoor_objects *s)
 {
 	const unsigned char *image = (void *)getauxval(AT_SYSINFO_EHDR);
-	struct spoor_object_entry *o = new_entry(s, SPOOR_OBJECT_VDSO, "[vdso]", 6);
+	struct spoor_object_entry *o = new_entry(SPOOR_OBJECT_VDSO, "[vdso]", 6);
 	size_t size = 2 * sysconf(_SC_PAGESIZE);
 
 	if (!o)
 		return;
+	enter(s, o);
 	o->flags = SPOOR_OBJECT_IS_VDSO;
 	if (image) {
 		o->key.size = size;
@@ -299,6 +367,18 @@ struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t 
 	return def;
 }
 
+uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev)
+{
+	uint32_t id = SPOOR_OBJECT_NONE;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = SPOOR_OBJECT_VDSO + 1; i < SPOOR_KERNEL_OBJECTS && !id; i++)
+		if (s->entries[i] && s->entries[i]->key.ino == ino && s->entries[i]->key.dev == dev)
+			id = i;
+	pthread_mutex_unlock(&s->lock);
+	return id;
+}
+
 /* Hands a finished stack to the recording's thread. */
 static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames,
 		    unsigned n)
@@ -326,96 +406,21 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 		return; /* it is readable already */
 }
 
-/* Mappings of a process whose kernel cannot list them for us, or that was met at attach. */
-static struct spoor_layout *read_layout(struct spoor_objects *s, uint32_t pid)
-{
-	struct spoor_layout *l = calloc(1, sizeof(*l));
-	char path[64], line[4400], perms[8];
-	struct spoor_layout_range g;
-	unsigned long ino;
-	unsigned maj, min;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-	f = fopen(path, "re");
-	if (!f || !l) {
-		if (f)
-			fclose(f);
-		free(l);
-		return NULL;
-	}
-	while (fgets(line, sizeof(line), f)) {
-		void *grown;
-
-		g = (struct spoor_layout_range){};
-		if (sscanf(line, "%llx-%llx %7s %llx %x:%x %lu", &g.start, &g.end, perms, &g.offset, &maj, &min,
-			   &ino) != 7 ||
-		    perms[2] != 'x')
-			continue;
-		if (strstr(line, "[vdso]"))
-			g.object = SPOOR_OBJECT_VDSO;
-		pthread_mutex_lock(&s->lock);
-		for (uint32_t id = 2; ino && id < SPOOR_KERNEL_OBJECTS && !g.object; id++)
-			if (s->entries[id] && s->entries[id]->key.ino == ino &&
-			    s->entries[id]->key.dev == ((uint64_t)maj << 20 | min))
-				g.object = id;
-		pthread_mutex_unlock(&s->lock);
-		if (ino && !g.object)
-			g.object = SPOOR_KERNEL_OBJECTS; /* its announcement is still to come: an id to wait for */
-		grown = realloc(l->ranges, (l->n + 1) * sizeof(g));
-		if (!grown)
-			break;
-		l->ranges = grown;
-		l->ranges[l->n++] = g;
-	}
-	fclose(f);
-	return l;
-}
-
-static void free_layout(struct spoor_layout *l)
-{
-	if (l)
-		free(l->ranges);
-	free(l);
-}
-
-static void keep_layout(struct spoor_objects *s, const struct spoor_ctl_layout *c)
-{
-	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &s->layouts[c->layout % LAYOUT_SLOTS];
-
-	if (!l)
-		return;
-	l->number = c->layout;
-	l->pid = c->pid;
-	l->n = c->n;
-	l->ranges = malloc((c->n + 1) * sizeof(*l->ranges));
-	if (!l->ranges) {
-		free(l);
-		return;
-	}
-	memcpy(l->ranges, c->ranges, c->n * sizeof(*l->ranges));
-	free_layout(*slot);
-	*slot = l;
-}
-
 static int unwind(struct spoor_objects *s, struct work *w)
 {
-	struct spoor_layout *layout, *read = NULL;
+	const struct spoor_layout *layout = spoor_layouts_get(s->layouts, w->raw->layout);
 	uint64_t frames[SPOOR_MAX_FRAMES];
 	unsigned n = 0;
 	int status;
 
-	layout = s->layouts[w->raw->layout % LAYOUT_SLOTS];
-	if (!layout || layout->number != w->raw->layout || !w->raw->layout) {
-		if (w->raw->layout && w->retries++ < LAYOUT_RETRIES)
-			return SPOOR_RAW_WAIT;
-		layout = read = read_layout(s, w->raw->pid);
-	}
+	if (!layout && w->raw->layout && w->retries++ < LAYOUT_RETRIES)
+		return SPOOR_RAW_WAIT;
+	if (!layout)
+		layout = spoor_layouts_read(s->layouts, s, w->raw);
 	if (!layout)
 		status = SPOOR_WALK_GONE;
 	else
 		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
-	free_layout(read);
 	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
 		return status;
 	deliver(s, w->raw, status < 0 ? SPOOR_WALK_NO_ROWS : status, frames, n);
@@ -469,7 +474,7 @@ static void *loader(void *arg)
 		if (w->kind == WORK_OBJECT)
 			load_announced(s, w->object);
 		else if (w->kind == WORK_LAYOUT)
-			keep_layout(s, w->layout);
+			spoor_layouts_keep(s->layouts, w->layout);
 		else
 			again = unwind(s, w) == SPOOR_RAW_WAIT;
 		pthread_mutex_lock(&s->lock);
@@ -599,6 +604,9 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 	r = spoor_rowd_start(o->cache_dir, &s->rowd, e);
 	if (r)
 		return r;
+	r = spoor_layouts_new(&s->layouts);
+	if (r)
+		return r;
 	r = spoor_row_store_new(o->kernel, o->max_row_bytes, &s->store);
 	if (r)
 		return r;
@@ -636,17 +644,12 @@ void spoor_objects_free(struct spoor_objects *s)
 		next_u = u->next;
 		free(u);
 	}
-	for (unsigned i = 0; i < LAYOUT_SLOTS; i++)
-		free_layout(s->layouts[i]);
+	spoor_layouts_free(s->layouts);
 	for (unsigned i = 0; i < SPOOR_KERNEL_OBJECTS; i++) {
-		struct spoor_object_entry *o = s->entries[i];
-
-		if (!o)
-			continue;
-		if (o->has_rows)
-			spoor_rows_free(&o->rows);
-		free(o->path);
-		free(o);
+		for (struct spoor_object_entry *o = s->entries[i], *older; o; o = older) {
+			older = o->older;
+			free_entry(o);
+		}
 	}
 	spoor_row_store_free(s->store);
 	spoor_rowd_stop(s->rowd);

@@ -29,7 +29,7 @@ struct spoor_objects_options {
 /* Everything known of one object; what pointers point at lives as long as the objects. */
 struct spoor_object_entry {
 	uint32_t id;
-	uint32_t pid; /* a process that maps it */
+	uint32_t pid, tid; /* a process that maps it, and a thread of it */
 	struct spoor_object_key key;
 	uint64_t start, end; /* the mapping it was met in */
 	char *path;
@@ -40,28 +40,38 @@ struct spoor_object_entry {
 	struct spoor_object_identity identity;
 	bool has_rows;
 	struct spoor_rows rows;
+	struct spoor_object_entry *older; /* when its file could not be opened */
 };
 
 int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e);
 /* Waits for the loader's work in hand, not for its queue. */
 void spoor_objects_free(struct spoor_objects *s);
 
-/* A file that the kernel announced, a layout, a raw stack: handed to the loader. The record is copied. */
+/* A file that the kernel announced (again, if it could not be opened), a layout, a raw stack: handed to the loader. The record is copied. */
 int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o);
 int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l);
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
 
 /*
- * Loads the rows of the file at `path` now, before the kernel side is attached; the trace calls it `name`. pid: a
- * process that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a walk.
+ * Loads the rows of the file at `path` now: before the kernel side is attached, or on the loader's thread. The trace
+ * calls it `name`. pid: a process or thread that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a
+ * walk.
  */
 int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid);
+
+/*
+ * Ids whose entry has been replaced since the last call, because the file that was gone is there after all: at most
+ * `most` into ret_ids. Returns how many.
+ */
+size_t spoor_objects_returned(struct spoor_objects *s, uint32_t *ret_ids, size_t most);
 
 /* The entry of an id once it is loaded, else NULL. Any thread. */
 const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id);
 
 /* The definition of a loaded object as an event; free() it. NULL: there is none of that id yet, or no memory. */
 struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t id);
+/* The id of a mapped file as /proc/PID/maps has it (dev: major << 20 | minor), or SPOOR_OBJECT_NONE. Any thread. */
+uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev);
 
 /*
  * Stacks unwound since the last call, as ready-made spoor_stack events: calls `done` for each. Returns how many.

@@ -21,13 +21,13 @@ struct raw_walk {
 	size_t window_len;
 };
 
-/* The stack of a thread that sleeps, page by page. */
+/* The stack of a thread that sleeps, page by page; by its own id, since its process's leader may have ended. */
 static int load_remote(struct raw_walk *w, uint64_t addr, uint64_t *ret)
 {
 	if (addr < w->window_at || addr + 8 > w->window_at + w->window_len) {
 		uint64_t at = addr & ~4095ULL;
 		struct iovec to = { w->window, sizeof(w->window) }, from = { (void *)at, sizeof(w->window) };
-		ssize_t n = process_vm_readv(w->raw->pid, &to, 1, &from, 1, 0);
+		ssize_t n = process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0);
 
 		w->window_at = at;
 		w->window_len = n > 0 ? n : 0;

@@ -7,6 +7,8 @@
 struct spoor_layout {
 	uint64_t number;
 	uint32_t pid, n;
+	uint64_t read_at; /* CLOCK_MONOTONIC ns, if it was read from /proc */
+	bool unknown;     /* has an object that is still to be announced */
 	struct spoor_layout_range *ranges; /* by address */
 };
 

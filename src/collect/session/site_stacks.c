@@ -103,8 +103,26 @@ static void drain_ring(struct spoor_site_stacks *s, struct spoor_ring *ring)
 	__atomic_store_n(&ring->tail, at, __ATOMIC_RELEASE);
 }
 
+/* Files that could be opened after all: the later definition counts. */
+static void define_returned(struct spoor_site_stacks *s)
+{
+	uint32_t ids[64];
+	size_t n;
+
+	do {
+		n = spoor_objects_returned(s->objects, ids, 64);
+		for (size_t i = 0; i < n; i++) {
+			if (!s->defined[ids[i]])
+				continue;
+			s->defined[ids[i]] = false;
+			define_object(s, ids[i]);
+		}
+	} while (n == 64);
+}
+
 void spoor_site_stacks_drain(struct spoor_site_stacks *s)
 {
+	define_returned(s);
 	spoor_objects_unwound(s->objects, define_stack, s);
 	for (unsigned cpu = 0; cpu < s->k->n_cpus; cpu++)
 		for (unsigned level = 0; level < SPOOR_LEVELS; level++)

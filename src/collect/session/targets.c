@@ -108,28 +108,50 @@ int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spo
 
 /* ---- preloading ---- */
 
-/* What a process has mapped executable. */
-static void preload_process(pid_t pid, struct spoor_objects *objects)
+/* What a thread has mapped executable. Returns false if it has nothing mapped at all: it has ended. */
+static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
 {
 	char path[64], line[4400], perms[8], map[96];
 	unsigned long start, end, ino;
+	bool any = false;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%d/maps", tid);
 	f = fopen(path, "re");
 	if (!f)
-		return;
+		return false;
 	while (fgets(line, sizeof(line), f)) {
 		int at = 0;
 
+		any = true;
 		if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, perms, &ino, &at) != 4 || !at ||
 		    perms[2] != 'x' || !ino)
 			continue;
 		line[strcspn(line, "\n")] = 0;
-		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", pid, start, end);
-		spoor_objects_preload(objects, map, line + at, pid);
+		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", tid, start, end);
+		spoor_objects_preload(objects, map, line + at, tid);
 	}
 	fclose(f);
+	return any;
+}
+
+/* A leader that has ended shows no mappings, though its threads have them. */
+static void preload_process(pid_t pid, struct spoor_objects *objects)
+{
+	_cleanup_(closedirp) DIR *d = NULL;
+	struct dirent *de;
+	char path[64];
+
+	if (preload_mappings(pid, objects))
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	while (d && (de = readdir(d))) {
+		pid_t tid = atoi(de->d_name);
+
+		if (tid > 0 && tid != pid && preload_mappings(tid, objects))
+			return;
+	}
 }
 
 /*
