@@ -4,7 +4,7 @@
  * Who is in: membership of the trace map follows fork, exec, exit and cgroup moves. What happens to a thread thereby is
  * the collector's affair. Before it includes this it defines, all static and always inline:
  *
- *	on_fork(task, t, parent, p)         task came in by its parent's fork or clone; p: the parent, or NULL if it is out
+ *	on_fork(task, t, parent, p)         task came in by its parent's fork or clone; p: the parent's, or NULL
  *	on_exec_begin(task, t, bprm)        an execve succeeded; whether the name matches (-n) is not decided yet
  *	on_exec_in(task, t, sc, filename)   it came in by its new name; its execve's entry was not seen
  *	on_exec_out(task, t, old_pid)       it goes out by its new name; its execve began inside and succeeded

@@ -17,8 +17,8 @@ static __always_inline void on_fork(struct task_struct *task, struct thread *t, 
 }
 
 /*
- * An execve whose entry was not ours to see: its path is certain here. That its address is 0 says that the arguments are
- * unknown. (Not SPOOR_EVENT_UNREADABLE: what has that is read again at exit, from the arguments.)
+ * An execve whose entry was not ours to see: its path is certain here. That its address is 0 says that the arguments
+ * are unknown. (Not SPOOR_EVENT_UNREADABLE: what has that is read again at exit, from the arguments.)
  */
 static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
 {
