@@ -225,12 +225,22 @@ static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
 	return z->jits[z->n_jits++] = jit;
 }
 
+static bool is_trampoline(const char *function)
+{
+	static const char *const names[] = { "__restore_rt", "runtime.sigreturn", "runtime.sigreturn__sigaction" };
+
+	for (size_t i = 0; function && i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(function, names[i]))
+			return true;
+	return false;
+}
+
 /* A handler returns to the first byte of the trampoline, which nothing calls: one byte earlier lies something else. */
 static int resolve_trampoline(const struct object *o, struct spoor_frame *f, struct spoor_source_line *lines)
 {
 	int n = spoor_symbols_resolve(o->symbols, f->offset, lines, SPOOR_MAX_INLINED);
 
-	if (n <= 0 || !lines[n - 1].function || strcmp(lines[n - 1].function, "__restore_rt"))
+	if (n <= 0 || !is_trampoline(lines[n - 1].function))
 		return 0;
 	f->signal = 1;
 	return n;

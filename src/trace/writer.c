@@ -247,6 +247,14 @@ int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, co
 	return 0;
 }
 
+void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans)
+{
+	struct writer_stream *s = stream_of(w, cpu, level);
+
+	if (s)
+		s->lost += count_events(spans, n_spans);
+}
+
 /* ---- definitions ---- */
 
 static int append(struct writer_segment *seg, const struct spoor_event_header *def)

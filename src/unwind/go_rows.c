@@ -172,14 +172,33 @@ static bool keeps_frame_pointer(const struct go *g, const struct function *f)
 	       p[8] == p[3] - 8 && p[13] == p[8];
 }
 
+static bool is_switch(const struct function *f)
+{
+	return is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall");
+}
+
 /*
  * These move to another stack, or align it for C, but leave the frame pointer of the old one: it alone finds the
  * caller.
  */
 static bool switches_stack(const struct go *g, const struct function *f)
 {
-	return (f->moves_stack || is_named(f, "runtime.systemstack") || is_named(f, "runtime.asmcgocall")) &&
-	       keeps_frame_pointer(g, f);
+	return (f->moves_stack || is_switch(f)) && keeps_frame_pointer(g, f);
+}
+
+/*
+ * Before Go 1.21 the two have no frame of their own: the frame pointer is their caller's, and finds who called that.
+ * By the stack pointer one would find what an earlier switch left behind.
+ */
+static bool switches_without_frame(const struct go *g, const struct function *f)
+{
+	return is_switch(f) && !keeps_frame_pointer(g, f);
+}
+
+/* Where signal handlers return to: it makes the one call, with rsp at the context. */
+static bool is_trampoline(const struct function *f)
+{
+	return is_named(f, "runtime.sigreturn") || is_named(f, "runtime.sigreturn__sigaction");
 }
 
 static const struct spoor_rule frame_pointer = {
@@ -248,17 +267,38 @@ static int add_deltas(const struct go *g, const struct function *f, struct rowse
 	return spoor_rowset_add(rows, pc, 0);
 }
 
+/*
+ * No call stands before the trampoline: it is looked for at the byte before it, which must be of no function then (the
+ * linker's int3).
+ */
+static int add_trampoline(const struct go *g, const struct function *f, struct rowset *rows)
+{
+	static const struct spoor_rule signal = { .op = SPOOR_RULE_SIGNAL, .reg_rbp = REG_RSP };
+	struct spoor_view_range before;
+	bool free = spoor_view_mapped(g->elf, f->start - 1, &before) >= 0 && before.size && before.data[0] == 0xcc;
+	int r = spoor_rowset_open(rows, f->start - free, f->end);
+
+	if (r < 0)
+		return r == -ERANGE ? 0 : r;
+	rows->n_fdes++;
+	return add_row(rows, f->start - free, &signal);
+}
+
 static int add_function(const struct go *g, const struct function *f, struct rowset *rows)
 {
 	static const struct spoor_rule end = { .op = SPOOR_RULE_END, .reg_rbp = REG_RSP };
 	int r;
 
+	if (is_trampoline(f))
+		return add_trampoline(g, f, rows);
 	r = spoor_rowset_open(rows, f->start, f->end);
 	if (r < 0)
 		return r == -ERANGE ? 0 : r;
 	rows->n_fdes++;
 	if (is_outermost(f))
 		return add_row(rows, f->start, &end);
+	if (switches_without_frame(g, f))
+		return add_row(rows, f->start, &frame_pointer);
 	return f->deltas ? add_deltas(g, f, rows) : 0;
 }
 

@@ -350,6 +350,8 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 		if (r->n_spans && !err)
 			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans,
 						  r->ts_begin, r->ts_end, r->ring->dropped, e);
+		else if (r->n_spans)
+			spoor_writer_lose(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans);
 		if (err && !first_error)
 			first_error = err;
 		*bytes += at - r->ring->tail;

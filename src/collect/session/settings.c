@@ -34,7 +34,8 @@ static void use(struct spoor_settings *s)
 }
 
 void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
-			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit, bool scoped)
+			 const struct spoor_filter *f, enum spoor_mode mode, unsigned budget, unsigned limit,
+			 bool scoped)
 {
 	*s = (struct spoor_settings){ .kernel = k,
 				      .writer = w,

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A program by Go's own compiler, stripped: rows and names from .gopclntab, across its stacks and its signals."""
+import pytest
+
+GOSU = "/usr/sbin/gosu"
+
+
+@pytest.fixture
+def calls(record, read):
+    """Five runs: setgroups makes every thread interrupt itself."""
+    found = []
+    for i in range(5):
+        recording = record("-m", "all", "-S", "128", "--", GOSU, "nobody", "true", start=False, trace=f"{i}.spoor")
+        assert recording.wait() == 0
+        found += [c for c in read(recording.trace).whole().calls if c["comm"] == "gosu" and c["stack"]]
+    assert len(found) > 1000
+    return found
+
+
+def names(call):
+    return [f["function"] for f in call["stack"]]
+
+
+def test_stacks(calls):
+    """Each walk ends where the runtime ends a traceback, or at the program's entry, and each frame has a name."""
+    cut = [(c["walk"], c["event"], names(c)) for c in calls if c["walk"] != "complete"]
+    assert not cut, cut
+    mine = [f for c in calls for f in c["stack"] if f["object"] == GOSU]
+    assert len(mine) > 5000 and not [f for f in mine if not f["function"]]
+    last = {names(c)[-1] for c in calls if c["stack"][-1]["object"] == GOSU}
+    assert last <= {"runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go",
+                    "_rt0_amd64", "_rt0_amd64_linux", "runtime.clone"}  # in a thread that begins
+    assert sum(names(c)[-2:] == ["runtime.main", "runtime.goexit"] for c in calls) > 100
+
+
+def test_across_stacks(calls):
+    """From the system stack back to the goroutine's: to who called the function that switched."""
+    switched = [names(c) for c in calls if "runtime.systemstack" in names(c)]
+    assert len(switched) > 20
+    for stack in switched:
+        at = stack.index("runtime.systemstack")
+        if stack[at - 1] == "runtime.main.func1":
+            assert stack[at + 1:] == ["runtime.goexit"]
+        if stack[at - 1] == "runtime.stopTheWorld.func1":
+            assert "main.main" in stack[at:] or "runtime.main" in stack[at:]
+        assert stack[-1] == "runtime.goexit"
+
+
+def test_across_signals(calls):
+    """What the handler interrupted, and the trampoline by its name, in the handler and when it returns."""
+    inside = [names(c) for c in calls if c["event"] == "setgroups" and "runtime.sighandler" in names(c)]
+    assert len(inside) >= 5
+    for stack in inside:
+        at = stack.index("runtime.sigtramp")
+        assert stack[at + 1] == "runtime.sigreturn" and len(stack) > at + 3
+    after = [names(c) for c in calls if c["event"] == "rt_sigreturn"]
+    assert len(after) >= 5 and all(s[0] == "runtime.sigreturn" and len(s) > 2 for s in after)
