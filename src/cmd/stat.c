@@ -205,6 +205,9 @@ static int say_end(const struct stat *s, const struct spoor_counting_result *r)
 	if (r->lost_calls)
 		fprintf(stderr, "spoor: %lu calls of ended threads are missing: no kernel memory for them\n",
 			(unsigned long)r->lost_calls);
+	if (r->lost_stacks)
+		fprintf(stderr, "spoor: %lu call sites are unknown: there was no room for their stacks\n",
+			(unsigned long)r->lost_stacks);
 	if (s->error) {
 		fprintf(stderr, "spoor stat: cannot write: %s\n", strerror(-s->error));
 		return failed(s);

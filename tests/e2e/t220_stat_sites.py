@@ -54,6 +54,8 @@ def test_as_recorded(spoor, record, counting_under_way, start, mode, sites):
     (c,) = stat.counters()
     theirs, ours = recorded(spoor, recording.trace), counted_sites(c.whole())
     assert sum(ours.values()) == sum(theirs.values())
+    names = Counter(s["site"] for t in c.tasks for call in t["syscalls"] for s in call["sites"])
+    assert "[stack lost]" not in names, names
     assert ours == theirs
     assert max(n for (name, _), n in ours.items() if name == "getppid") >= 997
 

@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/time.h"
 
 #define LOOK_MS 200      /* so often it is seen whether the targets are gone */
 #define COLLECT_MS 50    /* what ended processes left is taken at most so often */
 #define SMALL_RING 65536 /* only walks write there */
-#define SITE_RING (4 << 20)
+#define SITE_RING (8 << 20) /* of one CPU, while there are few: 256 MiB in all */
 
 static bool all_counted(const struct spoor_filter *f)
 {
@@ -18,6 +19,16 @@ static bool all_counted(const struct spoor_filter *f)
 		if (f->mode[id] == SPOOR_FILTER_NONE)
 			return false;
 	return f->other != SPOOR_FILTER_NONE;
+}
+
+static unsigned site_ring(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	unsigned size = SITE_RING;
+
+	while (size > SMALL_RING && (uint64_t)size * cpus * SPOOR_LEVELS > 256 << 20)
+		size /= 2;
+	return size;
 }
 
 static int open_kernel(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
@@ -29,7 +40,7 @@ static int open_kernel(struct spoor_counting *c, const struct spoor_counting_opt
 		.filtered = !all_counted(&o->filter),
 		.by_site = o->by_site,
 		.unwind = o->unwind,
-		.ring_size = o->by_site ? SITE_RING : SMALL_RING,
+		.ring_size = o->by_site ? site_ring() : SMALL_RING,
 		.match_all = o->targets.all,
 		.match_names = o->targets.n_names,
 		.cgroup = o->targets.cgroup,
@@ -184,6 +195,18 @@ uint64_t spoor_counting_lost_threads(const struct spoor_counting *c)
 	return stats.thread_misses;
 }
 
+static uint64_t lost_stacks(const struct spoor_counting *c)
+{
+	struct spoor_objects_counts objects;
+	struct spoor_kernel_stats stats;
+
+	if (!c->sites)
+		return 0;
+	spoor_kernel_stats(c->kernel, &stats);
+	spoor_objects_counts(c->objects, &objects);
+	return stats.raw_lost + objects.overflow;
+}
+
 static int end(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_counting_result *ret)
 {
 	int r;
@@ -198,6 +221,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	ret->end = c->host.end;
 	ret->wait_status = c->host.wait_status;
 	ret->lost_threads = spoor_counting_lost_threads(c);
+	ret->lost_stacks = lost_stacks(c);
 	ret->lost_calls = spoor_counts_lost(c->counts);
 	return r;
 }

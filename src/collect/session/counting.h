@@ -56,6 +56,7 @@ struct spoor_counting_result {
 	enum spoor_session_end end;
 	int wait_status;       /* of the command, as wait(2) */
 	uint64_t lost_threads; /* no kernel memory for their counters: they were not counted */
+	uint64_t lost_stacks;  /* by_site: calls that stand under no site, because there was no room for their stack */
 	uint64_t lost_calls;   /* no kernel memory for the sums of ended threads */
 };
 

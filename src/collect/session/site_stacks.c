@@ -7,7 +7,7 @@
 
 #include "base/time.h"
 
-#define SETTLE_NS SPOOR_NS_PER_SEC
+#define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
 
 struct spoor_site_stacks {
 	struct spoor_kernel *k;
