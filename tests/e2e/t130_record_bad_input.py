@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import wait_for
+
 
 def refused(run, code, *words):
     """One line, with these words, and nothing on stdout."""
@@ -112,6 +114,15 @@ def test_no_such_pid(spoor, tmp_path):
     gone.wait()
     refused(spoor("record", "-o", "t.spoor", "-p", gone.pid), 1, f"-p {gone.pid}: no such process")
     assert not (tmp_path / "t.spoor").exists()
+
+
+def test_zombie(spoor, tmp_path):
+    """It has ended, although it still has its number; nothing would ever come of it."""
+    zombie = subprocess.Popen(["true"])
+    wait_for(lambda: "\nState:\tZ" in Path(f"/proc/{zombie.pid}/status").read_text())
+    refused(spoor("record", "-o", "t.spoor", "-p", zombie.pid), 1, f"-p {zombie.pid}", "has ended", "zombie")
+    assert not (tmp_path / "t.spoor").exists()
+    zombie.wait()
 
 
 def test_thread_id(spoor, start, actor):

@@ -74,24 +74,54 @@ static bool is_kernel_thread(pid_t pid)
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & kthread;
 }
 
+/* The process of a thread and its state (R, S, Z ...); 0 if there is none. */
+static pid_t read_status(pid_t tid, char *ret_state)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[256], state = 0;
+	pid_t tgid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "re");
+	while (f && !tgid && fgets(line, sizeof(line), f))
+		if (sscanf(line, "State: %c", &state) != 1)
+			sscanf(line, "Tgid: %d", &tgid);
+	*ret_state = state;
+	return tgid;
+}
+
+/* All of it: a leader may have ended before its threads. */
+static bool has_ended(pid_t pid)
+{
+	_cleanup_(closedirp) DIR *d = NULL;
+	struct dirent *de;
+	char path[64], state;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	while (d && (de = readdir(d))) {
+		pid_t tid = atoi(de->d_name);
+
+		if (tid > 0 && read_status(tid, &state) && state != 'Z' && state != 'X')
+			return false;
+	}
+	return true;
+}
+
 /* /proc shows threads by their ids, too, although it does not list them. */
 static int check_pid(pid_t pid, struct spoor_error *e)
 {
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char path[64], line[256];
-	int tgid = 0;
+	char state;
+	pid_t tgid = read_status(pid, &state);
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Tgid: %d", &tgid) == 1)
-			break;
 	if (!tgid)
 		return spoor_fail(e, ESRCH, "-p %d: no such process", pid);
 	if (tgid != pid)
 		return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid, %d", pid, tgid);
 	if (is_kernel_thread(pid))
 		return spoor_fail(e, EINVAL, "-p %d is a kernel thread: it makes no system calls", pid);
+	if (state == 'Z' && has_ended(pid))
+		return spoor_fail(e, ESRCH, "-p %d has ended: it is a zombie, for which its parent has not waited", pid);
 	return 0;
 }
 
