@@ -178,6 +178,7 @@ static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
 	int r = spoor_targets_check(t, s->cmd_path, e);
+	size_t hidden;
 
 	survive_file_limit();
 	if (!r)
@@ -190,6 +191,9 @@ static int begin(struct session *s, struct spoor_error *e)
 		r = open_trace(s, e);
 	if (r)
 		return r;
+	hidden = spoor_targets_hidden(t);
+	if (hidden && s->o->hidden)
+		s->o->hidden(s->o, hidden);
 	block_signals(s);
 	spoor_targets_preload(t, s->cmd_path, s->objects);
 	if (t->argv) {

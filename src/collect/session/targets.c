@@ -244,6 +244,15 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 
 /* ---- processes by name ---- */
 
+/* Another user's, and CAP_SYS_PTRACE is missing: its executable, memory and mappings cannot be seen. */
+static bool is_hidden(pid_t pid)
+{
+	char path[64], exe[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return readlink(path, exe, sizeof(exe)) < 0 && (errno == EACCES || errno == EPERM) && !is_kernel_thread(pid);
+}
+
 static bool name_matches(const struct spoor_targets *t, pid_t pid)
 {
 	char path[64], exe[PATH_MAX], comm[64];
@@ -252,9 +261,9 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0)
+	if (n <= 0 && !is_hidden(pid))
 		return false; /* a kernel thread, or gone */
-	exe[n] = 0;
+	exe[n > 0 ? n : 0] = 0;
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : 0;
@@ -278,6 +287,22 @@ static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx,
 		if (pid > 0 && pid != getpid() && (t->all || name_matches(t, pid)))
 			f(ctx, pid);
 	}
+}
+
+size_t spoor_targets_hidden(const struct spoor_targets *t)
+{
+	_cleanup_(closedirp) DIR *d = t->n_names || t->all || t->cgroup ? opendir("/proc") : NULL;
+	struct dirent *de;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_pids; i++)
+		n += is_hidden(t->pids[i]);
+	while (d && (de = readdir(d))) {
+		pid_t pid = atoi(de->d_name);
+
+		n += pid > 0 && is_hidden(pid);
+	}
+	return n;
 }
 
 static void preload_one(void *ctx, pid_t pid)
