@@ -61,6 +61,14 @@ static void say_ready(const struct spoor_session_options *o, long threads)
 		threads == 1 ? "" : "s", o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
+static void say_hidden(const struct spoor_session_options *o, size_t processes)
+{
+	fprintf(stderr,
+		"spoor: CAP_SYS_PTRACE is missing: %zu process%s of other users cannot be looked into; they go by comm "
+		"alone, and their stacks may be cut\n",
+		processes, processes == 1 ? "" : "es");
+}
+
 static int send_sets(const struct spoor_record_options *o)
 {
 	struct spoor_error e = { "" };
@@ -85,6 +93,7 @@ int spoor_cmd_record(int argc, char **argv)
 	if (o.n_sets)
 		return send_sets(&o);
 	o.s.ready = say_ready;
+	o.s.hidden = say_hidden;
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
 		fprintf(stderr, "spoor record: %s\n", e.text[0] ? e.text : strerror(-r));

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import wait_for
+
 
 def refused(run, code, *words):
     """One line, with these words, and nothing on stdout."""
@@ -114,6 +116,15 @@ def test_no_such_pid(spoor, tmp_path):
     assert not (tmp_path / "t.spoor").exists()
 
 
+def test_zombie(spoor, tmp_path):
+    """It has ended, although it still has its number; nothing would ever come of it."""
+    zombie = subprocess.Popen(["true"])
+    wait_for(lambda: "\nState:\tZ" in Path(f"/proc/{zombie.pid}/status").read_text())
+    refused(spoor("record", "-o", "t.spoor", "-p", zombie.pid), 1, f"-p {zombie.pid}", "has ended", "zombie")
+    assert not (tmp_path / "t.spoor").exists()
+    zombie.wait()
+
+
 def test_thread_id(spoor, start, actor):
     process = start(actor(), "serve")
     process.stdout.readline()
@@ -148,7 +159,7 @@ def test_unwritable_directory(spoor, tmp_path):
     assert not (tmp_path / "ran").exists()  # the command did not run
 
 
-def as_nobody(build, tmp_path, *setpriv):
+def as_nobody(build, tmp_path, *setpriv, what=("--", "true")):
     """Runs spoor as nobody, from a copy that nobody can reach."""
     place = Path("/tmp") / f"spoor-nobody-{os.getpid()}"
     place.mkdir(mode=0o777, exist_ok=True)
@@ -158,7 +169,7 @@ def as_nobody(build, tmp_path, *setpriv):
     program.chmod(0o755)
     try:
         user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *setpriv]
-        return subprocess.run([*user, program, "record", "-o", place / "t.spoor", "--", "true"], capture_output=True,
+        return subprocess.run([*user, program, "record", "-o", place / "t.spoor", *what], capture_output=True,
                               text=True, cwd=place, timeout=60)
     finally:
         subprocess.run(["rm", "-rf", place], check=True)
@@ -181,3 +192,25 @@ def test_enough_capabilities(build, tmp_path):
     caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"
     run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
     assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
+
+
+@pytest.mark.parametrize("how", ["-n", "-p", "--all"])
+def test_missing_ptrace(build, start, actor, tmp_path, how):
+    """Others' processes are recorded as far as that goes, and it is said what is missing."""
+    program = actor(f"quokka{os.getpid() % 10**6}")
+    target = start(program, "sleep")
+    assert target.stdout.readline() == b"ready\n"
+    caps = "+bpf,+perfmon"
+    who = {"-n": (program.name,), "-p": (str(target.pid),), "--all": ()}[how]
+    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}",
+                    what=(how, *who, "--duration", "200ms"))
+    said, ready, _ = run.stderr.splitlines()
+    assert run.returncode == 0 and said.startswith("spoor: CAP_SYS_PTRACE is missing: ")
+    assert how == "--all" or " 1 thread so far" in ready
+    assert how != "-p" or " 1 process of other users" in said
+
+
+def test_own_processes_need_no_ptrace(build, tmp_path):
+    caps = "+bpf,+perfmon"
+    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    assert run.returncode == 0 and " 0 lost" in run.stderr and "PTRACE" not in run.stderr

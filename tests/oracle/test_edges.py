@@ -439,6 +439,40 @@ def test_forked_processes_map_different_code_at_one_place(tmp_path):
         ("ask", "leaf", "f_two", "child", "main"): 110}
 
 
+def test_huge_pages(tmp_path):
+    """A path and a thread's stack in pages of 2 MiB, where the kernel gives any: tables have a level less there."""
+    program = build(tmp_path, "huge", r"""
+	NOINLINE void leaf(const char *path) { access(path, 0); ask(); KEEP; }
+	static void *body(void *p) { for (int i = 0; i < 101; i++) leaf(p); return NULL; }
+	static char *huge(size_t size)
+	{
+		char *p = mmap(NULL, size + (2 << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		p = (char *)(((unsigned long)p + (2 << 20) - 1) & -(2UL << 20));
+		madvise(p, size, MADV_HUGEPAGE);
+		memset(p, 1, size);
+		return p;
+	}
+	int main(void)
+	{
+		char *path = huge(4 << 20) + (3 << 20) + 12345;
+		pthread_attr_t a;
+		pthread_t t;
+
+		strcpy(path, "/nowhere/huge");
+		pthread_attr_init(&a);
+		pthread_attr_setstack(&a, huge(4 << 20), 4 << 20);
+		if (pthread_create(&t, &a, body, path))
+			return 1;
+		return pthread_join(t, NULL);
+	}
+	""")
+    recording = run(tmp_path, program)
+    assert names_of(recording, {"ask", "leaf", "body", "main"}) == {("ask", "leaf", "body"): 101}
+    paths = Counter(c["args"]["filename"] for c in recording.calls if c["event"] == "access")
+    assert paths["/nowhere/huge"] == 101
+
+
 def test_exact_counts_and_steady_state(tmp_path):
     """10,007 calls over a second and more: none lost, and from 1 s after the last new object on at least 99.9 % are
     walked in the kernel."""

@@ -157,6 +157,7 @@ static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
 	int r = spoor_host_check(&s->host, t, e);
+	size_t hidden;
 
 	survive_file_limit();
 	if (!r)
@@ -167,6 +168,9 @@ static int begin(struct session *s, struct spoor_error *e)
 		r = open_trace(s, e);
 	if (r)
 		return r;
+	hidden = spoor_targets_hidden(t);
+	if (hidden && s->o->hidden)
+		s->o->hidden(s->o, hidden);
 	s->host.kernel = s->kernel;
 	s->host.objects = s->objects;
 	s->host.hurry = true;
@@ -195,8 +199,8 @@ static void say_progress(struct session *s)
 		return;
 	s->said = now;
 	spoor_consumer_counts(s->consumer, &c);
-	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC, c.events,
-		c.discarded, spoor_writer_bytes(s->writer) / 1e6);
+	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC,
+		c.events, c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
 /*

@@ -30,6 +30,8 @@ struct spoor_session_options {
 	const char *cache_dir; /* NULL: none */
 	bool copy_memory;      /* user memory is copied by the kernel's helper, also where it can be read in place */
 	bool progress;         /* a line on stderr, if that is a terminal */
+	/* Called before anything is attached if the user may not look into so many processes. May be NULL. */
+	void (*hidden)(const struct spoor_session_options *o, size_t processes);
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
 	void (*ready)(const struct spoor_session_options *o, long threads);
 };

@@ -74,24 +74,54 @@ static bool is_kernel_thread(pid_t pid)
 	return p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && flags & kthread;
 }
 
+/* The process of a thread and its state (R, S, Z ...); 0 if there is none. */
+static pid_t read_status(pid_t tid, char *ret_state)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[256], state = 0;
+	pid_t tgid = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "re");
+	while (f && !tgid && fgets(line, sizeof(line), f))
+		if (sscanf(line, "State: %c", &state) != 1)
+			sscanf(line, "Tgid: %d", &tgid);
+	*ret_state = state;
+	return tgid;
+}
+
+/* All of it: a leader may have ended before its threads. */
+static bool has_ended(pid_t pid)
+{
+	_cleanup_(closedirp) DIR *d = NULL;
+	struct dirent *de;
+	char path[64], state;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	while (d && (de = readdir(d))) {
+		pid_t tid = atoi(de->d_name);
+
+		if (tid > 0 && read_status(tid, &state) && state != 'Z' && state != 'X')
+			return false;
+	}
+	return true;
+}
+
 /* /proc shows threads by their ids, too, although it does not list them. */
 static int check_pid(pid_t pid, struct spoor_error *e)
 {
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char path[64], line[256];
-	int tgid = 0;
+	char state;
+	pid_t tgid = read_status(pid, &state);
 
-	snprintf(path, sizeof(path), "/proc/%d/status", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Tgid: %d", &tgid) == 1)
-			break;
 	if (!tgid)
 		return spoor_fail(e, ESRCH, "-p %d: no such process", pid);
 	if (tgid != pid)
 		return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid, %d", pid, tgid);
 	if (is_kernel_thread(pid))
 		return spoor_fail(e, EINVAL, "-p %d is a kernel thread: it makes no system calls", pid);
+	if (state == 'Z' && has_ended(pid))
+		return spoor_fail(e, ESRCH, "-p %d has ended: it is a zombie, for which its parent has not waited", pid);
 	return 0;
 }
 
@@ -214,6 +244,15 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 
 /* ---- processes by name ---- */
 
+/* Another user's, and CAP_SYS_PTRACE is missing: its executable, memory and mappings cannot be seen. */
+static bool is_hidden(pid_t pid)
+{
+	char path[64], exe[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	return readlink(path, exe, sizeof(exe)) < 0 && (errno == EACCES || errno == EPERM) && !is_kernel_thread(pid);
+}
+
 static bool name_matches(const struct spoor_targets *t, pid_t pid)
 {
 	char path[64], exe[PATH_MAX], comm[64];
@@ -222,9 +261,9 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0)
+	if (n <= 0 && !is_hidden(pid))
 		return false; /* a kernel thread, or gone */
-	exe[n] = 0;
+	exe[n > 0 ? n : 0] = 0;
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : 0;
@@ -248,6 +287,22 @@ static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx,
 		if (pid > 0 && pid != getpid() && (t->all || name_matches(t, pid)))
 			f(ctx, pid);
 	}
+}
+
+size_t spoor_targets_hidden(const struct spoor_targets *t)
+{
+	_cleanup_(closedirp) DIR *d = t->n_names || t->all || t->cgroup ? opendir("/proc") : NULL;
+	struct dirent *de;
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n_pids; i++)
+		n += is_hidden(t->pids[i]);
+	while (d && (de = readdir(d))) {
+		pid_t pid = atoi(de->d_name);
+
+		n += pid > 0 && is_hidden(pid);
+	}
+	return n;
 }
 
 static void preload_one(void *ctx, pid_t pid)

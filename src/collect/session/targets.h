@@ -25,6 +25,9 @@ struct spoor_targets {
 /* Are they there? -p PIDs exist, CMD can be found (its path goes to ret_cmd, PATH_MAX bytes). */
 int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spoor_error *e);
 
+/* Of -p's processes, or of all where a name or cgroup decides: how many the user may not look into (ptrace(2)). */
+size_t spoor_targets_hidden(const struct spoor_targets *t);
+
 /* Loads the rows of what the targets have mapped or will map, before anything is attached. */
 void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects);
 
