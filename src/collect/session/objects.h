@@ -47,7 +47,10 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 /* Waits for the loader's work in hand, not for its queue. */
 void spoor_objects_free(struct spoor_objects *s);
 
-/* A file that the kernel announced (again, if it could not be opened), a layout, a raw stack: handed to the loader. The record is copied. */
+/*
+ * A file that the kernel announced (again, if it could not be opened), a layout, a raw stack: handed to the loader. The
+ * record is copied.
+ */
 int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o);
 int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l);
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);

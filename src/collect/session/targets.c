@@ -121,7 +121,8 @@ static int check_pid(pid_t pid, struct spoor_error *e)
 	if (is_kernel_thread(pid))
 		return spoor_fail(e, EINVAL, "-p %d is a kernel thread: it makes no system calls", pid);
 	if (state == 'Z' && has_ended(pid))
-		return spoor_fail(e, ESRCH, "-p %d has ended: it is a zombie, for which its parent has not waited", pid);
+		return spoor_fail(e, ESRCH, "-p %d has ended: it is a zombie, which its parent has not waited for",
+				  pid);
 	return 0;
 }
 
