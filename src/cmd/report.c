@@ -212,7 +212,9 @@ static int parse_select(struct options *o, int c)
 	case 'e':
 		if (spoor_filter_parse(&o->filter, optarg, &e) < 0)
 			return usage_error("%s", e.text);
-		return has_modes(&o->filter) ? usage_error("-e: '%s': a mode is for recording, not for reports", optarg) : 0;
+		return has_modes(&o->filter) ?
+			       usage_error("-e: '%s': a mode is for recording, not for reports", optarg) :
+			       0;
 	case 'p':
 		return parse_ids("--pid", optarg, &o->select, spoor_select_add_pid);
 	case OPT_TID:

@@ -187,7 +187,8 @@ void spoor_put_summary_json(struct spoor_view *v)
 		",\"threads_not_recorded\":%" PRIu64
 		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64
 		",\"walks\":{",
-		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace), info->lost_writing,
+		t->calls, t->errors, t->unfinished, t->began_before,
+		spoor_trace_discarded(v->trace), info->lost_writing,
 		info->threads_not_recorded, info->dropped_segments, info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);

@@ -257,7 +257,8 @@ static void emit_all(void)
 			    .paths = { NULL, "x\n\"\x80" },
 			    .ret_file = FILE_PASSWD });
 	for (int i = 0; i < 7; i++)
-		call("read", 2000 + 1000 * (uint64_t)i, 100 + (uint64_t)i, i < 5 ? 10 : -EAGAIN, i % 2 ? STACK_TWIN : STACK_SITE,
+		call("read", 2000 + 1000 * (uint64_t)i, 100 + (uint64_t)i, i < 5 ? 10 : -EAGAIN,
+		     i % 2 ? STACK_TWIN : STACK_SITE,
 		     (struct data){ .args = { 3, 0x2000, 10 }, .files = { FILE_PASSWD } });
 	call("connect", 20000, 2000, -EINPROGRESS, STACK_LIB,
 	     (struct data){ .args = { 5, 0x3000, 16 }, .files = { FILE_SOCKET }, .bytes = &to, .len = sizeof(to) });

@@ -9,8 +9,9 @@
  *            | check: hash ^ data | data: id      | segment       |
  *            +--------------------+---------------+---------------+
  *
- * Where two CPUs write the same slot at once, check and data of different ones may meet: that is no hash's slot any more
- * (Hyatt, Mann: A lockless transposition table, 2002). What is displaced or lost so is defined again under another id.
+ * Where two CPUs write the same slot at once, check and data of different ones may meet: that is no hash's slot any
+ * more (Hyatt, Mann: A lockless transposition table, 2002). What is displaced or lost so is defined again under another
+ * id.
  */
 #include "collect/kernel/emit.bpf.h"
 

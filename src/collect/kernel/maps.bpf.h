@@ -198,8 +198,6 @@ struct page_entry {
 	u32 image;
 	u32 object;
 	u64 delta; /* file offset (vDSO, anonymous: offset, address) = pc - delta */
-	u32 app;
-	u32 pad;
 };
 
 /* A walk that was done, and what it read (memo.bpf.h). */

@@ -253,7 +253,8 @@ static __always_inline u32 take_buffer(struct thread *t, const struct spoor_call
 }
 
 /* Everything after the packed arguments that is read from the process's memory. */
-static __always_inline void take_pointed(struct thread *t, struct scratch *sc, const struct spoor_call_config *cfg, u32 off)
+static __always_inline void take_pointed(struct thread *t, struct scratch *sc, const struct spoor_call_config *cfg,
+					u32 off)
 {
 	if (cfg->n_paths) {
 		take_path(t, sc, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);

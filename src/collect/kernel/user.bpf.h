@@ -10,8 +10,8 @@
  * harmlessly.
  *
  * Nothing is locked meanwhile: a page, even a table, may be taken away. So a page is translated again after it was
- * read, and only if it is still the same does what was read count. What is not simply present (swapped out, on the move)
- * is left to bpf_probe_read_user(), and so is everything where direct_map was not found.
+ * read, and only if it is still the same does what was read count. What is not simply present (swapped out, on the
+ * move) is left to bpf_probe_read_user(), and so is everything where direct_map was not found.
  */
 #include "collect/kernel/emit.bpf.h"
 

@@ -80,14 +80,12 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 		if (object == SPOOR_OBJECT_NONE)
 			return SPOOR_WALK_GONE;
 	}
-	pe->app = 0;
 	if (object != SPOOR_OBJECT_NONE) {
 		o = bpf_map_lookup_elem(&objects, &object);
 		if (!o)
 			return SPOOR_WALK_NO_ROWS;
 		if (o->state == SPOOR_OBJECT_NEW)
 			return WALK_RAW;
-		pe->app = o->app;
 	}
 	code_note(image, a.start, a.end);
 	pe->page = pc >> 12;
@@ -202,6 +200,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	e->image = 0;
 	vaddr = pc - page.delta;
 	e->rule = fp;
+	e->app = 0;
 	if (page.object != SPOOR_OBJECT_NONE) {
 		o = bpf_map_lookup_elem(&objects, &page.object);
 		if (!o)
@@ -212,6 +211,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 		}
 		if (page.object != SPOOR_OBJECT_VDSO)
 			vaddr = object_vaddr(o, vaddr);
+		e->app = o->app;
 		if (o->state == SPOOR_OBJECT_NO_MEMORY)
 			e->rule.op = SPOOR_RULE_NONE;
 		if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
@@ -224,7 +224,6 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	}
 	if (unwind_with == SPOOR_UNWIND_SCAN)
 		e->rule.op = SPOOR_RULE_SCAN;
-	e->app = page.app;
 	e->pc = pc;
 	e->frame = SPOOR_FRAME(page.object, vaddr);
 	e->image = image;
