@@ -160,8 +160,9 @@ void spoor_stat_put_json(FILE *out, const struct spoor_counters *c, const struct
 
 	spoor_format_epoch(c->since_ns + epoch, from, sizeof(from));
 	spoor_format_epoch(c->at_ns + epoch, at, sizeof(at));
-	fprintf(out, "{\"from\":\"%s\",\"to\":\"%s\",\"level\":\"%s\",\"lost_threads\":%" PRIu64
-		     ",\"lost_calls\":%" PRIu64 ",\"tasks\":[",
+	fprintf(out,
+		"{\"from\":\"%s\",\"to\":\"%s\",\"level\":\"%s\",\"lost_threads\":%" PRIu64 ",\"lost_calls\":%" PRIu64
+		",\"tasks\":[",
 		from, at, levels[v->level], c->lost_threads, c->lost_calls);
 	for (size_t i = 0; i < c->n; i++) {
 		fputs(i ? "," : "", out);

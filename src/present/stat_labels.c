@@ -54,8 +54,8 @@ static size_t collect(const struct spoor_counters *c, struct stack *stacks)
 	for (size_t i = 0; i < c->n; i++)
 		for (size_t k = 0; k < c->tasks[i].n_calls; k++)
 			if (c->tasks[i].calls[k].stack)
-				stacks[n++] = (struct stack){ c->tasks[i].pid ?: only, c->tasks[i].calls[k].stack, 0,
-							      NULL };
+				stacks[n++] =
+					(struct stack){ c->tasks[i].pid ?: only, c->tasks[i].calls[k].stack, 0, NULL };
 	qsort(stacks, n, sizeof(*stacks), by_stack);
 	for (size_t i = 0; i < n; i++)
 		if (!kept || by_stack(&stacks[kept - 1], &stacks[i]) != 0)

@@ -300,11 +300,12 @@ static void assert_same(struct spoor_counters *a, struct spoor_counters *b)
 	}
 }
 
-/* Threads of 13 processes, some of which have ended ones, and ended processes: in any order, as if folded afterwards. */
+/* Threads of 13 processes, some of which have ended ones, and ended processes, in any order. */
 static void make_random(struct spoor_counters *c)
 {
 	for (int i = 0; i < 200; i++) {
-		struct spoor_task_counters *t = add_task(c, 100 + i % 13, i < 13 ? 100 + i : 1000 + i, 500 + (uint64_t)i);
+		pid_t tid = i < 13 ? 100 + i : 1000 + i;
+		struct spoor_task_counters *t = add_task(c, 100 + i % 13, tid, 500 + (uint64_t)i);
 
 		if (i > 180) {
 			t->tid = 0;
@@ -320,8 +321,9 @@ static void make_random(struct spoor_counters *c)
 		t->process_start_ns = t->pid ? 500 + (uint64_t)(i % 13) : 0;
 		t->overflow = draw() % 3;
 		for (int k = 0; k < 30; k++) {
-			struct spoor_call_counters *call =
-				count(t, (uint16_t)(draw() % 40), (uint32_t)(draw() % 3), 1 + draw() % 4, draw() % 9999);
+			uint16_t id = (uint16_t)(draw() % 40);
+			uint32_t stack = (uint32_t)(draw() % 3);
+			struct spoor_call_counters *call = count(t, id, stack, 1 + draw() % 4, draw() % 9999);
 
 			call->errors += draw() % 2;
 			spoor_call_add_errno(call, (uint16_t)(1 + draw() % 5), draw() % 2);
