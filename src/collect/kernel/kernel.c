@@ -110,6 +110,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.cpus = (s)->maps.cpus;                                  \
 		(k)->c.attach_tasks = (s)->progs.attach_tasks;                 \
 		(k)->c.direct_find = (s)->progs.direct_find;                   \
+		(k)->c.measure_sched_clock = (s)->progs.measure_sched_clock;   \
 		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map; \
 		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                  \
 		(k)->c.budget = &(s)->data->budget;                            \
@@ -451,7 +452,7 @@ int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
 /* Each CPU's scheduler clock against ours. Where this thread may not go, nothing is known of it. */
 static void measure_sched_clocks(struct spoor_kernel *k)
 {
-	int fd = bpf_program__fd(k->collector->progs.measure_sched_clock);
+	int fd = bpf_program__fd(k->c.measure_sched_clock);
 	size_t size = CPU_ALLOC_SIZE(k->n_cpus);
 	cpu_set_t *before = CPU_ALLOC(k->n_cpus), *one = CPU_ALLOC(k->n_cpus);
 
@@ -474,8 +475,7 @@ long spoor_kernel_take_in(struct spoor_kernel *k)
 {
 	uint64_t first = *k->c.attached_threads, before;
 
-	if (k->collector)
-		measure_sched_clocks(k);
+	measure_sched_clocks(k);
 	do {
 		int r;
 

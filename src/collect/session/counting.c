@@ -138,8 +138,8 @@ static void check_end(struct spoor_counting *c, const struct clocks *k, uint64_t
 
 static int look(struct spoor_counting *c, const struct spoor_counting_options *o, enum spoor_counting_why why)
 {
-	if (c->sites)
-		spoor_site_stacks_settle(c->sites);
+	if (c->sites && (why == SPOOR_COUNTING_END || !o->on_fd))
+		spoor_site_stacks_settle(c->sites); /* else somebody waits at a keyboard */
 	return o->look(o->ctx, c, why);
 }
 
@@ -204,7 +204,7 @@ static uint64_t lost_stacks(const struct spoor_counting *c)
 		return 0;
 	spoor_kernel_stats(c->kernel, &stats);
 	spoor_objects_counts(c->objects, &objects);
-	return stats.raw_lost + objects.overflow;
+	return stats.raw_lost + objects.overflow + spoor_site_stacks_lost(c->sites);
 }
 
 static int end(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_counting_result *ret)

@@ -16,6 +16,7 @@ struct spoor_counts;
 /* One live thread; or what ended threads of a process (tid 0), or of ended processes (pid 0 too), left. */
 struct spoor_counted_task {
 	pid_t pid, tid, ppid;
+	uint32_t serial; /* of a live thread: another one after it has taken over the ids of its leader, by execve; else 0 */
 	pid_t first_pid; /* of several processes the first; else pid. comm, ppid and start are that one's */
 	char comm[16];
 	uint64_t start_ns, end_ns, process_start_ns; /* CLOCK_MONOTONIC; end 0: alive; process 0: unknown */
@@ -43,8 +44,8 @@ struct spoor_count_visitor {
 };
 
 /*
- * keep: ended processes stay apart, for ever; else they are thrown together once they were handed out by
- * spoor_counts_finals(), or at once if `finals` is not set.
+ * keep: ended processes stay apart, until there are some thousands: then the oldest are thrown together. Else they all
+ * are, once they were handed out by spoor_counts_finals(), or at once if `finals` is not set.
  */
 int spoor_counts_new(struct spoor_kernel *k, bool keep, bool finals, struct spoor_counts **ret);
 void spoor_counts_free(struct spoor_counts *c);

@@ -18,5 +18,5 @@ void spoor_site_stacks_drain(struct spoor_site_stacks *s);
 void spoor_site_stacks_settle(struct spoor_site_stacks *s);
 /* All definitions so far: grows with each drain. */
 const struct spoor_segment *spoor_site_stacks_segment(const struct spoor_site_stacks *s);
-/* Records for which the rings had no room. */
+/* Stacks for which there was no room, in the rings or in memory. */
 uint64_t spoor_site_stacks_lost(const struct spoor_site_stacks *s);
