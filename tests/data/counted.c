@@ -237,12 +237,38 @@ static void many(int n, int times)
 {
 	for (int nr = 0; nr < 335 && n; nr++) {
 		switch (nr) {
-		case SYS_exit: case SYS_exit_group: case SYS_fork: case SYS_vfork: case SYS_clone: case SYS_pause:
-		case SYS_rt_sigreturn: case SYS_rt_sigsuspend: case SYS_vhangup: case SYS_sync: case SYS_munlockall:
-		case SYS_setsid: case SYS_kill: case SYS_tkill: case SYS_tgkill: case SYS_brk: case SYS_close:
-		case SYS_rt_sigtimedwait: case SYS_wait4: case SYS_select: case SYS_pselect6: case SYS_ppoll:
-		case SYS_poll: case SYS_futex: case SYS_alarm: case SYS_umask: case SYS_read: case SYS_write:
-		case SYS_restart_syscall: case SYS_munmap: case SYS_mmap: case SYS_personality:
+		case SYS_exit:
+		case SYS_exit_group:
+		case SYS_fork:
+		case SYS_vfork:
+		case SYS_clone:
+		case SYS_pause:
+		case SYS_rt_sigreturn:
+		case SYS_rt_sigsuspend:
+		case SYS_vhangup:
+		case SYS_sync:
+		case SYS_munlockall:
+		case SYS_setsid:
+		case SYS_kill:
+		case SYS_tkill:
+		case SYS_tgkill:
+		case SYS_brk:
+		case SYS_close:
+		case SYS_rt_sigtimedwait:
+		case SYS_wait4:
+		case SYS_select:
+		case SYS_pselect6:
+		case SYS_ppoll:
+		case SYS_poll:
+		case SYS_futex:
+		case SYS_alarm:
+		case SYS_umask:
+		case SYS_read:
+		case SYS_write:
+		case SYS_restart_syscall:
+		case SYS_munmap:
+		case SYS_mmap:
+		case SYS_personality:
 			continue;
 		}
 		for (int i = 0; i < times; i++)

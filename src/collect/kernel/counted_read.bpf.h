@@ -124,7 +124,9 @@ static __always_inline void describe_thread(struct task_struct *task, struct cop
 
 	head->pid = task->tgid;
 	head->tid = task->pid;
-	head->ppid = proc ? proc->ppid : task->real_parent->tgid;
+	head->ppid = task->real_parent->tgid;
+	if (proc)
+		head->ppid = *(volatile u32 *)&proc->ppid; /* that which ended ones are said to have */
 	head->serial = c->t->serial;
 	head->start = task->start_time;
 	head->process_start = task->group_leader->start_time;

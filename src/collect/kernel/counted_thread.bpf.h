@@ -24,7 +24,8 @@ struct thread {
 	u32 gone; /* that the process's last thread ends was said; in the group leader's storage */
 	u8 raw;   /* the stack of the call in flight was handed out raw: its id is of this one call */
 
-	u8 index[SPOOR_COUNTER_INDEX + 8] __attribute__((aligned(8))); /* slot + 1: by event id, or with sites by hash */
+	u8 index[SPOOR_COUNTER_INDEX + 8]
+		__attribute__((aligned(8))); /* slot + 1: by event id, or with sites by hash */
 	struct spoor_counter_slot slots[SPOOR_COUNTER_SLOTS];
 	u8 slack[16]; /* a bucket's number has six bits, as the verifier sees it */
 };

@@ -17,9 +17,10 @@ const volatile bool by_site = false;
 static const u8 log2_of[256] = {
 #define LOG_4(n) n, n, n, n
 #define LOG_16(n) LOG_4(n), LOG_4(n), LOG_4(n), LOG_4(n)
-	0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, LOG_16(4),
-	LOG_16(5), LOG_16(5), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(6),
-	LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7),
+	0,         0,         1,         1,         2,         2,         2,         2,
+	3,         3,         3,         3,         3,         3,         3,         3,
+	LOG_16(4), LOG_16(5), LOG_16(5), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(7),
+	LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7),
 #undef LOG_16
 #undef LOG_4
 };

@@ -202,8 +202,7 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 
 static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c);
 
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s,
-					    struct cpu *c)
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
 	s->follow = t->follow;
 	s->def_epoch = t->def_epoch;

@@ -7,6 +7,7 @@
 
 #define BUCKETS 4096
 #define KEPT 4096 /* ended processes that stay apart */
+#define MOST_PENDING 16384
 
 /* One system call of ended threads of a process. */
 struct sum {
@@ -21,21 +22,32 @@ struct process {
 	struct process *next_kept;  /* and in that of those that ended long ago */
 	struct spoor_counter_owner owner;
 	struct spoor_counter_process p;
-	uint64_t ended[2], overflow[2];       /* as p's, but only what is in the sums */
-	uint64_t ended_before, overflow_before; /* of times that it was in before, or of others: the kernel has forgotten */
-	uint64_t processes;                   /* thrown together */
+	uint64_t ended[2], overflow[2]; /* as p's, but only what is in the sums */
+	uint64_t ended_before,
+		overflow_before; /* of times that it was in before, or of others: the kernel has forgotten */
+	uint64_t processes;      /* thrown together */
 	bool final;
 	bool listed, kept; /* it is in that list */
 	struct sum *sums;
 };
 
+/* A sum whose stack's id is not known yet. */
+struct pending {
+	struct spoor_counter_key key;
+	struct spoor_counter_sum s;
+};
+
 struct spoor_counts {
 	struct spoor_rounds *rounds;
+	spoor_counts_stack_fn stack_of;
+	void *stacks;
+	struct pending *pending;
+	size_t n_pending, room_pending;
 	bool keep, want_finals;
 	struct process *processes[BUCKETS];
 	struct sum **sums;
-	size_t n_sums, room_sums;                  /* room: a power of two */
-	struct process *first_final;               /* those not handed out, by their end */
+	size_t n_sums, room_sums;    /* room: a power of two */
+	struct process *first_final; /* those not handed out, by their end */
 	struct process *first_kept, **last_kept;
 	size_t n_kept;
 	const struct spoor_count_visitor *visitor; /* of the round under way */
@@ -82,8 +94,15 @@ void spoor_counts_free(struct spoor_counts *c)
 		}
 	}
 	free(c->sums);
+	free(c->pending);
 	spoor_rounds_free(c->rounds);
 	free(c);
+}
+
+void spoor_counts_name_stacks(struct spoor_counts *c, spoor_counts_stack_fn stack_of, void *ctx)
+{
+	c->stack_of = stack_of;
+	c->stacks = ctx;
 }
 
 /* ---- keeping ---- */
@@ -215,15 +234,63 @@ static uint64_t calls_of(const struct spoor_counter_sum *s)
 	return n;
 }
 
-static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+static void keep_sum(struct spoor_counts *c, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
 {
-	struct spoor_counts *c = ctx;
 	struct sum *to = sum_of(c, key);
 
 	if (to)
 		add_sum(&to->s, s);
 	else
 		c->lost += calls_of(s) + s->unreturned;
+}
+
+static bool put_off(struct spoor_counts *c, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+{
+	if (c->n_pending == c->room_pending) {
+		size_t room = c->room_pending * 2 + 64;
+		struct pending *p = room <= MOST_PENDING ? realloc(c->pending, room * sizeof(*p)) : NULL;
+
+		if (!p)
+			return false;
+		c->pending = p;
+		c->room_pending = room;
+	}
+	c->pending[c->n_pending++] = (struct pending){ *key, *s };
+	return true;
+}
+
+static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+{
+	struct spoor_counts *c = ctx;
+	struct spoor_counter_key named = *key;
+
+	if (c->stack_of && key->stack) {
+		named.stack = c->stack_of(c->stacks, key->stack, false);
+		if (!named.stack && put_off(c, key, s))
+			return;
+		if (!named.stack)
+			named.stack = c->stack_of(c->stacks, key->stack, true);
+	}
+	keep_sum(c, &named, s);
+}
+
+/* Once it was handed out under an id a call cannot have another one. now: nothing may be left. */
+static void work_off_pending(struct spoor_counts *c, bool now)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < c->n_pending; i++) {
+		struct pending p = c->pending[i];
+		uint32_t stack = c->stack_of(c->stacks, p.key.stack, now);
+
+		if (!stack) {
+			c->pending[left++] = p;
+			continue;
+		}
+		p.key.stack = stack;
+		keep_sum(c, &p.key, &p.s);
+	}
+	c->n_pending = left;
 }
 
 /* Puts a process into the list by its end. */
@@ -320,7 +387,7 @@ static void throw_in(struct spoor_counts *c, struct process *p)
 		struct spoor_counter_key key = { .id = s->key.id, .stack = s->key.stack };
 
 		next = s->next_of_process;
-		on_sum(c, &key, &s->s);
+		keep_sum(c, &key, &s->s);
 		forget_sum(c, s);
 	}
 	forget_process(c, p);
@@ -475,15 +542,16 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 		.processes = 1,
 		.overflow = t->overflow,
 	};
+	struct spoor_counter_flight flight = t->flight;
 	struct spoor_counted_call call;
-	bool flown = !t->flight.start;
+	bool flown = !flight.start;
 
 	memcpy(task.comm, t->comm, sizeof(task.comm));
 	v->task(v->ctx, &task);
 	for (unsigned i = 0; i < t->n_slots; i++) {
 		call_of_slot(&call, &slots[i], slots[i].wide ? wides : NULL);
 		wides += slots[i].wide;
-		if (!flown && in_flight_here(&t->flight, call.id, call.stack)) {
+		if (!flown && in_flight_here(&flight, call.id, call.stack)) {
 			add_flight(&call, t);
 			flown = true;
 		}
@@ -491,7 +559,9 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 			v->call(v->ctx, &call);
 	}
 	if (!flown) {
-		call = (struct spoor_counted_call){ .id = t->flight.id, .stack = t->flight.stack };
+		if (c->stack_of && flight.stack)
+			flight.stack = c->stack_of(c->stacks, flight.stack, true);
+		call = (struct spoor_counted_call){ .id = flight.id, .stack = flight.stack };
 		add_flight(&call, t);
 		v->call(v->ctx, &call);
 	}
@@ -509,6 +579,7 @@ int spoor_counts_take(struct spoor_counts *c, const struct spoor_count_visitor *
 	c->visitor = v;
 	c->error = 0;
 	r = spoor_round(c->rounds, true, &reader);
+	work_off_pending(c, true);
 	if (!c->want_finals)
 		work_off_finals(c, NULL);
 	for (unsigned i = 0; i < BUCKETS; i++)
@@ -524,6 +595,7 @@ int spoor_counts_collect(struct spoor_counts *c)
 
 	c->error = 0;
 	r = spoor_round(c->rounds, false, &reader);
+	work_off_pending(c, c->first_final);
 	if (!c->want_finals)
 		work_off_finals(c, NULL);
 	return r ? r : c->error;
