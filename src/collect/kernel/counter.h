@@ -33,7 +33,7 @@ struct spoor_counter_slot {
 };
 _Static_assert(sizeof(struct spoor_counter_slot) == 120, "");
 
-/* What has flowed over in a slot's histogram, in units of 256 calls. With the kernel's own header it takes 256 bytes. */
+/* What has flowed over in a slot's histogram, in units of 256 calls. With the kernel's header it takes 256 bytes. */
 #define SPOOR_WIDE_SHIFT 8
 struct spoor_counter_wide {
 	__u32 histogram[SPOOR_COUNTER_BUCKETS];

@@ -16,8 +16,7 @@ struct spoor_counts;
 /* One live thread; or what ended threads of a process (tid 0), or of ended processes (pid 0 too), left. */
 struct spoor_counted_task {
 	pid_t pid, tid, ppid;
-	uint32_t
-		serial; /* of a live thread: another one after it has taken over the ids of its leader, by execve; else 0 */
+	uint32_t serial; /* of a live thread: another one after execve has given it its leader's ids; else 0 */
 	pid_t first_pid; /* of several processes the first; else pid. comm, ppid and start are that one's */
 	char comm[16];
 	uint64_t start_ns, end_ns, process_start_ns; /* CLOCK_MONOTONIC; end 0: alive; process 0: unknown */

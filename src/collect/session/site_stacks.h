@@ -17,8 +17,8 @@ void spoor_site_stacks_drain(struct spoor_site_stacks *s);
 /* Waits a while for stacks that the loader has not unwound yet. */
 void spoor_site_stacks_settle(struct spoor_site_stacks *s);
 /*
- * The id under which a call counts whose stack is `stack`: stacks that were handed out raw are many for one site. 0: not
- * known yet; with `now` it is then its own, for ever.
+ * The id under which a call counts whose stack is `stack`: stacks that were handed out raw are many for one site. 0:
+ * not known yet; with `now` it is then its own, for ever.
  */
 uint32_t spoor_site_stacks_id(struct spoor_site_stacks *s, uint32_t stack, bool now);
 /* All definitions so far: grows with each drain. */
