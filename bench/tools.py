@@ -134,7 +134,7 @@ class SpoorStat(Spoor):
             return
         counters = json.loads(said[-1])
         run.events = sum(call["calls"] for task in counters["tasks"] for call in task["syscalls"])
-        run.lost = counters["lost_threads"] + sum(task["overflow"] for task in counters["tasks"])
+        run.lost = counters["lost_threads"] + counters["lost_calls"]
 
 
 def number_before(word, text):

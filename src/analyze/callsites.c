@@ -183,14 +183,23 @@ static char *format_label(const struct spoor_frame *f)
 	return n < 0 ? NULL : text;
 }
 
-char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+/* Of a stack in which there is no frame to name the site by; NULL: not defined, or there is none. */
+static char *label_of_none(const struct spoor_stack *stack, uint32_t id)
 {
-	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
 	char *text;
 
 	if (!stack)
 		return strdup(id ? "[stack lost]" : "[no stack]");
-	for (unsigned i = 0; i < stack->n; i++) {
+	if (stack->status == SPOOR_WALK_COMPLETE)
+		return strdup("[no application frame]");
+	return asprintf(&text, "[no application frame: %s]", spoor_walk_status_name(stack->status)) < 0 ? NULL : text;
+}
+
+char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+{
+	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
+
+	for (unsigned i = 0; stack && i < stack->n; i++) {
 		uint32_t object = SPOOR_FRAME_OBJECT(stack->frames[i]);
 		const struct spoor_object *def = object ? spoor_segment_object(segment, object) : NULL;
 		const struct spoor_frame *f;
@@ -200,9 +209,32 @@ char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *s
 		f = spoor_symbolize(z, segment, pid, stack, i);
 		return f ? format_label(f) : NULL;
 	}
-	if (stack->status == SPOOR_WALK_COMPLETE)
-		return strdup("[no application frame]");
-	return asprintf(&text, "[no application frame: %s]", spoor_walk_status_name(stack->status)) < 0 ? NULL : text;
+	return label_of_none(stack, id);
+}
+
+char *spoor_chain_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+{
+	const struct spoor_stack *stack = id ? spoor_segment_stack(segment, id) : NULL;
+	char *text = NULL;
+	size_t size;
+	FILE *out;
+
+	if (!stack || !stack->n)
+		return label_of_none(stack, id);
+	out = open_memstream(&text, &size);
+	if (!out)
+		return NULL;
+	for (unsigned i = 0; i < stack->n; i++) {
+		const struct spoor_frame *f = spoor_symbolize(z, segment, pid, stack, i);
+		_cleanup_(spoor_freep) char *label = f ? format_label(f) : NULL;
+
+		fprintf(out, "%s%s", i ? " < " : "", label ?: "?");
+	}
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
 }
 
 static int by_site(const void *pa, const void *pb)

@@ -57,5 +57,7 @@ void spoor_sites_free(struct spoor_site *sites, size_t n);
 
 /* The call site of a stack, as the matrix labels it. free() it; NULL: out of memory. */
 char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t stack);
+/* All frames of a stack in one: "inner x.c:5 < outer x.c:9 < main x.c:20". The same of whose it is. */
+char *spoor_chain_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t stack);
 /* "complete", "budget", "no rows", ... */
 const char *spoor_walk_status_name(unsigned status);

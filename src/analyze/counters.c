@@ -219,8 +219,10 @@ static int copy_task(struct spoor_counters *to, const struct spoor_task_counters
 
 int spoor_counters_copy(const struct spoor_counters *c, struct spoor_counters *ret)
 {
-	struct spoor_counters copy = { .at_ns = c->at_ns, .since_ns = c->since_ns, .lost_threads = c->lost_threads };
+	struct spoor_counters copy = *c;
 
+	copy.tasks = NULL;
+	copy.n = 0;
 	for (size_t i = 0; i < c->n; i++) {
 		if (copy_task(&copy, &c->tasks[i]) < 0) {
 			spoor_counters_done(&copy);

@@ -39,13 +39,14 @@ struct spoor_call_counters {
 /* One thread, or what threads were folded into. */
 struct spoor_task_counters {
 	pid_t pid, tid, ppid; /* tid 0: what ended threads of pid were folded into; pid 0 too: of ended processes */
+	pid_t first_pid;      /* pid 0: of the first of them, whose are name and start; 0: unknown */
 	char comm[16];        /* any bytes; NUL-terminated if shorter */
 	uint64_t start_ns, end_ns; /* end 0: alive */
 	uint64_t process_start_ns; /* its group leader's; 0: unknown */
 	uint32_t serial;           /* of a live thread, where it is known: no other has it */
 	unsigned threads;          /* accumulated into it */
 	unsigned processes;        /* accumulated into it; 0 or 1: of one */
-	uint64_t overflow;         /* calls that found no slot: of no syscall's counters */
+	uint64_t overflow;         /* calls that found no slot of their thread: they are counted with what has tid 0 */
 	struct spoor_call_counters *calls;
 	size_t n_calls;
 };
@@ -56,6 +57,7 @@ struct spoor_counters {
 	struct spoor_task_counters *tasks;
 	size_t n;
 	uint64_t lost_threads; /* no memory for their counters */
+	uint64_t lost_calls;   /* in no task's counters, for want of memory */
 };
 
 static inline uint64_t spoor_add_saturated(uint64_t a, uint64_t b)
@@ -104,6 +106,26 @@ enum spoor_stat_level {
  */
 int spoor_counters_fold(const struct spoor_counters *c, enum spoor_stat_level level, int by_site,
 			struct spoor_counters *ret);
+
+/*
+ * The same while a snapshot is being taken, for who comes to know tasks and their calls one after the other: threads
+ * that are folded are not kept. Calls stay apart by stack. A process has its own start in every snapshot, whichever of
+ * its threads are in it. With SPOOR_STAT_THREAD nothing is folded.
+ */
+struct spoor_folder;
+int spoor_folder_new(enum spoor_stat_level level, struct spoor_folder **ret);
+void spoor_folder_free(struct spoor_folder *f);
+/* The next task; its calls are not looked at. 0 or -ENOMEM: it is then not in, and must have no calls. */
+int spoor_folder_task(struct spoor_folder *f, const struct spoor_task_counters *t);
+/* Where a call of that task is to be added, by spoor_call_merge(). Borrowed until the next one. NULL: out of memory. */
+struct spoor_call_counters *spoor_folder_call(struct spoor_folder *f, uint16_t id, uint32_t stack);
+/* Everything that came; the folder can then only be freed. */
+void spoor_folder_take(struct spoor_folder *f, struct spoor_counters *ret);
+
+/* Is `a` the better of two to name what both are folded into: the leader of a process, the first of an application? */
+int spoor_task_names_better(const struct spoor_task_counters *a, const struct spoor_task_counters *b);
+/* The end of what `from` is folded into: the last one's, and none while one is alive. It begins at 1. */
+void spoor_task_set_end(struct spoor_task_counters *to, const struct spoor_task_counters *from);
 
 /*
  * What came between two snapshots, thread by thread; those with nothing to say are left out. A thread that ended in

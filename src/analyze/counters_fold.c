@@ -45,11 +45,28 @@ static int by_start(const void *pa, const void *pb)
 	return a->tid < b->tid ? -1 : a->tid > b->tid;
 }
 
-/* Is `a` the better one to take a process's name and times from? */
-static int names_better(const struct spoor_task_counters *a, const struct spoor_task_counters *b)
+/* Ended processes are known by the first of them. Who is alive knows its own name best. */
+static int starts_before(const struct spoor_task_counters *a, const struct spoor_task_counters *b)
+{
+	pid_t pid_a = a->pid ?: a->first_pid, pid_b = b->pid ?: b->first_pid;
+
+	if (!pid_a != !pid_b)
+		return pid_a != 0;
+	if (a->start_ns != b->start_ns)
+		return a->start_ns < b->start_ns;
+	if (pid_a != pid_b)
+		return pid_a < pid_b;
+	if (!a->pid != !b->pid)
+		return a->pid != 0;
+	return a->tid < b->tid;
+}
+
+int spoor_task_names_better(const struct spoor_task_counters *a, const struct spoor_task_counters *b)
 {
 	int leader_a = a->tid == a->pid && a->pid, leader_b = b->tid == b->pid && b->pid;
 
+	if (!same_process(a, b))
+		return starts_before(a, b);
 	if (leader_a != leader_b)
 		return leader_a;
 	if (!a->comm[0] != !b->comm[0])
@@ -57,7 +74,7 @@ static int names_better(const struct spoor_task_counters *a, const struct spoor_
 	return a->start_ns < b->start_ns;
 }
 
-static void set_end(struct spoor_task_counters *to, const struct spoor_task_counters *from)
+void spoor_task_set_end(struct spoor_task_counters *to, const struct spoor_task_counters *from)
 {
 	if (!spoor_task_ended(from))
 		to->end_ns = 0;
@@ -81,12 +98,15 @@ static void describe(struct spoor_task_counters *to, const struct member *member
 		overflow = spoor_add_saturated(overflow, t->overflow);
 		if (!i || !same_process(t, members[i - 1].task))
 			processes += t->pid || t->processes ? t->processes ?: 1 : 0;
-		set_end(to, t);
-		if (i && (same_process(t, name) ? names_better(t, name) : by_start(t, name) < 0))
+		spoor_task_set_end(to, t);
+		if (i && spoor_task_names_better(t, name))
 			name = t;
 	}
 	to->pid = name->pid;
-	to->tid = level == SPOOR_STAT_THREAD ? name->tid : name->pid;
+	to->first_pid = name->first_pid;
+	if (level == SPOOR_STAT_APPLICATION && !name->pid)
+		to->pid = name->first_pid; /* by the pid of its first process an application is known */
+	to->tid = level == SPOOR_STAT_THREAD ? name->tid : to->pid;
 	to->ppid = name->ppid;
 	memcpy(to->comm, name->comm, sizeof(to->comm));
 	to->start_ns = name->start_ns;
@@ -147,11 +167,13 @@ static int fold(struct spoor_counters *to, const struct member *members, size_t 
 int spoor_counters_fold(const struct spoor_counters *c, enum spoor_stat_level level, int by_site,
 			struct spoor_counters *ret)
 {
-	struct spoor_counters folded = { .at_ns = c->at_ns, .since_ns = c->since_ns, .lost_threads = c->lost_threads };
+	struct spoor_counters folded = *c;
 	_cleanup_(spoor_freep) struct member *members = calloc(c->n + 1, sizeof(*members));
 	_cleanup_(spoor_freep) struct spoor_call_ref *refs = NULL;
 	size_t n_calls = 0;
 
+	folded.tasks = NULL;
+	folded.n = 0;
 	for (size_t i = 0; i < c->n; i++)
 		n_calls += c->tasks[i].n_calls;
 	refs = calloc(n_calls + 1, sizeof(*refs));

@@ -25,8 +25,7 @@ struct stat {
 	struct spoor_stat_sites sites;
 	struct spoor_counters last; /* --interval: what was shown the last time */
 	bool has_last;
-	pid_t first; /* of the processes that have ended and are in one task */
-	int error;   /* of printing ended processes */
+	int error; /* of printing ended processes */
 };
 
 /* ---- looking ---- */
@@ -43,26 +42,35 @@ static int flush(struct stat *s)
 	return -(errno ? errno : EIO);
 }
 
-/* An application is known by the pid of its first process. */
-static void name_application(struct spoor_counters *c, pid_t from, pid_t to)
-{
-	for (size_t i = 0; i < c->n; i++)
-		if (!c->tasks[i].tid && c->tasks[i].pid == from)
-			c->tasks[i].pid = to;
-}
-
-static int print(struct stat *s, struct spoor_counters *c, bool delta)
+static int print(struct stat *s, const struct spoor_counters *c, bool delta)
 {
 	struct spoor_stat_view v = s->o.view;
 	int r;
 
 	v.delta = delta;
-	if (v.level == SPOOR_STAT_APPLICATION)
-		name_application(c, 0, s->first);
 	r = spoor_stat_print(s->out, c, &v);
-	if (v.level == SPOOR_STAT_APPLICATION)
-		name_application(c, s->first, 0); /* a difference to it is still to be taken */
 	return r ? r : flush(s);
+}
+
+/* Threads are kept apart where somebody asks for them. Code made at run time has its name by process. */
+static enum spoor_stat_level level_of_snapshots(const struct stat *s)
+{
+	const struct spoor_stat_view *v = &s->o.view;
+
+	return s->watch || (v->by_site && v->level == SPOOR_STAT_APPLICATION) ? SPOOR_STAT_THREAD : v->level;
+}
+
+/* An application is the same one, even if it is known by another process now: one that began before the others came. */
+static void keep_application(struct stat *s, const struct spoor_counters *now)
+{
+	struct spoor_task_counters *last = s->last.tasks;
+
+	if (level_of_snapshots(s) != SPOOR_STAT_APPLICATION || !s->last.n || !now->n)
+		return;
+	last->pid = now->tasks[0].pid;
+	last->tid = now->tasks[0].tid;
+	last->start_ns = now->tasks[0].start_ns;
+	last->process_start_ns = now->tasks[0].process_start_ns;
 }
 
 static int print_interval(struct stat *s, struct spoor_counters *now)
@@ -71,7 +79,9 @@ static int print_interval(struct stat *s, struct spoor_counters *now)
 	int r = 0;
 
 	if (s->has_last) {
+		keep_application(s, now);
 		r = spoor_counters_delta(&s->last, now, &delta);
+		delta.lost_calls = spoor_sub_saturated(now->lost_calls, s->last.lost_calls);
 		spoor_counters_done(&s->last);
 	}
 	if (!r)
@@ -82,16 +92,21 @@ static int print_interval(struct stat *s, struct spoor_counters *now)
 	return r;
 }
 
+static void see_sites(struct stat *s, const struct spoor_counting *c)
+{
+	if (c->sites)
+		s->sites.segment = spoor_site_stacks_segment(c->sites);
+}
+
 static int look(void *ctx, struct spoor_counting *c, enum spoor_counting_why why)
 {
 	struct stat *s = ctx;
 	_cleanup_(freep_counters) struct spoor_counters now = {};
-	int r = spoor_stat_fill(c, &now, &s->first);
+	int r = spoor_stat_fill(c, level_of_snapshots(s), &now);
 
 	if (r)
 		return r;
-	if (c->sites)
-		s->sites.segment = spoor_site_stacks_segment(c->sites);
+	see_sites(s, c);
 	if (s->watch && why == SPOOR_COUNTING_INTERVAL)
 		return spoor_watch_draw(s->watch, &now);
 	if (s->watch) {
@@ -117,15 +132,26 @@ static bool on_key(void *ctx, struct spoor_counting *c)
 	}
 }
 
-/* --each-exit: one process at a time comes as one task. */
-static void on_final(void *ctx, struct spoor_counters *c)
+static int print_final(void *ctx, struct spoor_counters *c)
 {
 	struct stat *s = ctx;
 	struct spoor_stat_view v = s->o.view;
+	int r;
 
 	v.level = SPOOR_STAT_PROCESS;
-	if (spoor_stat_print(s->out, c, &v) || flush(s))
-		s->error = -EIO;
+	r = spoor_stat_print(s->out, c, &v);
+	return r ? r : flush(s);
+}
+
+/* --each-exit */
+static void on_finals(void *ctx, struct spoor_counting *c)
+{
+	struct stat *s = ctx;
+	int r;
+
+	see_sites(s, c);
+	r = spoor_stat_take_finals(c, print_final, s);
+	s->error = s->error ?: r;
 }
 
 /* ---- beginning and end ---- */
@@ -153,13 +179,14 @@ static int open_output(struct stat *s)
 
 static void look_of(struct stat *s)
 {
+	const char *no_colour = getenv("NO_COLOR");
 	struct winsize size;
 	int fd = fileno(s->out);
 
 	s->o.view.utf8 = spoor_stat_utf8();
 	if (!isatty(fd))
 		return;
-	s->o.view.colour = !getenv("NO_COLOR");
+	s->o.view.colour = !no_colour || !*no_colour;
 	if (!ioctl(fd, TIOCGWINSZ, &size))
 		s->o.view.width = size.ws_col;
 }
@@ -190,6 +217,8 @@ static int open_symbols(struct stat *s)
 		return -1;
 	}
 	s->sites.symbols = s->symbols;
+	s->sites.chains = s->o.c.mode != SPOOR_MODE_APP || spoor_filter_uses(&s->o.c.filter, SPOOR_MODE_APP_ALL) ||
+			  spoor_filter_uses(&s->o.c.filter, SPOOR_MODE_LIB);
 	if (s->symbols)
 		spoor_stat_sites_use(&s->o.view, &s->sites);
 	return 0;
@@ -202,9 +231,6 @@ static int failed(const struct stat *s)
 
 static int say_end(const struct stat *s, const struct spoor_counting_result *r)
 {
-	if (r->lost_calls)
-		fprintf(stderr, "spoor: %lu calls of ended threads are missing: no kernel memory for them\n",
-			(unsigned long)r->lost_calls);
 	if (r->lost_stacks)
 		fprintf(stderr, "spoor: %lu call sites are unknown: there was no room for their stacks\n",
 			(unsigned long)r->lost_stacks);
@@ -219,7 +245,6 @@ static int say_end(const struct stat *s, const struct spoor_counting_result *r)
 
 static int run(struct stat *s)
 {
-	_cleanup_(spoor_stat_finals_freep) struct spoor_stat_finals *finals = NULL;
 	struct spoor_counting_result result;
 	struct spoor_error e = { "" };
 	int r;
@@ -227,12 +252,7 @@ static int run(struct stat *s)
 	s->o.c.ctx = s;
 	s->o.c.ready = say_ready;
 	s->o.c.look = look;
-	if (s->o.each_exit) {
-		finals = spoor_stat_finals_new(on_final, s);
-		if (!finals)
-			return failed(s);
-		s->o.c.finals = spoor_stat_finals_visitor(finals);
-	}
+	s->o.c.finals = on_finals;
 	r = spoor_counting_run(&s->o.c, &result, &e);
 	spoor_watch_close(s->watch);
 	s->watch = NULL;

@@ -10,145 +10,141 @@
 _Static_assert(SPOOR_HISTOGRAM == SPOOR_COUNTER_BUCKETS, "");
 
 struct filling {
-	struct spoor_counters *to;
-	struct spoor_task_counters *task; /* the last; NULL: there is none, or no memory */
-	pid_t first;                      /* of the processes that are in one task */
+	struct spoor_folder *to;
+	bool skip; /* there was no memory for the task */
 	int error;
 };
 
 static void fill_task(void *ctx, const struct spoor_counted_task *t)
 {
 	struct filling *f = ctx;
+	struct spoor_task_counters task = {
+		.pid = t->pid,
+		.tid = t->tid,
+		.ppid = t->ppid,
+		.first_pid = t->first_pid,
+		.start_ns = t->start_ns,
+		.end_ns = t->end_ns,
+		.process_start_ns = t->process_start_ns,
+		.threads = (unsigned)t->threads,
+		.processes = (unsigned)t->processes,
+		.overflow = t->overflow,
+	};
 
-	f->task = spoor_counters_add_task(f->to);
-	if (!f->task) {
+	memcpy(task.comm, t->comm, sizeof(task.comm));
+	f->skip = spoor_folder_task(f->to, &task) < 0;
+	if (f->skip)
 		f->error = -ENOMEM;
-		return;
-	}
-	if (!t->pid)
-		f->first = t->first_pid;
-	f->task->pid = t->pid;
-	f->task->tid = t->tid;
-	f->task->ppid = t->ppid;
-	memcpy(f->task->comm, t->comm, sizeof(f->task->comm));
-	f->task->start_ns = t->start_ns;
-	f->task->end_ns = t->end_ns;
-	f->task->process_start_ns = t->process_start_ns;
-	f->task->threads = t->threads;
-	f->task->processes = t->processes;
 }
 
 static void fill_call(void *ctx, const struct spoor_counted_call *c)
 {
 	struct filling *f = ctx;
-	struct spoor_call_counters *to = f->task ? spoor_task_add_call(f->task, c->id, c->stack) : NULL;
+	struct spoor_call_counters *to = f->skip ? NULL : spoor_folder_call(f->to, c->id, c->stack);
+	struct spoor_call_counters call = {
+		.calls = c->calls,
+		.errors = c->errors,
+		.ns = c->ns,
+		.min_ns = c->min_ns,
+		.max_ns = c->max_ns,
+		.blocked_ns = c->blocked_ns,
+		.in_flight = c->in_flight,
+		.in_flight_ns = c->in_flight_ns,
+		.in_flight_blocked_ns = c->in_flight_blocked_ns,
+		.unreturned = c->unreturned,
+		.unreturned_ns = c->unreturned_ns,
+		.unreturned_blocked_ns = c->unreturned_blocked_ns,
+	};
 
 	if (!to) {
 		f->error = -ENOMEM;
 		return;
 	}
-	to->calls = c->calls;
-	to->errors = c->errors;
-	to->ns = c->ns;
-	to->min_ns = c->min_ns;
-	to->max_ns = c->max_ns;
-	to->blocked_ns = c->blocked_ns;
-	memcpy(to->histogram, c->histogram, sizeof(to->histogram));
-	to->in_flight = c->in_flight;
-	to->in_flight_ns = c->in_flight_ns;
-	to->in_flight_blocked_ns = c->in_flight_blocked_ns;
-	to->unreturned = c->unreturned;
-	to->unreturned_ns = c->unreturned_ns;
-	to->unreturned_blocked_ns = c->unreturned_blocked_ns;
+	memcpy(call.histogram, c->histogram, sizeof(call.histogram));
+	spoor_call_merge(to, &call);
 	for (unsigned i = 0; i < SPOOR_SUM_ERRNOS; i++)
 		if (c->error[i] && spoor_call_add_errno(to, c->error[i], c->error_n[i]))
 			f->error = -ENOMEM;
 }
 
-/* Calls that lie nowhere else belong to some task: the first. */
-static void fill_lost(struct spoor_counters *to, struct spoor_counting *c)
+int spoor_stat_fill(struct spoor_counting *c, enum spoor_stat_level level, struct spoor_counters *ret)
 {
-	to->lost_threads = spoor_counting_lost_threads(c);
-	if (to->n)
-		to->tasks[0].overflow = spoor_counts_lost(c->counts);
-}
-
-int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret, pid_t *ret_first)
-{
-	struct spoor_counters counters = { .since_ns = c->host.began };
-	struct filling f = { .to = &counters };
+	struct spoor_counters counters;
+	struct filling f = {};
 	const struct spoor_count_visitor v = { .task = fill_task, .call = fill_call, .ctx = &f };
-	int r = spoor_counts_take(c->counts, &v);
+	int r = spoor_folder_new(level, &f.to);
 
-	counters.at_ns = spoor_now_monotonic();
+	if (r)
+		return r;
+	r = spoor_counts_take(c->counts, &v);
 	if (!r)
 		r = f.error;
+	spoor_folder_take(f.to, &counters);
+	spoor_folder_free(f.to);
 	if (r) {
 		spoor_counters_done(&counters);
 		return r;
 	}
-	fill_lost(&counters, c);
-	if (f.first)
-		*ret_first = f.first;
+	counters.since_ns = c->host.began;
+	counters.at_ns = spoor_now_monotonic();
+	counters.lost_threads = spoor_counting_lost_threads(c);
+	counters.lost_calls = spoor_counts_lost(c->counts);
 	*ret = counters;
 	return 0;
 }
 
 /* ---- ended processes ---- */
 
-struct spoor_stat_finals {
-	struct spoor_count_visitor visitor;
-	struct spoor_counters counters; /* the process being handed out */
-	struct filling filling;
-	void (*done)(void *ctx, struct spoor_counters *c);
+struct finals {
+	struct filling filling; /* the process being handed out */
+	uint64_t start_ns, end_ns;
+	int (*done)(void *ctx, struct spoor_counters *c);
 	void *ctx;
+	int error;
 };
 
 static void final_task(void *ctx, const struct spoor_counted_task *t)
 {
-	struct spoor_stat_finals *f = ctx;
+	struct finals *f = ctx;
 
-	spoor_counters_done(&f->counters);
-	f->counters = (struct spoor_counters){ .since_ns = t->start_ns, .at_ns = t->end_ns };
-	f->filling = (struct filling){ .to = &f->counters };
-	fill_task(&f->filling, t);
+	f->filling = (struct filling){ .skip = true };
+	f->start_ns = t->start_ns;
+	f->end_ns = t->end_ns;
+	f->filling.error = spoor_folder_new(SPOOR_STAT_PROCESS, &f->filling.to);
+	if (!f->filling.error)
+		fill_task(&f->filling, t);
 }
 
 static void final_call(void *ctx, const struct spoor_counted_call *c)
 {
-	struct spoor_stat_finals *f = ctx;
+	struct finals *f = ctx;
 
 	fill_call(&f->filling, c);
 }
 
 static void final_end(void *ctx)
 {
-	struct spoor_stat_finals *f = ctx;
+	struct finals *f = ctx;
+	struct spoor_counters c = {};
+	int r = f->filling.error;
 
-	f->done(f->ctx, &f->counters);
+	if (f->filling.to)
+		spoor_folder_take(f->filling.to, &c);
+	spoor_folder_free(f->filling.to);
+	f->filling.to = NULL;
+	c.since_ns = f->start_ns;
+	c.at_ns = f->end_ns;
+	if (!r)
+		r = f->done(f->ctx, &c);
+	spoor_counters_done(&c);
+	f->error = f->error ?: r;
 }
 
-struct spoor_stat_finals *spoor_stat_finals_new(void (*done)(void *ctx, struct spoor_counters *c), void *ctx)
+int spoor_stat_take_finals(struct spoor_counting *c, int (*done)(void *ctx, struct spoor_counters *c), void *ctx)
 {
-	struct spoor_stat_finals *f = calloc(1, sizeof(*f));
+	struct finals f = { .done = done, .ctx = ctx };
+	const struct spoor_count_visitor v = { .task = final_task, .call = final_call, .end = final_end, .ctx = &f };
 
-	if (!f)
-		return NULL;
-	f->done = done;
-	f->ctx = ctx;
-	f->visitor = (struct spoor_count_visitor){ .task = final_task, .call = final_call, .end = final_end, .ctx = f };
-	return f;
-}
-
-const struct spoor_count_visitor *spoor_stat_finals_visitor(struct spoor_stat_finals *f)
-{
-	return &f->visitor;
-}
-
-void spoor_stat_finals_freep(struct spoor_stat_finals **f)
-{
-	if (!*f)
-		return;
-	spoor_counters_done(&(*f)->counters);
-	free(*f);
+	spoor_counts_finals(c->counts, &v);
+	return f.error;
 }

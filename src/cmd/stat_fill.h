@@ -4,14 +4,11 @@
 #include "analyze/counters.h"
 #include "collect/session/counting.h"
 
-/*
- * Everything so far. 0 or -errno; *ret is then empty. *ret_first: the pid of the first of those processes that are in
- * one task (pid 0), if there is one.
- */
-int spoor_stat_fill(struct spoor_counting *c, struct spoor_counters *ret, pid_t *ret_first);
+/* Everything so far, folded to `level` (spoor_folder_new()). 0 or -errno; *ret is then empty. */
+int spoor_stat_fill(struct spoor_counting *c, enum spoor_stat_level level, struct spoor_counters *ret);
 
-/* Ended processes one by one: `done` is called with the counters of each, which are its own until it returns. */
-struct spoor_stat_finals;
-struct spoor_stat_finals *spoor_stat_finals_new(void (*done)(void *ctx, struct spoor_counters *c), void *ctx);
-const struct spoor_count_visitor *spoor_stat_finals_visitor(struct spoor_stat_finals *f);
-void spoor_stat_finals_freep(struct spoor_stat_finals **f);
+/*
+ * Processes that have ended, one by one: `done` is called with the counters of each, which are gone when it returns.
+ * Returns 0, or the first error of it or for want of memory.
+ */
+int spoor_stat_take_finals(struct spoor_counting *c, int (*done)(void *ctx, struct spoor_counters *c), void *ctx);

@@ -177,6 +177,10 @@ static int check(struct spoor_stat_options *o, int follow, struct spoor_error *e
 	if (o->watch && (o->output || o->view.json || o->each_exit))
 		return spoor_fail(e, EINVAL,
 				  "--watch is a screen: it does not go with -o, --format json or --each-exit");
+	if (o->view.level == SPOOR_STAT_TREE && (o->view.histogram || o->view.errors || o->view.by_site))
+		return spoor_fail(e, EINVAL,
+				  "--tree has a line a process: it does not go with --histogram, --errors "
+				  "or --by site");
 	return spoor_targets_settle(&o->c.targets, follow, "count", e);
 }
 

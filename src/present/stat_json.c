@@ -28,6 +28,8 @@ static void put_histogram(FILE *out, const struct spoor_call_counters *c)
 
 static void put_errnos(FILE *out, const struct spoor_call_counters *c)
 {
+	uint64_t rest = c->errors;
+
 	fputs(",\"errnos\":{", out);
 	for (size_t i = 0; i < c->n_errnos; i++) {
 		const char *name = spoor_errno_name(c->errnos[i].number);
@@ -36,7 +38,10 @@ static void put_errnos(FILE *out, const struct spoor_call_counters *c)
 			fprintf(out, "%s\"%s\":%" PRIu64, i ? "," : "", name, c->errnos[i].n);
 		else
 			fprintf(out, "%s\"%u\":%" PRIu64, i ? "," : "", c->errnos[i].number, c->errnos[i].n);
+		rest = spoor_sub_saturated(rest, c->errnos[i].n);
 	}
+	if (rest)
+		fprintf(out, "%s\"others\":%" PRIu64, c->n_errnos ? "," : "", rest);
 	fputc('}', out);
 }
 
@@ -52,7 +57,8 @@ static void put_open(FILE *out, const char *member, uint64_t calls, uint64_t ns,
 
 static void put_counters(FILE *out, const struct spoor_call_counters *c, const struct spoor_stat_view *v)
 {
-	fprintf(out, "\"calls\":%" PRIu64 ",\"errors\":%" PRIu64, c->calls, c->errors);
+	fprintf(out, "\"entered\":%" PRIu64 ",\"calls\":%" PRIu64 ",\"errors\":%" PRIu64, spoor_call_shown(c), c->calls,
+		c->errors);
 	put_seconds(out, "seconds", c->ns);
 	if (v->blocked) {
 		put_seconds(out, "on_cpu_seconds", spoor_sub_saturated(c->ns, c->blocked_ns));
@@ -154,8 +160,10 @@ void spoor_stat_put_json(FILE *out, const struct spoor_counters *c, const struct
 
 	spoor_format_epoch(c->since_ns + epoch, from, sizeof(from));
 	spoor_format_epoch(c->at_ns + epoch, at, sizeof(at));
-	fprintf(out, "{\"from\":\"%s\",\"to\":\"%s\",\"level\":\"%s\",\"lost_threads\":%" PRIu64 ",\"tasks\":[", from,
-		at, levels[v->level], c->lost_threads);
+	fprintf(out,
+		"{\"from\":\"%s\",\"to\":\"%s\",\"level\":\"%s\",\"lost_threads\":%" PRIu64 ",\"lost_calls\":%" PRIu64
+		",\"tasks\":[",
+		from, at, levels[v->level], c->lost_threads, c->lost_calls);
 	for (size_t i = 0; i < c->n; i++) {
 		fputs(i ? "," : "", out);
 		put_task(out, &c->tasks[i], find(by_site, &c->tasks[i]), v, labels);

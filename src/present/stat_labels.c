@@ -31,14 +31,31 @@ static int by_label(const void *pa, const void *pb)
 	return r ?: by_stack(a, b);
 }
 
+/* Whose the stacks of ended processes are: of the only process that there was, else nobody's. */
+static pid_t only_process(const struct spoor_counters *c)
+{
+	pid_t pid = 0;
+
+	for (size_t i = 0; i < c->n; i++) {
+		pid_t of = c->tasks[i].pid ?: c->tasks[i].first_pid;
+
+		if ((pid && of != pid) || (!c->tasks[i].pid && c->tasks[i].processes > 1))
+			return 0;
+		pid = of;
+	}
+	return pid;
+}
+
 static size_t collect(const struct spoor_counters *c, struct stack *stacks)
 {
+	pid_t only = only_process(c);
 	size_t n = 0, kept = 0;
 
 	for (size_t i = 0; i < c->n; i++)
 		for (size_t k = 0; k < c->tasks[i].n_calls; k++)
 			if (c->tasks[i].calls[k].stack)
-				stacks[n++] = (struct stack){ c->tasks[i].pid, c->tasks[i].calls[k].stack, 0, NULL };
+				stacks[n++] =
+					(struct stack){ c->tasks[i].pid ?: only, c->tasks[i].calls[k].stack, 0, NULL };
 	qsort(stacks, n, sizeof(*stacks), by_stack);
 	for (size_t i = 0; i < n; i++)
 		if (!kept || by_stack(&stacks[kept - 1], &stacks[i]) != 0)
@@ -66,10 +83,12 @@ static int number(struct stack *stacks, size_t n, struct spoor_stat_labels *l)
 
 static void replace(struct spoor_counters *c, const struct stack *stacks, size_t n)
 {
+	pid_t only = only_process(c);
+
 	for (size_t i = 0; i < c->n; i++) {
 		for (size_t k = 0; k < c->tasks[i].n_calls; k++) {
 			struct spoor_call_counters *call = &c->tasks[i].calls[k];
-			struct stack wanted = { c->tasks[i].pid, call->stack, 0, NULL };
+			struct stack wanted = { c->tasks[i].pid ?: only, call->stack, 0, NULL };
 			const struct stack *s = bsearch(&wanted, stacks, n, sizeof(*stacks), by_stack);
 
 			call->stack = s ? s->site : 0;

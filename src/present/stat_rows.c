@@ -171,7 +171,7 @@ static void set_row(struct spoor_screen *s, unsigned number, const struct text *
 
 static void set_title(struct spoor_screen *s, const struct spoor_counters *c, const struct spoor_screen_state *state)
 {
-	uint64_t span = spoor_sub_saturated(c->at_ns, c->since_ns), calls = 0, errors = 0, threads = 0, overflow = 0;
+	uint64_t span = spoor_sub_saturated(c->at_ns, c->since_ns), calls = 0, errors = 0, threads = 0;
 	char clock[32], time[32], line[LINE];
 	double seconds = span ? (double)span / (double)SPOOR_NS_PER_SEC : 1;
 	size_t at;
@@ -181,7 +181,6 @@ static void set_title(struct spoor_screen *s, const struct spoor_counters *c, co
 
 		calls = spoor_add_saturated(calls, total.calls);
 		errors = spoor_add_saturated(errors, total.errors);
-		overflow = spoor_add_saturated(overflow, c->tasks[i].overflow);
 		threads += c->tasks[i].threads;
 	}
 	spoor_format_clock(c->at_ns + spoor_now_realtime() - spoor_now_monotonic(), clock, sizeof(clock));
@@ -189,8 +188,8 @@ static void set_title(struct spoor_screen *s, const struct spoor_counters *c, co
 	at = append(line, 0, "spoor stat  %.8s  %s %s: %.0f calls/s, %.0f errors/s, %" PRIu64 " threads", clock,
 		    state->total ? "since the begin," : "the last", time, (double)calls / seconds,
 		    (double)errors / seconds, threads);
-	if (overflow)
-		at = append(line, at, "; %" PRIu64 " calls found no room", overflow);
+	if (c->lost_calls)
+		at = append(line, at, "; %" PRIu64 " calls lost", c->lost_calls);
 	if (c->lost_threads)
 		append(line, at, "; %" PRIu64 " threads not counted", c->lost_threads);
 	spoor_screen_set(s, 0, SPOOR_LOOK_BOLD, line);

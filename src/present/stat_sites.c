@@ -8,6 +8,8 @@ static char *label(void *p, pid_t pid, uint32_t stack)
 {
 	struct spoor_stat_sites *s = p;
 
+	if (s->chains)
+		return spoor_chain_label(s->symbols, s->segment, (uint32_t)pid, stack);
 	return spoor_site_label(s->symbols, s->segment, (uint32_t)pid, stack);
 }
 

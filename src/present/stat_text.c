@@ -43,9 +43,15 @@ static void put_heading(FILE *out, const struct spoor_task_counters *t, const st
 	if (t->processes > 1)
 		fprintf(out, " of %u processes", t->processes);
 	fputc('\n', out);
-	if (t->overflow)
-		fprintf(out, "Not in the table: %" PRIu64 " calls that found no room among their thread's counters.\n",
-			t->overflow);
+}
+
+/* Said, because a thread's own table is then not all of what it did. */
+static void put_overflow(FILE *out, uint64_t n, const struct spoor_stat_view *v)
+{
+	if (n)
+		fprintf(out, "%" PRIu64 " call%s found no slot in the thread%s: %s with the process.\n", n,
+			n == 1 ? "" : "s", v->by_site ? ", or the stack was walked later" : "",
+			n == 1 ? "it stands" : "they stand");
 }
 
 static void put_span(FILE *out, const struct spoor_counters *c)
@@ -77,6 +83,7 @@ static int put_tasks(FILE *out, struct spoor_counters *c, const struct spoor_sta
 			fputc('\n', out);
 		put_heading(out, &c->tasks[i], v);
 		r = spoor_stat_put_table(out, &c->tasks[i], v, labels);
+		put_overflow(out, c->tasks[i].overflow, v);
 	}
 	return r;
 }
@@ -94,12 +101,14 @@ static int put_text(FILE *out, struct spoor_counters *c, const struct spoor_stat
 		r = spoor_stat_put_tree(out, c, v);
 	else
 		r = put_tasks(out, c, v, labels);
-	if (v->level == SPOOR_STAT_TREE && overflow_of(c))
-		fprintf(out, "Not in the tree: %" PRIu64 " calls that found no room among their thread's counters.\n",
-			overflow_of(c));
+	if (v->level == SPOOR_STAT_TREE)
+		put_overflow(out, overflow_of(c), v);
 	if (c->lost_threads)
 		fprintf(out, "Lost: %" PRIu64 " thread%s not counted: no memory for the counters.\n", c->lost_threads,
 			c->lost_threads == 1 ? " was" : "s were");
+	if (c->lost_calls)
+		fprintf(out, "Lost: %" PRIu64 " call%s in no table: no memory for the counters.\n", c->lost_calls,
+			c->lost_calls == 1 ? " is" : "s are");
 	return r;
 }
 

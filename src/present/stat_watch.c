@@ -202,19 +202,14 @@ enum spoor_watch_action spoor_watch_key(struct spoor_watch *w)
 
 /* ---- drawing ---- */
 
-static int take_snapshot(struct spoor_watch *w, const struct spoor_counters *now)
+static void take_snapshot(struct spoor_watch *w, struct spoor_counters *now)
 {
-	struct spoor_counters copy;
-	int r = spoor_counters_copy(now, &copy);
-
-	if (r < 0)
-		return r;
 	spoor_counters_done(&w->before);
 	w->before = w->now;
-	w->now = copy;
+	w->now = *now;
+	*now = (struct spoor_counters){};
 	if (w->snapshots < 2)
 		w->snapshots++;
-	return 0;
 }
 
 static int fill(struct spoor_watch *w, struct spoor_screen *s)
@@ -230,6 +225,7 @@ static int fill(struct spoor_watch *w, struct spoor_screen *s)
 		r = spoor_counters_delta(&w->before, &w->now, &delta);
 		if (r < 0)
 			return r;
+		delta.lost_calls = spoor_sub_saturated(w->now.lost_calls, w->before.lost_calls);
 		r = spoor_screen_fill(s, &delta, &w->view, &state);
 		spoor_counters_done(&delta);
 	}
@@ -257,13 +253,13 @@ static int show(struct spoor_watch *w, struct spoor_screen *s)
 	return r == -EAGAIN ? 0 : r;
 }
 
-int spoor_watch_draw(struct spoor_watch *w, const struct spoor_counters *now)
+int spoor_watch_draw(struct spoor_watch *w, struct spoor_counters *now)
 {
 	struct spoor_screen s;
-	int r = now && !w->state.paused ? take_snapshot(w, now) : 0;
+	int r;
 
-	if (r < 0)
-		return r;
+	if (now && !w->state.paused)
+		take_snapshot(w, now);
 	r = spoor_screen_new(w->rows, w->columns, &s);
 	if (r < 0)
 		return r;

@@ -33,8 +33,9 @@ int spoor_watch_fd(const struct spoor_watch *w);
 /* Takes keys and changes of the screen's size; never blocks. */
 enum spoor_watch_action spoor_watch_key(struct spoor_watch *w);
 /*
- * Shows a snapshot: what came since the one before, or since the beginning, as was chosen by key. NULL: the last one
- * again. Only what changed on the screen is written; a terminal that does not take it is not waited for.
+ * Shows a snapshot, which is taken over (*now is empty then) unless the screen is paused: what came since the one
+ * before, or since the beginning, as was chosen by key. NULL: the last one again. Only what
+ * changed on the screen is written; a terminal that does not take it is not waited for.
  * 0, or -errno of the terminal: -EIO if it is gone.
  */
-int spoor_watch_draw(struct spoor_watch *w, const struct spoor_counters *now);
+int spoor_watch_draw(struct spoor_watch *w, struct spoor_counters *now);

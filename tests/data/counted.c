@@ -19,6 +19,7 @@
  *	counted restart N P    a read and a nanosleep interrupted by N signals, whose handlers sleep too; then P calls
  *	counted unknown N P    N calls of number 999, P of getppid
  *	counted many N P       N different calls, P times each: more than any thread has slots for
+ *	counted crowd N P      N threads make 200 different calls, P times each, and wait: prints "ready"; to be killed
  *	counted errors N P     N x ENOENT, P x EBADF, 2 x EFAULT of openat, and N x EISDIR
  */
 #include <errno.h>
@@ -277,6 +278,15 @@ static void many(int n, int times)
 	}
 }
 
+static void *call_many(void *arg)
+{
+	many(200, calls);
+	pthread_barrier_wait(&all);
+	for (;;)
+		pause();
+	return arg;
+}
+
 static void fail(int n, int p)
 {
 	for (int i = 0; i < n; i++)
@@ -369,6 +379,12 @@ int main(int argc, char **argv)
 		call(calls);
 	} else if (!strcmp(how, "many")) {
 		many(n, calls);
+	} else if (!strcmp(how, "crowd")) {
+		start(n, call_many, threads);
+		pthread_barrier_wait(&all);
+		puts("ready");
+		fflush(stdout);
+		pause();
 	} else if (!strcmp(how, "errors")) {
 		fail(n, calls);
 	} else {

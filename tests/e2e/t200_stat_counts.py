@@ -178,6 +178,34 @@ def test_more_calls_than_slots(count, counted):
     """What finds no slot in its thread is in its process's counters all the same."""
     _, (c,) = count("--", counted, "many", 200, 5)
     assert sum(1 for s in c.whole().tasks[0]["syscalls"] if s["calls"] >= 5) >= 195
+    assert 500 < c.tasks[0]["overflow"] < 1000
+
+
+def test_overflow_of_live_threads(counting_under_way, spoor, counted, start):
+    """Each thread's table says how many of its calls stand with the process; none is missing, none there twice."""
+    target = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "crowd", 3, 5)
+    stat = counting_under_way("-p", target.pid, "--per-thread")
+    target.stdin.write(b"\n")
+    target.stdin.flush()
+    assert target.stdout.readline() == b"ready\n"
+    assert stat.stop() == 0
+    (c,) = stat.counters()
+    crowd = [t for t in c.whole().tasks if t["tid"] not in (0, t["pid"])]
+    (rest,) = [t for t in c.tasks if not t["tid"]]
+    calls = {t["tid"]: sum(s["calls"] for s in t["syscalls"]) for t in c.tasks}
+    assert len(crowd) == 3 and all(t["overflow"] > 500 for t in crowd) and rest["overflow"] == 0
+    assert all(1000 <= calls[t["tid"]] + t["overflow"] < 1020 for t in crowd)
+    assert calls[0] == sum(t["overflow"] for t in c.tasks)
+    of_name = Counter()
+    for task in c.tasks:
+        for call in task["syscalls"]:
+            of_name[call["name"]] += call["calls"]
+    assert Counter(of_name.values())[15] > 150
+
+
+def test_overflow_is_said(spoor, counted):
+    said = spoor("stat", "--", counted, "many", 200, 5).stderr
+    assert re.search(r"^\d{3} calls found no slot in the thread: they stand with the process\.$", said, re.M)
 
 
 def test_long_histogram(count, counted):
@@ -263,6 +291,9 @@ def test_sorted(spoor, counted):
     (["--interval", "0", "--", "true"], "--interval"),
     (["--format", "xml", "--", "true"], "text or json"),
     (["--watch", "--format", "json", "--", "true"], "--watch"),
+    (["--tree", "--histogram", "--", "true"], "--tree"),
+    (["--tree", "--errors", "--", "true"], "--tree"),
+    (["--tree", "--by", "site", "--", "true"], "--tree"),
 ])
 def test_usage(spoor, args, said):
     done = spoor("stat", *args)

@@ -7,15 +7,13 @@ from collections import Counter
 import pytest
 
 
-PROGRAMS = ("/usr/bin/python3", "/usr/bin/dash", "/usr/bin/true")
+def place(f):
+    return f["object"], f["function"] or f["offset"], f["file"], f["line"]
 
 
 def site(frames):
-    """What a report tells apart: the innermost frame of the application, by function and line where known."""
-    for f in frames or ():
-        if f["object"].startswith(PROGRAMS):
-            return f["object"], f["function"] or f["offset"], f["file"], f["line"]
-    return None
+    """What a site is: all frames of its stack, by function and line where known."""
+    return tuple(place(f) for f in frames or ())
 
 
 def recorded(spoor, trace):
@@ -39,6 +37,23 @@ def counted_sites(c):
     return found
 
 
+@pytest.fixture
+def chain(tmp_path):
+    """10 calls of getppid by one function, which two others call."""
+    source = tmp_path / "chain.c"
+    source.write_text("#include <unistd.h>\n"
+                      "static volatile int n;\n"
+                      "__attribute__((noinline)) void inner(void) { getppid(); n++; }\n"
+                      "__attribute__((noinline)) void left(void) { inner(); n++; }\n"
+                      "__attribute__((noinline)) void right(void) { inner(); n++; }\n"
+                      "int main(void) {\n"
+                      "for (int i = 0; i < 10; i++) if (i < 3) left(); else right();\n"
+                      "return 0; }\n", encoding="ascii")
+    subprocess.run(["gcc", "-O1", "-g", "-fno-omit-frame-pointer", "-o", tmp_path / "chain", source], check=True,
+                   timeout=60)
+    return tmp_path / "chain"
+
+
 @pytest.mark.parametrize("mode, sites", [("app", 1), ("app-all", 5), ("lib", 5)])
 def test_as_recorded(spoor, record, counting_under_way, start, mode, sites):
     target = start("sh", "-c", "read x; exec /usr/bin/python3 -c 'import os, json, subprocess\n"
@@ -58,6 +73,42 @@ def test_as_recorded(spoor, record, counting_under_way, start, mode, sites):
     assert "[stack lost]" not in names, names
     assert ours == theirs
     assert max(n for (name, _), n in ours.items() if name == "getppid") >= 997
+    longest = max(len(frames) for _, frames in ours)
+    assert longest <= 1 if mode == "app" else longest > 1
+
+
+def test_chain_labels(count, chain):
+    """What has several frames is called by all of them, the innermost first."""
+    _, (c,) = count("--by", "site", "-m", "app-all", "-e", "getppid", "--", chain)
+    (call,) = c.whole().tasks[0]["syscalls"]
+    found = {tuple(part.split()[0] for part in s["site"].split(" < ")[:3]): s["calls"] for s in call["sites"]}
+    assert found == {("inner", "left", "main"): 3, ("inner", "right", "main"): 7}
+    _, (c,) = count("--by", "site", "-e", "getppid", "--", chain)
+    (call,) = c.whole().tasks[0]["syscalls"]
+    assert [(s["site"].split()[0], s["calls"]) for s in call["sites"]] == [("inner", 10)]
+
+
+def test_each_exit(count, chain):
+    """Sites of processes that end before anything else was looked at."""
+    _, (*ended, c) = count("--each-exit", "--by", "site", "-e", "getppid", "--", "sh", "-c", f"{chain}; {chain}; :")
+    assert len(ended) == 3
+    sites = [[(s["site"].split()[0], s["calls"], s["stack"][0]["function"])
+              for call in e.tasks[0]["syscalls"] for s in call["sites"] if s["calls"] > 1] for e in ended]
+    assert sites == [[("inner", 10, "inner")], [("inner", 10, "inner")], []]
+    assert c.whole().of("getppid") == sum(e.of("getppid") for e in ended) >= 20
+
+
+def test_own_code(count, chain):
+    """--app says whose frames name a site; --unwind fp walks by frame pointers."""
+    _, (c,) = count("--by", "site", "-e", "getppid", "--app", "libc*", "--", chain)
+    (call,) = c.whole().tasks[0]["syscalls"]
+    assert all("libc" in s["stack"][0]["object"] for s in call["sites"])
+    assert sum(s["calls"] for s in call["sites"]) == 10
+    for way in ("fp", "scan"):
+        _, (c,) = count("--by", "site", "-e", "getppid", "--unwind", way, "--", chain)
+        (call,) = c.whole().tasks[0]["syscalls"]
+        assert sum(s["calls"] for s in call["sites"]) == 10
+        assert {s["stack"][0]["function"] for s in call["sites"] if s["stack"]} & {"inner", "left", "right"}
 
 
 def test_many_sites(count, tmp_path):

@@ -121,7 +121,7 @@ static void test_table(void **state)
 static void test_in_flight(void **state)
 {
 	struct spoor_stat_view v = {};
-	struct spoor_counters c = { .lost_threads = 2 };
+	struct spoor_counters c = { .lost_threads = 2, .lost_calls = 5 };
 	struct spoor_task_counters *t = add_task(&c, 5, 6, "hung");
 	struct spoor_call_counters *call = spoor_task_add_call(t, READ, 0);
 
@@ -133,7 +133,6 @@ static void test_in_flight(void **state)
 	v.level = SPOOR_STAT_THREAD;
 	expect(&c, &v,
 	       "Task: 6:5 hung, 1 accumulated thread\n"
-	       "Not in the table: 3 calls that found no room among their thread's counters.\n"
 	       "% time     seconds  usecs/call calls errors syscall    max\n"
 	       "------ ----------- ----------- ----- ------ ---------- ---\n"
 	       "100.00 3.020000000 3020000.000     1        read         - (1 in flight, 3.02 s so far)\n"
@@ -141,7 +140,9 @@ static void test_in_flight(void **state)
 	       "  0.00 0.000000000       0.000     1        write        - (1 never returned)\n"
 	       "------ ----------- ----------- ----- ------ ---------- ---\n"
 	       "100.00 3.020000000 1006666.666     3        total        -\n"
-	       "Lost: 2 threads were not counted: no memory for the counters.\n");
+	       "3 calls found no slot in the thread: they stand with the process.\n"
+	       "Lost: 2 threads were not counted: no memory for the counters.\n"
+	       "Lost: 5 calls are in no table: no memory for the counters.\n");
 	spoor_counters_done(&c);
 }
 
@@ -435,11 +436,15 @@ static void test_json(void **state)
 	assert_int_equal(number(call, "max_ns"), 1000003);
 	assert_int_equal(sum_of(json_object_get(call, "histogram")), 13);
 	assert_int_equal(number(json_object_get(call, "errnos"), "EAGAIN"), 4);
+	assert_int_equal(number(json_object_get(call, "errnos"), "others"), 1);
+	assert_int_equal(number(call, "entered"), 13);
 	assert_true(json_real_value(json_object_get(call, "seconds")) == 0.013000039);
 	assert_non_null(json_object_get(call, "on_cpu_seconds"));
 	call = json_array_get(json_object_get(task, "syscalls"), 3);
 	assert_string_equal(json_string_value(json_object_get(call, "abi")), "i386");
 	assert_int_equal(number(json_object_get(call, "in_flight"), "calls"), 1);
+	assert_int_equal(number(call, "calls"), 3);
+	assert_int_equal(number(call, "entered"), 4);
 	json_decref(j);
 	spoor_counters_done(&c);
 }

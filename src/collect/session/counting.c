@@ -123,14 +123,22 @@ static int wait_ms(const struct clocks *k, uint64_t now)
 	return first - now < LOOK_MS * 1000000ULL ? (first - now) / 1000000 + 1 : LOOK_MS;
 }
 
+static void hand_out_finals(struct spoor_counting *c, const struct spoor_counting_options *o)
+{
+	if (!o->each_exit)
+		return;
+	if (c->sites)
+		spoor_site_stacks_settle(c->sites);
+	o->finals(o->ctx, c);
+}
+
 static void collect(struct spoor_counting *c, const struct spoor_counting_options *o, struct clocks *k, uint64_t now)
 {
 	if (now - k->collected < COLLECT_MS * 1000000ULL)
 		return;
 	k->collected = now;
 	spoor_counts_collect(c->counts);
-	if (o->each_exit)
-		spoor_counts_finals(c->counts, o->finals);
+	hand_out_finals(c, o);
 }
 
 static void check_end(struct spoor_counting *c, const struct clocks *k, uint64_t now)
@@ -224,7 +232,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	spoor_host_await_command(&c->host);
 	if (o->each_exit) {
 		spoor_counts_collect(c->counts);
-		spoor_counts_finals(c->counts, o->finals);
+		hand_out_finals(c, o);
 	}
 	r = look(c, o, SPOOR_COUNTING_END);
 	spoor_kernel_detach(c->kernel);
@@ -232,7 +240,6 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	ret->wait_status = c->host.wait_status;
 	ret->lost_threads = spoor_counting_lost_threads(c);
 	ret->lost_stacks = lost_stacks(c);
-	ret->lost_calls = spoor_counts_lost(c->counts);
 	return r;
 }
 

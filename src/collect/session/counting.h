@@ -44,8 +44,8 @@ struct spoor_counting_options {
 	void (*ready)(void *ctx, long threads);
 	/* It is time to look. Returns 0, or -errno: counting ends. */
 	int (*look)(void *ctx, struct spoor_counting *c, enum spoor_counting_why why);
-	/* each_exit: processes that have ended, one after the other. */
-	const struct spoor_count_visitor *finals;
+	/* each_exit: processes may have ended: for spoor_counts_finals(). By site their stacks are settled. */
+	void (*finals)(void *ctx, struct spoor_counting *c);
 	/* Something else to wait for: a terminal, say. fd -1: nothing. on_fd returns false to end counting. */
 	int fd;
 	bool (*on_fd)(void *ctx, struct spoor_counting *c);
@@ -57,7 +57,6 @@ struct spoor_counting_result {
 	int wait_status;       /* of the command, as wait(2) */
 	uint64_t lost_threads; /* no kernel memory for their counters: they were not counted */
 	uint64_t lost_stacks;  /* by_site: calls that stand under no site, because there was no room for their stack */
-	uint64_t lost_calls;   /* no kernel memory for the sums of ended threads */
 };
 
 /*
