@@ -129,7 +129,7 @@ def test_of_one_moment(count, counted):
         ahead = returned["getppid"] - returned["getuid"]
         assert ahead in (0, 1)
         assert ahead + in_flight["getppid"] - in_flight["getuid"] in (0, 1)
-    assert len(deltas) > 50 and returned["getppid"] > 100000
+    assert len(deltas) > 20 and returned["getppid"] > 10000
 
 
 def test_exec_by_threads(count, counted):
