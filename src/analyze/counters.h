@@ -43,6 +43,7 @@ struct spoor_task_counters {
 	char comm[16];        /* any bytes; NUL-terminated if shorter */
 	uint64_t start_ns, end_ns; /* end 0: alive */
 	uint64_t process_start_ns; /* its group leader's; 0: unknown */
+	uint32_t serial;           /* of a live thread, where it is known: no other has it */
 	unsigned threads;          /* accumulated into it */
 	unsigned processes;        /* accumulated into it; 0 or 1: of one */
 	uint64_t overflow;         /* calls that found no slot of their thread: they are counted with what has tid 0 */

@@ -8,20 +8,24 @@
 #include "base/cleanup.h"
 
 struct key {
+	uint32_t serial;
 	pid_t pid, tid;
 	uint64_t start;
 	size_t number;
 };
 
+/* By execve a thread comes to have the leader's tid and start: its serial tells it from that. */
 static struct key key_of(const struct spoor_task_counters *t, size_t number)
 {
-	return (struct key){ t->pid, t->tid, t->tid ? t->start_ns : t->process_start_ns, number };
+	return (struct key){ t->serial, t->pid, t->tid, t->tid ? t->start_ns : t->process_start_ns, number };
 }
 
 static int by_key(const void *pa, const void *pb)
 {
 	const struct key *a = pa, *b = pb;
 
+	if (a->serial != b->serial)
+		return a->serial < b->serial ? -1 : 1;
 	if (a->pid != b->pid)
 		return a->pid < b->pid ? -1 : 1;
 	if (a->tid != b->tid)
@@ -35,7 +39,7 @@ static int by_key(const void *pa, const void *pb)
  */
 static size_t successor(const struct key *keys, size_t n, const struct spoor_task_counters *t)
 {
-	struct key wanted[] = { key_of(t, 0), { t->pid, 0, t->process_start_ns, 0 }, {} };
+	struct key wanted[] = { key_of(t, 0), { 0, t->pid, 0, t->process_start_ns, 0 }, {} };
 	const struct key *found = NULL;
 
 	for (unsigned i = 0; i < 3 && !found; i++)

@@ -9,6 +9,11 @@
  *	counted leader N P     the main thread ends first, then the others call
  *	counted exec N P       N threads call P times, then the last one executes `counted threads 1 P`
  *	counted storm S P      threads of P calls are born and die for S milliseconds; prints how many there were
+ *	counted kills S P      processes of 4 threads with P calls each are born and killed for S milliseconds; prints
+ *	                       how many threads there were
+ *	counted alternate S P  one call of P others each, then getppid and getuid by turns for S milliseconds
+ *	counted chain N P      the main thread makes P calls of getuid, another P of getppid; that one executes
+ *	                       `counted chain N-1 P`
  *	counted processes N P  N children one after the other, P calls each
  *	counted int80 N P      N calls of getppid by int 0x80, P by syscall
  *	counted restart N P    a read and a nanosleep interrupted by N signals, whose handlers sleep too; then P calls
@@ -96,21 +101,87 @@ static void start(int n, void *(*f)(void *), pthread_t *ret)
 		}
 }
 
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static int storm(int ms)
 {
-	struct timespec now, end;
+	long until = now_ms() + ms;
 	pthread_t t[4];
 	int n = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
 	do {
 		start(4, call_shortly, t);
 		for (int i = 0; i < 4; i++)
 			pthread_join(t[i], NULL);
 		n += 4;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while ((now.tv_sec - end.tv_sec) * 1000 + (now.tv_nsec - end.tv_nsec) / 1000000 < ms);
+	} while (now_ms() < until);
 	return n;
+}
+
+static void to_be_killed(int ready)
+{
+	pthread_t t[3];
+
+	pthread_barrier_init(&all, NULL, 4);
+	start(3, call_and_hang, t);
+	call(calls);
+	pthread_barrier_wait(&all);
+	if (write(ready, "x", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static int kills(int ms)
+{
+	long until = now_ms() + ms;
+	int fds[2], n = 0;
+	char byte;
+
+	if (pipe(fds))
+		exit(1);
+	do {
+		pid_t pid = fork();
+
+		if (!pid)
+			to_be_killed(fds[1]);
+		if (pid < 0 || read(fds[0], &byte, 1) != 1)
+			exit(1);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		n += 4;
+	} while (now_ms() < until);
+	return n;
+}
+
+static void alternate(int ms)
+{
+	long until = now_ms() + ms;
+
+	do {
+		for (int i = 0; i < 1000; i++) {
+			syscall(SYS_getppid);
+			syscall(SYS_getuid);
+		}
+	} while (now_ms() < until);
+}
+
+static void *chain(void *arg)
+{
+	char n[16], p[16];
+
+	call(calls);
+	pthread_barrier_wait(&all);
+	snprintf(n, sizeof(n), "%d", atoi(args[2]) - 1);
+	snprintf(p, sizeof(p), "%d", calls);
+	execl("/proc/self/exe", args[0], "chain", n, p, (char *)NULL);
+	return arg;
 }
 
 static void handler(int sig)
@@ -167,12 +238,38 @@ static void many(int n, int times)
 {
 	for (int nr = 0; nr < 335 && n; nr++) {
 		switch (nr) {
-		case SYS_exit: case SYS_exit_group: case SYS_fork: case SYS_vfork: case SYS_clone: case SYS_pause:
-		case SYS_rt_sigreturn: case SYS_rt_sigsuspend: case SYS_vhangup: case SYS_sync: case SYS_munlockall:
-		case SYS_setsid: case SYS_kill: case SYS_tkill: case SYS_tgkill: case SYS_brk: case SYS_close:
-		case SYS_rt_sigtimedwait: case SYS_wait4: case SYS_select: case SYS_pselect6: case SYS_ppoll:
-		case SYS_poll: case SYS_futex: case SYS_alarm: case SYS_umask: case SYS_read: case SYS_write:
-		case SYS_restart_syscall: case SYS_munmap: case SYS_mmap: case SYS_personality:
+		case SYS_exit:
+		case SYS_exit_group:
+		case SYS_fork:
+		case SYS_vfork:
+		case SYS_clone:
+		case SYS_pause:
+		case SYS_rt_sigreturn:
+		case SYS_rt_sigsuspend:
+		case SYS_vhangup:
+		case SYS_sync:
+		case SYS_munlockall:
+		case SYS_setsid:
+		case SYS_kill:
+		case SYS_tkill:
+		case SYS_tgkill:
+		case SYS_brk:
+		case SYS_close:
+		case SYS_rt_sigtimedwait:
+		case SYS_wait4:
+		case SYS_select:
+		case SYS_pselect6:
+		case SYS_ppoll:
+		case SYS_poll:
+		case SYS_futex:
+		case SYS_alarm:
+		case SYS_umask:
+		case SYS_read:
+		case SYS_write:
+		case SYS_restart_syscall:
+		case SYS_munmap:
+		case SYS_mmap:
+		case SYS_personality:
 			continue;
 		}
 		for (int i = 0; i < times; i++)
@@ -243,6 +340,22 @@ int main(int argc, char **argv)
 			pause();
 	} else if (!strcmp(how, "storm")) {
 		printf("%d\n", storm(n));
+	} else if (!strcmp(how, "kills")) {
+		printf("%d\n", kills(n));
+		usleep(200000); /* to be looked at once more */
+	} else if (!strcmp(how, "alternate")) {
+		many(calls, 1);
+		alternate(n);
+	} else if (!strcmp(how, "chain") && n) {
+		pthread_barrier_init(&all, NULL, 2);
+		start(1, chain, threads);
+		for (int i = 0; i < calls; i++)
+			syscall(SYS_getuid);
+		pthread_barrier_wait(&all);
+		for (;;)
+			pause();
+	} else if (!strcmp(how, "chain")) {
+		usleep(200000);
 	} else if (!strcmp(how, "processes")) {
 		for (int i = 0; i < n; i++) {
 			pid_t pid = fork();

@@ -72,6 +72,23 @@ def test_processes(count, counted):
     assert c.whole().of("getppid") == 0 and c.of("wait4") == 101
 
 
+def test_processes_are_counted(count, counted):
+    """A process whose threads all end at the same time is one."""
+    _, (c,) = count("--", "sh", "-c", 'for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "$@"; done; :',
+                    "sh", counted, "group", 16, 1)
+    assert c.whole().tasks[0]["processes"] == 21
+    _, (c,) = count("--", counted, "processes", 101, 1)
+    assert c.whole().tasks[0]["processes"] == 102
+
+
+def test_many_ended_processes(count, counted):
+    """Some thousands of ended processes stay apart, older ones are thrown together; no call is missing."""
+    _, (c,) = count("--per-process", "-e", "getppid", "--", counted, "processes", 4500, 1)
+    assert c.whole().of("getppid") == 4500 and c.threads() == 4501
+    (together,) = [t for t in c.tasks if t["processes"] > 1]
+    assert 4500 - 4096 <= together["processes"] <= 4501 - 4095 and len(c.tasks) <= 4098
+
+
 def test_each_exit(count, counted):
     _, (*ended, c) = count("--each-exit", "--", counted, "processes", 31, 7)
     assert len(ended) == 32
@@ -88,6 +105,40 @@ def test_storm(count, counted):
         assert c.whole().of("getppid") == 3 * threads and c.threads() == threads + 1
         shown = sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas)
         assert len(deltas) > 10 and shown <= 3 * threads
+
+
+@pytest.mark.parametrize("level", [[], ["--per-process"], ["--per-thread"]])
+def test_kills(count, counted, level):
+    """Processes are born and killed; what the prints show adds up to what was called, to the call."""
+    done, (*deltas, c) = count("--interval", "10ms", *level, "--", counted, "kills", 1000, 3)
+    called = 3 * int(done.stdout)
+    assert c.whole().of("getppid") == called and called > 3000
+    assert sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas) == called and len(deltas) > 10
+
+
+def test_of_one_moment(count, counted):
+    """Of calls made by turns no print shows two more of one than of the other, those in flight included."""
+    _, (*deltas, c) = count("--interval", "10ms", "--", counted, "alternate", 1500, 40)
+    returned = Counter()
+    for d in deltas:
+        in_flight = Counter()
+        for task in d.tasks:
+            for call in task["syscalls"]:
+                returned[call["name"]] += call["calls"]
+                in_flight[call["name"]] += (call.get("in_flight") or {}).get("calls", 0)
+        ahead = returned["getppid"] - returned["getuid"]
+        assert ahead in (0, 1)
+        assert ahead + in_flight["getppid"] - in_flight["getuid"] in (0, 1)
+    assert len(deltas) > 20 and returned["getppid"] > 10000
+
+
+def test_exec_by_threads(count, counted):
+    """A thread takes over its leader's ids: what it and the leader had counted is neither lost nor counted twice."""
+    for level in ([], ["--per-process"]):
+        _, (*deltas, c) = count("--interval", "5ms", *level, "--", counted, "chain", 100, 1009)
+        for name in ("getppid", "getuid"):
+            assert c.whole().of(name) == 100 * 1009
+            assert sum(d.returned().get((name, None), (0,))[0] for d in deltas) == 100 * 1009
 
 
 def test_interval(counting_under_way, counted, start):
@@ -182,6 +233,30 @@ def test_blocked(count):
     assert c.of("read", "on_cpu_seconds") > 0
     done, (c,) = count("--no-blocked", "--", "sleep", "0.1")
     assert "blocked_seconds" not in c.tasks[0]["syscalls"][0]
+
+
+ON_CPU = """
+import os
+def ran():
+    return int(open("/proc/self/schedstat").read().split()[0])
+fd, buffers = os.open("/dev/zero", os.O_RDONLY), [bytearray(1 << 24)]
+os.readv(fd, buffers)
+began = ran()
+for i in range(100):
+    os.readv(fd, buffers)
+print(ran() - began)
+"""
+
+
+def test_on_cpu_beside_another(count, start):
+    """Reads that share their CPU with a spinner: on the CPU as long as the scheduler says, else blocked."""
+    cpu = min(os.sched_getaffinity(0))
+    start("taskset", "-c", cpu, "sh", "-c", "while :; do :; done")
+    done, (c,) = count("-e", "readv", "--", "taskset", "-c", cpu, "/usr/bin/python3", "-c", ON_CPU)
+    ran = int(done.stdout) / 1e9
+    assert c.whole().of("readv", "calls") == 101
+    assert abs(c.of("readv", "on_cpu_seconds") * 100 / 101 - ran) < 0.15 * ran
+    assert c.of("readv", "blocked_seconds") > 0.3 * c.of("readv", "seconds")
 
 
 def test_output_and_exit_code(spoor, tmp_path):

@@ -15,7 +15,7 @@ MEMORY = Path("/sys/fs/cgroup/memory")
 
 
 def test_attach_in_a_blocking_call(counting_under_way, start):
-    """A call that began before is shown in flight with its time since then, and counts as one when it returns."""
+    """A call that began before is shown in flight with its time since it fell asleep, and counts as one in the end."""
     target = start("sh", "-c", "read x; read y; exit 0")
     time.sleep(0.3)
     stat = counting_under_way("-p", target.pid, "--interval", "100ms")
@@ -23,7 +23,8 @@ def test_attach_in_a_blocking_call(counting_under_way, start):
     first = stat.counters()[0]
     (call,) = first.tasks[0]["syscalls"]
     assert call["name"] == "read" and call["in_flight"]["calls"] == 1
-    assert 0.05 < call["in_flight"]["seconds"] < 20 and call["calls"] == 0
+    assert 0.3 < call["in_flight"]["seconds"] < 20 and call["calls"] == 0
+    assert call["in_flight"]["blocked_seconds"] > 0.29
     target.stdin.write(b"1\n")
     target.stdin.flush()
     time.sleep(0.2)
@@ -137,6 +138,23 @@ def test_full_disk(build, tmp_path):
     done = subprocess.run([build / "spoor", "stat", "-o", "/dev/full", "--", "true"], capture_output=True, text=True,
                           timeout=20, check=False)
     assert done.returncode == 125 and "No space left" in done.stderr
+
+
+def test_file_limit(build, tmp_path):
+    """A file that may not grow further is a write that fails, not Spoor's death."""
+    done = subprocess.run(["bash", "-c", 'ulimit -f 1; exec "$@"', "bash", build / "spoor", "stat", "--format", "json",
+                           "-o", tmp_path / "out", "--", "true"], capture_output=True, text=True, timeout=20,
+                          check=False)
+    assert done.returncode == 125 and "File too large" in done.stderr
+
+
+def test_attach_into_a_storm(counting_under_way, counted, start):
+    """Threads are born while it attaches: each is in once, so the end of the last one is the end of counting."""
+    for _ in range(5):
+        target = start(counted, "storm", 400, 1)
+        stat = counting_under_way("-p", target.pid, "--per-process")
+        assert target.wait(20) == 0
+        assert stat.wait(5) == 0
 
 
 def test_json_is_one_object_a_line(spoor):

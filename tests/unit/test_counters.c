@@ -494,6 +494,27 @@ static void test_delta_of_ended(void **state)
 	spoor_counters_done(&b);
 }
 
+/* A thread executes a program: it has the leader's tid and start from then on, but is another one. */
+static void test_delta_after_exec(void **state)
+{
+	struct spoor_counters a = {}, b = {}, delta;
+
+	add_task(&a, 1, 1, 1)->serial = 1;
+	count(&a.tasks[0], READ, 0, 7, 100);
+	add_task(&a, 1, 2, 5)->serial = 2;
+	count(&a.tasks[1], READ, 0, 11, 100);
+	count(add_task(&a, 1, 0, 0), READ, 0, 3, 100);
+	add_task(&b, 1, 1, 1)->serial = 3;
+	count(&b.tasks[0], READ, 0, 2, 100);
+	count(add_task(&b, 1, 0, 0), READ, 0, 3 + 7 + 11 + 1, 100);
+	assert_int_equal(spoor_counters_delta(&a, &b, &delta), 0);
+	assert_int_equal(task_of(&delta, 1, 1)->calls[0].calls, 2);
+	assert_int_equal(task_of(&delta, 1, 0)->calls[0].calls, 1);
+	spoor_counters_done(&delta);
+	spoor_counters_done(&a);
+	spoor_counters_done(&b);
+}
+
 static void test_delta_of_ended_process(void **state)
 {
 	struct spoor_counters a = {}, b = {}, delta;
@@ -704,6 +725,7 @@ int main(void)
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_delta),
 		cmocka_unit_test(test_delta_of_ended),
+		cmocka_unit_test(test_delta_after_exec),
 		cmocka_unit_test(test_delta_of_ended_process),
 		cmocka_unit_test(test_delta_in_flight),
 		cmocka_unit_test(test_deltas_add_up),

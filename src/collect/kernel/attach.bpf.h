@@ -15,6 +15,7 @@ static __always_inline struct thread *take_in_sleeping(struct task_struct *task,
 	unsigned long switches = task->nvcsw;
 	struct thread *in;
 
+	s->joined = JOINED_SEEN;
 	on_describe(task, s, c);
 	in = take_in(task, s);
 	if (s->start && (task->nvcsw != switches || !(task->__state & 0xff))) {

@@ -2,6 +2,7 @@
 #pragma once
 /* Counting's part in who comes in, execs, ends (the hooks of processes.bpf.h). */
 #include "collect/kernel/counting.bpf.h"
+#include "collect/kernel/last_ran.bpf.h"
 
 static __always_inline void on_fork(struct task_struct *task, struct thread *t, struct task_struct *parent,
 				    struct thread *p)
@@ -31,13 +32,15 @@ static __always_inline void on_exec_out(struct task_struct *task, struct thread 
 
 static __always_inline void on_exec(struct task_struct *task, struct thread *t, int old_pid, struct scratch *sc)
 {
+	if (old_pid != task->pid)
+		begin_anew(t);
 	if (by_site)
 		emit_exec_mappings(task, sc);
 }
 
 static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 {
-	fold_thread(task, t, task->signal->live.counter == 0);
+	fold_thread(task, t, task->signal->live.counter == 0 && first_to_say_gone(task, t));
 }
 
 static __always_inline void on_move_in(struct task_struct *task, struct thread *t)
@@ -45,12 +48,13 @@ static __always_inline void on_move_in(struct task_struct *task, struct thread *
 	own_thread(task, t);
 }
 
+/* A process moves with all its threads: its leader stands for it. */
 static __always_inline void on_move_out(struct task_struct *task, struct thread *t)
 {
-	fold_thread(task, t, 1);
+	fold_thread(task, t, task->pid == task->tgid);
 }
 
-/* The call in which task sleeps: its time counts from now on. */
+/* The call in which task sleeps: it began no later than task last ran, and has been off the CPU since then. */
 static __always_inline void on_describe(struct task_struct *task, struct thread *s, struct cpu *c)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
@@ -69,7 +73,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 		s->stack = emit_remote(task, s, regs, mode - 1);
 		s->raw = 1;
 	}
-	s->off = bpf_ktime_get_ns();
+	s->off = last_ran(task, bpf_ktime_get_ns());
 	s->start = s->off;
 }
 

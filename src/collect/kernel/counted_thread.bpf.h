@@ -4,6 +4,7 @@
 #include "collect/kernel/counter.h"
 
 #define ROUND_ENDED (~0ULL)
+#define ROUND_ANEW (1ULL << 63) /* | serial: no round has seen what goes on under that */
 
 struct thread {
 	u64 start;   /* of the call in flight; 0: none */
@@ -20,9 +21,11 @@ struct thread {
 	u64 overflow; /* calls that found no slot */
 	u64 owner_start;
 	u32 owner_pid;
-	u8 raw; /* the stack of the call in flight was handed out raw: its id is of this one call */
+	u32 gone; /* that the process's last thread ends was said; in the group leader's storage */
+	u8 raw;   /* the stack of the call in flight was handed out raw: its id is of this one call */
 
-	u8 index[SPOOR_COUNTER_INDEX + 8]; /* slot + 1: by event id, or with sites by hash */
+	u8 index[SPOOR_COUNTER_INDEX + 8]
+		__attribute__((aligned(8))); /* slot + 1: by event id, or with sites by hash */
 	struct spoor_counter_slot slots[SPOOR_COUNTER_SLOTS];
 	u8 slack[16]; /* a bucket's number has six bits, as the verifier sees it */
 };

@@ -21,7 +21,8 @@
 
 /* One system call [at one site] of a live thread. */
 struct spoor_counter_slot {
-	__u64 ns, min_ns, max_ns, blocked_ns, errors;
+	__u64 ns; /* written last, read first: each call makes it another (counted_read.bpf.h) */
+	__u64 min_ns, max_ns, blocked_ns, errors;
 	__u32 stack;
 	__u16 id;  /* event id */
 	__u8 wide; /* its spoor_counter_wide exists */
@@ -32,10 +33,10 @@ struct spoor_counter_slot {
 };
 _Static_assert(sizeof(struct spoor_counter_slot) == 120, "");
 
-/* What has flowed over in a slot's histogram, in units of 256 calls. */
+/* What has flowed over in a slot's histogram, in units of 256 calls. With the kernel's header it takes 256 bytes. */
 #define SPOOR_WIDE_SHIFT 8
 struct spoor_counter_wide {
-	__u64 histogram[SPOOR_COUNTER_BUCKETS];
+	__u32 histogram[SPOOR_COUNTER_BUCKETS];
 };
 struct spoor_counter_wide_key {
 	__u32 serial; /* of the thread */
@@ -70,6 +71,7 @@ _Static_assert(sizeof(struct spoor_counter_thread) + SPOOR_COUNTER_SLOTS * (size
 struct spoor_counter_owner {
 	__u64 start; /* of the group leader */
 	__u32 pid;
+	__u32 pad;
 };
 
 struct spoor_counter_key {
@@ -93,7 +95,7 @@ struct spoor_counter_sum {
 /* A process of which a thread is or was in. */
 struct spoor_counter_process {
 	__u32 live; /* threads that are in */
-	__u32 gone; /* 1: its last thread is ending, or has; live tells when all are added up. Everybody's: how many */
+	__u32 gone; /* so often has its last thread ended; live tells when all are added up. Everybody's: of all */
 	__u64 ended[2], overflow[2]; /* threads and calls, by bank, since ever */
 	__u64 end;                   /* when the last of those that ended did */
 	__u64 start;                 /* of the group leader, for everybody's the first one's; as the rest */

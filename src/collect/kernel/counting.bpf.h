@@ -17,9 +17,10 @@ const volatile bool by_site = false;
 static const u8 log2_of[256] = {
 #define LOG_4(n) n, n, n, n
 #define LOG_16(n) LOG_4(n), LOG_4(n), LOG_4(n), LOG_4(n)
-	0, 0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, LOG_16(4),
-	LOG_16(5), LOG_16(5), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(6),
-	LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7),
+	0,         0,         1,         1,         2,         2,         2,         2,
+	3,         3,         3,         3,         3,         3,         3,         3,
+	LOG_16(4), LOG_16(5), LOG_16(5), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(6), LOG_16(7),
+	LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7), LOG_16(7),
 #undef LOG_16
 #undef LOG_4
 };
@@ -144,17 +145,23 @@ static __noinline int count_error(struct thread *t, u32 slot, u32 number)
 	return 0;
 }
 
-/* A call that found no slot goes straight to its process. */
+/*
+ * A call that found no slot goes straight to its process: into the round under way, unless its thread was read in that
+ * already, maybe with this call in flight. Who has copied the thread but not claimed it sees by overflow that the call
+ * came here (an atomic addition: it is there before the round is looked at).
+ */
 static __noinline int count_elsewhere(struct thread *t, u64 ns, u64 blocked, s64 ret)
 {
 	u32 b = opaque(bucket_of(ns)) & 63;
 	struct spoor_counter_sum *sum;
 	struct fold f;
+	u64 p;
 
 	if (!t)
 		return 0;
-	t->overflow++;
-	fold_into(&f, t, phase & SPOOR_PHASE_BANK);
+	__sync_fetch_and_add(&t->overflow, 1);
+	p = *(volatile u64 *)&phase;
+	fold_into(&f, t, bank_of(p, *(volatile u64 *)&t->round));
 	sum = sum_of(&f, t->id, t->stack);
 	if (!sum) {
 		__sync_fetch_and_add(&lost_calls, 1);
@@ -172,44 +179,59 @@ static __noinline int count_elsewhere(struct thread *t, u64 ns, u64 blocked, s64
 
 /* ---- the two halves of a call ---- */
 
+/* Between the two what a reader copies is not of one moment. */
+static __always_inline void writing(struct thread *t)
+{
+	*(volatile u32 *)&t->seq = t->seq + 1;
+	barrier();
+}
+
+static __always_inline void written(struct thread *t)
+{
+	barrier();
+	*(volatile u32 *)&t->seq = t->seq + 1;
+}
+
+static __always_inline void count_here(struct thread *t, u32 slot, u64 ns, s64 ret)
+{
+	struct spoor_counter_slot *s = &t->slots[slot];
+	u32 b = bucket_of(ns) & 63;
+	u8 n = s->histogram[b] + 1;
+
+	if (ns < s->min_ns)
+		s->min_ns = ns;
+	if (ns > s->max_ns)
+		s->max_ns = ns;
+	s->histogram[b] = n;
+	if (!n)
+		widen(t, slot, b);
+	if (t->blocked) {
+		s->blocked_ns += t->blocked;
+		t->blocked = 0;
+	}
+	if ((u64)ret >= (u64)-4095)
+		count_error(t, slot, -ret);
+	barrier();
+	s->ns += ns; /* last: by it a reader sees that there is more */
+}
+
 static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
 {
-	u32 id = t->id, b = bucket_of(ns) & 63, i;
-	u64 blocked = t->blocked;
-	struct spoor_counter_slot *s;
-	u8 n;
+	u32 id = t->id, i;
 
 	if (by_site)
 		i = t->raw ? 0 : slot_of_site(t, id, t->stack);
 	else
 		i = slot_of_call(t, id);
+	writing(t);
 	if (!i || i > SPOOR_COUNTER_SLOTS) {
-		count_elsewhere(t, ns, blocked, ret);
+		count_elsewhere(t, ns, t->blocked, ret);
 		t->blocked = 0;
-		t->start = 0;
-		return;
+	} else {
+		count_here(t, i - 1, ns, ret);
 	}
-	s = &t->slots[i - 1];
-	*(volatile u32 *)&t->seq = t->seq + 1;
-	barrier();
-	s->ns += ns;
-	if (ns < s->min_ns)
-		s->min_ns = ns;
-	if (ns > s->max_ns)
-		s->max_ns = ns;
-	n = s->histogram[b] + 1;
-	s->histogram[b] = n;
-	if (!n)
-		widen(t, i - 1, b);
-	if (blocked) {
-		s->blocked_ns += blocked;
-		t->blocked = 0;
-	}
-	if ((u64)ret >= (u64)-4095)
-		count_error(t, i - 1, -ret);
 	t->start = 0;
-	barrier();
-	*(volatile u32 *)&t->seq = t->seq + 1;
+	written(t);
 }
 
 /* Is this call to be counted? */
@@ -231,8 +253,7 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 		return 0;
 	id = call_id(task, nr);
 	t->id = id;
-	if (counts(t, id))
-		t->start = bpf_ktime_get_ns();
+	t->start = counts(t, id) ? bpf_ktime_get_ns() : 0;
 	return 0;
 }
 
@@ -248,6 +269,7 @@ static __always_inline int enter_site(struct pt_regs *regs, long nr, bool compat
 		return 0;
 	id = call_id(task, nr);
 	t->id = id;
+	t->start = 0;
 	if (!counts(t, id))
 		return 0;
 	t->stack = 0;
@@ -291,21 +313,21 @@ SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-	u64 start;
+	u64 start, now;
 
 	if (!t)
 		return 0;
+	start = t->start;
+	now = start ? bpf_ktime_get_ns() : 0; /* what follows is no part of the call */
 	if (by_site)
 		note_call(t, regs, ret);
-	start = t->start;
-	if (!start)
-		return 0;
-	if (t->wait_exec) {
-		t->start = 0; /* its execve has failed */
+	if (!start || t->wait_exec) { /* not counted; taken back while it slept; an execve that has failed */
+		t->start = 0;
 		t->blocked = 0;
+		t->off = 0;
 		return 0;
 	}
-	count_call(t, bpf_ktime_get_ns() - start, ret);
+	count_call(t, now - start, ret);
 	return 0;
 }
 
@@ -330,11 +352,16 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 	if (!out && !in)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (out)
+	if (out) {
+		writing(out);
 		out->off = now;
+		written(out);
+	}
 	if (in && in->off) {
+		writing(in);
 		in->blocked += now - in->off;
 		in->off = 0;
+		written(in);
 	}
 	return 0;
 }

@@ -72,9 +72,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 	char found[128];
 
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
-		return spoor_fail(e, EPERM,
-				  "this kernel is locked down (%s): no BPF program may read memory; %s", found,
-				  SPOOR_LOCKDOWN_ADVICE);
+		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
+				  found, SPOOR_LOCKDOWN_ADVICE);
 	if (r == -EPERM || r == -EACCES)
 		return spoor_fail(e, EPERM,
 				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
@@ -97,47 +96,48 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 }
 
 /* Both skeletons have what maps.bpf.h declares, at places of their own. */
-#define BIND(k, s)                                                             \
-	do {                                                                   \
-		(k)->c.rings = (s)->maps.rings;                                \
-		(k)->c.objects = (s)->maps.objects;                            \
-		(k)->c.row_pages = (s)->maps.row_pages;                        \
-		(k)->c.row_chunks = (s)->maps.row_chunks;                      \
-		(k)->c.rules = (s)->maps.rules;                                \
-		(k)->c.picks = (s)->maps.picks;                                \
-		(k)->c.object_ids = (s)->maps.object_ids;                      \
-		(k)->c.wakeups = (s)->maps.wakeups;                            \
-		(k)->c.cpus = (s)->maps.cpus;                                  \
-		(k)->c.attach_tasks = (s)->progs.attach_tasks;                 \
-		(k)->c.direct_find = (s)->progs.direct_find;                   \
-		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map; \
-		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                  \
-		(k)->c.budget = &(s)->data->budget;                            \
-		(k)->c.n_names = &(s)->bss->n_names;                           \
-		(k)->c.next_object = &(s)->data->next_object;                  \
-		(k)->c.retake = &(s)->bss->retake;                             \
-		(k)->c.paused = &(s)->bss->paused;                             \
-		(k)->c.attaching = &(s)->bss->attaching;                       \
-		(k)->c.calls = (s)->bss->calls;                                \
-		(k)->c.names = (s)->bss->names;                                \
-		(k)->c.live_threads = (long long *)&(s)->bss->live_threads;    \
+#define BIND(k, s)                                                                           \
+	do {                                                                                 \
+		(k)->c.rings = (s)->maps.rings;                                              \
+		(k)->c.objects = (s)->maps.objects;                                          \
+		(k)->c.row_pages = (s)->maps.row_pages;                                      \
+		(k)->c.row_chunks = (s)->maps.row_chunks;                                    \
+		(k)->c.rules = (s)->maps.rules;                                              \
+		(k)->c.picks = (s)->maps.picks;                                              \
+		(k)->c.object_ids = (s)->maps.object_ids;                                    \
+		(k)->c.wakeups = (s)->maps.wakeups;                                          \
+		(k)->c.cpus = (s)->maps.cpus;                                                \
+		(k)->c.attach_tasks = (s)->progs.attach_tasks;                               \
+		(k)->c.direct_find = (s)->progs.direct_find;                                 \
+		(k)->c.measure_sched_clock = (s)->progs.measure_sched_clock;                 \
+		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map;             \
+		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                                \
+		(k)->c.budget = &(s)->data->budget;                                          \
+		(k)->c.n_names = &(s)->bss->n_names;                                         \
+		(k)->c.next_object = &(s)->data->next_object;                                \
+		(k)->c.retake = &(s)->bss->retake;                                           \
+		(k)->c.paused = &(s)->bss->paused;                                           \
+		(k)->c.attaching = &(s)->bss->attaching;                                     \
+		(k)->c.calls = (s)->bss->calls;                                              \
+		(k)->c.names = (s)->bss->names;                                              \
+		(k)->c.live_threads = (long long *)&(s)->bss->live_threads;                  \
 		(k)->c.attached_threads = (unsigned long long *)&(s)->bss->attached_threads; \
 	} while (0)
 
-#define CONFIGURE(s, k, o, id, level)                             \
-	do {                                                      \
-		(s)->rodata->ring_mask = (k)->ring_size - 1;      \
-		(s)->rodata->unwind_with = (o)->unwind;           \
-		(s)->rodata->self_tgid = getpid();                \
-		(s)->rodata->match_all = (o)->match_all;          \
-		(s)->rodata->match_names = (o)->match_names;      \
-		(s)->rodata->match_cgroup = (o)->cgroup;          \
-		(s)->rodata->cgroup_id = id;                      \
-		(s)->rodata->cgroup_level = level;                \
-		describe_tables(&(s)->rodata->physical_bits, &(s)->rodata->five_levels);    \
-		bpf_map__set_value_size((s)->maps.rings, (k)->ring_stride);                 \
-		bpf_map__set_max_entries((s)->maps.rings, (k)->n_cpus * SPOOR_LEVELS);      \
-		bpf_map__set_max_entries((s)->maps.cpus, (k)->n_cpus);                      \
+#define CONFIGURE(s, k, o, id, level)                                                    \
+	do {                                                                             \
+		(s)->rodata->ring_mask = (k)->ring_size - 1;                             \
+		(s)->rodata->unwind_with = (o)->unwind;                                  \
+		(s)->rodata->self_tgid = getpid();                                       \
+		(s)->rodata->match_all = (o)->match_all;                                 \
+		(s)->rodata->match_names = (o)->match_names;                             \
+		(s)->rodata->match_cgroup = (o)->cgroup;                                 \
+		(s)->rodata->cgroup_id = id;                                             \
+		(s)->rodata->cgroup_level = level;                                       \
+		describe_tables(&(s)->rodata->physical_bits, &(s)->rodata->five_levels); \
+		bpf_map__set_value_size((s)->maps.rings, (k)->ring_stride);              \
+		bpf_map__set_max_entries((s)->maps.rings, (k)->n_cpus *SPOOR_LEVELS);    \
+		bpf_map__set_max_entries((s)->maps.cpus, (k)->n_cpus);                   \
 	} while (0)
 
 static int map_all(struct spoor_kernel *k, bool walks)
@@ -200,8 +200,8 @@ static int no_scan(struct spoor_error *e)
 			  "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
 }
 
-static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,
-			  uint32_t level, struct spoor_error *e)
+static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup, uint32_t level,
+			  struct spoor_error *e)
 {
 	struct spoor_collector_bpf *s = k->collector = spoor_collector_bpf__open();
 	int r;
@@ -451,7 +451,7 @@ int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
 /* Each CPU's scheduler clock against ours. Where this thread may not go, nothing is known of it. */
 static void measure_sched_clocks(struct spoor_kernel *k)
 {
-	int fd = bpf_program__fd(k->collector->progs.measure_sched_clock);
+	int fd = bpf_program__fd(k->c.measure_sched_clock);
 	size_t size = CPU_ALLOC_SIZE(k->n_cpus);
 	cpu_set_t *before = CPU_ALLOC(k->n_cpus), *one = CPU_ALLOC(k->n_cpus);
 
@@ -474,8 +474,7 @@ long spoor_kernel_take_in(struct spoor_kernel *k)
 {
 	uint64_t first = *k->c.attached_threads, before;
 
-	if (k->collector)
-		measure_sched_clocks(k);
+	measure_sched_clocks(k);
 	do {
 		int r;
 

@@ -36,7 +36,7 @@ struct spoor_kernel_options {
 /* The maps and globals that all collectors have (maps.bpf.h). */
 struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
-	const struct bpf_program *attach_tasks, *direct_find;
+	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock;
 	uint64_t *epoch;
 	uint32_t *budget, *n_names, *next_object, *retake;
 	bool *paused, *attaching;

@@ -224,6 +224,10 @@ struct linux_binprm {
 	struct file *file;
 };
 
+struct seq_file {
+	unsigned long size, count; /* room, and what is used of it */
+};
+
 struct bpf_iter_meta {
 	struct seq_file *seq;
 };

@@ -52,17 +52,21 @@ s64 live_threads = 0;
 u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
 u64 attached_threads = 0;
 
+/* A thread can be met by several at once (fork, an iterator, a move): one takes it in, and describes it. */
+enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the storage its content */ };
+
 /* What every collector keeps of a thread that is in; its struct thread begins or ends with it. */
-#define SPOOR_MEMBER                                                                                                  \
-	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */             \
-	u32 layout;                                                                                                  \
-	u32 gen;                                                                                                     \
-	u32 ended;    /* taken off live_threads */                                                                   \
-	u8 image_shared; /* by other processes: new code makes another one of it */                                  \
-	u8 follow;    /* children are in too */                                                                      \
-	u8 wait_exec; /* not before the first successful execve, but that one */                                     \
-	u8 named;     /* in because its name matched: execve decides again */                                        \
-	u8 moved      /* in by a move between cgroups: the call in which it sleeps is still to be noted */
+#define SPOOR_MEMBER                                                                                     \
+	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */ \
+	u32 layout;                                                                                      \
+	u32 gen;                                                                                         \
+	u32 ended;       /* taken off live_threads */                                                    \
+	u32 joined;      /* enum joined: who counted it into live_threads */                             \
+	u8 image_shared; /* by other processes: new code makes another one of it */                      \
+	u8 follow;       /* children are in too */                                                       \
+	u8 wait_exec;    /* not before the first successful execve, but that one */                      \
+	u8 named;        /* in because its name matched: execve decides again */                         \
+	u8 moved         /* in by a move between cgroups: the call in which it sleeps is still to be noted */
 
 /* struct thread: one thread that is in. Absence of this storage means out. */
 #include SPOOR_THREAD_STATE
@@ -258,7 +262,7 @@ struct cpu {
 		u64 walk;
 	} used[USED_SLOTS]; /* call sites taken per object in the walk numbered `walk` */
 	u64 walk;
-	u64 sched_offset; /* CLOCK_MONOTONIC less this CPU's scheduler clock, as measured before attaching */
+	u64 sched_offset;    /* CLOCK_MONOTONIC less this CPU's scheduler clock, as measured before attaching */
 	struct thread spare; /* of an iterator */
 	struct scratch scratch[SPOOR_LEVELS];
 	struct spoor_kernel_stats stats;

@@ -16,7 +16,8 @@
  * and for attach.bpf.h, in an iterator's context; s is a copy of a thread's state that nobody else sees:
  *
  *	on_describe(task, s, c)             s is what task's state begins with: if it sleeps in a call, s->start says so
- *	on_attach(task, t, s)               it came in with what s says; t is NULL if there was no memory for it
+ *	on_attach(task, t, s)               it came in with what s says; t is NULL if there was no memory for it, or it
+ *	                                    was in already
  *	on_attach_moved(task, t, s, c)      after on_move_in(): what it sleeps in can be looked at
  */
 #include "collect/kernel/threads.bpf.h"
@@ -140,16 +141,27 @@ static __always_inline bool is_ours(struct task_struct *task)
 	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
 }
 
-/* first: what its storage holds from the beginning, or NULL */
+/*
+ * Is t, just got, for who asks to take in? Not if another one was faster. first, as below, says JOINED_SEEN, so an
+ * iterator knows storage that it made itself; there is one iterator at a time.
+ */
+static __always_inline bool join(struct thread *t, struct thread *first)
+{
+	if (first ? *(volatile u32 *)&t->joined != JOINED_SEEN :
+		    __sync_val_compare_and_swap(&t->joined, JOINED_NOT, JOINED) != JOINED_NOT)
+		return false;
+	__sync_fetch_and_add(&live_threads, 1);
+	return true;
+}
+
+/* first: what its storage holds from the beginning, or NULL. NULL: no memory, or another one took it in. */
 static __always_inline struct thread *take_in(struct task_struct *task, struct thread *first)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, first, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	struct cpu *c;
 
-	if (t) {
-		__sync_fetch_and_add(&live_threads, 1);
-		return t;
-	}
+	if (t)
+		return join(t, first) ? t : NULL;
 	c = this_cpu();
 	if (c)
 		c->stats.thread_misses++;
@@ -276,8 +288,7 @@ static __always_inline void decide_cgroup(struct task_struct *task)
 	} else if (!t && in && !is_ours(task)) {
 		retake = 1; /* also takes in those for which there is no memory in this context */
 		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-		if (t) {
-			__sync_fetch_and_add(&live_threads, 1);
+		if (t && join(t, NULL)) {
 			t->follow = 1;
 			t->moved = 1;
 			on_move_in(task, t);

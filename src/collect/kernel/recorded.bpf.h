@@ -5,6 +5,7 @@
  * processes.bpf.h), and the calls that are in flight at its begin and its end.
  */
 #include "collect/kernel/announce.bpf.h"
+#include "collect/kernel/last_ran.bpf.h"
 #include "collect/kernel/syscalls.bpf.h"
 
 /* ---- fork, execve ---- */
@@ -156,31 +157,6 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 /* ---- attaching, and the end ---- */
 
 /*
- * When task last ran. Its scheduler's clock goes its own way on each CPU (time that was stolen does not count), so the
- * distance to ours was measured on each just before; a little too late where it is wrong at all.
- */
-static __always_inline u64 last_ran(struct task_struct *task, u64 now)
-{
-	u32 key = task->thread_info.cpu;
-	struct cpu *c = bpf_map_lookup_elem(&cpus, &key);
-	u64 at = c && c->sched_offset ? task->se.exec_start + c->sched_offset : now;
-
-	return at < now ? at : now;
-}
-
-/* Run on each CPU by a thread that has just come to it: its own start of running is now. */
-SEC("raw_tp")
-int measure_sched_clock(void *ctx)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct cpu *c = this_cpu();
-
-	if (c && task->se.exec_start)
-		c->sched_offset = bpf_ktime_get_ns() - task->se.exec_start;
-	return 0;
-}
-
-/*
  * The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. Returns
  * whether there is one.
  */
@@ -226,8 +202,7 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 
 static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c);
 
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s,
-					    struct cpu *c)
+static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
 	s->follow = t->follow;
 	s->def_epoch = t->def_epoch;

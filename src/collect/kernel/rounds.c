@@ -180,8 +180,8 @@ static void take_processes(struct spoor_rounds *r, int fd, const struct spoor_ro
 	struct spoor_counter_process p;
 
 	for (size_t i = 0; i < r->n_finals; i++) {
-		if (bpf_map_lookup_elem(fd, &r->finals[i], &p))
-			continue;
+		if (bpf_map_lookup_elem(fd, &r->finals[i], &p) || !is_final(&r->finals[i], &p))
+			continue; /* moved in again */
 		reader->process(reader->ctx, &r->finals[i], &p, !r->bank, true);
 		bpf_map_delete_elem(fd, &r->finals[i]);
 	}

@@ -13,6 +13,7 @@ u64 lost_calls = 0; /* found no room at all */
 u32 next_serial = 1;
 
 #define MAX_SUMS (1 << 17)
+#define MAX_WIDES (1 << 19)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -33,7 +34,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_SUMS);
+	__uint(max_entries, MAX_WIDES);
 	__type(key, struct spoor_counter_wide_key);
 	__type(value, struct spoor_counter_wide);
 } wides SEC(".maps");
@@ -159,7 +160,7 @@ __noinline int add_wide(struct spoor_counter_sum *sum, struct spoor_counter_wide
 	if (!sum || !w)
 		return 0;
 	for (i = 0; i < SPOOR_COUNTER_BUCKETS; i++)
-		add(&sum->histogram[i], w->histogram[i] << SPOOR_WIDE_SHIFT);
+		add(&sum->histogram[i], (u64)w->histogram[i] << SPOOR_WIDE_SHIFT);
 	return 0;
 }
 
@@ -190,11 +191,37 @@ __noinline int lose(struct spoor_counter_slot *s)
 	return 0;
 }
 
+__noinline int lose_wide(struct spoor_counter_wide *w)
+{
+	u64 n = 0;
+	int i;
+
+	if (!w)
+		return 0;
+	for (i = 0; i < SPOOR_COUNTER_BUCKETS; i++)
+		n += w->histogram[i];
+	__sync_fetch_and_add(&lost_calls, n << SPOOR_WIDE_SHIFT);
+	return 0;
+}
+
+/* What a slot has beside it goes the same way. */
+static __always_inline void fold_wide(struct fold *f, u32 slot, struct spoor_counter_sum *sum)
+{
+	struct spoor_counter_wide_key key = { .serial = f->t->serial, .slot = slot };
+	struct spoor_counter_wide *w = bpf_map_lookup_elem(&wides, &key);
+
+	if (!w)
+		return;
+	if (sum)
+		add_wide(sum, w);
+	else
+		lose_wide(w);
+	bpf_map_delete_elem(&wides, &key);
+}
+
 static long fold_slot(u32 i, void *ctx)
 {
 	struct fold *f = ctx;
-	struct spoor_counter_wide_key key = { .slot = i };
-	struct spoor_counter_wide *w;
 	struct spoor_counter_slot *s;
 	struct spoor_counter_sum *sum;
 
@@ -202,6 +229,8 @@ static long fold_slot(u32 i, void *ctx)
 		return 1;
 	s = &f->t->slots[i];
 	sum = sum_of(f, s->id, s->stack);
+	if (s->wide)
+		fold_wide(f, i, sum);
 	if (!sum) {
 		lose(s);
 		return 0;
@@ -210,14 +239,6 @@ static long fold_slot(u32 i, void *ctx)
 	add_histogram(sum, s);
 	if (s->errors)
 		add_errors(sum, s);
-	if (!s->wide)
-		return 0;
-	key.serial = f->t->serial;
-	w = bpf_map_lookup_elem(&wides, &key);
-	if (w) {
-		add_wide(sum, w);
-		bpf_map_delete_elem(&wides, &key);
-	}
 	return 0;
 }
 
@@ -225,6 +246,7 @@ static long fold_slot(u32 i, void *ctx)
 static __always_inline void fold_flight(struct fold *f, struct thread *t)
 {
 	struct spoor_counter_sum *sum;
+	u64 now;
 
 	if (!t->start || t->wait_exec)
 		return;
@@ -233,9 +255,10 @@ static __always_inline void fold_flight(struct fold *f, struct thread *t)
 		__sync_fetch_and_add(&lost_calls, 1);
 		return;
 	}
+	now = bpf_ktime_get_ns();
 	add(&sum->unreturned, 1);
-	add(&sum->unreturned_ns, bpf_ktime_get_ns() - t->start);
-	add(&sum->unreturned_blocked_ns, t->blocked);
+	add(&sum->unreturned_ns, now - t->start);
+	add(&sum->unreturned_blocked_ns, t->blocked + (t->off ? now - t->off : 0));
 }
 
 static __always_inline struct spoor_counter_process *process_of(struct thread *t)
@@ -262,6 +285,13 @@ static __always_inline u32 bank_of(u64 p, u64 old)
 	return bank;
 }
 
+/* Once a process: its last threads can be ending at the same time, and each finds that there is no other. */
+static __always_inline bool first_to_say_gone(struct task_struct *task, struct thread *t)
+{
+	return !__sync_lock_test_and_set(&leader_of(task, t)->gone, 1);
+}
+
+/* gone: its process ends with it. */
 static __noinline int fold_thread(struct task_struct *task, struct thread *t, u32 gone)
 {
 	u64 p = *(volatile u64 *)&phase, old;
@@ -289,6 +319,45 @@ static __noinline int fold_thread(struct task_struct *task, struct thread *t, u3
 		__sync_fetch_and_add(&proc->gone, 1);
 	if (__sync_fetch_and_add(&proc->live, -1) == 1 && *(volatile u32 *)&proc->gone && by_process)
 		bpf_ringbuf_output(&wakeups, &(u64){ 1 }, 8, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+static __always_inline void clear_slots(struct thread *t)
+{
+	volatile u64 *index = (u64 *)t->index, *slots = (u64 *)t->slots;
+	u32 i;
+
+	for (i = 0; i < sizeof(t->index) / 8; i++)
+		index[i] = 0;
+	for (i = 0; i < sizeof(t->slots) / 8; i++)
+		slots[i] = 0;
+}
+
+/*
+ * A thread that is not the leader executes a program: it takes over the leader's ids, so an iterator could miss it, and
+ * it would be taken for the leader. What it has counted is added up as if it had ended, and it goes on as another one.
+ * In the round under way it stays what it was, read or not.
+ */
+static __noinline int begin_anew(struct thread *t)
+{
+	u64 p = *(volatile u64 *)&phase, old;
+	struct spoor_counter_process *proc;
+	struct fold f;
+
+	if (!t)
+		return 0;
+	old = __sync_lock_test_and_set(&t->round, ROUND_ENDED);
+	fold_into(&f, t, bank_of(p, old));
+	bpf_loop(t->n_slots, fold_slot, &f, 0);
+	proc = process_of(t);
+	if (proc)
+		add(&proc->overflow[f.bank & 1], t->overflow);
+	t->overflow = 0;
+	t->n_slots = 0;
+	clear_slots(t);
+	t->serial = __sync_fetch_and_add(&next_serial, 1);
+	barrier();
+	*(volatile u64 *)&t->round = f.bank == (p & SPOOR_PHASE_BANK) ? ROUND_ANEW | t->serial : old;
 	return 0;
 }
 

@@ -8,9 +8,10 @@
 
 #include "base/time.h"
 
-#define LOOK_MS 200      /* so often it is seen whether the targets are gone */
-#define COLLECT_MS 50    /* what ended processes left is taken at most so often */
-#define SMALL_RING 65536 /* only walks write there */
+#define LOOK_MS 200         /* so often it is seen whether the targets are gone */
+#define COLLECT_MS 50       /* what ended processes left is taken at most so often, */
+#define SITES_MS 1000       /* and by site so often in any case: what was handed out raw fills the kernel's sums */
+#define SMALL_RING 65536    /* only walks write there */
 #define SITE_RING (8 << 20) /* of one CPU, while there are few: 256 MiB in all */
 
 static bool all_counted(const struct spoor_filter *f)
@@ -57,6 +58,11 @@ static int open_kernel(struct spoor_counting *c, const struct spoor_counting_opt
 	return r ? spoor_fail(e, -r, "cannot read the counters: %s", strerror(-r)) : 0;
 }
 
+static uint32_t stack_of(void *ctx, uint32_t stack, bool now)
+{
+	return spoor_site_stacks_id(ctx, stack, now);
+}
+
 static int open_sites(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
 {
 	static const struct spoor_scope none;
@@ -72,7 +78,11 @@ static int open_sites(struct spoor_counting *c, const struct spoor_counting_opti
 	if (!o->by_site)
 		return 0;
 	r = spoor_objects_new(&oo, &c->objects, e);
-	return r ? r : spoor_site_stacks_new(c->kernel, c->objects, &c->sites);
+	if (!r)
+		r = spoor_site_stacks_new(c->kernel, c->objects, &c->sites);
+	if (!r)
+		spoor_counts_name_stacks(c->counts, stack_of, c->sites);
+	return r;
 }
 
 static int begin(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
@@ -146,8 +156,8 @@ static void check_end(struct spoor_counting *c, const struct clocks *k, uint64_t
 
 static int look(struct spoor_counting *c, const struct spoor_counting_options *o, enum spoor_counting_why why)
 {
-	if (c->sites)
-		spoor_site_stacks_settle(c->sites);
+	if (c->sites && (why == SPOOR_COUNTING_END || !o->on_fd))
+		spoor_site_stacks_settle(c->sites); /* else somebody waits at a keyboard */
 	return o->look(o->ctx, c, why);
 }
 
@@ -182,7 +192,7 @@ static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 		}
 		if (c->sites)
 			spoor_site_stacks_drain(c->sites);
-		if (ended) {
+		if (ended || (c->sites && now - k.collected > SITES_MS * 1000000ULL)) {
 			collect(c, o, &k, now);
 			ended = k.collected != now;
 		}
@@ -212,7 +222,7 @@ static uint64_t lost_stacks(const struct spoor_counting *c)
 		return 0;
 	spoor_kernel_stats(c->kernel, &stats);
 	spoor_objects_counts(c->objects, &objects);
-	return stats.raw_lost + objects.overflow;
+	return stats.raw_lost + objects.overflow + spoor_site_stacks_lost(c->sites);
 }
 
 static int end(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_counting_result *ret)

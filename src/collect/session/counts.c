@@ -6,6 +6,8 @@
 #include <string.h>
 
 #define BUCKETS 4096
+#define KEPT 4096 /* ended processes that stay apart */
+#define MOST_PENDING 16384
 
 /* One system call of ended threads of a process. */
 struct sum {
@@ -16,21 +18,38 @@ struct sum {
 
 struct process {
 	struct process *next_same_hash;
-	struct process *next_final; /* in the list of those that were not handed out */
+	struct process *next_final; /* in the list of those that were not handed out, */
+	struct process *next_kept;  /* and in that of those that ended long ago */
 	struct spoor_counter_owner owner;
 	struct spoor_counter_process p;
 	uint64_t ended[2], overflow[2]; /* as p's, but only what is in the sums */
-	uint64_t processes;             /* thrown together */
+	uint64_t ended_before,
+		overflow_before; /* of times that it was in before, or of others: the kernel has forgotten */
+	uint64_t processes;      /* thrown together */
 	bool final;
+	bool listed, kept; /* it is in that list */
 	struct sum *sums;
+};
+
+/* A sum whose stack's id is not known yet. */
+struct pending {
+	struct spoor_counter_key key;
+	struct spoor_counter_sum s;
 };
 
 struct spoor_counts {
 	struct spoor_rounds *rounds;
+	spoor_counts_stack_fn stack_of;
+	void *stacks;
+	struct pending *pending;
+	size_t n_pending, room_pending;
 	bool keep, want_finals;
 	struct process *processes[BUCKETS];
-	struct sum *sums[BUCKETS];
-	struct process *first_final;               /* those not handed out, by their end */
+	struct sum **sums;
+	size_t n_sums, room_sums;    /* room: a power of two */
+	struct process *first_final; /* those not handed out, by their end */
+	struct process *first_kept, **last_kept;
+	size_t n_kept;
 	const struct spoor_count_visitor *visitor; /* of the round under way */
 	int error;                                 /* of it */
 	uint64_t lost;                             /* here, for want of memory */
@@ -45,8 +64,12 @@ int spoor_counts_new(struct spoor_kernel *k, bool keep, bool finals, struct spoo
 		return -ENOMEM;
 	c->keep = keep;
 	c->want_finals = finals;
-	r = spoor_rounds_new(k, &c->rounds);
+	c->last_kept = &c->first_kept;
+	c->room_sums = BUCKETS;
+	c->sums = calloc(c->room_sums, sizeof(struct sum *));
+	r = c->sums ? spoor_rounds_new(k, &c->rounds) : -ENOMEM;
 	if (r) {
+		free(c->sums);
 		free(c);
 		return r;
 	}
@@ -63,28 +86,73 @@ void spoor_counts_free(struct spoor_counts *c)
 			next = p->next_same_hash;
 			free(p);
 		}
+	}
+	for (size_t i = 0; i < c->room_sums; i++) {
 		for (struct sum *s = c->sums[i], *next; s; s = next) {
 			next = s->next_same_hash;
 			free(s);
 		}
 	}
+	free(c->sums);
+	free(c->pending);
 	spoor_rounds_free(c->rounds);
 	free(c);
 }
 
+void spoor_counts_name_stacks(struct spoor_counts *c, spoor_counts_stack_fn stack_of, void *ctx)
+{
+	c->stack_of = stack_of;
+	c->stacks = ctx;
+}
+
 /* ---- keeping ---- */
 
-static unsigned hash_of(uint64_t start, uint32_t pid, uint32_t id, uint32_t stack)
+static uint32_t hash_of(uint64_t start, uint32_t pid, uint32_t id, uint32_t stack)
 {
 	uint64_t h = (start ^ pid) * 0x9e3779b97f4a7c15ULL;
 
 	h = (h ^ h >> 32 ^ id ^ (uint64_t)stack << 16) * 0x9e3779b97f4a7c15ULL;
-	return h >> 32 & (BUCKETS - 1);
+	return h >> 32;
+}
+
+static struct process **place_of_process(struct spoor_counts *c, uint64_t start, uint32_t pid)
+{
+	return &c->processes[hash_of(start, pid, 0, 0) & (BUCKETS - 1)];
+}
+
+static struct sum **place_of_sum(struct spoor_counts *c, const struct spoor_counter_key *key)
+{
+	return &c->sums[hash_of(key->start, key->pid, key->id, key->stack) & (c->room_sums - 1)];
+}
+
+/* Chains stay short. Without memory for that they get longer. */
+static void make_room_for_sums(struct spoor_counts *c)
+{
+	struct sum **old = c->sums, **new;
+	size_t n = c->room_sums;
+
+	if (c->n_sums < n)
+		return;
+	new = calloc(n * 2, sizeof(*new));
+	if (!new)
+		return;
+	c->sums = new;
+	c->room_sums = n * 2;
+	for (size_t i = 0; i < n; i++) {
+		for (struct sum *s = old[i], *next; s; s = next) {
+			struct sum **at = place_of_sum(c, &s->key);
+
+			next = s->next_same_hash;
+			s->next_same_hash = *at;
+			*at = s;
+		}
+	}
+	free(old);
 }
 
 static struct process *process_of(struct spoor_counts *c, uint64_t start, uint32_t pid)
 {
-	struct process **at = &c->processes[hash_of(start, pid, 0, 0)], *p;
+	struct process **at = place_of_process(c, start, pid), *p;
 
 	for (p = *at; p; p = p->next_same_hash)
 		if (p->owner.start == start && p->owner.pid == pid)
@@ -105,9 +173,11 @@ static bool same_key(const struct spoor_counter_key *a, const struct spoor_count
 
 static struct sum *sum_of(struct spoor_counts *c, const struct spoor_counter_key *key)
 {
-	struct sum **at = &c->sums[hash_of(key->start, key->pid, key->id, key->stack)], *s;
+	struct sum **at, *s;
 	struct process *p;
 
+	make_room_for_sums(c);
+	at = place_of_sum(c, key);
 	for (s = *at; s; s = s->next_same_hash)
 		if (same_key(&s->key, key))
 			return s;
@@ -122,6 +192,7 @@ static struct sum *sum_of(struct spoor_counts *c, const struct spoor_counter_key
 	*at = s;
 	s->next_of_process = p->sums;
 	p->sums = s;
+	c->n_sums++;
 	return s;
 }
 
@@ -163,15 +234,63 @@ static uint64_t calls_of(const struct spoor_counter_sum *s)
 	return n;
 }
 
-static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+static void keep_sum(struct spoor_counts *c, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
 {
-	struct spoor_counts *c = ctx;
 	struct sum *to = sum_of(c, key);
 
 	if (to)
 		add_sum(&to->s, s);
 	else
 		c->lost += calls_of(s) + s->unreturned;
+}
+
+static bool put_off(struct spoor_counts *c, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+{
+	if (c->n_pending == c->room_pending) {
+		size_t room = c->room_pending * 2 + 64;
+		struct pending *p = room <= MOST_PENDING ? realloc(c->pending, room * sizeof(*p)) : NULL;
+
+		if (!p)
+			return false;
+		c->pending = p;
+		c->room_pending = room;
+	}
+	c->pending[c->n_pending++] = (struct pending){ *key, *s };
+	return true;
+}
+
+static void on_sum(void *ctx, const struct spoor_counter_key *key, const struct spoor_counter_sum *s)
+{
+	struct spoor_counts *c = ctx;
+	struct spoor_counter_key named = *key;
+
+	if (c->stack_of && key->stack) {
+		named.stack = c->stack_of(c->stacks, key->stack, false);
+		if (!named.stack && put_off(c, key, s))
+			return;
+		if (!named.stack)
+			named.stack = c->stack_of(c->stacks, key->stack, true);
+	}
+	keep_sum(c, &named, s);
+}
+
+/* Once it was handed out under an id a call cannot have another one. now: nothing may be left. */
+static void work_off_pending(struct spoor_counts *c, bool now)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < c->n_pending; i++) {
+		struct pending p = c->pending[i];
+		uint32_t stack = c->stack_of(c->stacks, p.key.stack, now);
+
+		if (!stack) {
+			c->pending[left++] = p;
+			continue;
+		}
+		p.key.stack = stack;
+		keep_sum(c, &p.key, &p.s);
+	}
+	c->n_pending = left;
 }
 
 /* Puts a process into the list by its end. */
@@ -185,6 +304,19 @@ static void insert_final(struct spoor_counts *c, struct process *p)
 	*at = p;
 }
 
+/* Moves what `from` says of ended threads to what the kernel says no more of `to`. */
+static void remember_ended(struct process *to, struct process *from)
+{
+	uint64_t ended = from->ended_before + from->ended[0] + from->ended[1];
+	uint64_t overflow = from->overflow_before + from->overflow[0] + from->overflow[1];
+
+	memset(from->ended, 0, sizeof(from->ended));
+	memset(from->overflow, 0, sizeof(from->overflow));
+	from->ended_before = from->overflow_before = 0;
+	to->ended_before += ended;
+	to->overflow_before += overflow;
+}
+
 static void on_process(void *ctx, const struct spoor_counter_owner *owner, const struct spoor_counter_process *k,
 		       unsigned bank, bool final)
 {
@@ -196,6 +328,7 @@ static void on_process(void *ctx, const struct spoor_counter_owner *owner, const
 		return;
 	}
 	p->p = *k;
+	p->final = final;
 	for (unsigned i = 0; i < 2; i++) {
 		if (i != bank && !final)
 			continue;
@@ -204,7 +337,10 @@ static void on_process(void *ctx, const struct spoor_counter_owner *owner, const
 	}
 	if (!final)
 		return;
-	p->final = true;
+	remember_ended(p, p);
+	if (p->listed)
+		return; /* it was moved out a second time */
+	p->listed = true;
 	insert_final(c, p);
 }
 
@@ -212,17 +348,18 @@ static void on_process(void *ctx, const struct spoor_counter_owner *owner, const
 
 static void forget_sum(struct spoor_counts *c, struct sum *s)
 {
-	struct sum **at = &c->sums[hash_of(s->key.start, s->key.pid, s->key.id, s->key.stack)];
+	struct sum **at = place_of_sum(c, &s->key);
 
 	while (*at != s)
 		at = &(*at)->next_same_hash;
 	*at = s->next_same_hash;
+	c->n_sums--;
 	free(s);
 }
 
 static void forget_process(struct spoor_counts *c, struct process *p)
 {
-	struct process **at = &c->processes[hash_of(p->owner.start, p->owner.pid, 0, 0)];
+	struct process **at = place_of_process(c, p->owner.start, p->owner.pid);
 
 	while (*at != p)
 		at = &(*at)->next_same_hash;
@@ -245,15 +382,12 @@ static void throw_in(struct spoor_counts *c, struct process *p)
 	}
 	all->processes++;
 	all->p.end = p->p.end > all->p.end ? p->p.end : all->p.end;
-	for (unsigned i = 0; i < 2; i++) {
-		all->ended[i] += p->ended[i];
-		all->overflow[i] += p->overflow[i];
-	}
+	remember_ended(all, p);
 	for (struct sum *s = p->sums, *next; s; s = next) {
 		struct spoor_counter_key key = { .id = s->key.id, .stack = s->key.stack };
 
 		next = s->next_of_process;
-		on_sum(c, &key, &s->s);
+		keep_sum(c, &key, &s->s);
 		forget_sum(c, s);
 	}
 	forget_process(c, p);
@@ -292,9 +426,9 @@ static void hand_out_process(const struct process *p, const struct spoor_count_v
 		.start_ns = p->p.start,
 		.process_start_ns = p->owner.start,
 		.end_ns = p->final || !p->p.live ? p->p.end : 0,
-		.threads = p->ended[0] + p->ended[1],
+		.threads = p->ended_before + p->ended[0] + p->ended[1],
 		.processes = p->owner.pid ? 1 : p->processes + p->p.gone,
-		.overflow = p->overflow[0] + p->overflow[1],
+		.overflow = p->overflow_before + p->overflow[0] + p->overflow[1],
 	};
 	struct spoor_counted_call call;
 
@@ -310,6 +444,29 @@ static void hand_out_process(const struct process *p, const struct spoor_count_v
 		v->end(v->ctx);
 }
 
+/* Of ended processes the last ones stay apart. One that came in again is no ended one. */
+static void keep(struct spoor_counts *c, struct process *p)
+{
+	if (!p->kept) {
+		p->kept = true;
+		p->next_kept = NULL;
+		*c->last_kept = p;
+		c->last_kept = &p->next_kept;
+		c->n_kept++;
+	}
+	while (c->n_kept > KEPT) {
+		struct process *oldest = c->first_kept;
+
+		c->first_kept = oldest->next_kept;
+		if (!c->first_kept)
+			c->last_kept = &c->first_kept;
+		oldest->kept = false;
+		c->n_kept--;
+		if (oldest->final && !oldest->listed)
+			throw_in(c, oldest);
+	}
+}
+
 /* Takes those that have ended off the list; v may be NULL. */
 static size_t work_off_finals(struct spoor_counts *c, const struct spoor_count_visitor *v)
 {
@@ -318,9 +475,12 @@ static size_t work_off_finals(struct spoor_counts *c, const struct spoor_count_v
 	for (struct process *p = c->first_final, *next; p; p = next, n++) {
 		next = p->next_final;
 		p->next_final = NULL;
+		p->listed = false;
 		if (v)
 			hand_out_process(p, v);
-		if (!c->keep)
+		if (c->keep)
+			keep(c, p);
+		else if (p->final)
 			throw_in(c, p);
 	}
 	c->first_final = NULL;
@@ -373,6 +533,7 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 	struct spoor_counted_task task = {
 		.pid = t->pid,
 		.tid = t->tid,
+		.serial = t->serial,
 		.first_pid = t->pid,
 		.ppid = t->ppid,
 		.start_ns = t->start,
@@ -381,15 +542,16 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 		.processes = 1,
 		.overflow = t->overflow,
 	};
+	struct spoor_counter_flight flight = t->flight;
 	struct spoor_counted_call call;
-	bool flown = !t->flight.start;
+	bool flown = !flight.start;
 
 	memcpy(task.comm, t->comm, sizeof(task.comm));
 	v->task(v->ctx, &task);
 	for (unsigned i = 0; i < t->n_slots; i++) {
 		call_of_slot(&call, &slots[i], slots[i].wide ? wides : NULL);
 		wides += slots[i].wide;
-		if (!flown && in_flight_here(&t->flight, call.id, call.stack)) {
+		if (!flown && in_flight_here(&flight, call.id, call.stack)) {
 			add_flight(&call, t);
 			flown = true;
 		}
@@ -397,7 +559,9 @@ static void on_thread(void *ctx, const struct spoor_counter_thread *t, const str
 			v->call(v->ctx, &call);
 	}
 	if (!flown) {
-		call = (struct spoor_counted_call){ .id = t->flight.id, .stack = t->flight.stack };
+		if (c->stack_of && flight.stack)
+			flight.stack = c->stack_of(c->stacks, flight.stack, true);
+		call = (struct spoor_counted_call){ .id = flight.id, .stack = flight.stack };
 		add_flight(&call, t);
 		v->call(v->ctx, &call);
 	}
@@ -415,6 +579,7 @@ int spoor_counts_take(struct spoor_counts *c, const struct spoor_count_visitor *
 	c->visitor = v;
 	c->error = 0;
 	r = spoor_round(c->rounds, true, &reader);
+	work_off_pending(c, true);
 	if (!c->want_finals)
 		work_off_finals(c, NULL);
 	for (unsigned i = 0; i < BUCKETS; i++)
@@ -430,6 +595,7 @@ int spoor_counts_collect(struct spoor_counts *c)
 
 	c->error = 0;
 	r = spoor_round(c->rounds, false, &reader);
+	work_off_pending(c, c->first_final);
 	if (!c->want_finals)
 		work_off_finals(c, NULL);
 	return r ? r : c->error;

@@ -16,6 +16,7 @@ struct spoor_counts;
 /* One live thread; or what ended threads of a process (tid 0), or of ended processes (pid 0 too), left. */
 struct spoor_counted_task {
 	pid_t pid, tid, ppid;
+	uint32_t serial; /* of a live thread: another one after execve has given it its leader's ids; else 0 */
 	pid_t first_pid; /* of several processes the first; else pid. comm, ppid and start are that one's */
 	char comm[16];
 	uint64_t start_ns, end_ns, process_start_ns; /* CLOCK_MONOTONIC; end 0: alive; process 0: unknown */
@@ -43,11 +44,15 @@ struct spoor_count_visitor {
 };
 
 /*
- * keep: ended processes stay apart, for ever; else they are thrown together once they were handed out by
- * spoor_counts_finals(), or at once if `finals` is not set.
+ * keep: ended processes stay apart, until there are some thousands: then the oldest are thrown together. Else they all
+ * are, once they were handed out by spoor_counts_finals(), or at once if `finals` is not set.
  */
 int spoor_counts_new(struct spoor_kernel *k, bool keep, bool finals, struct spoor_counts **ret);
 void spoor_counts_free(struct spoor_counts *c);
+
+/* By site: stack_of() as spoor_site_stacks_id(), for ids that are of one call only. */
+typedef uint32_t (*spoor_counts_stack_fn)(void *ctx, uint32_t stack, bool now);
+void spoor_counts_name_stacks(struct spoor_counts *c, spoor_counts_stack_fn stack_of, void *ctx);
 
 /* Everything so far. 0 or -errno; what was handed out until then is right, but not all. */
 int spoor_counts_take(struct spoor_counts *c, const struct spoor_count_visitor *v);

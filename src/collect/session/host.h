@@ -30,7 +30,7 @@ struct spoor_host {
 	int wait_status;            /* of the command, as wait(2) */
 };
 
-/* Are the targets and the privileges there? Initializes h. */
+/* Are the targets and the privileges there? Initializes h. From here on a file that is too large is a failing write. */
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e);
 /* From here on signals that end a collection (and `other`, if not 0) wait to be read. */
 int spoor_host_block_signals(struct spoor_host *h, int other);

@@ -5,7 +5,6 @@
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,22 +105,6 @@ static int open_trace(struct session *s, struct spoor_error *e)
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
-static void on_file_too_large(int sig)
-{
-}
-
-/*
- * A file that may not grow further (ulimit -f) is a write that fails, as on a full disk. A handler does that to us
- * alone: execve gives the command back what it would have had.
- */
-static void survive_file_limit(void)
-{
-	struct sigaction now, handle = { .sa_handler = on_file_too_large, .sa_flags = SA_RESTART };
-
-	if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL)
-		sigaction(SIGXFSZ, &handle, NULL);
-}
-
 /* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
 static void drain(struct session *s)
 {
@@ -159,7 +142,6 @@ static int begin(struct session *s, struct spoor_error *e)
 	int r = spoor_host_check(&s->host, t, e);
 	size_t hidden;
 
-	survive_file_limit();
 	if (!r)
 		r = open_kernel(s, e);
 	if (!r)

@@ -3,11 +3,26 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/time.h"
 
 #define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
+
+#define BUCKETS 4096
+
+/* A stack that user space has unwound, by its content. */
+struct known {
+	struct known *next;
+	uint32_t id;
+};
+
+/* Under which id a stack counts that was handed out raw; its own: its definition is wanted. */
+struct alias {
+	struct alias *next;
+	uint32_t raw, id;
+};
 
 struct spoor_site_stacks {
 	struct spoor_kernel *k;
@@ -15,6 +30,8 @@ struct spoor_site_stacks {
 	struct spoor_segment *definitions;
 	bool defined[SPOOR_KERNEL_OBJECTS];
 	uint64_t lost; /* for want of memory */
+	struct known *known[BUCKETS];
+	struct alias *aliases[BUCKETS];
 };
 
 int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_site_stacks **ret)
@@ -37,6 +54,16 @@ void spoor_site_stacks_free(struct spoor_site_stacks *s)
 {
 	if (!s)
 		return;
+	for (unsigned i = 0; i < BUCKETS; i++) {
+		for (struct known *k = s->known[i], *next; k; k = next) {
+			next = k->next;
+			free(k);
+		}
+		for (struct alias *a = s->aliases[i], *next; a; a = next) {
+			next = a->next;
+			free(a);
+		}
+	}
 	spoor_definitions_free(s->definitions);
 	free(s);
 }
@@ -63,6 +90,85 @@ static void define_stack(void *ctx, const struct spoor_stack *st)
 	if (spoor_definitions_add(s->definitions, &st->h))
 		s->lost++;
 }
+
+/* ---- raw stacks: each has an id of its own, equal ones count under that of the first ---- */
+
+static struct alias **place_of_alias(struct spoor_site_stacks *s, uint32_t raw)
+{
+	return &s->aliases[raw & (BUCKETS - 1)];
+}
+
+static struct alias *find_alias(struct spoor_site_stacks *s, uint32_t raw)
+{
+	struct alias *a = *place_of_alias(s, raw);
+
+	while (a && a->raw != raw)
+		a = a->next;
+	return a;
+}
+
+static bool add_alias(struct spoor_site_stacks *s, uint32_t raw, uint32_t id)
+{
+	struct alias **at = place_of_alias(s, raw), *a = malloc(sizeof(*a));
+
+	if (!a)
+		return false;
+	*a = (struct alias){ .next = *at, .raw = raw, .id = id };
+	*at = a;
+	return true;
+}
+
+static struct known **place_of_stack(struct spoor_site_stacks *s, const struct spoor_stack *st)
+{
+	uint64_t h = (uint64_t)st->status << 16 | st->n;
+
+	for (unsigned i = 0; i < st->n; i++) {
+		h = (h ^ st->frames[i]) * 0x9e3779b97f4a7c15ULL;
+		h ^= h >> 32;
+	}
+	return &s->known[h & (BUCKETS - 1)];
+}
+
+static bool same_stack(const struct spoor_stack *a, const struct spoor_stack *b)
+{
+	return a && a->status == b->status && a->n == b->n &&
+	       !memcmp(a->frames, b->frames, a->n * sizeof(a->frames[0]));
+}
+
+static void define_unwound(void *ctx, const struct spoor_stack *st)
+{
+	struct spoor_site_stacks *s = ctx;
+	struct known **at = place_of_stack(s, st), *k;
+
+	for (k = *at; k && !same_stack(spoor_segment_stack(s->definitions, k->id), st);)
+		k = k->next;
+	if (k && !find_alias(s, st->id) && add_alias(s, st->id, k->id))
+		return;
+	define_stack(s, st);
+	if (k)
+		return;
+	k = malloc(sizeof(*k));
+	if (!k)
+		return;
+	*k = (struct known){ .next = *at, .id = st->id };
+	*at = k;
+}
+
+uint32_t spoor_site_stacks_id(struct spoor_site_stacks *s, uint32_t stack, bool now)
+{
+	const struct alias *a = find_alias(s, stack);
+
+	if (a)
+		return a->id;
+	if (spoor_segment_stack(s->definitions, stack))
+		return stack;
+	if (!now)
+		return 0;
+	add_alias(s, stack, stack);
+	return stack;
+}
+
+/* ---- taking ---- */
 
 static void take(struct spoor_site_stacks *s, const struct spoor_event_header *h)
 {
@@ -123,7 +229,7 @@ static void define_returned(struct spoor_site_stacks *s)
 void spoor_site_stacks_drain(struct spoor_site_stacks *s)
 {
 	define_returned(s);
-	spoor_objects_unwound(s->objects, define_stack, s);
+	spoor_objects_unwound(s->objects, define_unwound, s);
 	for (unsigned cpu = 0; cpu < s->k->n_cpus; cpu++)
 		for (unsigned level = 0; level < SPOOR_LEVELS; level++)
 			drain_ring(s, spoor_kernel_ring(s->k, cpu, level));

@@ -16,7 +16,12 @@ void spoor_site_stacks_free(struct spoor_site_stacks *s);
 void spoor_site_stacks_drain(struct spoor_site_stacks *s);
 /* Waits a while for stacks that the loader has not unwound yet. */
 void spoor_site_stacks_settle(struct spoor_site_stacks *s);
+/*
+ * The id under which a call counts whose stack is `stack`: stacks that were handed out raw are many for one site. 0:
+ * not known yet; with `now` it is then its own, for ever.
+ */
+uint32_t spoor_site_stacks_id(struct spoor_site_stacks *s, uint32_t stack, bool now);
 /* All definitions so far: grows with each drain. */
 const struct spoor_segment *spoor_site_stacks_segment(const struct spoor_site_stacks *s);
-/* Records for which the rings had no room. */
+/* Stacks for which there was no room, in the rings or in memory. */
 uint64_t spoor_site_stacks_lost(const struct spoor_site_stacks *s);
