@@ -22,6 +22,7 @@ static void fill_task(void *ctx, const struct spoor_counted_task *t)
 		.pid = t->pid,
 		.tid = t->tid,
 		.ppid = t->ppid,
+		.serial = t->serial,
 		.first_pid = t->first_pid,
 		.start_ns = t->start_ns,
 		.end_ns = t->end_ns,

@@ -137,7 +137,7 @@ def test_each_exit_with_intervals(count, counted):
     assert all(len(o.tasks) <= 1 for o in deltas) and whole.tasks[0]["processes"] == 34
 
 
-@pytest.mark.parametrize("level", [[], ["--per-process"]])
+@pytest.mark.parametrize("level", [[], ["--per-process"], ["--per-thread"]])
 def test_intervals_with_execve_by_a_thread(counting_under_way, counted, start, level):
     """The thread that takes its dead leader's place brings its own counters: no call is missed, none comes twice."""
     other = start(counted, "hang", 1, 1)
