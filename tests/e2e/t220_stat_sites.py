@@ -17,14 +17,17 @@ def site(frames):
 
 
 def recorded(spoor, trace):
-    """(call, frames) -> calls, of what has returned."""
-    found = Counter()
+    """(call, frames) -> calls, of what has returned; and call -> calls whose stack the recording says it has lost."""
+    found, lost = Counter(), Counter()
     for line in spoor("report", "--format", "json", trace).stdout.splitlines():
         e = json.loads(line)
         if e["event"].startswith("spoor:") or e.get("pending") or e.get("ret") is None:
             continue
-        found[e["event"], site(e.get("stack"))] += 1
-    return found
+        if e["walk"] == "lost":
+            lost[e["event"]] += 1
+        else:
+            found[e["event"], site(e.get("stack"))] += 1
+    return found, lost
 
 
 def counted_sites(c):
@@ -35,6 +38,21 @@ def counted_sites(c):
                 if s["calls"]:
                     found[call["name"], site(s.get("stack"))] += s["calls"]
     return found
+
+
+def assert_same_sites(ours, theirs, lost):
+    """
+    The same, but for the few walks that one of both did on a copy of the stack (unwind rows came later): functions with
+    tens of KiB of locals go beyond it, and what is known of their callers is then only the begin of what the other has.
+    """
+    more, less = list((ours - theirs).elements()), list((theirs - ours).elements())
+    assert len(less) <= 8
+    for name, frames in less:
+        pairs = [(n, f) for n, f in more
+                 if n == name and (frames[:len(f)] == f or f[:len(frames)] == frames) and f and frames]
+        assert pairs, (name, frames, more)
+        more.remove(pairs[0])
+    assert Counter(name for name, _ in more) == lost
 
 
 @pytest.fixture
@@ -67,11 +85,11 @@ def test_as_recorded(spoor, record, counting_under_way, start, mode, sites):
     assert target.wait(60) == 0
     assert recording.wait() == 0 and stat.wait() == 0
     (c,) = stat.counters()
-    theirs, ours = recorded(spoor, recording.trace), counted_sites(c.whole())
-    assert sum(ours.values()) == sum(theirs.values())
+    (theirs, lost), ours = recorded(spoor, recording.trace), counted_sites(c.whole())
+    assert sum(ours.values()) == sum(theirs.values()) + sum(lost.values())
     names = Counter(s["site"] for t in c.tasks for call in t["syscalls"] for s in call["sites"])
     assert "[stack lost]" not in names, names
-    assert ours == theirs
+    assert_same_sites(ours, theirs, lost)
     assert max(n for (name, _), n in ours.items() if name == "getppid") >= 997
     longest = max(len(frames) for _, frames in ours)
     assert longest <= 1 if mode == "app" else longest > 1

@@ -2,10 +2,14 @@
 """The forms of `spoor stat` and its targets, of real runs: trees, histograms, errors, prints one upon the other."""
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from terminal import Terminal  # noqa: E402
 
 CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] == "cgroup2"), None)
@@ -53,8 +57,16 @@ def test_errors(spoor, counted):
     assert sum(n for n, _ in found) == int(row)
 
 
-def test_no_colour_where_nobody_sees_it(spoor):
-    assert "\033" not in spoor("stat", "--", "true", env={**os.environ, "NO_COLOR": ""}).stderr
+@pytest.mark.parametrize("no_colour, coloured", [("", True), ("1", False)])
+def test_colour(build, spoor, no_colour, coloured):
+    """On a terminal, unless NO_COLOR is set to something."""
+    terminal = Terminal(build / "spoor", "stat", "--", "true", env={"NO_COLOR": no_colour})
+    try:
+        code, data = terminal.finish(20)
+    finally:
+        terminal.close()
+    assert code == 0 and b"Task: " in data and (b"\x1b[1m" in data) == coloured
+    assert "\033" not in spoor("stat", "--", "true", env={**os.environ, "NO_COLOR": no_colour}).stderr
 
 
 # ---- targets ----

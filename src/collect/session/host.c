@@ -68,7 +68,7 @@ int spoor_host_attach(struct spoor_host *h, struct spoor_error *e)
 				  SPOOR_PICK_WAIT_EXEC | (t->follow ? SPOOR_PICK_FOLLOW : 0));
 	}
 	if (h->hurry)
-		spoor_privileges_hurry();
+		spoor_privileges_hurry(true);
 	r = spoor_kernel_attach(h->kernel, e);
 	if (!r)
 		h->began = spoor_now_monotonic();

@@ -456,7 +456,7 @@ static void *loader(void *arg)
 	struct spoor_objects *s = arg;
 	size_t stuck = 0; /* so many in a row had to wait */
 
-	spoor_privileges_hurry();
+	spoor_privileges_hurry(false);
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop) {
 		struct work *w = s->first;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -51,10 +52,13 @@ void spoor_privileges_drop(bool keep_admin)
 
 #define HURRY 10 /* nice levels */
 
-void spoor_privileges_hurry(void)
+void spoor_privileges_hurry(bool at_once)
 {
+	const struct sched_param lowest = { .sched_priority = 1 };
 	int nice;
 
+	if (at_once && !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest))
+		return;
 	errno = 0;
 	nice = getpriority(PRIO_PROCESS, 0);
 	if (!errno)

@@ -15,7 +15,9 @@ int spoor_privileges_check(struct spoor_error *e);
 void spoor_privileges_drop(bool keep_admin);
 
 /*
- * The calling thread, and what it starts from here on, comes before others that want a CPU, where that is allowed: it
- * works for microseconds, and events that it takes too late are lost. Not for the command, which is started before.
+ * The calling thread comes before others that want a CPU, where that is allowed. `at_once`: before all that have no
+ * real-time priority, for who empties the rings: it works for a few per cent of the time, but on a busy machine a fair
+ * scheduler lets it wait for seconds, and what the rings cannot hold so long is lost. What it starts inherits nothing
+ * of that.
  */
-void spoor_privileges_hurry(void);
+void spoor_privileges_hurry(bool at_once);
