@@ -177,7 +177,7 @@ def report(result):
     """The section of one scenario."""
     parts = [f"## {result.scenario.name}: {result.scenario.title}"]
     if result.scenario.about:
-        parts.append(result.scenario.about)
+        parts.append(textwrap.fill(result.scenario.about, 118, break_long_words=False, break_on_hyphens=False))
     parts.append(table(result))
     notes = [f"A/A noise ({native}): median {a:.2f} %, at most {b:.2f} %" for native, (a, b) in result.noise().items()]
     notes.append(f"{len(result.rounds)} interleaved rounds; medians; ratios are medians of the rounds' pairs")

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -77,6 +78,8 @@ class Terminal:
         def own_terminal():
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's job in the background ignores them
+                signal.signal(number, signal.SIG_DFL)
         env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "ASAN_OPTIONS": "handle_segv=0",
                **(env or {})}
         self.process = subprocess.Popen([program, *map(str, args)], stdin=slave, stdout=slave, stderr=slave, env=env,
