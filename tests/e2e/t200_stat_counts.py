@@ -112,8 +112,8 @@ def test_kills(count, counted, level):
     """Processes are born and killed; what the prints show adds up to what was called, to the call."""
     done, (*deltas, c) = count("--interval", "10ms", *level, "--", counted, "kills", 1000, 3)
     called = 3 * int(done.stdout)
-    assert c.whole().of("getppid") == called and called > 3000
-    assert sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas) == called and len(deltas) > 10
+    assert c.whole().of("getppid") == called and called > 300
+    assert sum(d.returned().get(("getppid", None), (0,))[0] for d in deltas) == called and len(deltas) > 3
 
 
 def test_of_one_moment(count, counted):
