@@ -18,6 +18,7 @@
 #include "collect/session/settings.h"
 
 #define SETTLE_NS SPOOR_NS_PER_SEC
+#define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
 #define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
 
 struct session {
@@ -341,7 +342,7 @@ static void end(struct session *s)
 	spoor_consumer_ends(s->consumer);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
-	until = spoor_now_monotonic() + 2 * SPOOR_NS_PER_SEC;
+	until = spoor_now_monotonic() + END_NS;
 	do {
 		drain(s);
 		if (spoor_objects_waiting(s->objects))
