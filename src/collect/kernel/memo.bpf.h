@@ -140,8 +140,8 @@ static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w)
 	return m;
 }
 
-/* It led to the stack with this id: it takes an empty place of its set, or that of any other. */
-static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id)
+/* It led to the stack with this id, which this segment has: it takes an empty place of its set, or that of any other. */
+static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id, u32 in_epoch)
 {
 	struct memo_place *set = memo_set(c, key);
 	u32 n = w->memo_words, way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
@@ -157,7 +157,7 @@ static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo 
 	m->id = id;
 	m->status = w->status;
 	m->depth = w->depth;
-	m->epoch = epoch;
+	m->epoch = in_epoch;
 	m->key = key;
 	set[way].tag = key;
 	set[way].at = c->memo_head;

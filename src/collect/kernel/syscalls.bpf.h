@@ -124,7 +124,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	struct walk *w = &sc->walk;
 	struct memo *m;
 	u64 key;
-	u32 id;
+	u32 id, now;
 
 	walk_begin(w, sc, regs, image_of(task, t), mode);
 	c->walk++;
@@ -138,9 +138,10 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	}
 	m = memo_begin(c, w);
 	walk_frames(c, sc, m);
+	now = epoch; /* before: a definition of this segment does not serve the next */
 	id = walk_end(c, sc, task, t);
 	if (w->status != WALK_RAW && w->status != SPOOR_WALK_LOST)
-		memo_end(c, w, m, key, id);
+		memo_end(c, w, m, key, id, now);
 	return id;
 }
 
@@ -433,7 +434,7 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = (sizeof(*e) + len + 7) & ~7u;
 	u64 now;
 
-	emit_reserve(&r, 0, size);
+	reserve_call(&r, task, t, 0, size);
 	if (!r.to)
 		return;
 	e = (void *)r.to;
@@ -478,8 +479,6 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (id >= SPOOR_SYSCALL_MAX)
 		return emit_other(task, t, regs, start, ret);
 	cfg = &calls[id];
-	if (t->call_epoch != epoch)
-		emit_need(task, t, 0);
 	c = this_cpu();
 	if (!c)
 		return 0;

@@ -148,6 +148,21 @@ static __always_inline void copy_data(u8 *to, const struct thread *t, u32 n)
 	*(u64 *)(to + (n & (SPOOR_MAX_DATA - 1))) = 0;
 }
 
+/*
+ * Room for the event of the call in flight. If the segment that it falls into is not the one in which the call began,
+ * what it refers to is asked for before: which segment that is, is known only when there is room.
+ */
+static __always_inline void reserve_call(struct reservation *r, struct task_struct *task, struct thread *t,
+					 u32 ring_level, u32 size)
+{
+	emit_reserve(r, ring_level, size);
+	if (!r->to || r->ring->epoch == t->call_epoch)
+		return;
+	emit_cancel(r);
+	emit_need(task, t, ring_level);
+	emit_reserve(r, ring_level, size);
+}
+
 /* The event of a call that has not ended. */
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
@@ -159,9 +174,7 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 
 	if (!start)
 		return 0;
-	if (t->call_epoch != epoch)
-		emit_need(task, t, ring_level);
-	emit_reserve(&r, ring_level, size);
+	reserve_call(&r, task, t, ring_level, size);
 	if (!r.to)
 		return 0;
 	e = (void *)r.to;
