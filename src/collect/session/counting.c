@@ -196,7 +196,7 @@ static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 			collect(c, o, &k, now);
 			ended = k.collected != now;
 		}
-		if (!c->host.stop && now >= k.next) {
+		if (!c->host.stop && o->interval_ns && now >= k.next) {
 			r = look(c, o, SPOOR_COUNTING_INTERVAL);
 			k.next += o->interval_ns * ((now - k.next) / o->interval_ns + 1);
 		}
