@@ -140,7 +140,7 @@ static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w)
 	return m;
 }
 
-/* It led to the stack with this id, which this segment has: it takes an empty place of its set, or that of any other. */
+/* It led to the stack with this id, which this segment has: it takes an empty place of its set, or any other. */
 static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id, u32 in_epoch)
 {
 	struct memo_place *set = memo_set(c, key);
