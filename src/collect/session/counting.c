@@ -186,7 +186,7 @@ static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 			ended = true;
 		}
 		spoor_kernel_retake(c->kernel);
-		if (fds[2].revents && !o->on_fd(o->ctx, c)) {
+		if (fds[2].revents && o->on_fd && !o->on_fd(o->ctx, c)) {
 			c->host.end = SPOOR_END_SIGNAL;
 			c->host.stop = true;
 		}

@@ -454,7 +454,7 @@ static void keep(struct spoor_counts *c, struct process *p)
 		c->last_kept = &p->next_kept;
 		c->n_kept++;
 	}
-	while (c->n_kept > KEPT) {
+	while (c->n_kept > KEPT && c->first_kept) {
 		struct process *oldest = c->first_kept;
 
 		c->first_kept = oldest->next_kept;
