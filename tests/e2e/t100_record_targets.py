@@ -249,6 +249,22 @@ def test_cgroup(record, read, start, actor, cgroup):
     assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
 
 
+def test_moved_to_and_fro(record, read, start, actor, cgroup):
+    """Threads that run or sleep while they are moved: none is left out."""
+    comers = [ready(start(actor(), "serve")) for _ in range(10)]
+    recording = record("--cgroup", cgroup)
+    for i in range(41):
+        for comer in comers:
+            move(comer, CGROUPS if i & 1 else cgroup)
+    time.sleep(0.3)
+    for comer in comers:
+        go(comer)
+    assert recording.stop() == 0
+    assert "not recorded" not in recording.said()
+    marks = read(recording.trace).whole().marks()
+    assert [marks[comer.pid] for comer in comers] == [404] * 10
+
+
 def test_calls_in_which_a_comer_sleeps(spoor, record, start, actor, cgroup):
     """Whoever is moved in while it is blocked is seen blocked."""
     comer = ready(start(actor(), "serve"))

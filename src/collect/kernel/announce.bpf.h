@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* What collectors that take stacks tell user space of mappings and of threads that sleep. */
-#include "collect/kernel/syscalls.bpf.h"
+#include "collect/kernel/mappings.bpf.h"
+#include "collect/kernel/take_stack.bpf.h"
 
 /* What execve mapped: the program, its interpreter (where it begins to run), the vDSO. */
 static __always_inline void emit_exec_mappings(struct task_struct *task, struct scratch *sc)
@@ -23,16 +24,11 @@ static __always_inline u32 emit_remote(struct task_struct *task, struct thread *
 	struct reservation r;
 	u32 size = (sizeof(*raw) + 7) & ~7u, id;
 
-	emit_reserve(&r, 1, size);
-	if (!r.to)
+	raw = raw_begin(&r, 1, size, task, regs, mode);
+	if (!raw)
 		return 0;
-	raw = (void *)r.to;
-	id = __sync_fetch_and_add(&next_stack, 1);
-	fill_raw(raw, task, regs, id, mode);
-	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
-	raw->layout = 0; /* /proc tells: the thread sleeps */
+	id = raw->stack;
 	raw->remote = 1;
-	raw->len = 0;
 	emit_commit(&r, size);
 	return id;
 }

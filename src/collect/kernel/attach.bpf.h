@@ -18,7 +18,9 @@ static __always_inline struct thread *take_in_sleeping(struct task_struct *task,
 	s->joined = JOINED_SEEN;
 	on_describe(task, s, c);
 	in = take_in(task, s);
-	if (s->start && (task->nvcsw != switches || !(task->__state & 0xff))) {
+	if (in && task->flags & PF_EXITING) /* its exit may have passed unseen just now */
+		count_end(in);
+	if (s->start && (task->nvcsw != switches || !sleeps(task))) {
 		if (in)
 			__sync_val_compare_and_swap(&in->start, s->start, 0);
 		s->start = 0;
@@ -77,7 +79,7 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (t) {
-		if (t->moved && !t->start)
+		if (t->moved)
 			on_attach_moved(task, t, s, c);
 		return 0;
 	}
@@ -86,8 +88,6 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	s->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
 	t = take_in_sleeping(task, s, c);
 	if (t) {
-		if (task->flags & PF_EXITING) /* its exit may have passed unseen just now */
-			count_end(t);
 		__sync_fetch_and_add(&attached_threads, 1);
 		if (!t->wait_exec)
 			find_image(task, t, &c->scratch[1]);

@@ -62,7 +62,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	u32 id, mode;
 
 	own_thread(task, s);
-	if (nr < 0 || !(task->__state & 0xff) || s->wait_exec)
+	if (nr < 0 || !sleeps(task) || s->wait_exec)
 		return;
 	id = call_id(task, nr);
 	if (filtered && !calls[id].mode)

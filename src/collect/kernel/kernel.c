@@ -116,6 +116,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.n_names = &(s)->bss->n_names;                                         \
 		(k)->c.next_object = &(s)->data->next_object;                                \
 		(k)->c.retake = &(s)->bss->retake;                                           \
+		(k)->c.missing = &(s)->bss->missing;                                         \
 		(k)->c.paused = &(s)->bss->paused;                                           \
 		(k)->c.attaching = &(s)->bss->attaching;                                     \
 		(k)->c.calls = (s)->bss->calls;                                              \
@@ -479,6 +480,7 @@ long spoor_kernel_take_in(struct spoor_kernel *k)
 		int r;
 
 		before = *k->c.attached_threads;
+		*k->c.missing = 0;
 		r = run_iterator(k->c.attach_tasks);
 		if (r)
 			return r;
@@ -559,6 +561,7 @@ void spoor_kernel_stats(const struct spoor_kernel *k, struct spoor_kernel_stats 
 		for (size_t i = 0; i < sizeof(*ret) / 8; i++)
 			sum[i] += add[i];
 	}
+	ret->thread_misses += *k->c.missing;
 }
 
 void spoor_kernel_run_time(const struct spoor_kernel *k, uint64_t *ret_ns, uint64_t *ret_runs)

@@ -38,7 +38,7 @@ struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
 	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock;
 	uint64_t *epoch;
-	uint32_t *budget, *n_names, *next_object, *retake;
+	uint32_t *budget, *n_names, *next_object, *retake, *missing;
 	bool *paused, *attaching;
 	struct spoor_call_config *calls;
 	char (*names)[SPOOR_NAME_MAX];

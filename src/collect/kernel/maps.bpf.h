@@ -31,7 +31,6 @@ const volatile bool match_all = false;
 const volatile u64 cgroup_id = 0;
 const volatile u32 cgroup_level = 0;
 const volatile u32 payload_max = 0;
-const volatile u64 vdso_size = 0;
 
 /* ---- settings, changed while recording ---- */
 u64 epoch = 1;  /* segment number */
@@ -49,7 +48,8 @@ u32 next_stack = 1;
 u32 next_file = 1;
 u32 next_object = 2; /* 0 none, 1 vDSO */
 s64 live_threads = 0;
-u32 retake = 0; /* threads were moved in: user space runs the iterator for the calls in which they sleep */
+u32 retake = 0;  /* user space is to run the iterator again: threads were moved in, or there was no memory for some */
+u32 missing = 0; /* those for which there was none when it last ran */
 u64 attached_threads = 0;
 
 /* A thread can be met by several at once (fork, an iterator, a move): one takes it in, and describes it. */
@@ -243,6 +243,7 @@ struct walk {
 
 struct scratch {
 	struct walk walk;
+	struct memo memo; /* of the walk under way */
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 256];

@@ -16,7 +16,9 @@
  *            +-------------+-----+-------+------------------------------+
  *
  * A CPU's walks lie one behind another in a pool that is filled round and round, so that those in use are near each
- * other: what costs here is memory that is not in the processor's caches. A table of sets of four leads there.
+ * other: what costs here is memory that is not in the processor's caches. A table of sets of four leads there. A walk
+ * is noted in scratch and copied when it has led to a stack: each body in the pool is whole from its key on, and the one
+ * that is written over part of another one has taken its key.
  */
 #include "collect/kernel/stack.bpf.h"
 
@@ -33,16 +35,16 @@ static __always_inline void memo_give_up(struct walk *w)
 }
 
 /* at: offset in bytes and flags, as they stand in a word */
-static __always_inline void memo_word(struct walk *w, struct memo *m, u64 at, u64 value)
+static __always_inline void memo_word(struct scratch *sc, u64 at, u64 value)
 {
-	u32 i = w->memo_words;
+	u32 i = sc->walk.memo_words;
 
 	if (i >= MEMO_WORDS) {
-		memo_give_up(w);
+		memo_give_up(&sc->walk);
 		return;
 	}
-	m->words[i] = at | (value & MEMO_VALUE);
-	w->memo_words = i + 1;
+	sc->memo.words[i] = at | (value & MEMO_VALUE);
+	sc->walk.memo_words = i + 1;
 }
 
 static __always_inline u64 memo_at(u64 offset)
@@ -50,9 +52,10 @@ static __always_inline u64 memo_at(u64 offset)
 	return offset << (MEMO_AT - 3);
 }
 
-/* One step was made by this rule, from the frame with rbp `bp` to w->s. */
-static __always_inline void memo_step(struct walk *w, struct memo *m, const struct spoor_rule *rule, u64 bp)
+/* One step was made by this rule, from the frame with rbp `bp` to sc->walk.s. */
+static __always_inline void memo_step(struct scratch *sc, const struct spoor_rule *rule, u64 bp)
 {
+	struct walk *w = &sc->walk;
 	u64 at = w->s.sp - w->sp - 8, bp_at = at + 8 + (s64)rule->rbp_off;
 	bool saved = rule->reg_rbp >> 4 == SPOOR_RBP_AT_CFA;
 
@@ -62,10 +65,10 @@ static __always_inline void memo_step(struct walk *w, struct memo *m, const stru
 		return;
 	}
 	if ((rule->reg_rbp & 15) == 6 && !w->memo_bp_seen) {
-		memo_word(w, m, w->memo_bp_at | MEMO_RELATIVE, bp - w->sp);
+		memo_word(sc, w->memo_bp_at | MEMO_RELATIVE, bp - w->sp);
 		w->memo_bp_seen = 1;
 	}
-	memo_word(w, m, memo_at(at), w->s.pc);
+	memo_word(sc, memo_at(at), w->s.pc);
 	if (saved) {
 		w->memo_bp_at = memo_at(bp_at);
 		w->memo_bp_seen = 0;
@@ -128,38 +131,45 @@ static __always_inline struct memo *memo_find(struct cpu *c, struct scratch *sc,
 	return NULL;
 }
 
-/* Where the walk that begins now is to be remembered. */
-static __always_inline struct memo *memo_begin(struct cpu *c, struct walk *w)
+/* The walk that begins now is noted from its first word on. */
+static __always_inline void memo_begin(struct walk *w)
 {
-	struct memo *m = memo_of(c, c->memo_head);
-
-	m->key = 0;
 	w->memo_words = 0;
 	w->memo_bp_at = MEMO_REGISTER;
 	w->memo_bp_seen = 0;
-	return m;
 }
 
-/* It led to the stack with this id, which this segment has: it takes an empty place of its set, or any other. */
-static __always_inline void memo_end(struct cpu *c, struct walk *w, struct memo *m, u64 key, u32 id, u32 in_epoch)
+/* The way in which its set leads to it: an empty one, or any. */
+static __always_inline u32 memo_way(struct cpu *c, struct memo_place *set)
 {
-	struct memo_place *set = memo_set(c, key);
-	u32 n = w->memo_words, way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
+	u32 way = (c->walk * 0x9e3779b97f4a7c15ULL) >> 62, i;
 
-	if (!id || n > MEMO_WORDS)
-		return;
 #pragma unroll
 	for (i = 0; i < MEMO_WAYS; i++)
 		if (!set[i].tag)
 			way = i;
-	way &= MEMO_WAYS - 1;
-	m->n = n;
-	m->id = id;
-	m->status = w->status;
-	m->depth = w->depth;
-	m->epoch = in_epoch;
+	return way & (MEMO_WAYS - 1);
+}
+
+/* It led to the stack with this id, which this segment has. */
+static __always_inline void memo_end(struct cpu *c, struct scratch *sc, u64 key, u32 id, u32 in_epoch)
+{
+	struct memo_place *set = memo_set(c, key), *place = &set[memo_way(c, set)];
+	struct memo *m = &sc->memo;
+	u32 n = sc->walk.memo_words, size = offsetof(struct memo, words) + 8 * n, at = c->memo_head;
+
+	if (!id || n > MEMO_WORDS)
+		return;
+	if (at + size > MEMO_POOL)
+		at = 0;
 	m->key = key;
-	set[way].tag = key;
-	set[way].at = c->memo_head;
-	c->memo_head = (c->memo_head + sizeof(*m) - sizeof(m->words) + 8 * n) & (MEMO_POOL - 8);
+	m->epoch = in_epoch;
+	m->id = id;
+	m->n = n;
+	m->depth = sc->walk.depth;
+	m->status = sc->walk.status;
+	bpf_probe_read_kernel(memo_of(c, at), size, m);
+	c->memo_head = at + size;
+	place->tag = key;
+	place->at = at;
 }

@@ -133,6 +133,13 @@ __noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 
 /* ---- coming in ---- */
 
+static __always_inline bool in_cgroup(struct cgroup *cgrp)
+{
+	if (!cgrp || cgrp->level < (int)cgroup_level)
+		return false;
+	return BPF_CORE_READ(cgrp, ancestors[cgroup_level & 63], kn, id) == cgroup_id;
+}
+
 /* Spoor itself, what it forks (the row compiler), and what that forks (a worker an object). */
 static __always_inline bool is_ours(struct task_struct *task)
 {
@@ -163,8 +170,12 @@ static __always_inline struct thread *take_in(struct task_struct *task, struct t
 	if (t)
 		return join(t, first) ? t : NULL;
 	c = this_cpu();
-	if (c)
+	if (first) {
+		retake = 1; /* the iterator will come again */
+		missing++;
+	} else if (c) {
 		c->stats.thread_misses++;
+	}
 	return NULL;
 }
 

@@ -156,23 +156,20 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 
 /* ---- attaching, and the end ---- */
 
-/*
- * The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. Returns
- * whether there is one.
- */
-static __always_inline bool describe_sleeping(struct task_struct *task, struct thread *t, struct cpu *c)
+/* The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. */
+static __always_inline void on_describe(struct task_struct *task, struct thread *t, struct cpu *c)
 {
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct scratch *sc = &c->scratch[1];
 	struct spoor_call_config *cfg;
 	long nr = regs->orig_ax;
 
-	if (nr < 0 || !(task->__state & 0xff))
-		return false;
+	if (t->wait_exec || nr < 0 || !sleeps(task))
+		return;
 	t->id = call_id(task, nr);
 	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
 	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
-		return false;
+		return;
 	take_registers(t, regs);
 	t->call_epoch = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
@@ -181,13 +178,6 @@ static __always_inline bool describe_sleeping(struct task_struct *task, struct t
 	t->stack = cfg->mode > 1 ? emit_remote(task, t, regs, cfg->mode - 1) : 0;
 	t->start = last_ran(task, bpf_ktime_get_ns());
 	t->pending = CALL_BEGAN_BEFORE;
-	return true;
-}
-
-static __always_inline void on_describe(struct task_struct *task, struct thread *s, struct cpu *c)
-{
-	if (!s->wait_exec)
-		describe_sleeping(task, s, c);
 }
 
 static __always_inline void on_attach(struct task_struct *task, struct thread *t, struct thread *s)
@@ -200,14 +190,17 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 }
 
+static __always_inline void leave(struct task_struct *task, struct thread *t);
 static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c);
 
 static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
+	t->moved = 0;
+	if (t->start || !sleeps(task))
+		return;
 	s->follow = t->follow;
 	s->def_epoch = t->def_epoch;
-	bpf_task_storage_delete(&threads, task); /* it is made anew, with the call */
-	__sync_fetch_and_add(&live_threads, -1);
+	leave(task, t); /* it comes in anew, with the call */
 	if (take_in_sleeping(task, s, c) && s->start)
 		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
 }

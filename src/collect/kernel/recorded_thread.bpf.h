@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* What a recording keeps of a thread (SPOOR_THREAD_STATE of maps.bpf.h). */
-#define SPOOR_RECORDS 1 /* events are written */
-
 #define CALL_BEGAN_BEFORE 2
 
 struct thread {

@@ -3,161 +3,12 @@
 /*
  * System calls: at entry what was asked and from where, at exit one event with both halves.
  */
-#include "collect/kernel/threads.bpf.h"
+#include "collect/kernel/mappings.bpf.h"
+#include "collect/kernel/take_stack.bpf.h"
+#include "collect/kernel/thread_events.bpf.h"
 
 /* ---- entry ---- */
 
-static __always_inline void fill_raw(struct spoor_ctl_raw *raw, struct task_struct *task, struct pt_regs *regs, u32 id,
-				     u32 mode)
-{
-	raw->stack = id;
-	raw->pid = task->tgid;
-	read_dwarf_regs(raw->dwarf_regs, regs);
-	raw->pc = regs->ip;
-	raw->mode = mode;
-	raw->budget = budget;
-}
-
-/*
- * The copy page by page up to one that was never touched, as there may be between a program's first frame and its
- * strings (execve leaves a gap of random size there). Returns the bytes copied.
- */
-static __always_inline u32 copy_pages(struct spoor_ctl_raw *raw, u64 sp, u32 len)
-{
-	u32 at = 0, n = 4096 - (sp & 4095), i;
-
-	for (i = 0; i < SPOOR_RAW_STACK / 4096 + 1 && at < len; i++) {
-		if (n > len - at)
-			n = len - at;
-		if (bpf_probe_read_user(raw->bytes + (at & (2 * SPOOR_RAW_STACK - 1)), n & 8191, (void *)(sp + at)))
-			break;
-		at += n;
-		n = 4096;
-	}
-	return at;
-}
-
-/*
- * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
- * the id. The copy is the last resort of the first second of an object's life.
- */
-__noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	struct vma_answer a = {};
-	struct spoor_ctl_raw *raw;
-	struct reservation r;
-	u32 size, len = SPOOR_RAW_STACK, id;
-	u64 sp = regs->sp;
-	int described;
-
-	if (!sc || !ring_takes_raw())
-		return 0; /* events come first */
-	described = emit_layout(layout, sc);
-	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
-		len = a.end - sp;
-	size = (sizeof(*raw) + len + 7) & ~7u;
-	emit_reserve(&r, 0, size);
-	if (!r.to)
-		return 0;
-	raw = (void *)r.to;
-	id = __sync_fetch_and_add(&next_stack, 1);
-	fill_raw(raw, task, regs, id, mode);
-	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
-	raw->layout = described == 1 ? layout : 0;
-	raw->remote = 0;
-	raw->len = len;
-	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
-		raw->len = copy_pages(raw, sp, len);
-	emit_commit(&r, size);
-	return id;
-}
-
-static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode)
-{
-	w->s.pc = regs->ip;
-	w->s.sp = w->sp = regs->sp;
-	w->s.bp = regs->bp;
-	w->s.exact = 1;
-	w->s.signal = 0;
-	w->hash = 0;
-	w->image = image;
-	w->n = 0;
-	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
-	w->mode = mode;
-	w->status = SPOOR_WALK_TRUNCATED;
-	w->depth = 0;
-	w->torn = 0;
-	if (!window_map(w, sc, w->sp))
-		window_copy(w, sc, w->sp, WINDOW);
-}
-
-/* The id of the stack that sc->walk has found. */
-static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t)
-{
-	struct walk *w = &sc->walk;
-	u32 id;
-
-	window_leave(w, sc);
-	if (w->torn)
-		w->status = WALK_RAW;
-	c->stats.frames += w->depth;
-	if (w->status != WALK_RAW) {
-		c->stats.walks[w->status & 7]++;
-		return stack_id(c, sc);
-	}
-	id = emit_raw(sc, layout_of(task, t), w->mode);
-	if (id) {
-		c->stats.raw++;
-		return id;
-	}
-	c->stats.raw_lost++;
-	w->status = SPOOR_WALK_LOST;
-	w->hash = w->n = 0;
-	return stack_id(c, sc);
-}
-
-static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
-				      struct pt_regs *regs, u32 mode)
-{
-	struct walk *w = &sc->walk;
-	struct memo *m;
-	u64 key;
-	u32 id, now;
-
-	walk_begin(w, sc, regs, image_of(task, t), mode);
-	c->walk++;
-	key = memo_key(w);
-	m = memo_find(c, sc, key);
-	if (m) {
-		c->stats.remembered++;
-		c->stats.frames += m->depth;
-		c->stats.walks[m->status & 7]++;
-		return m->id;
-	}
-	m = memo_begin(c, w);
-	walk_frames(c, sc, m);
-	now = epoch; /* before: a definition of this segment does not serve the next */
-	id = walk_end(c, sc, task, t);
-	if (w->status != WALK_RAW && w->status != SPOOR_WALK_LOST)
-		memo_end(c, w, m, key, id, now);
-	return id;
-}
-
-/* The same for kernels without may_goto. */
-static __always_inline u32 take_stack_compat(struct cpu *c, struct scratch *sc, struct task_struct *task,
-					     struct thread *t, struct pt_regs *regs, u32 mode)
-{
-	struct walk *w = &sc->walk;
-
-	walk_begin(w, sc, regs, image_of(task, t), mode);
-	c->walk++;
-	walk_frames_compat(c, sc);
-	return walk_end(c, sc, task, t);
-}
-
-#ifdef SPOOR_RECORDS
 #define SHORT_STRING 64
 
 /*
@@ -283,6 +134,14 @@ static __always_inline void take_nothing_pointed(struct thread *t, const struct 
 	*(u64 *)(t->data + off) = 0;
 	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0);
 	t->flags = SPOOR_EVENT_UNREADABLE;
+}
+
+/* Descriptor argument: AT_FDCWD means the working directory. */
+static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg, u32 level)
+{
+	if ((s32)arg != -100)
+		return fd_id(c, sc, task, arg, level);
+	return cwd_id(c, sc, task, level);
 }
 
 /* Packs arguments and descriptor identities; returns the offset of what follows. */
@@ -500,4 +359,3 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	emit_call_now(task, t, start, ret);
 	return 0;
 }
-#endif /* SPOOR_RECORDS */

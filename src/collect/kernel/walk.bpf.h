@@ -312,10 +312,10 @@ __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *r
 }
 
 /*
- * One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. m: where the
- * walk is remembered; NULL before 6.9, where scanning would nest calls too deep as well.
+ * One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. modern: not
+ * before 6.9, where nothing is remembered and scanning would nest calls too deep.
  */
-static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, struct memo *m)
+static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool modern)
 {
 	struct walk *w = &sc->walk;
 	struct walk_ctx x = { .w = w, .sc = sc };
@@ -358,10 +358,10 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, struct 
 	}
 	r = spoor_walk_common(&x, &w->s, &e->rule);
 	if (r == SPOOR_WALK_RARE)
-		r = m && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
+		r = modern && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
 	w->depth++;
-	if (m && e->rule.op != SPOOR_RULE_END)
-		memo_step(w, m, &e->rule, bp);
+	if (modern && e->rule.op != SPOOR_RULE_END)
+		memo_step(sc, &e->rule, bp);
 	if (r == SPOOR_WALK_NEXT)
 		return 0;
 	w->status = r;
@@ -370,12 +370,12 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, struct 
 
 /* Walks from sc->walk's state to the end. A frame costs no call here: each return is dear where the kernel guards
  * returns against speculation. */
-__noinline int walk_frames(struct cpu *c, struct scratch *sc, struct memo *m)
+__noinline int walk_frames(struct cpu *c, struct scratch *sc)
 {
-	if (!c || !sc || !m)
+	if (!c || !sc)
 		return 0;
 	for (;;) {
-		if (walk_frame(c, sc, m) || sc->walk.depth > MAX_DEPTH)
+		if (walk_frame(c, sc, true) || sc->walk.depth > MAX_DEPTH)
 			break;
 		may_goto(end);
 	}
@@ -386,7 +386,7 @@ end:
 /* The same for kernels without may_goto. */
 __noinline int walk_one(struct cpu *c, struct scratch *sc)
 {
-	return !c || !sc || walk_frame(c, sc, NULL);
+	return !c || !sc || walk_frame(c, sc, false);
 }
 
 struct walk_loop {

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#pragma once
+/* Executable mappings: each new one is told of, and where one that rows were cached for changes, they are forgotten. */
+#include "collect/kernel/objects.bpf.h"
+#include "collect/kernel/threads.bpf.h"
+
+static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r, u32 i)
+{
+	bool i386 = task->thread_info.status & TS_COMPAT;
+
+	return i == 0 ? i386 ? r->bx : r->di : i == 1 ? i386 ? r->cx : r->si : i == 2 ? r->dx : i386 ? r->si : r->r10;
+}
+
+enum { PROT_EXEC = 4 };
+
+/* May rows of [addr, addr+len) be cached for this image? */
+__noinline int code_cached(u32 image, u64 addr, u64 len)
+{
+	u32 key = image & (CODE_SLOTS - 1), i;
+	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
+
+	if (!code || code->image != image || code->n > CODE_RANGES)
+		return 1;
+	for (i = 0; i < CODE_RANGES; i++) {
+		if (i >= code->n)
+			return 0;
+		if (addr < code->ranges[i].end && addr + len > code->ranges[i].start)
+			return 1;
+	}
+	return 0;
+}
+
+/* An executable mapping of the current process, for the record; the object is announced if it is new. */
+__noinline int emit_mapping(u64 addr, struct scratch *sc)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct vma_answer a = {};
+	struct spoor_mapping *e;
+	struct reservation r;
+	u32 object = SPOOR_OBJECT_NONE;
+
+	if (!sc || bpf_find_vma(task, addr, vma_read, &a, 0) || !a.exec)
+		return 0;
+	if (a.vdso == a.start)
+		object = SPOOR_OBJECT_VDSO;
+	else if (a.file)
+		object = object_of(&a, sc);
+	emit_reserve(&r, 0, sizeof(*e));
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_MAPPING, 0, sizeof(*e), task->pid, bpf_ktime_get_ns());
+	e->pid = task->tgid;
+	e->object = object;
+	e->start = a.start;
+	e->end = a.end;
+	e->offset = a.offset;
+	emit_commit(&r, sizeof(*e));
+	return 0;
+}
+
+/*
+ * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
+ * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
+ * one process maps, another with the same image may map otherwise: new code ends the sharing.
+ */
+static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
+{
+	u64 addr, len;
+	struct thread *l;
+	bool stale = false;
+
+	if (!task || !t || !regs || (ret < 0 && ret > -4096))
+		return 0;
+	l = leader_of(task, t);
+	len = call_arg(task, regs, 1);
+	if (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & PROT_EXEC) {
+		struct cpu *c = this_cpu();
+
+		l->layout = 0; /* another one from here on */
+		stale = l->image_shared;
+		if (c && !t->wait_exec)
+			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
+	}
+	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
+	if (kind != SPOOR_MAP_PROTECT)
+		stale |= kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
+	if (kind == SPOOR_MAP_REMAP)
+		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
+			 code_cached(l->image, ret, call_arg(task, regs, 2));
+	if (stale)
+		new_image(l);
+	return 0;
+}
