@@ -36,8 +36,8 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	struct blocked *items;
 	void *copy;
 
-	/* Ended with their thread, or their end was lost: not in flight any more. */
-	if (why != SPOOR_UNFINISHED_IN_FLIGHT || ((const struct spoor_pending *)ev->h)->why == SPOOR_PENDING_DEATH)
+	/* Ended with their thread, out of sight, or their end was lost: not in flight any more. */
+	if (why != SPOOR_UNFINISHED_IN_FLIGHT || spoor_pending_is_final((const struct spoor_pending *)ev->h))
 		return 0;
 	items = reallocarray(list->items, list->n + 1, sizeof(*items));
 	if (!items)

@@ -114,7 +114,8 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 			   enum spoor_unfinished why, uint64_t epoch_offset)
 {
 	const struct spoor_pending *p = (const void *)ev->h;
-	uint64_t until = why == SPOOR_UNFINISHED_LOST || call->pending == SPOOR_PENDING_DEATH ? ev->h->ts : v->last_ts;
+	int final = spoor_pending_is_final(p);
+	uint64_t until = why == SPOOR_UNFINISHED_LOST || final ? ev->h->ts : v->last_ts;
 
 	fprintf(v->out, ",\"ret\":null,\"errno\":null,\"unfinished\":\"%s\"",
 		why == SPOOR_UNFINISHED_LOST ? "end lost" : spoor_pending_name(call->pending));

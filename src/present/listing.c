@@ -40,8 +40,12 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 		fputs("its end was lost>", v->out);
 		return;
 	}
-	fputs(call->pending == SPOOR_PENDING_DEATH ? "its thread ended in it" : "in flight at the end", v->out);
-	if (call->start && v->last_ts > call->start && call->pending != SPOOR_PENDING_DEATH) {
+	fputs(call->pending == SPOOR_PENDING_DEATH ? "its thread ended in it" :
+	      call->pending == SPOOR_PENDING_LEFT  ? "its thread left the recording" :
+						     "in flight at the end",
+	      v->out);
+	if (call->start && v->last_ts > call->start &&
+	    !spoor_pending_is_final((const struct spoor_pending *)ev->h)) {
 		spoor_format_duration(v->last_ts - call->start, text, sizeof(text));
 		fprintf(v->out, ", %s%s so far", ((const struct spoor_pending *)ev->h)->exact ? "" : "at least ", text);
 	}
@@ -87,7 +91,9 @@ static int chooses_calls(const struct spoor_select *s)
 static void put_exit(struct spoor_view *v, const struct spoor_thread_exit *x)
 {
 	put_begin(v, x->h.tid, x->h.ts);
-	if (WIFSIGNALED(x->code))
+	if (x->kind == SPOOR_EXIT_LEFT)
+		fputs("--- left the recording ---\n", v->out);
+	else if (WIFSIGNALED(x->code))
 		fprintf(v->out, "+++ killed by SIG%s +++\n", sigabbrev_np(WTERMSIG(x->code)) ?: "?");
 	else
 		fprintf(v->out, "+++ exited with %d +++\n", WEXITSTATUS(x->code));

@@ -27,9 +27,9 @@ static int wanted(struct spoor_view *v, const struct spoor_event *ev)
 _Static_assert(offsetof(struct spoor_pending, stack) == offsetof(struct spoor_syscall, stack), "");
 _Static_assert(offsetof(struct spoor_syscall_other, stack) == offsetof(struct spoor_syscall, stack), "");
 
-static int is_death(const struct spoor_event_header *h)
+static int is_final(const struct spoor_event_header *h)
 {
-	return h->id == SPOOR_EV_PENDING && ((const struct spoor_pending *)h)->why == SPOOR_PENDING_DEATH;
+	return h->id == SPOOR_EV_PENDING && spoor_pending_is_final((const struct spoor_pending *)h);
 }
 
 static int give_completed(struct spoor_view *v, const struct spoor_event *ev, spoor_each_call *each, void *p)
@@ -54,7 +54,7 @@ static int give_unfinished(struct spoor_view *v, const struct spoor_event *ev, e
 	return each(v, ev, why, p);
 }
 
-/* The end of a thread is final, so its last call has been given where it stood. */
+/* What is final has been given where it stood. */
 static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pendings, spoor_each_call *each, void *p)
 {
 	enum spoor_unfinished why;
@@ -63,7 +63,7 @@ static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pe
 	int r = 0;
 
 	while (r == 0 && spoor_pendings_next(pendings, &it, &ev, &why))
-		if (!is_death(ev.h))
+		if (!is_final(ev.h))
 			r = give_unfinished(v, &ev, why, each, p);
 	return r;
 }
@@ -85,7 +85,7 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 		v->start_is_bound = r > 0;
 		if (ev.h->id <= SPOOR_EV_SYSCALL_OTHER)
 			r = give_completed(v, &ev, each, p);
-		else if (is_death(ev.h))
+		else if (is_final(ev.h))
 			r = give_unfinished(v, &ev, SPOOR_UNFINISHED_IN_FLIGHT, each, p);
 		else if (other && ev.h->id != SPOOR_EV_PENDING)
 			r = other(v, &ev, p);
@@ -194,6 +194,8 @@ const char *spoor_pending_name(unsigned why)
 		return "end";
 	case SPOOR_PENDING_DEATH:
 		return "death";
+	case SPOOR_PENDING_LEFT:
+		return "left";
 	}
 	return "unknown";
 }

@@ -100,6 +100,7 @@ enum spoor_pending_why {
 	SPOOR_PENDING_END = 3,    /* in flight when the recording ended */
 	SPOOR_PENDING_DEATH = 4,  /* its thread ended in it (exit, exit_group, or killed) */
 	SPOOR_PENDING_MOVED = 5,  /* execve gave its thread the tid of the process: it ends under that one; no data */
+	SPOOR_PENDING_LEFT = 6,   /* its thread left the recording: when it ended is not known */
 };
 struct spoor_pending {
 	struct spoor_event_header h; /* ts: when this was noticed */
@@ -113,6 +114,12 @@ struct spoor_pending {
 	__u8 data[];
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_pending) == 38, "");
+
+/* Nothing later will tell of this call. */
+static inline int spoor_pending_is_final(const struct spoor_pending *p)
+{
+	return p->why == SPOOR_PENDING_DEATH || p->why == SPOOR_PENDING_LEFT;
+}
 
 /*
  * Definitions. Each is in the segment that refers to it, in its definition stream. Ids are dense and unique in a
@@ -221,11 +228,16 @@ struct spoor_thread {
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_thread) == 65, "");
 
+enum spoor_exit_kind {
+	SPOOR_EXIT_THREAD = 0,
+	SPOOR_EXIT_PROCESS = 1, /* it was the last thread of its process */
+	SPOOR_EXIT_LEFT = 2,    /* it goes on, but not in this recording: moved out of the cgroup, or by another name */
+};
 struct spoor_thread_exit {
 	struct spoor_event_header h;
 	__u32 pid;
-	__s32 code;      /* as wait(2): exit code << 8 | signal */
-	__u8 group_dead; /* 1: the last thread of its process */
+	__s32 code; /* as wait(2): exit code << 8 | signal; of one that left: 0 */
+	__u8 kind;  /* enum spoor_exit_kind */
 } __attribute__((packed));
 
 /* An executable mapping came into being (exec, mmap, mprotect). */

@@ -249,6 +249,24 @@ def test_cgroup(record, read, start, actor, cgroup):
     assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
 
 
+def test_who_leaves_has_not_ended(spoor, record, cgroup):
+    """Nor is the call in which it left still under way: here the write that moves it."""
+    recording = record("--cgroup", cgroup)
+    script = f"sleep 0.1; echo $$ > {CGROUPS}/cgroup.procs; exit 3"
+    leavers = [subprocess.Popen(["sh", "-c", script]) for _ in range(3)]
+    for leaver in leavers:
+        move(leaver, cgroup)
+    assert [leaver.wait(20) for leaver in leavers] == [3] * 3
+    assert recording.stop() == 0
+    assert spoor("report", "--blocked", recording.trace).stdout.startswith("0 calls were in flight")
+    lines = spoor("report", "--events", recording.trace).stdout.splitlines()
+    for leaver in leavers:
+        mine = [line for line in lines if line.startswith(f"[{leaver.pid}]")]
+        assert mine[-1].endswith("--- left the recording ---")
+        assert not [line for line in mine if "exited with" in line]
+        assert sum("cgroup.procs>" in line and "its thread left the recording" in line for line in mine) == 1
+
+
 def test_moved_to_and_fro(record, read, start, actor, cgroup):
     """Threads that run or sleep while they are moved: none is left out."""
     comers = [ready(start(actor(), "serve")) for _ in range(10)]

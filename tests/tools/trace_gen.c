@@ -295,7 +295,7 @@ static void exit_thread(unsigned cpu, uint32_t tid)
 	} b = { .t = { .h = { .ts = now, .id = SPOOR_EV_THREAD_EXIT, .tid = tid },
 		       .pid = tid / 10 * 10,
 		       .code = draw(2) ? 9 : 256,
-		       .group_dead = draw(2) } };
+		       .kind = draw(3) } };
 
 	seal(&b, sizeof(b.t));
 	emit(cpu, 0, &b);

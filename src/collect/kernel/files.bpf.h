@@ -247,10 +247,32 @@ static __always_inline u32 file_id(struct cpu *c, struct scratch *sc, struct fil
 	return id && in == (u32)epoch ? id : file_id_new(c, sc, ref, hash, id);
 }
 
-/* A dentry names a file until it is renamed or reused: parent, name and inode are part of what is hashed. */
-static __always_inline u64 path_hash(struct scratch *sc, struct dentry *d, u64 ino)
+#define PATH_LEVELS 24 /* directories above a file by whose names it is known, too */
+
+/*
+ * What a file is called follows from its dentry and those above it, up to the file system's root, from the mount, and
+ * from the root directory of who asks: each may be renamed, or reused for another one. Files without a place in a tree
+ * share an inode and have names of their kind.
+ */
+static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u64 dentry, u64 mnt, u64 ino)
 {
-	return mix(mix(mix(address_of(sc, d), address_of(sc, d->d_parent)), d->d_name.hash), ino);
+	u64 hash = mix(mix(mix(address_of(sc, fs->root.mnt), address_of(sc, fs->root.dentry)), mnt), ino);
+	u64 at = dentry, up, name;
+	int i;
+
+	for (i = 0; i < PATH_LEVELS; i++) {
+		struct dentry *d = as_kernel(struct dentry, at);
+
+		hash = mix(hash, at ^ (u64)d->d_name.hash << 32);
+		up = kernel_word(at + bpf_core_field_offset(struct dentry, d_parent));
+		if (up == at)
+			break;
+		at = up;
+	}
+	if (at != dentry)
+		return hash;
+	name = kernel_word(dentry + bpf_core_field_offset(struct dentry, d_name.name));
+	return mix(mix(hash, kernel_word(name)), kernel_word(name + 8));
 }
 
 /* Both ends' addresses are part of a socket's identity: connect() and bind() make it another one. */
@@ -305,7 +327,8 @@ static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_
 		if (s)
 			return file_id(c, sc, &ref, socket_hash(sc, s, inode->i_ino));
 	}
-	return file_id(c, sc, &ref, path_hash(sc, f->f_path.dentry, inode->i_ino));
+	return file_id(c, sc, &ref, path_hash(sc, task->fs, address_of(sc, f->f_path.dentry),
+					      address_of(sc, f->f_path.mnt), inode->i_ino));
 }
 
 /* The id of the working directory of task. */
@@ -320,5 +343,6 @@ static __always_inline u32 cwd_id(struct cpu *c, struct scratch *sc, struct task
 	d = fs->pwd.dentry;
 	ref.path = (u64)fs + bpf_core_field_offset(fs->pwd);
 	ref.inode = (u64)d->d_inode;
-	return file_id(c, sc, &ref, path_hash(sc, d, d->d_inode->i_ino));
+	return file_id(c, sc, &ref, path_hash(sc, fs, address_of(sc, d), address_of(sc, fs->pwd.mnt),
+					      d->d_inode->i_ino));
 }

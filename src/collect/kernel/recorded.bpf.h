@@ -98,7 +98,7 @@ static __always_inline void on_exec_out(struct task_struct *task, struct thread 
 		emit_moved(task, t, old_pid);
 	if (t->start)
 		emit_call(task, t, 0);
-	emit_exit(task, t, 0);
+	emit_exit(task, t, SPOOR_EXIT_LEFT);
 }
 
 static __always_inline void on_exec(struct task_struct *task, struct thread *t, int old_pid, struct scratch *sc)
@@ -139,7 +139,7 @@ static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 	if (t->start)
 		emit_pending(task, t, SPOOR_PENDING_DEATH);
 	t->start = 0;
-	emit_exit(task, t, task->signal->live.counter == 0);
+	emit_exit(task, t, task->signal->live.counter ? SPOOR_EXIT_THREAD : SPOOR_EXIT_PROCESS);
 }
 
 static __always_inline void on_move_in(struct task_struct *task, struct thread *t)
@@ -150,8 +150,8 @@ static __always_inline void on_move_in(struct task_struct *task, struct thread *
 static __always_inline void on_move_out(struct task_struct *task, struct thread *t)
 {
 	if (t->start)
-		emit_pending(task, t, SPOOR_PENDING_END);
-	emit_exit(task, t, 0);
+		emit_pending(task, t, SPOOR_PENDING_LEFT);
+	emit_exit(task, t, SPOOR_EXIT_LEFT);
 }
 
 /* ---- attaching, and the end ---- */

@@ -137,7 +137,7 @@ static __noinline int emit_pending(struct task_struct *task, struct thread *t, u
 	return task && t ? emit_pending_at(task, t, why, true, 0) : 0;
 }
 
-static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 group_dead)
+static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 kind)
 {
 	struct spoor_thread_exit *e;
 	struct reservation r;
@@ -151,8 +151,8 @@ static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 
 	e = (void *)r.to;
 	emit_header(e, SPOOR_EV_THREAD_EXIT, 0, size, task->pid, bpf_ktime_get_ns());
 	e->pid = task->tgid;
-	e->code = task->exit_code;
-	e->group_dead = group_dead;
+	e->code = kind == SPOOR_EXIT_LEFT ? 0 : task->exit_code;
+	e->kind = kind;
 	emit_commit(&r, size);
 	return 0;
 }

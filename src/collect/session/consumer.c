@@ -220,7 +220,7 @@ static bool is_event(unsigned id)
  */
 static bool is_unfinished(const struct spoor_consumer *c, const struct spoor_pending *p)
 {
-	return p->why == SPOOR_PENDING_END || p->why == SPOOR_PENDING_DEATH ||
+	return p->why == SPOOR_PENDING_END || spoor_pending_is_final(p) ||
 	       (p->why != SPOOR_PENDING_MOVED && p->h.ts >= c->ends_at);
 }
 
