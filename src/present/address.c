@@ -197,9 +197,19 @@ static void put_socket(FILE *out, const struct spoor_socket *s)
 	fputs("]>", out);
 }
 
+/* A pipe has no path: as in /proc, its inode tells it from others. buf is used for such. */
+static const char *name_of(const struct spoor_file *file, char *buf, size_t size)
+{
+	if (file->path[0] || file->kind != SPOOR_FILE_FIFO)
+		return file->path;
+	snprintf(buf, size, "pipe:[%" PRIu64 "]", (uint64_t)file->ino);
+	return buf;
+}
+
 void spoor_put_file(FILE *out, const struct spoor_segment *segment, uint32_t id)
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
+	char buf[32];
 
 	if (!def)
 		return;
@@ -208,7 +218,7 @@ void spoor_put_file(FILE *out, const struct spoor_segment *segment, uint32_t id)
 		return;
 	}
 	fputc('<', out);
-	spoor_put_string(out, ((const struct spoor_file *)def)->path);
+	spoor_put_string(out, name_of((const void *)def, buf, sizeof(buf)));
 	fputc('>', out);
 }
 
@@ -254,6 +264,7 @@ void spoor_put_file_json(FILE *out, const struct spoor_segment *segment, uint32_
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
 	const struct spoor_file *file = (const void *)def;
+	char buf[32];
 
 	if (!def)
 		return;
@@ -262,7 +273,7 @@ void spoor_put_file_json(FILE *out, const struct spoor_segment *segment, uint32_
 		return;
 	}
 	fputs(",\"path\":", out);
-	spoor_put_json_string(out, file->path);
+	spoor_put_json_string(out, name_of(file, buf, sizeof(buf)));
 	fputs(",\"kind\":", out);
 	spoor_put_json_string(out, kind_name(file->kind));
 }
