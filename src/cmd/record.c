@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -7,6 +8,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/record_options.h"
+#include "collect/session/check.h"
 #include "collect/session/remote.h"
 
 /* ---- the last line ---- */
@@ -63,10 +65,13 @@ static void say_ready(const struct spoor_session_options *o, long threads)
 
 static void say_hidden(const struct spoor_session_options *o, size_t processes)
 {
+	const char *why = spoor_check_capable(CAP_SYS_PTRACE) ? "a security module or a namespace forbids it" :
+								"CAP_SYS_PTRACE is missing";
+
 	fprintf(stderr,
-		"spoor: CAP_SYS_PTRACE is missing: %zu process%s of other users cannot be looked into; they go by comm "
-		"alone, and their stacks may be cut\n",
-		processes, processes == 1 ? "" : "es");
+		"spoor: %zu process%s of other users cannot be looked into (%s); they go by comm alone, and their "
+		"stacks may be cut\n",
+		processes, processes == 1 ? "" : "es", why);
 }
 
 static int send_sets(const struct spoor_record_options *o)

@@ -95,7 +95,8 @@ enum spoor_pick {
 struct spoor_object_key {
 	__u64 ino;
 	__u64 size;
-	__u64 mtime; /* ns */
+	__u64 mtime; /* ns; anybody may set it: */
+	__u64 ctime; /* ns; tells a file from one written over it with its size and time */
 	__u64 dev;   /* kernel's s_dev: major << 20 | minor */
 };
 

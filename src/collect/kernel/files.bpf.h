@@ -12,6 +12,21 @@ static __always_inline u64 inode_mtime(struct inode *inode)
 	return BPF_CORE_READ(old, i_mtime.tv_sec) * 1000000000ULL + BPF_CORE_READ(old, i_mtime.tv_nsec);
 }
 
+#define CTIME_NSEC ((1U << 31) - 1) /* above it the kernel notes whether somebody has looked (since 6.13) */
+
+static __always_inline u64 inode_ctime(struct inode *inode)
+{
+	struct inode___old *old = (void *)inode;
+	struct inode___older *older = (void *)inode;
+
+	if (bpf_core_field_exists(inode->i_ctime_sec))
+		return BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
+		       (BPF_CORE_READ(inode, i_ctime_nsec) & CTIME_NSEC);
+	if (bpf_core_field_exists(old->__i_ctime))
+		return BPF_CORE_READ(old, __i_ctime.tv_sec) * 1000000000ULL + BPF_CORE_READ(old, __i_ctime.tv_nsec);
+	return BPF_CORE_READ(older, i_ctime.tv_sec) * 1000000000ULL + BPF_CORE_READ(older, i_ctime.tv_nsec);
+}
+
 /* ---- paths ---- */
 
 #define PATH_SPACE 4096

@@ -41,13 +41,18 @@ struct inode {
 	unsigned long i_ino;
 	struct super_block *i_sb;
 	s64 i_size;
-	s64 i_mtime_sec; /* since 6.11 */
-	u32 i_mtime_nsec;
+	s64 i_mtime_sec, i_ctime_sec; /* since 6.11 */
+	u32 i_mtime_nsec, i_ctime_nsec;
 	u32 i_rdev;
 };
 
 struct inode___old { /* before 6.11 */
 	struct timespec64___old i_mtime;
+	struct timespec64___old __i_ctime; /* since 6.6 */
+};
+
+struct inode___older {
+	struct timespec64___old i_ctime;
 };
 
 struct qstr {

@@ -7,13 +7,33 @@
  */
 #include "collect/kernel/files.bpf.h"
 
+#define DEV_ZERO 0x6f72657a2f766564ULL /* "dev/zero" */
+
 struct vma_answer {
 	u64 start, end, offset;
-	u64 file; /* struct file *, valid while the program runs: files are freed after a grace period */
+	u64 file; /* struct file *, 0: anonymous code; valid while the program runs: files are freed after a grace period */
 	u64 vdso;
 	u32 exec;
 	u32 found;
 };
+
+/*
+ * The file of a mapping, if it can be an ELF object; else the code is anonymous, 0: a device holds none, and what is
+ * mapped shared and anonymous has an inner file called dev/zero.
+ */
+__noinline u64 code_file(u64 file)
+{
+	struct file *f = (void *)file;
+	struct dentry *d;
+	u64 name = 0;
+
+	if (!f || (BPF_CORE_READ(f, f_inode, i_mode) & S_IFMT) != S_IFREG)
+		return 0;
+	d = BPF_CORE_READ(f, f_path.dentry);
+	if (BPF_CORE_READ(d, d_parent) == d)
+		bpf_probe_read_kernel(&name, sizeof(name), BPF_CORE_READ(d, d_name.name));
+	return name == DEV_ZERO ? 0 : file;
+}
 
 static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
 {
@@ -22,7 +42,7 @@ static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void 
 	a->start = vma->vm_start;
 	a->end = vma->vm_end;
 	a->offset = vma->vm_pgoff << 12;
-	a->file = (u64)vma->vm_file;
+	a->file = code_file((u64)BPF_CORE_READ(vma, vm_file));
 	a->exec = !!(vma->vm_flags & VM_EXEC);
 	a->vdso = (u64)vma->vm_mm->context.vdso;
 	a->found = 1;
@@ -37,6 +57,7 @@ static __always_inline void object_key(struct spoor_object_key *key, u64 file_ad
 	key->ino = BPF_CORE_READ(inode, i_ino);
 	key->size = BPF_CORE_READ(inode, i_size);
 	key->mtime = inode_mtime(inode);
+	key->ctime = inode_ctime(inode);
 	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 

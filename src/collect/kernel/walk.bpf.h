@@ -258,6 +258,13 @@ static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row
 	return true;
 }
 
+static __always_inline void walk_collect(struct walk *w, struct scratch *sc, u64 frame)
+{
+	sc->frames[w->n & (SPOOR_MAX_FRAMES - 1)] = frame;
+	w->hash = mix(w->hash, frame);
+	w->n++;
+}
+
 #define SCAN_WORDS 128 /* looked at for one call site */
 
 struct scan_loop {
@@ -333,6 +340,8 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 		if (e->pc != pc || e->image != w->image) {
 			r = row_fill(c, sc, slot, pc, w->image);
 			if (r) {
+				if (r == SPOOR_WALK_GONE && w->mode == SPOOR_MODE_ALL)
+					walk_collect(w, sc, SPOOR_FRAME(SPOOR_OBJECT_NONE, pc + notexact));
 				w->status = r;
 				return 1;
 			}
@@ -345,11 +354,8 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 		return 0;
 	}
 	if (walk_takes(w, c, e)) {
-		u64 frame = (e->frame + notexact) | (u64)(w->s.signal & 1) << 63; /* SPOOR_FRAME_INTERRUPTED */
-
-		sc->frames[w->n & (SPOOR_MAX_FRAMES - 1)] = frame;
-		w->hash = mix(w->hash, frame);
-		w->n++;
+		/* SPOOR_FRAME_INTERRUPTED */
+		walk_collect(w, sc, (e->frame + notexact) | (u64)(w->s.signal & 1) << 63);
 		if (w->n >= w->budget) {
 			/* Mode app can collect no more: that is complete. */
 			w->status = w->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;

@@ -4,6 +4,7 @@
  * What a recording needs of this machine, tried one thing at a time. Not thread-safe (libbpf's messages are silenced
  * meanwhile). Nothing stays loaded.
  */
+#include <stdbool.h>
 #include <stddef.h>
 
 enum spoor_check_state {
@@ -24,3 +25,6 @@ size_t spoor_check_machine(struct spoor_check *ret, size_t max);
 
 /* "ok", "limited", "no" */
 const char *spoor_check_state_name(enum spoor_check_state state);
+
+/* Whether this process holds a capability (CAP_*), by itself or by one that includes it. */
+bool spoor_check_capable(int cap);

@@ -11,6 +11,3 @@ size_t spoor_check_bpf(struct spoor_check *ret, size_t max);
 void spoor_check_set(struct spoor_check *c, enum spoor_check_state state, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 void spoor_check_advise(struct spoor_check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Whether this process holds a capability (CAP_*), by itself or by one that includes it. */
-bool spoor_check_capable(int cap);

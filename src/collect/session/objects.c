@@ -63,11 +63,18 @@ struct spoor_objects {
 
 /* ---- opening an object's file ---- */
 
+static uint64_t ns_of(struct timespec t)
+{
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+/* Not by its ctime: that changes when it is renamed or removed. */
 static bool is_the_file(int fd, const struct spoor_object_key *key)
 {
 	struct stat st;
 
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size;
+	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size &&
+	       ns_of(st.st_mtim) == key->mtime;
 }
 
 static int open_if_same(const char *path, const struct spoor_object_key *key)
@@ -284,7 +291,8 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	key = (struct spoor_object_key){ .ino = st.st_ino,
 					 .size = st.st_size,
 					 .dev = kernel_dev(st.st_dev),
-					 .mtime = st.st_mtim.tv_sec * 1000000000ULL + st.st_mtim.tv_nsec };
+					 .mtime = ns_of(st.st_mtim),
+					 .ctime = ns_of(st.st_ctim) };
 	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
 	if (r)
 		return r;

@@ -245,7 +245,7 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 
 /* ---- processes by name ---- */
 
-/* Another user's, and CAP_SYS_PTRACE is missing: its executable, memory and mappings cannot be seen. */
+/* Another user's, and CAP_SYS_PTRACE is missing or of no avail: its executable, memory, mappings cannot be seen. */
 static bool is_hidden(pid_t pid)
 {
 	char path[64], exe[PATH_MAX];
