@@ -250,9 +250,13 @@ static int subtract(const struct spoor_counters *before, const struct spoor_coun
 int spoor_counters_delta(const struct spoor_counters *before, const struct spoor_counters *now,
 			 struct spoor_counters *ret)
 {
-	struct spoor_counters delta = { .at_ns = now->at_ns, .since_ns = before->at_ns };
+	struct spoor_counters delta = {
+		.at_ns = now->at_ns,
+		.since_ns = before->at_ns,
+		.lost_threads = spoor_sub_saturated(now->lost_threads, before->lost_threads),
+		.lost_calls = spoor_sub_saturated(now->lost_calls, before->lost_calls),
+	};
 
-	delta.lost_threads = spoor_sub_saturated(now->lost_threads, before->lost_threads);
 	if (subtract(before, now, &delta) < 0) {
 		spoor_counters_done(&delta);
 		return -ENOMEM;
