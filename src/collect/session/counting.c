@@ -156,7 +156,7 @@ static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 		uint64_t now = spoor_now_monotonic();
 
 		ended = ended || news.kernel;
-		if (news.fd && !o->on_fd(o->ctx, c)) {
+		if (o->on_fd && news.fd && !o->on_fd(o->ctx, c)) {
 			c->host.end = SPOOR_END_SIGNAL;
 			c->host.stop = true;
 		}
