@@ -116,6 +116,9 @@ static void merge_sums(struct spoor_call_counters *to, const struct spoor_call_c
 	add(&to->unreturned, from->unreturned);
 	add(&to->unreturned_ns, from->unreturned_ns);
 	add(&to->unreturned_blocked_ns, from->unreturned_blocked_ns);
+	add(&to->left, from->left);
+	add(&to->left_ns, from->left_ns);
+	add(&to->left_blocked_ns, from->left_blocked_ns);
 	add(&to->carried_ns, from->carried_ns);
 	add(&to->carried_blocked_ns, from->carried_blocked_ns);
 }
@@ -235,23 +238,32 @@ int spoor_counters_copy(const struct spoor_counters *c, struct spoor_counters *r
 
 /* ---- what is shown ---- */
 
+static uint64_t sum(const uint64_t *parts, size_t n)
+{
+	uint64_t all = 0;
+
+	for (size_t i = 0; i < n; i++)
+		add(&all, parts[i]);
+	return all;
+}
+
+#define SUM(...) sum((const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+
 uint64_t spoor_call_shown(const struct spoor_call_counters *c)
 {
-	return spoor_add_saturated(c->calls, spoor_add_saturated(c->in_flight, c->unreturned));
+	return SUM(c->calls, c->in_flight, c->unreturned, c->left);
 }
 
 uint64_t spoor_call_shown_ns(const struct spoor_call_counters *c)
 {
-	uint64_t ns = spoor_add_saturated(c->ns, spoor_add_saturated(c->in_flight_ns, c->unreturned_ns));
-
-	return spoor_sub_saturated(ns, c->carried_ns);
+	return spoor_sub_saturated(SUM(c->ns, c->in_flight_ns, c->unreturned_ns, c->left_ns), c->carried_ns);
 }
 
 uint64_t spoor_call_shown_blocked_ns(const struct spoor_call_counters *c)
 {
-	uint64_t ns = spoor_add_saturated(c->in_flight_blocked_ns, c->unreturned_blocked_ns);
-
-	return spoor_sub_saturated(spoor_add_saturated(c->blocked_ns, ns), c->carried_blocked_ns);
+	return spoor_sub_saturated(
+		SUM(c->blocked_ns, c->in_flight_blocked_ns, c->unreturned_blocked_ns, c->left_blocked_ns),
+		c->carried_blocked_ns);
 }
 
 void spoor_call_counters_name(uint16_t id, char *buf, size_t size)

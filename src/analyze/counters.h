@@ -19,7 +19,7 @@ struct spoor_errno_count {
 /*
  * One system call of one thread [at one site]. What is called blocked is part of the time beside it.
  * Of the difference of two snapshots, carried_ns is what the calls that were in flight at its begin had taken by then:
- * ns + in_flight_ns + unreturned_ns - carried_ns passed in these calls between the two.
+ * ns + in_flight_ns + unreturned_ns + left_ns - carried_ns passed in these calls between the two.
  */
 struct spoor_call_counters {
 	uint16_t id;    /* event id (trace/record.h): a system call's, or SPOOR_EV_SYSCALL_OTHER */
@@ -32,6 +32,7 @@ struct spoor_call_counters {
 	uint64_t in_flight, in_flight_ns, in_flight_blocked_ns;    /* running now, their time so far */
 	uint64_t unreturned, unreturned_ns, unreturned_blocked_ns; /* their thread ended in them; spoor_counters_fold()
 								    * puts what is in flight of ended threads here */
+	uint64_t left, left_ns, left_blocked_ns; /* their thread was moved out of what is watched in them */
 	uint64_t carried_ns, carried_blocked_ns;
 	uint8_t min_is_bound, max_is_bound; /* of a difference: known to within a factor of two, from the histogram */
 };
@@ -56,8 +57,9 @@ struct spoor_counters {
 	uint64_t since_ns; /* when counting began; of a difference: its begin */
 	struct spoor_task_counters *tasks;
 	size_t n;
-	uint64_t lost_threads; /* no memory for their counters */
-	uint64_t lost_calls;   /* in no task's counters, for want of memory */
+	uint64_t
+		lost_threads; /* no memory for their counters; what they start may be missing too, and is not in here */
+	uint64_t lost_calls;  /* in no task's counters, for want of memory */
 };
 
 static inline uint64_t spoor_add_saturated(uint64_t a, uint64_t b)

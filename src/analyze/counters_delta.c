@@ -111,6 +111,9 @@ static int subtract_call(struct spoor_task_counters *to, const struct spoor_call
 	c->unreturned = spoor_sub_saturated(now->unreturned, base->unreturned);
 	c->unreturned_ns = spoor_sub_saturated(now->unreturned_ns, base->unreturned_ns);
 	c->unreturned_blocked_ns = spoor_sub_saturated(now->unreturned_blocked_ns, base->unreturned_blocked_ns);
+	c->left = spoor_sub_saturated(now->left, base->left);
+	c->left_ns = spoor_sub_saturated(now->left_ns, base->left_ns);
+	c->left_blocked_ns = spoor_sub_saturated(now->left_blocked_ns, base->left_blocked_ns);
 	c->carried_ns = base->in_flight_ns;
 	c->carried_blocked_ns = base->in_flight_blocked_ns;
 	set_bounds(c, now, base);
@@ -250,9 +253,13 @@ static int subtract(const struct spoor_counters *before, const struct spoor_coun
 int spoor_counters_delta(const struct spoor_counters *before, const struct spoor_counters *now,
 			 struct spoor_counters *ret)
 {
-	struct spoor_counters delta = { .at_ns = now->at_ns, .since_ns = before->at_ns };
+	struct spoor_counters delta = {
+		.at_ns = now->at_ns,
+		.since_ns = before->at_ns,
+		.lost_threads = spoor_sub_saturated(now->lost_threads, before->lost_threads),
+		.lost_calls = spoor_sub_saturated(now->lost_calls, before->lost_calls),
+	};
 
-	delta.lost_threads = spoor_sub_saturated(now->lost_threads, before->lost_threads);
 	if (subtract(before, now, &delta) < 0) {
 		spoor_counters_done(&delta);
 		return -ENOMEM;

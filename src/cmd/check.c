@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "collect/session/check.h"
 
 #define MAX_CHECKS 64
@@ -49,47 +51,39 @@ static void print_json(const struct spoor_check *checks, size_t n)
 	}
 }
 
-/* 0, or the exit code of a misuse; -1: help was asked for. */
-static int parse(int argc, char **argv, bool *ret_json)
+struct options {
+	bool json;
+};
+
+static int parse(int argc, char **argv, struct options *o, struct spoor_error *e)
 {
-	static const struct option options[] = {
-		{ "format", required_argument, NULL, 'f' },
-		{ "help", no_argument, NULL, 'h' },
+	static const struct spoor_option options[] = {
+		{ "format", 'f', SPOOR_OPTION_WORD, SPOOR_AT(struct options, json), .words = spoor_format_words },
 		{},
 	};
+	static const struct spoor_command_line line = { .verb = "check", .options = options };
+	int r = spoor_options_parse(&line, argc, argv, o, NULL, e);
 
-	for (int o; (o = getopt_long(argc, argv, "f:h", options, NULL)) != -1;) {
-		if (o == 'h')
-			return -1;
-		if (o != 'f')
-			return spoor_cmd_misuse("check");
-		*ret_json = !strcmp(optarg, "json");
-		if (!*ret_json && strcmp(optarg, "text")) {
-			fprintf(stderr, "spoor check: format '%s': text or json\n", optarg);
-			return SPOOR_EXIT_USAGE;
-		}
-	}
-	if (optind == argc)
-		return 0;
-	fprintf(stderr, "spoor check: takes no argument, not '%s'\n", argv[optind]);
-	return spoor_cmd_misuse("check");
+	if (!r && optind < argc)
+		r = spoor_fail(e, EINVAL, "it takes no argument, not '%s'", argv[optind]);
+	return r;
 }
 
 int spoor_cmd_check(int argc, char **argv)
 {
 	struct spoor_check checks[MAX_CHECKS];
-	bool json = false, possible = true;
-	int err = parse(argc, argv, &json);
+	struct spoor_error e = { "" };
+	struct options o = {};
+	bool possible = true;
+	int r = parse(argc, argv, &o, &e);
 	size_t n;
 
-	if (err < 0)
-		return spoor_cmd_usage("check");
-	if (err)
-		return err;
+	if (r)
+		return r > 0 ? spoor_cmd_usage("check") : spoor_cmd_misuse("check", &e);
 	n = spoor_check_machine(checks, MAX_CHECKS);
 	for (size_t i = 0; i < n; i++)
 		possible = possible && checks[i].state != SPOOR_CHECK_NO;
-	if (json)
+	if (o.json)
 		print_json(checks, n);
 	else
 		print_text(checks, n, possible);

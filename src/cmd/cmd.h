@@ -24,9 +24,6 @@ int spoor_cmd_version(int argc, char **argv);
 /* `spoor VERB -h`: synopsis, options and examples of the verb's page. Returns SPOOR_EXIT_OK. */
 int spoor_cmd_usage(const char *verb);
 
-/* After getopt_long() said '?': names the page. Returns SPOOR_EXIT_USAGE. */
-int spoor_cmd_misuse(const char *verb);
-
 /*
  * A page of docs/ as text, compiled in (scripts/md2man.py --c), so that help needs no installed file. A section is
  * a heading's words and what stands below it up to the next.

@@ -46,12 +46,6 @@ int spoor_cmd_usage(const char *verb)
 	return SPOOR_EXIT_OK;
 }
 
-int spoor_cmd_misuse(const char *verb)
-{
-	fprintf(stderr, "spoor %s: see 'spoor %s -h' or 'spoor help %s'\n", verb, verb, verb);
-	return SPOOR_EXIT_USAGE;
-}
-
 int spoor_cmd_help(int argc, char **argv)
 {
 	const char *verb = argc > 1 ? argv[1] : "spoor";

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* spoor pack: what the reading of a trace needs of this machine goes into the trace. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "analyze/pack.h"
 #include "base/strings.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "present/text.h"
 
 struct options {
@@ -106,45 +106,19 @@ static void put_totals(const char *trace, const struct totals *t)
 	       t->already, t->refused);
 }
 
-static int usage_error(const char *before, const char *word, const char *after)
-{
-	char shown[256];
+#define AT(member) SPOOR_AT(struct options, member)
 
-	spoor_escape_terminal(word, strlen(word), shown, sizeof(shown));
-	fprintf(stderr, "spoor pack: %s%s%s\n", before, shown, after);
-	return SPOOR_EXIT_USAGE;
-}
-
-/* 0, or the exit code of a misuse; -1: help was asked for. */
-static int parse(int argc, char **argv, struct options *o)
+static int parse(int argc, char **argv, struct options *o, struct spoor_error *e)
 {
-	static const struct option options[] = {
-		{ "debug-root", required_argument, NULL, 'd' },
-		{ "format", required_argument, NULL, 'f' },
-		{ "help", no_argument, NULL, 'h' },
+	static const struct spoor_option options[] = {
+		{ "debug-root", 0, SPOOR_OPTION_TEXT, AT(debug_root) },
+		{ "format", 'f', SPOOR_OPTION_WORD, AT(json), .words = spoor_format_words },
 		{},
 	};
+	static const struct spoor_command_line line = { .verb = "pack", .options = options };
+	int r = spoor_options_parse(&line, argc, argv, o, NULL, e);
 
-	opterr = 0; /* one line, and it is ours */
-	for (int c; (c = getopt_long(argc, argv, ":f:h", options, NULL)) != -1;) {
-		if (c == 'h')
-			return -1;
-		if (c == 'd')
-			o->debug_root = optarg;
-		else if (c == 'f' && (!strcmp(optarg, "json") || !strcmp(optarg, "text")))
-			o->json = !strcmp(optarg, "json");
-		else if (c == 'f')
-			return usage_error("--format: there is no '", optarg, "': text or json");
-		else
-			return usage_error(c == ':' ? "a value is missing after '" : "wrong option '", argv[optind - 1],
-					   "'; 'spoor pack -h' lists the options");
-	}
-	if (optind == argc)
-		return usage_error("which trace? spoor pack NAME.spoor", "", "");
-	if (optind + 1 < argc)
-		return usage_error("one trace at a time; '", argv[optind + 1], "' is one too many");
-	o->trace = argv[optind];
-	return 0;
+	return r ? r : spoor_options_trace(&line, argc, argv, &o->trace, e);
 }
 
 static int fail(const char *text)
@@ -162,10 +136,10 @@ int spoor_cmd_pack(int argc, char **argv)
 	struct options o = {};
 	struct spoor_error e = {};
 	struct totals totals = {};
-	int r = parse(argc, argv, &o);
+	int r = parse(argc, argv, &o, &e);
 
 	if (r)
-		return r < 0 ? spoor_cmd_usage("pack") : r;
+		return r > 0 ? spoor_cmd_usage("pack") : spoor_cmd_misuse("pack", &e);
 	totals.json = o.json;
 	r = spoor_pack(o.trace, &(struct spoor_pack_options){ .debug_root = o.debug_root, .each = each, .p = &totals },
 		       &e);

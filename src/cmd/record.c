@@ -34,10 +34,12 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	fprintf(stderr,
 		"spoor: %lu events, %lu lost; %lu stacks walked in the kernel, %lu in user space; %.1f MB in %s; "
 		"own cost %s user, %s system\n",
-		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->output, user_time,
+		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->s.output, user_time,
 		system_time);
 	if (r->kernel.thread_misses)
-		fprintf(stderr, "spoor: %lu threads were not recorded: no kernel memory for them\n",
+		fprintf(stderr,
+			"spoor: %lu threads were not recorded, nor perhaps what they started: no kernel memory for "
+			"them\n",
 			(unsigned long)r->kernel.thread_misses);
 	if (r->objects.no_memory)
 		fprintf(stderr,

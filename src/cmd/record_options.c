@@ -19,49 +19,13 @@
 #define LEAST_BUFFERS (256u << 10)
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
-enum {
-	OPT_APP = 256,
-	OPT_DURATION,
-	OPT_SCOPE,
-	OPT_UNWIND,
-	OPT_MAX_SIZE,
-	OPT_ROTATE,
-	OPT_BUFFERS,
-	OPT_SET,
-	OPT_OVERHEAD,
-	OPT_SNAPSHOT,
-	OPT_ROW_MEMORY
-};
-
-static const struct option long_options[] = {
-	SPOOR_TARGET_OPTIONS,
-	{ "app", required_argument, NULL, OPT_APP },
-	{ "expr", required_argument, NULL, 'e' },
-	{ "mode", required_argument, NULL, 'm' },
-	{ "budget", required_argument, NULL, 'S' },
-	{ "payload", required_argument, NULL, 's' },
-	{ "scope", required_argument, NULL, OPT_SCOPE },
-	{ "unwind", required_argument, NULL, OPT_UNWIND },
-	{ "output", required_argument, NULL, 'o' },
-	{ "duration", required_argument, NULL, OPT_DURATION },
-	{ "max-size", required_argument, NULL, OPT_MAX_SIZE },
-	{ "rotate", required_argument, NULL, OPT_ROTATE },
-	{ "buffers", required_argument, NULL, OPT_BUFFERS },
-	{ "set", required_argument, NULL, OPT_SET },
-	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
-	{ "snapshot-on", required_argument, NULL, OPT_SNAPSHOT },
-	{ "row-memory", required_argument, NULL, OPT_ROW_MEMORY },
-	{ "help", no_argument, NULL, 'h' },
-	{ NULL, 0, NULL, 0 },
-};
-
-/* ---- options ---- */
+/* ---- values ---- */
 
 /* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
 static bool has_another_use(int sig)
 {
-	static const int used[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
-				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ };
+	static const int used[] = { SIGINT, SIGTERM, SIGHUP,  SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
+				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS,  SIGPIPE, SIGXFSZ };
 
 	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
 		if (sig == used[i])
@@ -69,7 +33,7 @@ static bool has_another_use(int sig)
 	return false;
 }
 
-static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
+static int take_signal(void *ret, const char *arg, struct spoor_error *e)
 {
 	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
 
@@ -81,14 +45,14 @@ static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
 		if (has_another_use(sig))
 			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
 					  arg);
-		*ret = sig;
+		*(int *)ret = sig;
 		return 0;
 	}
 	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
 }
 
 /* "1.5" or "1.5%" to per mille. */
-static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
+static int take_percent(void *ret, const char *arg, struct spoor_error *e)
 {
 	char *end;
 	double percent = strtod(arg, &end);
@@ -97,13 +61,14 @@ static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
 		end++;
 	if (*end || end == arg || !(percent >= 0.1 && percent <= 100))
 		return spoor_fail(e, EINVAL, "--overhead %s: per cent of the CPUs' time, from 0.1 to 100", arg);
-	*ret = lround(percent * 10);
+	*(unsigned *)ret = lround(percent * 10);
 	return 0;
 }
 
 /* --rotate 64M or --rotate 10s */
-static int parse_rotate(const char *arg, struct spoor_session_options *s, struct spoor_error *e)
+static int take_rotate(void *session, const char *arg, struct spoor_error *e)
 {
+	struct spoor_session_options *s = session;
 	uint64_t n;
 
 	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
@@ -117,87 +82,83 @@ static int parse_rotate(const char *arg, struct spoor_session_options *s, struct
 	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
 }
 
-static int parse_buffers(const char *arg, unsigned *ret, struct spoor_error *e)
+static int take_buffers(void *ret, const char *arg, struct spoor_error *e)
 {
 	uint64_t n = 0;
-	int r = spoor_size_option("--buffers", arg, LEAST_BUFFERS, &n, e);
-
-	if (!r && n > 256u << 20)
-		r = spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
-	for (*ret = LEAST_BUFFERS; !r && *ret < n;)
-		*ret *= 2;
-	return r;
-}
-
-static int parse_option(int c, struct spoor_record_options *o, int *follow, struct spoor_error *e)
-{
-	struct spoor_session_options *s = &o->s;
-	int r = spoor_target_option(c, optarg, &s->targets, follow, e);
+	unsigned size = LEAST_BUFFERS;
+	int r = spoor_option_size("--buffers", arg, LEAST_BUFFERS, &n, e);
 
 	if (r)
-		return r < 0 ? r : 0;
-	switch (c) {
-	case 'e':
-		return spoor_filter_parse(&s->filter, optarg, e);
-	case 'm':
-		return spoor_mode_option(optarg, &s->mode, e);
-	case 'S':
-		return spoor_count_option("-S", optarg, 1, SPOOR_MAX_FRAMES, &s->budget, e);
-	case 's':
-		return spoor_count_option("-s", optarg, 0, SPOOR_MAX_PAYLOAD - 1, &s->payload, e);
-	case 'o':
-		if (!*optarg)
-			return spoor_fail(e, EINVAL, "-o: an empty name");
-		snprintf(o->output, sizeof(o->output), "%s", optarg);
-		return 0;
-	case OPT_APP:
-		return spoor_app_parse(&s->app, optarg, e);
-	case OPT_SCOPE:
-		s->mode = SPOOR_MODE_CUSTOM;
-		return spoor_scope_parse(&s->custom, optarg, e);
-	case OPT_UNWIND:
-		return spoor_unwind_option(optarg, &s->unwind, e);
-	case OPT_DURATION:
-		return spoor_duration_option("--duration", optarg, &s->duration_ns, e);
-	case OPT_MAX_SIZE:
-		return spoor_size_option("--max-size", optarg, 4 << 20, &s->max_size, e);
-	case OPT_ROTATE:
-		return parse_rotate(optarg, s, e);
-	case OPT_SET:
-		if (!*optarg)
-			return spoor_fail(e, EINVAL, "--set: an empty setting");
-		if (o->n_sets == SPOOR_MAX_SETS)
-			return spoor_fail(e, E2BIG, "--set: at most %d at once", SPOOR_MAX_SETS);
-		o->sets[o->n_sets++] = optarg;
-		return 0;
-	case OPT_ROW_MEMORY:
-		return spoor_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
-	case OPT_SNAPSHOT:
-		return parse_signal(optarg, &s->snapshot_signal, e);
-	case OPT_OVERHEAD:
-		return parse_percent(optarg, &s->overhead, e);
-	case OPT_BUFFERS:
-		return parse_buffers(optarg, &s->ring_size, e);
-	}
-	return -EINVAL;
+		return r;
+	if (n > 256u << 20)
+		return spoor_fail(e, EINVAL, "--buffers %s: at most 256M a CPU", arg);
+	while (size < n)
+		size *= 2;
+	*(unsigned *)ret = size;
+	return 0;
 }
 
+static int take_scope(void *session, const char *arg, struct spoor_error *e)
+{
+	struct spoor_session_options *s = session;
+
+	s->mode = SPOOR_MODE_CUSTOM;
+	return spoor_scope_parse(&s->custom, arg, e);
+}
+
+static int take_set(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_record_options *o = options;
+
+	if (!*arg)
+		return spoor_fail(e, EINVAL, "--set: an empty setting");
+	if (o->n_sets == SPOOR_MAX_SETS)
+		return spoor_fail(e, E2BIG, "--set: at most %d at once", SPOOR_MAX_SETS);
+	o->sets[o->n_sets++] = arg;
+	return 0;
+}
+
+#define AT(member) SPOOR_AT(struct spoor_record_options, member)
+
+static const struct spoor_option options[] = {
+	{ "set", 0, SPOOR_OPTION_OWN, .take = take_set },
+	SPOOR_TARGET_OPTIONS(struct spoor_record_options, s.targets),
+	{ "app", 0, SPOOR_OPTION_OWN, AT(s.app), .take = spoor_take_app },
+	{ "expr", 'e', SPOOR_OPTION_OWN, AT(s.filter), .take = spoor_take_filter },
+	{ "mode", 'm', SPOOR_OPTION_OWN, AT(s.mode), .take = spoor_take_mode },
+	{ "budget", 'S', SPOOR_OPTION_COUNT, AT(s.budget), .least = 1, .most = SPOOR_MAX_FRAMES },
+	{ "payload", 's', SPOOR_OPTION_COUNT, AT(s.payload), .most = SPOOR_MAX_PAYLOAD - 1 },
+	{ "scope", 0, SPOOR_OPTION_OWN, AT(s), .take = take_scope },
+	{ "unwind", 0, SPOOR_OPTION_WORD, AT(s.unwind), .words = spoor_unwind_words },
+	{ "output", 'o', SPOOR_OPTION_TEXT, AT(s.output) },
+	{ "duration", 0, SPOOR_OPTION_DURATION, AT(s.duration_ns), .least = 1 },
+	{ "max-size", 0, SPOOR_OPTION_SIZE, AT(s.max_size), .least = 4 << 20 },
+	{ "rotate", 0, SPOOR_OPTION_OWN, AT(s), .take = take_rotate },
+	{ "buffers", 0, SPOOR_OPTION_OWN, AT(s.ring_size), .take = take_buffers },
+	{ "overhead", 0, SPOOR_OPTION_OWN, AT(s.overhead), .take = take_percent },
+	{ "snapshot-on", 0, SPOOR_OPTION_OWN, AT(s.snapshot_signal), .take = take_signal },
+	{ "row-memory", 0, SPOOR_OPTION_SIZE, AT(s.row_memory), .least = 64 << 10 },
+	{},
+};
+
+/* ---- do they go together? ---- */
+
 /* Settings go to a recording under way, whose other options were given when it began. */
-static int check_set(const struct spoor_record_options *o, struct spoor_error *e)
+static int check_set(const struct spoor_record_options *o, uint64_t given, struct spoor_error *e)
 {
 	char *const *argv = o->s.targets.argv;
 
-	if (o->not_set)
-		return spoor_fail(e, EINVAL, "--set goes alone: a recording under way does not take %s", o->not_set);
+	given &= ~1ULL; /* --set itself: options[0] */
+	if (given)
+		return spoor_fail(e, EINVAL, "--set goes alone: a recording under way does not take --%s",
+				  options[__builtin_ctzll(given)].name);
 	return argv && !argv[1] ? 0 : spoor_fail(e, EINVAL, "--set needs one argument: the recording's directory");
 }
 
-static int check_targets(struct spoor_record_options *o, int follow, struct spoor_error *e)
+static int check(struct spoor_record_options *o, uint64_t given, struct spoor_error *e)
 {
-	struct spoor_targets *t = &o->s.targets;
-
 	if (o->n_sets)
-		return check_set(o, e);
+		return check_set(o, given, e);
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
 	if (!o->s.custom.n && spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))
@@ -206,9 +167,10 @@ static int check_targets(struct spoor_record_options *o, int follow, struct spoo
 		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom",
 				  spoor_mode_name(o->s.mode));
 	if (o->s.max_size && o->s.segment_size > o->s.max_size / 2)
-		return spoor_fail(e, EINVAL, "--max-size must hold two segments of --rotate's size at least: one is "
-					     "written while the other is kept");
-	return spoor_targets_settle(t, follow, "record", e);
+		return spoor_fail(e, EINVAL,
+				  "--max-size must hold two segments of --rotate's size at least: one is "
+				  "written while the other is kept");
+	return spoor_targets_settle(&o->s.targets, "record", e);
 }
 
 static void default_output(struct spoor_record_options *o)
@@ -216,7 +178,7 @@ static void default_output(struct spoor_record_options *o)
 	const struct spoor_targets *t = &o->s.targets;
 	char date[32], what[64] = "all";
 
-	if (o->output[0])
+	if (o->s.output)
 		return;
 	if (t->argv)
 		snprintf(what, sizeof(what), "%.63s", spoor_basename(t->argv[0]));
@@ -228,9 +190,10 @@ static void default_output(struct spoor_record_options *o)
 		if (strchr("*?/ ", *p))
 			*p = '_';
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
-	snprintf(o->output, sizeof(o->output), "spoor-%s-%s.spoor", date, what);
-	for (int i = 2; i < 1000 && !access(o->output, F_OK); i++)
-		snprintf(o->output, sizeof(o->output), "spoor-%s-%s-%d.spoor", date, what, i);
+	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);
+	for (int i = 2; i < 1000 && !access(o->name, F_OK); i++)
+		snprintf(o->name, sizeof(o->name), "spoor-%s-%s-%d.spoor", date, what, i);
+	o->s.output = o->name;
 }
 
 static void choose_memory(struct spoor_record_options *o)
@@ -264,45 +227,27 @@ static unsigned default_buffers(uint64_t max_size)
 	return size;
 }
 
-/* Of the options that do not go with --set the first. */
-static void note_option(struct spoor_record_options *o, int c)
-{
-	size_t i = 0;
-
-	while (long_options[i].name && long_options[i].val != c)
-		i++;
-	if (c == OPT_SET || o->not_set || !long_options[i].name)
-		return;
-	snprintf(o->not_set_name, sizeof(o->not_set_name), "--%s", long_options[i].name);
-	o->not_set = o->not_set_name;
-}
-
 int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 {
+	const struct spoor_command_line line = { .verb = "record", .options = options, .has_command = true };
 	struct spoor_error e = { "" };
-	int c, r = 0, follow = -1;
+	uint64_t given;
+	int r;
 
 	spoor_filter_init(&o->s.filter);
 	o->s.mode = SPOOR_MODE_APP_ALL;
 	o->s.budget = 5;
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);
-	opterr = 0; /* one line, and it is ours */
-	while (!r && (c = getopt_long(argc, argv, "+:" SPOOR_TARGET_LETTERS "e:m:S:s:o:h", long_options, NULL)) != -1) {
-		if (c == 'h')
-			return 1 + spoor_cmd_usage("record");
-		r = c == '?' || c == ':' ? spoor_wrong_option("record", c, argv[optind - 1], &e) :
-					   parse_option(c, o, &follow, &e);
-		note_option(o, c);
-	}
+	r = spoor_options_parse(&line, argc, argv, o, &given, &e);
+	if (r > 0)
+		return 1 + spoor_cmd_usage("record");
 	if (!r && optind < argc)
 		o->s.targets.argv = argv + optind;
 	if (!r)
-		r = check_targets(o, follow, &e);
-	if (r) {
-		fprintf(stderr, "spoor record: %s\n", e.text);
-		return 1 + SPOOR_EXIT_USAGE;
-	}
+		r = check(o, given, &e);
+	if (r)
+		return 1 + spoor_cmd_misuse("record", &e);
 	if (o->s.snapshot_signal && !o->s.max_size)
 		o->s.max_size = FLIGHT_SIZE;
 	if (o->s.max_size && !o->s.segment_size && !o->s.segment_ns)
@@ -312,7 +257,6 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	default_output(o);
 	choose_memory(o);
 	o->s.cache_dir = spoor_cache_directory(o->cache);
-	o->s.output = o->output;
 	o->s.command = o->command;
 	o->s.progress = isatty(STDERR_FILENO) && !o->s.targets.argv; /* a command has the terminal for itself */
 	return 0;

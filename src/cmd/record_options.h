@@ -11,9 +11,8 @@ struct spoor_record_options {
 	struct spoor_session_options s;   /* points into the rest, and into argv */
 	const char *sets[SPOOR_MAX_SETS]; /* --set: commands to a recording under way in s.targets.argv[0] */
 	unsigned n_sets;
-	const char *not_set; /* the first option other than --set, or NULL */
-	char not_set_name[32];
-	char output[PATH_MAX], command[4096], cache[PATH_MAX];
+	char name[PATH_MAX]; /* of the recording, where none was given */
+	char command[4096], cache[PATH_MAX];
 };
 
 /* o is zeroed. Prints what is wrong. Returns 0, or an exit code + 1 (1: help was shown). */

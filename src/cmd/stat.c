@@ -81,7 +81,6 @@ static int print_interval(struct stat *s, struct spoor_counters *now)
 	if (s->has_last) {
 		keep_application(s, now);
 		r = spoor_counters_delta(&s->last, now, &delta);
-		delta.lost_calls = spoor_sub_saturated(now->lost_calls, s->last.lost_calls);
 		spoor_counters_done(&s->last);
 	}
 	if (!r)

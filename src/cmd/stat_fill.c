@@ -49,12 +49,15 @@ static void fill_call(void *ctx, const struct spoor_counted_call *c)
 		.min_ns = c->min_ns,
 		.max_ns = c->max_ns,
 		.blocked_ns = c->blocked_ns,
-		.in_flight = c->in_flight,
-		.in_flight_ns = c->in_flight_ns,
-		.in_flight_blocked_ns = c->in_flight_blocked_ns,
-		.unreturned = c->unreturned,
-		.unreturned_ns = c->unreturned_ns,
-		.unreturned_blocked_ns = c->unreturned_blocked_ns,
+		.in_flight = c->in_flight.n,
+		.in_flight_ns = c->in_flight.ns,
+		.in_flight_blocked_ns = c->in_flight.blocked_ns,
+		.unreturned = c->unreturned.n,
+		.unreturned_ns = c->unreturned.ns,
+		.unreturned_blocked_ns = c->unreturned.blocked_ns,
+		.left = c->left.n,
+		.left_ns = c->left.ns,
+		.left_blocked_ns = c->left.blocked_ns,
 	};
 
 	if (!to) {

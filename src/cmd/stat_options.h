@@ -10,7 +10,7 @@ struct spoor_stat_options {
 	struct spoor_counting_options c; /* points into the rest, and into argv */
 	struct spoor_stat_view view;
 	const char *output; /* -o; NULL: stderr */
-	bool watch, each_exit;
+	bool watch;
 	char cache[PATH_MAX];
 };
 

@@ -2,6 +2,7 @@
 #include "cmd/target_options.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +10,14 @@
 #include <unistd.h>
 
 #include "base/strings.h"
-#include "base/time.h"
 #include "collect/session/filter.h"
+#include "collect/session/scope.h"
 
 /* ---- targets ---- */
 
-static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error *e)
+int spoor_take_pid(void *targets, const char *arg, struct spoor_error *e)
 {
+	struct spoor_targets *t = targets;
 	uint64_t pid;
 
 	if (spoor_parse_number(arg, 1, INT_MAX, &pid))
@@ -26,8 +28,10 @@ static int add_pid(struct spoor_targets *t, const char *arg, struct spoor_error 
 	return 0;
 }
 
-static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error *e)
+int spoor_take_name(void *targets, const char *arg, struct spoor_error *e)
 {
+	struct spoor_targets *t = targets;
+
 	if (strlen(arg) >= SPOOR_NAME_MAX)
 		return spoor_fail(e, EINVAL, "-n %s: longer than %d characters", arg, SPOOR_NAME_MAX - 1);
 	if (!*arg || strpbrk(arg, "/[]"))
@@ -38,36 +42,19 @@ static int add_name(struct spoor_targets *t, const char *arg, struct spoor_error
 	return 0;
 }
 
-int spoor_target_option(int c, const char *arg, struct spoor_targets *t, int *follow, struct spoor_error *e)
+int spoor_take_follow(void *targets, const char *arg, struct spoor_error *e)
 {
-	int r = 0;
-
-	switch (c) {
-	case 'p':
-		r = add_pid(t, arg, e);
-		break;
-	case 'n':
-		r = add_name(t, arg, e);
-		break;
-	case 'a':
-		t->all = true;
-		break;
-	case SPOOR_OPT_CGROUP:
-		if (!*arg)
-			return spoor_fail(e, EINVAL, "--cgroup: an empty name");
-		t->cgroup = arg;
-		break;
-	case SPOOR_OPT_FOLLOW:
-	case SPOOR_OPT_NO_FOLLOW:
-		*follow = c == SPOOR_OPT_FOLLOW;
-		break;
-	default:
-		return 0;
-	}
-	return r ? r : 1;
+	((struct spoor_targets *)targets)->follow_said = SPOOR_FOLLOW_YES;
+	return 0;
 }
 
-int spoor_targets_settle(struct spoor_targets *t, int follow, const char *what, struct spoor_error *e)
+int spoor_take_no_follow(void *targets, const char *arg, struct spoor_error *e)
+{
+	((struct spoor_targets *)targets)->follow_said = SPOOR_FOLLOW_NO;
+	return 0;
+}
+
+int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor_error *e)
 {
 	if (!t->argv && !t->n_pids && !t->n_names && !t->cgroup && !t->all)
 		return spoor_fail(e, EINVAL, "nothing to %s: give `-- CMD`, -p PID, -n NAME, --cgroup PATH or -a",
@@ -78,70 +65,34 @@ int spoor_targets_settle(struct spoor_targets *t, int follow, const char *what, 
 		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
 	if (t->cgroup && (t->n_pids || t->n_names))
 		return spoor_fail(e, EINVAL, "--cgroup does not go with -p or -n");
-	if (follow == 0 && !t->argv && !t->n_pids)
+	if (t->follow_said == SPOOR_FOLLOW_NO && !t->argv && !t->n_pids)
 		return spoor_fail(e, EINVAL, "--no-follow goes with `-- CMD` and -p only");
-	t->follow = follow < 0 ? t->argv != NULL : follow;
+	t->follow = t->follow_said ? t->follow_said == SPOOR_FOLLOW_YES : t->argv != NULL;
 	return 0;
 }
 
-/* ---- values ---- */
+/* ---- what is recorded of them ---- */
 
-int spoor_count_option(const char *name, const char *arg, unsigned least, unsigned most, unsigned *ret,
-		       struct spoor_error *e)
+const char *const spoor_unwind_words[] = { "cfi", "fp", "scan", NULL };
+
+int spoor_take_filter(void *filter, const char *arg, struct spoor_error *e)
 {
-	uint64_t n;
+	return spoor_filter_parse(filter, arg, e);
+}
 
-	if (spoor_parse_number(arg, least, most, &n))
-		return spoor_fail(e, EINVAL, "%s %s: a number from %u to %u", name, arg, least, most);
-	*ret = n;
+int spoor_take_mode(void *mode, const char *arg, struct spoor_error *e)
+{
+	int parsed = spoor_mode_parse(arg, e);
+
+	if (parsed < 0)
+		return parsed;
+	*(enum spoor_mode *)mode = parsed;
 	return 0;
 }
 
-int spoor_size_option(const char *name, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e)
+int spoor_take_app(void *scope, const char *arg, struct spoor_error *e)
 {
-	uint64_t n;
-
-	if (spoor_parse_size(arg, &n) || n < least)
-		return spoor_fail(e, EINVAL, "%s %s: a size of at least %lu bytes, such as 64M", name, arg, least);
-	*ret = n;
-	return 0;
-}
-
-int spoor_duration_option(const char *name, const char *arg, uint64_t *ret, struct spoor_error *e)
-{
-	if (spoor_parse_duration(arg, ret) || !*ret)
-		return spoor_fail(e, EINVAL, "%s %s: a time such as 10s, 500ms or 2m", name, arg);
-	return 0;
-}
-
-int spoor_unwind_option(const char *arg, enum spoor_unwind *ret, struct spoor_error *e)
-{
-	static const char *const words[] = { "cfi", "fp", "scan" };
-
-	for (unsigned i = 0; i < 3; i++)
-		if (!strcmp(arg, words[i])) {
-			*ret = i;
-			return 0;
-		}
-	return spoor_fail(e, EINVAL, "--unwind %s: cfi, fp or scan", arg);
-}
-
-int spoor_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e)
-{
-	int mode = spoor_mode_parse(arg, e);
-
-	if (mode >= 0)
-		*ret = mode;
-	return mode < 0 ? mode : 0;
-}
-
-int spoor_wrong_option(const char *verb, int c, const char *arg, struct spoor_error *e)
-{
-	char shown[128];
-
-	spoor_escape_terminal(arg, strlen(arg), shown, sizeof(shown));
-	return spoor_fail(e, EINVAL, "%s '%s'; 'spoor %s -h' lists the options",
-			  c == ':' ? "a value is missing after" : "wrong option", shown, verb);
+	return spoor_app_parse(scope, arg, e);
 }
 
 const char *spoor_cache_directory(char *buf)

@@ -1,43 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* What verbs that watch programs have in common on the command line: targets, values of options. */
-#include <limits.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "collect/kernel/control.h"
+/* What verbs that watch programs have in common on the command line: targets, filters, how stacks are walked. */
+#include "cmd/options.h"
 #include "collect/session/targets.h"
 
-enum {
-	SPOOR_OPT_NO_FOLLOW = 1000,
-	SPOOR_OPT_FOLLOW,
-	SPOOR_OPT_CGROUP,
-};
+/* For a table: `targets` is a struct spoor_targets in `type`, and so on. */
+#define SPOOR_TARGET_OPTIONS(type, targets)                                                              \
+	{ "pid", 'p', SPOOR_OPTION_OWN, SPOOR_AT(type, targets), .take = spoor_take_pid },               \
+		{ "name", 'n', SPOOR_OPTION_OWN, SPOOR_AT(type, targets), .take = spoor_take_name },     \
+		{ "all", 'a', SPOOR_OPTION_FLAG, SPOOR_AT(type, targets.all) },                          \
+		{ "cgroup", 0, SPOOR_OPTION_TEXT, SPOOR_AT(type, targets.cgroup) },                      \
+		{ "follow", 0, SPOOR_OPTION_FLAG, SPOOR_AT(type, targets), .take = spoor_take_follow },  \
+	{                                                                                                \
+		"no-follow", 0, SPOOR_OPTION_FLAG, SPOOR_AT(type, targets), .take = spoor_take_no_follow \
+	}
 
-/* For the table of getopt_long(), and for its letters. */
-#define SPOOR_TARGET_OPTIONS                                    \
-	{ "pid", required_argument, NULL, 'p' },                \
-	{ "name", required_argument, NULL, 'n' },               \
-	{ "all", no_argument, NULL, 'a' },                      \
-	{ "cgroup", required_argument, NULL, SPOOR_OPT_CGROUP }, \
-	{ "follow", no_argument, NULL, SPOOR_OPT_FOLLOW },      \
-	{ "no-follow", no_argument, NULL, SPOOR_OPT_NO_FOLLOW }
-#define SPOOR_TARGET_LETTERS "p:n:a"
+int spoor_take_pid(void *targets, const char *arg, struct spoor_error *e);
+int spoor_take_name(void *targets, const char *arg, struct spoor_error *e);
+int spoor_take_follow(void *targets, const char *arg, struct spoor_error *e);
+int spoor_take_no_follow(void *targets, const char *arg, struct spoor_error *e);
 
-/* Takes one of them. *follow: -1 before the first. 1: it was one; 0: it is another option; or -errno. */
-int spoor_target_option(int c, const char *arg, struct spoor_targets *t, int *follow, struct spoor_error *e);
+int spoor_take_filter(void *filter, const char *arg, struct spoor_error *e); /* struct spoor_filter */
+int spoor_take_mode(void *mode, const char *arg, struct spoor_error *e);     /* enum spoor_mode */
+int spoor_take_app(void *scope, const char *arg, struct spoor_error *e);     /* struct spoor_scope */
+extern const char *const spoor_unwind_words[];                               /* enum spoor_unwind */
+
 /* Do they go together? `what` is said if there are none ("record"). Sets t->follow. */
-int spoor_targets_settle(struct spoor_targets *t, int follow, const char *what, struct spoor_error *e);
-
-int spoor_count_option(const char *name, const char *arg, unsigned least, unsigned most, unsigned *ret,
-		       struct spoor_error *e);
-int spoor_size_option(const char *name, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e);
-int spoor_duration_option(const char *name, const char *arg, uint64_t *ret, struct spoor_error *e);
-int spoor_unwind_option(const char *arg, enum spoor_unwind *ret, struct spoor_error *e);
-int spoor_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e);
-
-/* After getopt_long() said c, '?' or ':', of arg: -EINVAL. */
-int spoor_wrong_option(const char *verb, int c, const char *arg, struct spoor_error *e);
+int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor_error *e);
 
 /*
  * Where compiled rows are kept: $SPOOR_CACHE_DIR, /var/cache/spoor for root, else ~/.cache/spoor. Makes it. buf has

@@ -88,7 +88,8 @@ static void put_losses(struct spoor_view *v)
 	put_lost(v->out, discarded - info->lost_writing, "events were discarded because a buffer was full");
 	put_lost(v->out, info->lost_writing,
 		 "events could not be written: a full disk, a removed directory, or no room below --max-size");
-	put_lost(v->out, info->threads_not_recorded, "threads were not recorded: no kernel memory for them");
+	put_lost(v->out, info->threads_not_recorded,
+		 "threads were not recorded, nor perhaps what they started: no kernel memory for them");
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->dropped_segments)
 		return;
@@ -184,12 +185,11 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"threads_not_recorded\":%" PRIu64
-		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64
-		",\"walks\":{",
-		t->calls, t->errors, t->unfinished, t->began_before,
-		spoor_trace_discarded(v->trace), info->lost_writing,
-		info->threads_not_recorded, info->dropped_segments, info->dropped_bytes, v->n_undecodable);
+		",\"threads_not_recorded\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64
+		"},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
+		info->lost_writing, info->threads_not_recorded, info->dropped_segments, info->dropped_bytes,
+		v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

@@ -80,6 +80,8 @@ static void put_counters(FILE *out, const struct spoor_call_counters *c, const s
 		put_open(out, "in_flight", c->in_flight, c->in_flight_ns, c->in_flight_blocked_ns, v);
 	if (c->unreturned)
 		put_open(out, "unreturned", c->unreturned, c->unreturned_ns, c->unreturned_blocked_ns, v);
+	if (c->left)
+		put_open(out, "left", c->left, c->left_ns, c->left_blocked_ns, v);
 	put_seconds(out, "spent_seconds", spoor_call_shown_ns(c));
 }
 

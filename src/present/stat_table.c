@@ -45,6 +45,9 @@ static void format_note(const struct spoor_call_counters *c, struct spoor_stat_r
 	if (c->unreturned && !noreturn)
 		len += (size_t)snprintf(row->note + len, sizeof(row->note) - len, "%s%" PRIu64 " never returned",
 					len ? "; " : "(", c->unreturned);
+	if (c->left)
+		len += (size_t)snprintf(row->note + len, sizeof(row->note) - len,
+					"%s%" PRIu64 " in flight when moved away", len ? "; " : "(", c->left);
 	if (len)
 		snprintf(row->note + len, sizeof(row->note) - len, ")");
 }

@@ -104,8 +104,11 @@ static int put_text(FILE *out, struct spoor_counters *c, const struct spoor_stat
 	if (v->level == SPOOR_STAT_TREE)
 		put_overflow(out, overflow_of(c), v);
 	if (c->lost_threads)
-		fprintf(out, "Lost: %" PRIu64 " thread%s not counted: no memory for the counters.\n", c->lost_threads,
-			c->lost_threads == 1 ? " was" : "s were");
+		fprintf(out,
+			"Lost: %" PRIu64 " thread%s not counted, nor perhaps what %s started: no memory for the "
+			"counters.\n",
+			c->lost_threads, c->lost_threads == 1 ? " was" : "s were",
+			c->lost_threads == 1 ? "it" : "they");
 	if (c->lost_calls)
 		fprintf(out, "Lost: %" PRIu64 " call%s in no table: no memory for the counters.\n", c->lost_calls,
 			c->lost_calls == 1 ? " is" : "s are");

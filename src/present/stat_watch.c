@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/cleanup.h"
 #include "present/stat_screen.h"
@@ -66,24 +67,17 @@ static void forget_widths(struct spoor_watch *w)
 
 static int choose_sort(struct spoor_watch *w, char key)
 {
-	switch (key) {
-	case 't':
-		w->view.sort = SPOOR_STAT_BY_TIME;
-		return 1;
-	case 'c':
-		w->view.sort = SPOOR_STAT_BY_CALLS;
-		return 1;
-	case 'e':
-		w->view.sort = SPOOR_STAT_BY_ERRORS;
-		return 1;
-	case 'm':
-		w->view.sort = SPOOR_STAT_BY_MAX;
-		return 1;
-	case 'n':
-		w->view.sort = SPOOR_STAT_BY_NAME;
-		return 1;
-	}
-	return 0;
+	static const char keys[] = { [SPOOR_STAT_BY_TIME] = 't',
+				     [SPOOR_STAT_BY_CALLS] = 'c',
+				     [SPOOR_STAT_BY_ERRORS] = 'e',
+				     [SPOOR_STAT_BY_MAX] = 'm',
+				     [SPOOR_STAT_BY_NAME] = 'n' };
+	const char *at = memchr(keys, key, sizeof(keys));
+
+	if (!at)
+		return 0;
+	w->view.sort = (enum spoor_stat_sort)(at - keys);
+	return 1;
 }
 
 static int choose_rows(struct spoor_watch *w, char key)
@@ -225,7 +219,6 @@ static int fill(struct spoor_watch *w, struct spoor_screen *s)
 		r = spoor_counters_delta(&w->before, &w->now, &delta);
 		if (r < 0)
 			return r;
-		delta.lost_calls = spoor_sub_saturated(w->now.lost_calls, w->before.lost_calls);
 		r = spoor_screen_fill(s, &delta, &w->view, &state);
 		spoor_counters_done(&delta);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The writer's parts: writer.c (streams and packets), segment.c (directories, rotation), manifest.c, snapshot.c. */
+/* The writer's parts: writer.c (open, close), packets.c, segment.c (directories, rotation), manifest.c, snapshot.c. */
 #include <jansson.h>
 
 #include "trace/schema.h"
@@ -77,6 +77,6 @@ int spoor_manifest_replace(int root_fd, const json_t *manifest);
 json_t *spoor_text_json(const char *text);
 /* Takes note of clock pairs and counters among the definitions. */
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def);
-/* writer.c */
+/* packets.c */
 void spoor_stream_leave(struct writer_stream *s);
 int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e);

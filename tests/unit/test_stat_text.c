@@ -141,7 +141,7 @@ static void test_in_flight(void **state)
 	       "------ ----------- ----------- ----- ------ ---------- ---\n"
 	       "100.00 3.020000000 1006666.666     3        total        -\n"
 	       "3 calls found no slot in the thread: they stand with the process.\n"
-	       "Lost: 2 threads were not counted: no memory for the counters.\n"
+	       "Lost: 2 threads were not counted, nor perhaps what they started: no memory for the counters.\n"
 	       "Lost: 5 calls are in no table: no memory for the counters.\n");
 	spoor_counters_done(&c);
 }

@@ -27,7 +27,7 @@ static __always_inline void on_exec_out(struct task_struct *task, struct thread 
 {
 	if (t->start)
 		count_call(t, bpf_ktime_get_ns() - t->start, 0);
-	fold_thread(task, t, 1);
+	fold_thread(task, t, FOLD_LAST | FOLD_LEFT);
 }
 
 static __always_inline void on_exec(struct task_struct *task, struct thread *t, int old_pid, struct scratch *sc)
@@ -40,7 +40,9 @@ static __always_inline void on_exec(struct task_struct *task, struct thread *t, 
 
 static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 {
-	fold_thread(task, t, task->signal->live.counter == 0 && first_to_say_gone(task, t));
+	bool last = task->signal->live.counter == 0 && first_to_say_ended(task, t);
+
+	fold_thread(task, t, last ? FOLD_LAST : 0);
 }
 
 static __always_inline void on_move_in(struct task_struct *task, struct thread *t)
@@ -51,7 +53,7 @@ static __always_inline void on_move_in(struct task_struct *task, struct thread *
 /* A process moves with all its threads: its leader stands for it. */
 static __always_inline void on_move_out(struct task_struct *task, struct thread *t)
 {
-	fold_thread(task, t, task->pid == task->tgid);
+	fold_thread(task, t, FOLD_LEFT | (task->pid == task->tgid ? FOLD_LAST : 0));
 }
 
 /* The call in which task sleeps: it began no later than task last ran, and has been off the CPU since then. */

@@ -21,7 +21,7 @@ struct thread {
 	u64 overflow; /* calls that found no slot */
 	u64 owner_start;
 	u32 owner_pid;
-	u32 gone; /* that the process's last thread ends was said; in the group leader's storage */
+	u32 said_ended; /* that the process's last thread ends was said; in the group leader's storage */
 	u8 raw;   /* the stack of the call in flight was handed out raw: its id is of this one call */
 
 	u8 index[SPOOR_COUNTER_INDEX + 8]

@@ -82,11 +82,18 @@ struct spoor_counter_key {
 	__u32 pad;
 };
 
+/* Calls of which no end was seen, and the time that they took until then. */
+struct spoor_counter_open {
+	__u64 n, ns, blocked_ns;
+};
+
 /* One system call [at one site] of ended threads; added to by several CPUs at once, each field for itself. */
 struct spoor_counter_sum {
-	__u64 errors, ns, max_ns, least; /* least: the complement of the shortest, so that both are raised */
+	__u64 errors, ns, max_ns;
+	__u64 min_complement; /* of the shortest: so both bounds are raised */
 	__u64 blocked_ns;
-	__u64 unreturned, unreturned_ns, unreturned_blocked_ns;
+	struct spoor_counter_open unreturned; /* their thread ended in them */
+	struct spoor_counter_open left;       /* their thread went out of what is watched in them */
 	__u64 histogram[SPOOR_COUNTER_BUCKETS];
 	__u32 error[SPOOR_SUM_ERRNOS];
 	__u64 error_n[SPOOR_SUM_ERRNOS];
@@ -94,8 +101,8 @@ struct spoor_counter_sum {
 
 /* A process of which a thread is or was in. */
 struct spoor_counter_process {
-	__u32 live; /* threads that are in */
-	__u32 gone; /* so often has its last thread ended; live tells when all are added up. Everybody's: of all */
+	__u32 live;        /* threads that are in */
+	__u32 times_ended; /* so often has its last thread; live tells when all are added up. Everybody's: of all */
 	__u64 ended[2], overflow[2]; /* threads and calls, by bank, since ever */
 	__u64 end;                   /* when the last of those that ended did */
 	__u64 start;                 /* of the group leader, for everybody's the first one's; as the rest */

@@ -158,7 +158,7 @@ static int note_final(struct spoor_rounds *r, const struct spoor_counter_owner *
 /* All of the process has been added up, and no thread of it can come any more. */
 static bool is_final(const struct spoor_counter_owner *owner, const struct spoor_counter_process *p)
 {
-	return owner->pid && p->gone && !p->live;
+	return owner->pid && p->times_ended && !p->live;
 }
 
 /* Those that are final before the bank is changed have nothing in the next one. */

@@ -77,7 +77,7 @@ __noinline int add_times(struct spoor_counter_sum *sum, u64 ns, u64 blocked, u64
 	add(&sum->ns, ns);
 	add(&sum->blocked_ns, blocked);
 	raise(&sum->max_ns, max);
-	raise(&sum->least, ~min);
+	raise(&sum->min_complement, ~min);
 	return 0;
 }
 
@@ -242,9 +242,10 @@ static long fold_slot(u32 i, void *ctx)
 	return 0;
 }
 
-/* The call in which the thread ends. */
-static __always_inline void fold_flight(struct fold *f, struct thread *t)
+/* The call in which the thread ends, or goes out. */
+static __always_inline void fold_flight(struct fold *f, struct thread *t, bool left)
 {
+	struct spoor_counter_open *open;
 	struct spoor_counter_sum *sum;
 	u64 now;
 
@@ -256,9 +257,10 @@ static __always_inline void fold_flight(struct fold *f, struct thread *t)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	add(&sum->unreturned, 1);
-	add(&sum->unreturned_ns, now - t->start);
-	add(&sum->unreturned_blocked_ns, t->blocked + (t->off ? now - t->off : 0));
+	open = left ? &sum->left : &sum->unreturned;
+	add(&open->n, 1);
+	add(&open->ns, now - t->start);
+	add(&open->blocked_ns, t->blocked + (t->off ? now - t->off : 0));
 }
 
 static __always_inline struct spoor_counter_process *process_of(struct thread *t)
@@ -286,13 +288,17 @@ static __always_inline u32 bank_of(u64 p, u64 old)
 }
 
 /* Once a process: its last threads can be ending at the same time, and each finds that there is no other. */
-static __always_inline bool first_to_say_gone(struct task_struct *task, struct thread *t)
+static __always_inline bool first_to_say_ended(struct task_struct *task, struct thread *t)
 {
-	return !__sync_lock_test_and_set(&leader_of(task, t)->gone, 1);
+	return !__sync_lock_test_and_set(&leader_of(task, t)->said_ended, 1);
 }
 
-/* gone: its process ends with it. */
-static __noinline int fold_thread(struct task_struct *task, struct thread *t, u32 gone)
+enum fold_how {
+	FOLD_LAST = 1, /* its process ends, or goes out, with it */
+	FOLD_LEFT = 2, /* it goes on elsewhere */
+};
+
+static __noinline int fold_thread(struct task_struct *task, struct thread *t, u32 how)
 {
 	u64 p = *(volatile u64 *)&phase, old;
 	struct spoor_counter_process *proc;
@@ -305,7 +311,7 @@ static __noinline int fold_thread(struct task_struct *task, struct thread *t, u3
 		return 0;
 	fold_into(&f, t, bank_of(p, old));
 	bpf_loop(t->n_slots, fold_slot, &f, 0);
-	fold_flight(&f, t);
+	fold_flight(&f, t, how & FOLD_LEFT);
 	t->start = 0;
 	proc = process_of(t);
 	if (!proc)
@@ -315,9 +321,9 @@ static __noinline int fold_thread(struct task_struct *task, struct thread *t, u3
 	raise(&proc->end, bpf_ktime_get_ns());
 	if (proc->pid == task->tgid)
 		bpf_probe_read_kernel(proc->comm, sizeof(proc->comm), task->group_leader->comm);
-	if (gone)
-		__sync_fetch_and_add(&proc->gone, 1);
-	if (__sync_fetch_and_add(&proc->live, -1) == 1 && *(volatile u32 *)&proc->gone && by_process)
+	if (how & FOLD_LAST)
+		__sync_fetch_and_add(&proc->times_ended, 1);
+	if (__sync_fetch_and_add(&proc->live, -1) == 1 && *(volatile u32 *)&proc->times_ended && by_process)
 		bpf_ringbuf_output(&wakeups, &(u64){ 1 }, 8, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

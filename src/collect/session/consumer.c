@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "collect/kernel/ring.h"
 
 #define MAX_SPANS 256
 #define MARK_GRACE \
@@ -18,7 +19,7 @@
 struct ring_state {
 	struct spoor_ring *ring;
 	uint64_t epoch; /* segment its stream is in */
-	uint64_t to;    /* up to where this round reads */
+	struct spoor_ring_reader read;
 	struct iovec spans[MAX_SPANS];
 	int n_spans;
 	uint64_t ts_begin, ts_end;
@@ -277,37 +278,37 @@ void spoor_consumer_ends(struct spoor_consumer *c)
 
 /* ---- one ring ---- */
 
-/* Collects spans of events from tail up to r->to; stops early at a mark or when the spans are full. Returns where. */
-static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
+/* An event goes into the last span if it follows on that, else into a new one. False: no room for that. */
+static bool add_to_spans(struct ring_state *r, const struct spoor_event_header *h)
 {
-	uint64_t at = r->ring->tail, mask = c->k->ring_size - 1;
-	const uint8_t *data = (const uint8_t *)r->ring + SPOOR_RING_DATA;
+	struct iovec *span = r->n_spans ? &r->spans[r->n_spans - 1] : NULL;
+
+	if (!span || (const uint8_t *)span->iov_base + span->iov_len != (const uint8_t *)h) {
+		if (r->n_spans == MAX_SPANS)
+			return false;
+		span = &r->spans[r->n_spans++];
+		span->iov_base = (void *)h;
+		span->iov_len = 0;
+		if (r->n_spans == 1)
+			r->ts_begin = h->ts;
+	}
+	r->ts_end = h->ts;
+	span->iov_len += h->size8 * 8;
+	return true;
+}
+
+/* Collects spans of events from where the reader is; stops early at a mark or when the spans are full. */
+static void scan(struct spoor_consumer *c, struct ring_state *r)
+{
+	struct spoor_ring_reader read = r->read;
 	const struct spoor_event_header *h;
-	struct iovec *span = NULL;
 
 	r->n_spans = 0;
 	r->switching = false;
-	while (at != r->to) {
-		size_t size;
-
-		h = (const void *)(data + (at & mask));
-		size = h->size8 * 8;
-		if (size < sizeof(*h)) { /* never seen: but a recording must not hang on it */
-			c->counts.damaged++;
-			return r->to;
-		}
+	while (!r->switching && (h = spoor_ring_peek(&read))) {
 		if (is_event(h->id)) {
-			if (!span || (const uint8_t *)span->iov_base + span->iov_len != (const uint8_t *)h) {
-				if (r->n_spans == MAX_SPANS)
-					break;
-				span = &r->spans[r->n_spans++];
-				span->iov_base = (void *)h;
-				span->iov_len = 0;
-			}
-			if (r->n_spans == 1 && !span->iov_len)
-				r->ts_begin = h->ts;
-			r->ts_end = h->ts;
-			span->iov_len += size;
+			if (!add_to_spans(r, h))
+				break;
 			if (h->id == SPOOR_EV_MAPPING)
 				define_object(c, ((const struct spoor_mapping *)h)->object);
 			count_call(c, h);
@@ -318,13 +319,9 @@ static uint64_t scan(struct spoor_consumer *c, struct ring_state *r)
 		} else {
 			take_out(c, h);
 		}
-		at += size;
-		if (((at - size) & mask) + size > mask)
-			at = ((at - size) | mask) + 1;
-		if (r->switching)
-			break;
+		spoor_ring_skip(&read, h);
 	}
-	return at;
+	r->read = read;
 }
 
 static void switch_ring(struct spoor_consumer *c, unsigned i)
@@ -342,11 +339,12 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 	struct ring_state *r = &c->rings[i];
 	int first_error = 0;
 
-	r->to = __atomic_load_n(&r->ring->head, __ATOMIC_ACQUIRE);
-	while (r->ring->tail != r->to) {
-		uint64_t at = scan(c, r);
-		int err = spoor_writer_flush(c->w, e);
+	r->read = spoor_ring_begin(c->k, r->ring);
+	while (r->read.at < r->read.to) {
+		int err;
 
+		scan(c, r);
+		err = spoor_writer_flush(c->w, e);
 		if (r->n_spans && !err)
 			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans,
 						  r->ts_begin, r->ts_end, r->ring->dropped, e);
@@ -354,11 +352,11 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 			spoor_writer_lose(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans);
 		if (err && !first_error)
 			first_error = err;
-		*bytes += at - r->ring->tail;
-		__atomic_store_n(&r->ring->tail, at, __ATOMIC_RELEASE);
+		*bytes += spoor_ring_release(&r->read);
 		if (r->switching)
 			switch_ring(c, i);
 	}
+	c->counts.damaged += r->read.damaged;
 	return first_error;
 }
 

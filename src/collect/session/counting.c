@@ -2,13 +2,12 @@
 #include "collect/session/counting.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/time.h"
 
-#define LOOK_MS 200         /* so often it is seen whether the targets are gone */
+#define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
 #define COLLECT_MS 50       /* what ended processes left is taken at most so often, */
 #define SITES_MS 1000       /* and by site so often in any case: what was handed out raw fills the kernel's sums */
 #define SMALL_RING 65536    /* only walks write there */
@@ -42,19 +41,13 @@ static int open_kernel(struct spoor_counting *c, const struct spoor_counting_opt
 		.by_site = o->by_site,
 		.unwind = o->unwind,
 		.ring_size = o->by_site ? site_ring() : SMALL_RING,
-		.match_all = o->targets.all,
-		.match_names = o->targets.n_names,
-		.cgroup = o->targets.cgroup,
 	};
-	int r = spoor_kernel_open(&ko, &c->kernel, e);
+	int r = spoor_host_open(&c->host, &ko, e);
 
 	if (r)
 		return r;
-	spoor_kernel_set_calls(c->kernel, &o->filter, o->by_site ? o->mode : SPOOR_MODE_NONE, o->budget);
-	r = spoor_kernel_set_names(c->kernel, o->targets.names, o->targets.n_names, e);
-	if (r)
-		return r;
-	r = spoor_counts_new(c->kernel, o->by_process, o->each_exit, &c->counts);
+	spoor_kernel_set_calls(c->host.kernel, &o->filter, o->by_site ? o->mode : SPOOR_MODE_NONE, o->budget);
+	r = spoor_counts_new(c->host.kernel, o->by_process, o->each_exit, &c->counts);
 	return r ? spoor_fail(e, -r, "cannot read the counters: %s", strerror(-r)) : 0;
 }
 
@@ -67,7 +60,7 @@ static int open_sites(struct spoor_counting *c, const struct spoor_counting_opti
 {
 	static const struct spoor_scope none;
 	struct spoor_objects_options oo = {
-		.kernel = c->kernel,
+		.kernel = c->host.kernel,
 		.app = &o->app,
 		.custom = &none,
 		.cache_dir = o->cache_dir,
@@ -77,12 +70,25 @@ static int open_sites(struct spoor_counting *c, const struct spoor_counting_opti
 
 	if (!o->by_site)
 		return 0;
-	r = spoor_objects_new(&oo, &c->objects, e);
+	r = spoor_objects_new(&oo, &c->host.objects, e);
 	if (!r)
-		r = spoor_site_stacks_new(c->kernel, c->objects, &c->sites);
+		r = spoor_site_stacks_new(c->host.kernel, c->host.objects, &c->sites);
 	if (!r)
 		spoor_counts_name_stacks(c->counts, stack_of, c->sites);
 	return r;
+}
+
+static bool drain(void *ctx)
+{
+	spoor_site_stacks_drain(ctx);
+	return false;
+}
+
+/* Waits a while for stacks that the loader has not unwound yet. */
+static void settle(struct spoor_counting *c)
+{
+	if (c->sites)
+		spoor_host_settle(&c->host, SETTLE_NS, drain, c->sites);
 }
 
 static int begin(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
@@ -95,40 +101,30 @@ static int begin(struct spoor_counting *c, const struct spoor_counting_options *
 		r = open_sites(c, o, e);
 	if (r)
 		return r;
-	c->host.kernel = c->kernel;
-	c->host.objects = c->objects;
+	c->host.duration_ns = o->duration_ns;
 	spoor_host_block_signals(&c->host, 0);
 	r = spoor_host_attach(&c->host, e);
 	if (!r)
 		r = spoor_host_go(&c->host, false, e);
-	if (!r && c->sites && !o->targets.argv)
-		spoor_site_stacks_settle(c->sites); /* who sleeps now can be looked at now */
-	if (!r && o->ready && !o->targets.argv)
+	if (r || o->targets.argv)
+		return r;
+	settle(c); /* who sleeps now can be looked at now */
+	if (o->ready)
 		o->ready(o->ctx, c->host.attached);
-	return r;
+	return 0;
 }
 
 /* ---- running ---- */
 
 struct clocks {
-	uint64_t until, next, collected; /* the end; the next look; when ended processes were taken last */
+	uint64_t next, collected; /* the next look; when ended processes were taken last */
 };
-
-static int wait_ms(const struct clocks *k, uint64_t now)
-{
-	uint64_t first = k->until < k->next ? k->until : k->next;
-
-	if (first <= now)
-		return 0;
-	return first - now < LOOK_MS * 1000000ULL ? (first - now) / 1000000 + 1 : LOOK_MS;
-}
 
 static void hand_out_finals(struct spoor_counting *c, const struct spoor_counting_options *o)
 {
 	if (!o->each_exit)
 		return;
-	if (c->sites)
-		spoor_site_stacks_settle(c->sites);
+	settle(c);
 	o->finals(o->ctx, c);
 }
 
@@ -141,52 +137,26 @@ static void collect(struct spoor_counting *c, const struct spoor_counting_option
 	hand_out_finals(c, o);
 }
 
-static void check_end(struct spoor_counting *c, const struct clocks *k, uint64_t now)
-{
-	if (c->host.stop)
-		return;
-	if (now >= k->until)
-		c->host.end = SPOOR_END_DURATION;
-	else if (spoor_host_targets_gone(&c->host))
-		c->host.end = SPOOR_END_TARGETS;
-	else
-		return;
-	c->host.stop = true;
-}
-
 static int look(struct spoor_counting *c, const struct spoor_counting_options *o, enum spoor_counting_why why)
 {
-	if (c->sites && (why == SPOOR_COUNTING_END || !o->on_fd))
-		spoor_site_stacks_settle(c->sites); /* else somebody waits at a keyboard */
+	if (why == SPOOR_COUNTING_END || !o->on_fd)
+		settle(c); /* else somebody waits at a keyboard */
 	return o->look(o->ctx, c, why);
 }
 
 static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 {
-	struct clocks k = { .until = o->duration_ns ? c->host.began + o->duration_ns : UINT64_MAX,
-			    .next = o->interval_ns ? c->host.began + o->interval_ns : UINT64_MAX };
+	struct clocks k = { .next = o->interval_ns ? c->host.began + o->interval_ns : UINT64_MAX };
 	bool ended = false; /* processes have, and were not collected yet */
 	int r = 0;
 
 	while (!c->host.stop && !r) {
-		struct pollfd fds[] = {
-			{ .fd = c->host.signal_fd, .events = POLLIN },
-			{ .fd = spoor_kernel_wakeup_fd(c->kernel), .events = POLLIN },
-			{ .fd = o->on_fd ? o->fd : -1, .events = POLLIN },
-			{ .fd = c->objects ? spoor_objects_fd(c->objects) : -1, .events = POLLIN },
-		};
+		struct spoor_host_news news =
+			spoor_host_wait(&c->host, o->on_fd ? o->fd : -1, k.next, ended ? COLLECT_MS : SPOOR_LOOK_MS);
 		uint64_t now = spoor_now_monotonic();
 
-		poll(fds, 4, ended && wait_ms(&k, now) > COLLECT_MS ? COLLECT_MS : wait_ms(&k, now));
-		now = spoor_now_monotonic();
-		if (fds[0].revents)
-			spoor_host_signals(&c->host);
-		if (fds[1].revents) {
-			spoor_kernel_wakeup_drain(c->kernel);
-			ended = true;
-		}
-		spoor_kernel_retake(c->kernel);
-		if (fds[2].revents && o->on_fd && !o->on_fd(o->ctx, c)) {
+		ended = ended || news.kernel;
+		if (o->on_fd && news.fd && !o->on_fd(o->ctx, c)) {
 			c->host.end = SPOOR_END_SIGNAL;
 			c->host.stop = true;
 		}
@@ -200,7 +170,7 @@ static int run(struct spoor_counting *c, const struct spoor_counting_options *o)
 			r = look(c, o, SPOOR_COUNTING_INTERVAL);
 			k.next += o->interval_ns * ((now - k.next) / o->interval_ns + 1);
 		}
-		check_end(c, &k, now);
+		spoor_host_see_end(&c->host, now);
 	}
 	return r;
 }
@@ -209,7 +179,7 @@ uint64_t spoor_counting_lost_threads(const struct spoor_counting *c)
 {
 	struct spoor_kernel_stats stats;
 
-	spoor_kernel_stats(c->kernel, &stats);
+	spoor_kernel_stats(c->host.kernel, &stats);
 	return stats.thread_misses;
 }
 
@@ -220,8 +190,8 @@ static uint64_t lost_stacks(const struct spoor_counting *c)
 
 	if (!c->sites)
 		return 0;
-	spoor_kernel_stats(c->kernel, &stats);
-	spoor_objects_counts(c->objects, &objects);
+	spoor_kernel_stats(c->host.kernel, &stats);
+	spoor_objects_counts(c->host.objects, &objects);
 	return stats.raw_lost + objects.overflow + spoor_site_stacks_lost(c->sites);
 }
 
@@ -235,7 +205,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 		hand_out_finals(c, o);
 	}
 	r = look(c, o, SPOOR_COUNTING_END);
-	spoor_kernel_detach(c->kernel);
+	spoor_kernel_detach(c->host.kernel);
 	ret->end = c->host.end;
 	ret->wait_status = c->host.wait_status;
 	ret->lost_threads = spoor_counting_lost_threads(c);
@@ -258,8 +228,6 @@ int spoor_counting_run(const struct spoor_counting_options *o, struct spoor_coun
 	}
 	spoor_counts_free(c.counts);
 	spoor_site_stacks_free(c.sites);
-	spoor_objects_free(c.objects);
-	spoor_kernel_close(c.kernel);
 	spoor_host_done(&c.host);
 	return r;
 }

@@ -19,10 +19,8 @@ enum spoor_counting_why {
 
 struct spoor_counting {
 	struct spoor_host host;
-	struct spoor_kernel *kernel;
 	struct spoor_counts *counts;     /* for spoor_counts_take() and spoor_counts_lost() */
-	struct spoor_objects *objects;   /* by_site; else NULL */
-	struct spoor_site_stacks *sites; /* the same; settled when it is time to look */
+	struct spoor_site_stacks *sites; /* by_site; else NULL. Settled when it is time to look */
 };
 
 struct spoor_counting_options {

@@ -2,6 +2,7 @@
 #include "collect/session/host.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -35,6 +36,18 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 	survive_file_limit();
 	r = spoor_targets_check(t, h->cmd_path, e);
 	return r ? r : spoor_privileges_check(e);
+}
+
+int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struct spoor_error *e)
+{
+	const struct spoor_targets *t = h->targets;
+	int r;
+
+	ko->match_all = t->all;
+	ko->match_names = t->n_names;
+	ko->cgroup = t->cgroup;
+	r = spoor_kernel_open(ko, &h->kernel, e);
+	return r ? r : spoor_kernel_set_names(h->kernel, t->names, t->n_names, e);
 }
 
 int spoor_host_block_signals(struct spoor_host *h, int other)
@@ -93,7 +106,8 @@ int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
 	return 0;
 }
 
-bool spoor_host_signals(struct spoor_host *h)
+/* Reads what signals there are. Returns whether `other` was among them. */
+static bool take_signals(struct spoor_host *h)
 {
 	struct signalfd_siginfo si;
 	bool other = false;
@@ -120,17 +134,71 @@ bool spoor_host_signals(struct spoor_host *h)
 	return other;
 }
 
-bool spoor_host_targets_gone(const struct spoor_host *h)
+static int wait_ms(const struct spoor_host *h, uint64_t until_ns, unsigned most_ms)
+{
+	uint64_t now = spoor_now_monotonic(), end = h->duration_ns ? h->began + h->duration_ns : UINT64_MAX;
+
+	if (until_ns > end)
+		until_ns = end;
+	if (until_ns <= now)
+		return 0;
+	return until_ns - now < most_ms * 1000000ULL ? (until_ns - now) / 1000000 + 1 : most_ms;
+}
+
+struct spoor_host_news spoor_host_wait(struct spoor_host *h, int fd, uint64_t until_ns, unsigned most_ms)
+{
+	struct pollfd fds[] = {
+		{ .fd = h->signal_fd, .events = POLLIN },
+		{ .fd = spoor_kernel_wakeup_fd(h->kernel), .events = POLLIN },
+		{ .fd = fd, .events = POLLIN },
+		{ .fd = h->objects ? spoor_objects_fd(h->objects) : -1, .events = POLLIN },
+	};
+	struct spoor_host_news news = {};
+
+	poll(fds, 4, wait_ms(h, until_ns, most_ms));
+	if (fds[0].revents)
+		news.other_signal = take_signals(h);
+	if (fds[1].revents)
+		spoor_kernel_wakeup_drain(h->kernel);
+	news.kernel = fds[1].revents;
+	news.fd = fds[2].revents;
+	spoor_kernel_retake(h->kernel);
+	return news;
+}
+
+static bool targets_gone(const struct spoor_host *h)
 {
 	const struct spoor_targets *t = h->targets;
 
 	return t->n_pids && !t->n_names && !t->cgroup && !t->all && spoor_kernel_live_threads(h->kernel) <= 0;
 }
 
+void spoor_host_see_end(struct spoor_host *h, uint64_t now)
+{
+	if (h->stop)
+		return;
+	if (h->duration_ns && now >= h->began + h->duration_ns)
+		h->end = SPOOR_END_DURATION;
+	else if (targets_gone(h))
+		h->end = SPOOR_END_TARGETS;
+	else
+		return;
+	h->stop = true;
+}
+
+void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(void *ctx), void *ctx)
+{
+	uint64_t until = spoor_now_monotonic() + most_ns;
+
+	while ((drain(ctx) || spoor_objects_waiting(h->objects)) && spoor_now_monotonic() < until)
+		usleep(1000);
+	drain(ctx); /* what the loader has unwound meanwhile */
+}
+
 void spoor_host_await_command(struct spoor_host *h)
 {
 	for (int i = 0; i < 20 && h->command.pid && h->end == SPOOR_END_SIGNAL; i++) {
-		spoor_host_signals(h);
+		take_signals(h);
 		if (h->command.pid)
 			usleep(10000);
 	}
@@ -138,6 +206,8 @@ void spoor_host_await_command(struct spoor_host *h)
 
 void spoor_host_done(struct spoor_host *h)
 {
+	spoor_objects_free(h->objects);
+	spoor_kernel_close(h->kernel);
 	if (h->signal_fd >= 0)
 		close(h->signal_fd);
 }

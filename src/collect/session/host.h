@@ -17,12 +17,13 @@ enum spoor_session_end { SPOOR_END_COMMAND, SPOOR_END_TARGETS, SPOOR_END_DURATIO
 
 struct spoor_host {
 	const struct spoor_targets *targets;
-	struct spoor_kernel *kernel;   /* borrowed */
-	struct spoor_objects *objects; /* borrowed; NULL: nothing is unwound */
+	struct spoor_kernel *kernel;   /* from spoor_host_open() on */
+	struct spoor_objects *objects; /* set by who collects and freed here; NULL: nothing is unwound */
 	struct spoor_command command;
 	char cmd_path[PATH_MAX];
-	int signal_fd; /* to be polled */
-	bool hurry;    /* what comes too late is lost: before others, after the command is forked */
+	int signal_fd;        /* to be polled */
+	bool hurry;           /* what comes too late is lost: before others, after the command is forked */
+	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t began;
 	long attached; /* threads that ran already and were taken in */
 	bool stop;
@@ -32,17 +33,35 @@ struct spoor_host {
 
 /* Are the targets and the privileges there? Initializes h. From here on a file that is too large is a failing write. */
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e);
+/* Loads the kernel side: what its options say of targets is filled in here. */
+int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struct spoor_error *e);
 /* From here on signals that end a collection (and `other`, if not 0) wait to be read. */
 int spoor_host_block_signals(struct spoor_host *h, int other);
-/* Loads the rows of what the targets map, forks the command, attaches. h->kernel is loaded. */
+/* Loads the rows of what the targets map, forks the command, attaches. */
 int spoor_host_attach(struct spoor_host *h, struct spoor_error *e);
 /* Takes in what runs, gives up privileges, lets the command go. keep_admin: see spoor_privileges_drop(). */
 int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e);
 
-/* Reads what signals there are. Returns whether `other` was among them. */
-bool spoor_host_signals(struct spoor_host *h);
-/* Are all that were named by pid, and what they bore, gone? Then the end has come. */
-bool spoor_host_targets_gone(const struct spoor_host *h);
+#define SPOOR_LOOK_MS 200 /* so often it is looked, whatever comes: at rings, and whether the targets are gone */
+
+/* What there is to do after waiting. */
+struct spoor_host_news {
+	bool kernel;       /* it asked to be looked at */
+	bool other_signal; /* that of spoor_host_block_signals() came */
+	bool fd;           /* can be read */
+};
+/*
+ * Waits for signals, the kernel, the loader and fd (-1: none), but for no more than most_ms, nor beyond the time
+ * until_ns or the end of the duration. Takes what signals say, and in what was moved into the targets.
+ */
+struct spoor_host_news spoor_host_wait(struct spoor_host *h, int fd, uint64_t until_ns, unsigned most_ms);
+/* Sets stop if the time is over, or if all that were named by pid, and what they bore, are gone. */
+void spoor_host_see_end(struct spoor_host *h, uint64_t now);
+/*
+ * Waits until the loader has worked off what is known by now, but for no more than most_ns. drain() takes what the
+ * rings and the loader have; it says whether there is something else to wait for.
+ */
+void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(void *ctx), void *ctx);
 /* Ctrl-C on a terminal goes to the command too: where it ends of it, its end is what is told. */
 void spoor_host_await_command(struct spoor_host *h);
 void spoor_host_done(struct spoor_host *h);

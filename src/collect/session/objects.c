@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "collect/session/objects.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,50 +12,8 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
-#include "collect/session/privileges.h"
-#include "collect/session/layouts.h"
+#include "collect/session/objects_internal.h"
 #include "object/executable.h"
-
-#define MAX_WAITING_BYTES (64u << 20)
-#define MAX_RETRIES 200   /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
-#define LAYOUT_RETRIES 80 /* the same for its layout: the rings of all CPUs are looked at every 200 ms */
-
-enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
-
-struct work {
-	struct work *next;
-	enum work_kind kind;
-	unsigned retries;
-	size_t bytes;
-	union {
-		struct spoor_ctl_object *object;
-		struct spoor_ctl_layout *layout;
-		struct spoor_ctl_raw *raw;
-	};
-};
-
-struct spoor_objects {
-	struct spoor_objects_options o;
-	struct spoor_rowd *rowd;
-	struct spoor_row_store *store;
-	pthread_t thread;
-	bool running, stop;
-	int done_fd;
-	struct spoor_layouts *layouts; /* the loader's */
-
-	pthread_mutex_t lock; /* all below */
-	pthread_cond_t wake;
-	struct work *first, **last;
-	size_t n_waiting, bytes_waiting;
-	struct spoor_object_entry *entries[SPOOR_KERNEL_OBJECTS];
-	uint32_t returned[SPOOR_KERNEL_OBJECTS]; /* ids of files that were gone: each comes back once */
-	size_t n_returned;
-	struct unwound {
-		struct unwound *next;
-		struct spoor_stack stack; /* and its frames */
-	} * unwound, **unwound_last;
-	struct spoor_objects_counts counts;
-};
 
 /* ---- opening an object's file ---- */
 
@@ -233,7 +187,7 @@ static void replace(struct spoor_objects *s, struct spoor_object_entry *old, str
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void load_announced(struct spoor_objects *s, const struct spoor_ctl_object *c)
+void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *c)
 {
 	struct spoor_object_entry *o, *old;
 
@@ -327,12 +281,7 @@ static void load_vdso(struct spoor_objects *s)
 	publish(s, o);
 }
 
-/* ---- raw stacks ---- */
-
-static const struct spoor_object_entry *lookup(void *ctx, uint32_t id)
-{
-	return spoor_objects_get(ctx, id);
-}
+/* ---- finding ---- */
 
 const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint32_t id)
 {
@@ -387,208 +336,14 @@ uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev)
 	return id;
 }
 
-/* Hands a finished stack to the recording's thread. */
-static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, int status, const uint64_t *frames,
-		    unsigned n)
-{
-	struct unwound *u = calloc(1, sizeof(*u) + n * sizeof(*frames));
-	size_t size = sizeof(u->stack) + n * sizeof(*frames);
-	uint64_t one = 1;
-
-	if (!u)
-		return;
-	u->stack.h.id = SPOOR_EV_STACK;
-	u->stack.h.size8 = size / 8;
-	u->stack.h.ts = raw->h.ts;
-	u->stack.id = raw->stack;
-	u->stack.status = status;
-	u->stack.way = SPOOR_WAY_USER;
-	u->stack.n = n;
-	memcpy(u->stack.frames, frames, n * sizeof(*frames));
-	pthread_mutex_lock(&s->lock);
-	s->counts.walks[status]++;
-	*s->unwound_last = u;
-	s->unwound_last = &u->next;
-	pthread_mutex_unlock(&s->lock);
-	if (write(s->done_fd, &one, sizeof(one)) < 0)
-		return; /* it is readable already */
-}
-
-static int unwind(struct spoor_objects *s, struct work *w)
-{
-	const struct spoor_layout *layout = spoor_layouts_get(s->layouts, w->raw->layout);
-	uint64_t frames[SPOOR_MAX_FRAMES];
-	unsigned n = 0;
-	int status;
-
-	if (!layout && w->raw->layout && w->retries++ < LAYOUT_RETRIES)
-		return SPOOR_RAW_WAIT;
-	if (!layout)
-		layout = spoor_layouts_read(s->layouts, s, w->raw);
-	if (!layout)
-		status = SPOOR_WALK_GONE;
-	else
-		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
-	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
-		return status;
-	deliver(s, w->raw, status < 0 ? SPOOR_WALK_NO_ROWS : status, frames, n);
-	return 0;
-}
-
-/* ---- the loader's thread ---- */
-
-static void free_work(struct work *w)
-{
-	free(w->object);
-	free(w);
-}
-
-/* Objects come before raw stacks: until their rows are loaded, more of those come. */
-static void append(struct spoor_objects *s, struct work *w)
-{
-	struct work **at = s->last;
-
-	if (w->kind == WORK_OBJECT)
-		for (at = &s->first; *at && (*at)->kind == WORK_OBJECT;)
-			at = &(*at)->next;
-	w->next = *at;
-	*at = w;
-	if (!w->next)
-		s->last = &w->next;
-	s->n_waiting++;
-	s->bytes_waiting += w->bytes;
-}
-
-static void *loader(void *arg)
-{
-	struct spoor_objects *s = arg;
-	size_t stuck = 0; /* so many in a row had to wait */
-
-	spoor_privileges_hurry(false);
-	pthread_mutex_lock(&s->lock);
-	while (!s->stop) {
-		struct work *w = s->first;
-		bool again = false;
-
-		if (!w) {
-			pthread_cond_wait(&s->wake, &s->lock);
-			continue;
-		}
-		s->first = w->next;
-		if (!s->first)
-			s->last = &s->first;
-		pthread_mutex_unlock(&s->lock);
-
-		if (w->kind == WORK_OBJECT)
-			load_announced(s, w->object);
-		else if (w->kind == WORK_LAYOUT)
-			spoor_layouts_keep(s->layouts, w->layout);
-		else
-			again = unwind(s, w) == SPOOR_RAW_WAIT;
-		pthread_mutex_lock(&s->lock);
-		stuck = again ? stuck + 1 : 0;
-		if (stuck >= s->n_waiting) {
-			pthread_mutex_unlock(&s->lock);
-			usleep(5000);
-			pthread_mutex_lock(&s->lock);
-			stuck = 0;
-		}
-		s->n_waiting--;
-		s->bytes_waiting -= w->bytes;
-		if (again)
-			append(s, w);
-		else
-			free_work(w);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
-}
-
-static int queue(struct spoor_objects *s, enum work_kind kind, const struct spoor_event_header *h)
-{
-	size_t size = h->size8 * 8;
-	struct work *w = calloc(1, sizeof(*w));
-
-	if (!w)
-		return -ENOMEM;
-	w->object = malloc(size);
-	if (!w->object) {
-		free(w);
-		return -ENOMEM;
-	}
-	memcpy(w->object, h, size);
-	w->kind = kind;
-	w->bytes = size;
-	pthread_mutex_lock(&s->lock);
-	if (kind == WORK_RAW && s->bytes_waiting > MAX_WAITING_BYTES) {
-		s->counts.overflow++;
-		pthread_mutex_unlock(&s->lock);
-		free_work(w);
-		return -ENOBUFS;
-	}
-	append(s, w);
-	pthread_cond_signal(&s->wake);
-	pthread_mutex_unlock(&s->lock);
-	return 0;
-}
-
-int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o)
-{
-	return queue(s, WORK_OBJECT, &o->h);
-}
-
-int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r)
-{
-	return queue(s, WORK_RAW, &r->h);
-}
-
-int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l)
-{
-	return queue(s, WORK_LAYOUT, &l->h);
-}
-
-size_t spoor_objects_unwound(struct spoor_objects *s, void (*done)(void *ctx, const struct spoor_stack *st), void *ctx)
-{
-	struct unwound *u, *next;
-	uint64_t count;
-	size_t n = 0;
-
-	if (read(s->done_fd, &count, sizeof(count)) < 0)
-		count = 0;
-	pthread_mutex_lock(&s->lock);
-	u = s->unwound;
-	s->unwound = NULL;
-	s->unwound_last = &s->unwound;
-	pthread_mutex_unlock(&s->lock);
-	for (; u; u = next, n++) {
-		next = u->next;
-		done(ctx, &u->stack);
-		free(u);
-	}
-	return n;
-}
-
-int spoor_objects_fd(const struct spoor_objects *s)
-{
-	return s->done_fd;
-}
-
-size_t spoor_objects_waiting(struct spoor_objects *s)
-{
-	size_t n;
-
-	pthread_mutex_lock(&s->lock);
-	n = s->n_waiting;
-	pthread_mutex_unlock(&s->lock);
-	return n;
-}
-
 void spoor_objects_counts(struct spoor_objects *s, struct spoor_objects_counts *ret)
 {
 	pthread_mutex_lock(&s->lock);
 	*ret = s->counts;
 	pthread_mutex_unlock(&s->lock);
 }
+
+/* ---- beginning and end ---- */
 
 static void spoor_objects_freep(struct spoor_objects **s)
 {
@@ -598,7 +353,6 @@ static void spoor_objects_freep(struct spoor_objects **s)
 int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e)
 {
 	_cleanup_(spoor_objects_freep) struct spoor_objects *s = calloc(1, sizeof(*s));
-	sigset_t all, old;
 	int r;
 
 	if (!s)
@@ -619,39 +373,18 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 	if (r)
 		return r;
 	load_vdso(s);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = -pthread_create(&s->thread, NULL, loader, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r = spoor_loader_start(s, e);
 	if (r)
-		return spoor_fail(e, -r, "cannot start the loader thread: %s", strerror(-r));
-	s->running = true;
+		return r;
 	*ret = TAKE_PTR(s);
 	return 0;
 }
 
 void spoor_objects_free(struct spoor_objects *s)
 {
-	struct unwound *u, *next_u;
-	struct work *w, *next;
-
 	if (!s)
 		return;
-	if (s->running) {
-		pthread_mutex_lock(&s->lock);
-		s->stop = true;
-		pthread_cond_signal(&s->wake);
-		pthread_mutex_unlock(&s->lock);
-		pthread_join(s->thread, NULL);
-	}
-	for (w = s->first; w; w = next) {
-		next = w->next;
-		free_work(w);
-	}
-	for (u = s->unwound; u; u = next_u) {
-		next_u = u->next;
-		free(u);
-	}
+	spoor_loader_stop(s);
 	spoor_layouts_free(s->layouts);
 	for (unsigned i = 0; i < SPOOR_KERNEL_OBJECTS; i++) {
 		for (struct spoor_object_entry *o = s->entries[i], *older; o; o = older) {

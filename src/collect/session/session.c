@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +18,11 @@
 
 #define SETTLE_NS SPOOR_NS_PER_SEC
 #define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
-#define LOOK_MS 200 /* the rings are looked at so often even if none has filled a quarter */
+#define ROTATING_MS 20                 /* the rings are looked at so often while a segment is being ended */
 
 struct session {
 	const struct spoor_session_options *o;
 	struct spoor_session_result *result;
-	struct spoor_kernel *kernel;
-	struct spoor_objects *objects;
 	struct spoor_writer *writer;
 	struct spoor_consumer *consumer;
 	struct spoor_host host;
@@ -56,28 +53,22 @@ static int open_kernel(struct session *s, struct spoor_error *e)
 		.unwind = o->unwind,
 		.payload = o->payload,
 		.copy_memory = o->copy_memory,
-		.match_all = o->targets.all,
-		.match_names = o->targets.n_names,
-		.cgroup = o->targets.cgroup,
 	};
-	int r = spoor_kernel_open(&ko, &s->kernel, e);
 
-	if (r)
-		return r;
-	return spoor_kernel_set_names(s->kernel, o->targets.names, o->targets.n_names, e);
+	return spoor_host_open(&s->host, &ko, e);
 }
 
 static int open_objects(struct session *s, struct spoor_error *e)
 {
 	struct spoor_objects_options oo = {
-		.kernel = s->kernel,
+		.kernel = s->host.kernel,
 		.app = &s->o->app,
 		.custom = &s->o->custom,
 		.cache_dir = s->o->cache_dir,
 		.max_row_bytes = s->o->row_memory,
 	};
 
-	return spoor_objects_new(&oo, &s->objects, e);
+	return spoor_objects_new(&oo, &s->host.objects, e);
 }
 
 static int open_trace(struct session *s, struct spoor_error *e)
@@ -88,7 +79,7 @@ static int open_trace(struct session *s, struct spoor_error *e)
 		.path = o->output,
 		.command = o->command,
 		.mode = mode,
-		.n_cpus = s->kernel->n_cpus,
+		.n_cpus = s->host.kernel->n_cpus,
 		.max_size = o->max_size,
 		.segment_size = o->segment_size,
 		.segment_ns = o->segment_ns,
@@ -100,15 +91,19 @@ static int open_trace(struct session *s, struct spoor_error *e)
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
-	spoor_settings_init(&s->settings, s->kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
+	spoor_settings_init(&s->settings, s->host.kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
 			    o->custom.n > 0);
-	return spoor_consumer_new(s->kernel, s->objects, s->writer,
+	return spoor_consumer_new(s->host.kernel, s->host.objects, s->writer,
 				  o->segment_size || o->segment_ns || o->max_size || o->snapshot_signal, &s->consumer);
 }
 
-/* A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. */
-static void drain(struct session *s)
+/*
+ * A full disk or a vanished directory: the target goes on, what was written stays, and it is said once. Returns whether
+ * rings have still to say where their segment ends.
+ */
+static bool drain(void *ctx)
 {
+	struct session *s = ctx;
 	struct spoor_error e = {};
 	int64_t r = spoor_consumer_drain(s->consumer, &e);
 
@@ -118,23 +113,7 @@ static void drain(struct session *s)
 		s->host.stop = true;
 		s->host.end = SPOOR_END_FAILED;
 	}
-}
-
-/*
- * The stacks of sleeping targets are read from their memory: who is told that the recording is under way may end a
- * target at once, and must not take a hang's stack with it. Loading what is still unknown may take the loader a while,
- * so not for ever.
- */
-static void settle(struct session *s)
-{
-	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
-
-	do {
-		drain(s);
-		if (spoor_objects_waiting(s->objects))
-			usleep(1000);
-	} while (spoor_objects_waiting(s->objects) && spoor_now_monotonic() < until);
-	drain(s);
+	return spoor_consumer_rotating(s->consumer);
 }
 
 static int begin(struct session *s, struct spoor_error *e)
@@ -154,9 +133,8 @@ static int begin(struct session *s, struct spoor_error *e)
 	hidden = spoor_targets_hidden(t);
 	if (hidden && s->o->hidden)
 		s->o->hidden(s->o, hidden);
-	s->host.kernel = s->kernel;
-	s->host.objects = s->objects;
 	s->host.hurry = true;
+	s->host.duration_ns = s->o->duration_ns;
 	spoor_host_block_signals(&s->host, s->o->snapshot_signal);
 	r = spoor_host_attach(&s->host, e);
 	if (r)
@@ -165,7 +143,8 @@ static int begin(struct session *s, struct spoor_error *e)
 	r = spoor_host_go(&s->host, s->o->overhead, e);
 	if (r || t->argv)
 		return r;
-	settle(s);
+	/* Who is told that it is under way may end a target at once, and must not take a hang's stack with it. */
+	spoor_host_settle(&s->host, SETTLE_NS, drain, s);
 	if (s->o->ready)
 		s->o->ready(s->o, s->host.attached);
 	return 0;
@@ -236,38 +215,19 @@ static int on_command(void *ctx, const char *text, struct spoor_error *e)
 
 static void run(struct session *s)
 {
-	uint64_t until = s->o->duration_ns ? s->host.began + s->o->duration_ns : UINT64_MAX;
-
 	while (!s->host.stop) {
-		struct pollfd fds[] = {
-			{ .fd = s->host.signal_fd, .events = POLLIN },
-			{ .fd = spoor_kernel_wakeup_fd(s->kernel), .events = POLLIN },
-			{ .fd = spoor_objects_fd(s->objects), .events = POLLIN },
-			{ .fd = s->remote_fd, .events = POLLIN },
-		};
-		uint64_t now = spoor_now_monotonic();
-		int look = spoor_consumer_rotating(s->consumer) ? 20 : LOOK_MS;
-		int wait = until <= now ? 0 : until - now < look * 1000000ULL ? (until - now) / 1000000 + 1 : look;
+		unsigned look = spoor_consumer_rotating(s->consumer) ? ROTATING_MS : SPOOR_LOOK_MS;
+		struct spoor_host_news news = spoor_host_wait(&s->host, s->remote_fd, UINT64_MAX, look);
 
-		poll(fds, 4, wait);
-		if (fds[1].revents)
-			spoor_kernel_wakeup_drain(s->kernel);
-		if (fds[0].revents && spoor_host_signals(&s->host))
+		if (news.other_signal)
 			s->snapshot = true;
-		spoor_kernel_retake(s->kernel);
-		if (fds[3].revents)
+		if (news.fd)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		rotate(s);
 		say_progress(s);
-		if (!s->host.stop && spoor_now_monotonic() >= until) {
-			s->host.end = SPOOR_END_DURATION;
-			s->host.stop = true;
-		} else if (!s->host.stop && spoor_host_targets_gone(&s->host)) {
-			s->host.end = SPOOR_END_TARGETS;
-			s->host.stop = true;
-		}
+		spoor_host_see_end(&s->host, spoor_now_monotonic());
 	}
 }
 
@@ -324,7 +284,7 @@ static void define_counters(struct session *s)
 	define_counter(s, "program_ns", r->program_ns);
 	define_counter(s, "program_runs", r->program_runs);
 	define_counter(s, "kernel_bytes", r->kernel_bytes);
-	define_counter(s, "memory_in_place", spoor_kernel_in_place(s->kernel));
+	define_counter(s, "memory_in_place", spoor_kernel_in_place(s->host.kernel));
 }
 
 static uint64_t ns_of(struct timeval tv)
@@ -336,20 +296,12 @@ static void end(struct session *s)
 {
 	struct spoor_session_result *r = s->result;
 	struct rusage ru;
-	uint64_t until;
 
 	spoor_host_await_command(&s->host);
 	spoor_consumer_ends(s->consumer);
-	spoor_kernel_flush_pending(s->kernel);
-	spoor_kernel_detach(s->kernel);
-	until = spoor_now_monotonic() + END_NS;
-	do {
-		drain(s);
-		if (spoor_objects_waiting(s->objects))
-			usleep(2000);
-	} while ((spoor_objects_waiting(s->objects) || spoor_consumer_rotating(s->consumer)) &&
-		 spoor_now_monotonic() < until);
-	drain(s);
+	spoor_kernel_flush_pending(s->host.kernel);
+	spoor_kernel_detach(s->host.kernel);
+	spoor_host_settle(&s->host, END_NS, drain, s);
 	spoor_consumer_clock(s->consumer);
 
 	r->end = s->host.end;
@@ -359,10 +311,10 @@ static void end(struct session *s)
 	r->user_ns = ns_of(ru.ru_utime);
 	r->system_ns = ns_of(ru.ru_stime);
 	spoor_consumer_counts(s->consumer, &r->consumer);
-	spoor_objects_counts(s->objects, &r->objects);
-	spoor_kernel_stats(s->kernel, &r->kernel);
-	spoor_kernel_run_time(s->kernel, &r->program_ns, &r->program_runs);
-	r->kernel_bytes = spoor_kernel_memory(s->kernel);
+	spoor_objects_counts(s->host.objects, &r->objects);
+	spoor_kernel_stats(s->host.kernel, &r->kernel);
+	spoor_kernel_run_time(s->host.kernel, &r->program_ns, &r->program_runs);
+	r->kernel_bytes = spoor_kernel_memory(s->host.kernel);
 	define_counters(s);
 	if (s->o->progress)
 		fprintf(stderr, "\r\033[K");
@@ -400,8 +352,6 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 			nftw(o->output, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	}
 	spoor_consumer_free(s.consumer);
-	spoor_objects_free(s.objects);
-	spoor_kernel_close(s.kernel);
 	spoor_settings_done(&s.settings);
 	if (s.remote_fd >= 0)
 		close(s.remote_fd);

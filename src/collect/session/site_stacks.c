@@ -4,11 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/time.h"
-
-#define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
+#include "collect/kernel/ring.h"
 
 #define BUCKETS 4096
 
@@ -190,23 +187,11 @@ static void take(struct spoor_site_stacks *s, const struct spoor_event_header *h
 
 static void drain_ring(struct spoor_site_stacks *s, struct spoor_ring *ring)
 {
-	uint64_t mask = s->k->ring_size - 1, to = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE), at = ring->tail;
-	const uint8_t *data = (const uint8_t *)ring + SPOOR_RING_DATA;
+	struct spoor_ring_reader read = spoor_ring_begin(s->k, ring);
 
-	while (at != to) {
-		const struct spoor_event_header *h = (const void *)(data + (at & mask));
-		size_t size = h->size8 * 8;
-
-		if (size < sizeof(*h)) { /* never seen; but nothing must hang on it */
-			at = to;
-			break;
-		}
+	for (const struct spoor_event_header *h; (h = spoor_ring_peek(&read)); spoor_ring_skip(&read, h))
 		take(s, h);
-		at += size;
-		if (((at - size) & mask) + size > mask)
-			at = ((at - size) | mask) + 1;
-	}
-	__atomic_store_n(&ring->tail, at, __ATOMIC_RELEASE);
+	spoor_ring_release(&read);
 }
 
 /* Files that could be opened after all: the later definition counts. */
@@ -233,18 +218,6 @@ void spoor_site_stacks_drain(struct spoor_site_stacks *s)
 	for (unsigned cpu = 0; cpu < s->k->n_cpus; cpu++)
 		for (unsigned level = 0; level < SPOOR_LEVELS; level++)
 			drain_ring(s, spoor_kernel_ring(s->k, cpu, level));
-}
-
-void spoor_site_stacks_settle(struct spoor_site_stacks *s)
-{
-	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
-
-	do {
-		spoor_site_stacks_drain(s);
-		if (spoor_objects_waiting(s->objects))
-			usleep(1000);
-	} while (spoor_objects_waiting(s->objects) && spoor_now_monotonic() < until);
-	spoor_site_stacks_drain(s);
 }
 
 const struct spoor_segment *spoor_site_stacks_segment(const struct spoor_site_stacks *s)

@@ -14,8 +14,6 @@ int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects,
 void spoor_site_stacks_free(struct spoor_site_stacks *s);
 /* Takes what is there. */
 void spoor_site_stacks_drain(struct spoor_site_stacks *s);
-/* Waits a while for stacks that the loader has not unwound yet. */
-void spoor_site_stacks_settle(struct spoor_site_stacks *s);
 /*
  * The id under which a call counts whose stack is `stack`: stacks that were handed out raw are many for one site. 0:
  * not known yet; with `now` it is then its own, for ever.

@@ -19,7 +19,8 @@ struct spoor_targets {
 	size_t n_names;
 	const char *cgroup;
 	bool all;
-	bool follow; /* children too */
+	enum { SPOOR_FOLLOW_UNSAID, SPOOR_FOLLOW_YES, SPOOR_FOLLOW_NO } follow_said; /* by the user */
+	bool follow; /* children too: what that means for these targets */
 };
 
 /* Are they there? -p PIDs exist, CMD can be found (its path goes to ret_cmd, PATH_MAX bytes). */
