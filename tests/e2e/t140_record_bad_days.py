@@ -7,28 +7,16 @@ would disturb whatever else runs on it; a time namespace cannot shift CLOCK_REAL
 """
 import json
 import os
-import re
 import resource
 import shutil
 import signal
 import subprocess
-import threading
 import time
 from collections import Counter
 
 import pytest
 
-from conftest import wait_for
-
-
-def ready(process):
-    assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def go(process):
-    process.stdin.write(b"g")
-    process.stdin.flush()
+from processes import go, ready, tell, wait_for
 
 
 # ---- under other tracers ----
@@ -58,14 +46,12 @@ def test_under_gdb(record, read, start, actor, tmp_path):
     """Attached to by gdb, stopped, recorded, continued: its calls are all there, and gdb's commands work."""
     target = ready(start(actor(), "serve"))
     gdb = start("gdb", "-q", "-nx", "-p", target.pid, stderr=subprocess.DEVNULL)
-    gdb.stdin.write(b"set confirm off\nprintf \"stopped\\n\"\n")
-    gdb.stdin.flush()
+    tell(gdb, b"set confirm off\nprintf \"stopped\\n\"\n")
     while b"stopped" not in gdb.stdout.readline():
         pass
     recording = record("-p", target.pid)
     go(target)
-    gdb.stdin.write(b"break getppid\ndetach\nquit\n")
-    gdb.stdin.flush()
+    tell(gdb, b"break getppid\ndetach\nquit\n")
     assert gdb.wait(30) == 0 and target.wait(30) == 0 and recording.wait() == 0
     assert read(recording.trace).whole().marks() == {target.pid: 404}
 

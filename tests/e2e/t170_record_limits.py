@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from processes import wait_for
 
 BUSY = """import os
 f = os.open('/etc/hostname', 0)
