@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from processes import children, ready, state, wait_for
+from processes import children, ready
 
 
 @pytest.mark.parametrize("command, code", [("true", 0), ("exit 42", 42), ("exit 125", 125), ("kill -9 $$", 137),
@@ -115,15 +115,6 @@ def test_name_goes_on_without_anybody(record, read, actor):
         assert recording.process.poll() is None
     assert recording.stop() == 0
     assert read(recording.trace).count() == 6
-
-
-def test_zombie(record, read, actor):
-    """A process that has ended but was not waited for is gone."""
-    zombie = subprocess.Popen([actor(), "marks", "1"])
-    wait_for(lambda: state(zombie.pid) == "Z")
-    recording = record("-p", zombie.pid, start=False)
-    assert recording.wait(10) in (0, 1)
-    zombie.wait()
 
 
 def test_nothing_stays(record, read, start, actor, nothing_attached):
