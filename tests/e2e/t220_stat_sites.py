@@ -48,9 +48,9 @@ def counted_sites(c):
 def assert_same_sites(ours, theirs, cut, lost):
     """
     The same, with two allowances, for a program of which nobody knows how deep its stacks are:
-    - Either side may have walked a few calls in a copy of the stack, before the unwind rows of a file were there; locals
-      of tens of KiB go beyond the copy, and what is known is then only the begin of what the other has. The recording
-      says of which that is so; counting does not.
+    - Either side may have walked a few calls in a copy of the stack, before the unwind rows of a file were there;
+      locals of tens of KiB go beyond the copy, and what is known is then only the begin of what the other has. The
+      recording says of which that is so; counting does not.
     - Where the recording lost a stack, counting may have it.
     """
     more, less = list((ours - theirs).elements()), list((theirs - ours).elements())

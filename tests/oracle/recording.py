@@ -60,7 +60,8 @@ def stack_of(call):
 
 
 def record(path, *args, timeout=60, prefix=(), code=0, **how):
-    """spoor record -o PATH ARGS, which must end with that code. Output goes to files: children may outlive the recording."""
+    """spoor record -o PATH ARGS, which must end with that code. Output goes to files: children may outlive the
+    recording."""
     with open(f"{path}.err", "w+") as err:
         run = subprocess.run([*prefix, SPOOR, "record", "-o", path, *map(str, args)], timeout=timeout, stderr=err,
                              **({"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL} | how))
