@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What every Python test can ask for. tests/run sets SPOOR_BUILD; run by hand, it is ./build."""
+import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
+import counting
+from processes import wait_for
+from recordings import Counting, Recording, Trace
+
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("SPOOR_BUILD", ROOT / "build"))
+DATA = ROOT / "tests/data"
+CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
+                if line.split()[2] == "cgroup2"), None)
 sys.dont_write_bytecode = True
 
 
@@ -31,3 +42,152 @@ def spoor(tmp_path):
         how = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": timeout} | how
         return subprocess.run([BUILD / "spoor", *map(str, args)], **how)
     return run
+
+
+# ---- processes that end with the test ----
+
+@pytest.fixture
+def ends_with_the_test():
+    """ends_with_the_test(Popen) -> it; killed then if it still runs."""
+    processes = []
+
+    def add(process):
+        processes.append(process)
+        return process
+    yield add
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            try:
+                if pipe:
+                    pipe.close()
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def start(tmp_path, ends_with_the_test):
+    """start(argv) -> Popen with pipes."""
+    def run(*args, **how):
+        how = {"cwd": tmp_path, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE} | how
+        return ends_with_the_test(subprocess.Popen([str(a) for a in args], **how))
+    return run
+
+
+@pytest.fixture
+def record(build, tmp_path, ends_with_the_test):
+    """record("-p", 1) -> Recording that is attached; start=False: as soon as it is launched."""
+    def run(*args, start=True, trace="t.spoor", **how):
+        recording = Recording(build / "spoor", tmp_path, (["-o", trace] if trace else []) + list(args), **how)
+        ends_with_the_test(recording.process)
+        return recording.started() if start else recording
+    return run
+
+
+@pytest.fixture
+def counting_under_way(build, tmp_path, ends_with_the_test):
+    """counting_under_way("-p", 1) -> Counting that is attached."""
+    def run(*args, start=True, **how):
+        stat = Counting(build / "spoor", tmp_path, args, **how)
+        ends_with_the_test(stat.process)
+        return stat.started() if start else stat
+    return run
+
+
+@pytest.fixture
+def count(spoor, tmp_path):
+    """count("--per-process", "--", "ls") -> (CompletedProcess, [Counters])."""
+    def run(*args, **how):
+        out = tmp_path / f"counters-{time.monotonic_ns()}.json"
+        done = spoor("stat", "--format", "json", "-o", out, *args, **how)
+        return done, counting.read(out)
+    return run
+
+
+@pytest.fixture
+def read(spoor):
+    return lambda path, **how: Trace(spoor, path, **how)
+
+
+@pytest.fixture
+def nothing_attached():
+    """Checks that no BPF program of ours is left without a living owner."""
+    def left(pid=None):
+        out = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
+        ours = {"sys_enter", "sys_exit", "process_fork", "process_exec", "process_exit", "task_renamed", "switched"}
+        return [p for p in json.loads(out) if p.get("name") in ours
+                and (not p.get("pids") or any(o["pid"] == pid for o in p["pids"]))]
+
+    def check(pid=None):
+        wait_for(lambda: not left(pid), 10, 0.1)
+    return check
+
+
+# ---- programs of known counts ----
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """compiled("actor.c", "-g") -> path of the program, compiled once a session."""
+    done = {}
+
+    def run(source, *flags):
+        key = (source, flags)
+        if key not in done:
+            out = tmp_path_factory.mktemp("bin") / Path(source).stem
+            command = ["gcc", "-O1", "-g", "-pthread", "-o", out, DATA / source, *flags]
+            subprocess.run(command, check=True, timeout=60)
+            done[key] = out
+        return done[key]
+    return run
+
+
+@pytest.fixture
+def actor(compiled, tmp_path):
+    """actor("quokka") -> a copy by that name of tests/data/actor.c, whose marks are calls of getppid."""
+    def copy(name="actor"):
+        path = tmp_path / name
+        if not path.exists():
+            path.write_bytes(compiled("actor.c").read_bytes())
+            path.chmod(0o755)
+        return path
+    return copy
+
+
+@pytest.fixture
+def counted(compiled):
+    """tests/data/counted.c, compiled."""
+    return compiled("counted.c")
+
+
+# ---- surroundings ----
+
+@pytest.fixture
+def cgroups():
+    """The top of the unified hierarchy."""
+    if not CGROUPS:
+        pytest.skip("no cgroup v2")
+    return CGROUPS
+
+
+@pytest.fixture
+def cgroup(cgroups):
+    """A cgroup with another, "inner", in it. Who is in them then survives it."""
+    top = cgroups / f"spoor-test-{os.getpid()}"
+    inner = top / "inner"
+    inner.mkdir(parents=True)
+    yield top
+    for group in (inner, top):
+        for pid in (group / "cgroup.procs").read_text().split():
+            (cgroups / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+@pytest.fixture
+def anywhere(build):
+    """A directory in which a user without privileges may look and write, with the program in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        shutil.copy(build / "spoor", folder)
+        yield Path(folder)

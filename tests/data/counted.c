@@ -8,29 +8,39 @@
  *	counted group N P      the same, but one calls exit_group while the others wait in a read
  *	counted leader N P     the main thread ends first, then the others call
  *	counted exec N P       N threads call P times, then the last one executes `counted threads 1 P`
- *	counted storm S P      threads of P calls are born and die for S milliseconds; prints how many there were
- *	counted kills S P      processes of 4 threads with P calls each are born and killed for S milliseconds; prints
- *	                       how many threads there were
+ *	counted storm S P      threads of P calls are born and die for S milliseconds; prints how many there were, and
+ *	                       waits for the end of stdin
+ *	counted kills N P      for each byte on stdin N processes of 4 threads with P calls each are born and killed;
+ *	                       prints "done"
  *	counted alternate S P  one call of P others each, then getppid and getuid by turns for S milliseconds
  *	counted chain N P      the main thread makes P calls of getuid, another P of getppid; that one executes
- *	                       `counted chain N-1 P`
+ *	                       `counted chain N-1 P`; the last prints "last" and
+ *	                       waits for the end of stdin
  *	counted processes N P  N children one after the other, P calls each
  *	counted int80 N P      N calls of getppid by int 0x80, P by syscall
- *	counted restart N P    a read and a nanosleep interrupted by N signals, whose handlers sleep too; then P calls
+ *	counted restart N P    a read interrupted by N signals, in whose handlers a nanosleep is interrupted by another,
+ *	                       and a poll that goes on by restart_syscall; then P calls. Who sends the signals looks by
+ *	                       preadv whether they will come into these calls
  *	counted unknown N P    N calls of number 999, P of getppid
  *	counted many N P       N different calls, P times each: more than any thread has slots for
  *	counted crowd N P      N threads make 200 different calls, P times each, and wait: prints "ready"; to be killed
  *	counted errors N P     N x ENOENT, P x EBADF, 2 x EFAULT of openat, and N x EISDIR
+ *	counted busy N P       N times readv of P MiB of zeros; prints how many ns passed meanwhile, and how many on the
+ *	                       CPU
+ *	counted asleep N P     the same of N sleeps of P milliseconds
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,26 +148,33 @@ static void to_be_killed(int ready)
 		pause();
 }
 
-static int kills(int ms)
+static void kills(int n)
 {
-	long until = now_ms() + ms;
-	int fds[2], n = 0;
+	int fds[2];
 	char byte;
 
 	if (pipe(fds))
 		exit(1);
-	do {
-		pid_t pid = fork();
+	while (getchar() != EOF) {
+		for (int i = 0; i < n; i++) {
+			pid_t pid = fork();
 
-		if (!pid)
-			to_be_killed(fds[1]);
-		if (pid < 0 || read(fds[0], &byte, 1) != 1)
-			exit(1);
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
-		n += 4;
-	} while (now_ms() < until);
-	return n;
+			if (!pid)
+				to_be_killed(fds[1]);
+			if (pid < 0 || read(fds[0], &byte, 1) != 1)
+				exit(1);
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+		}
+		puts("done");
+		fflush(stdout);
+	}
+}
+
+static void wait_for_end_of_stdin(void)
+{
+	while (getchar() != EOF)
+		;
 }
 
 static void alternate(int ms)
@@ -184,16 +201,76 @@ static void *chain(void *arg)
 	return arg;
 }
 
+static volatile sig_atomic_t depth;
+
+/* The first sleeps until the second comes, which sleeps shortly. */
 static void handler(int sig)
 {
-	struct timespec ts = { 0, 3000000 };
+	struct timespec ts = { depth ? 0 : 60, 3000000 };
 
+	depth++;
 	nanosleep(&ts, NULL);
+	depth--;
+}
+
+/* What /proc knows of the parent, from its begin. */
+static void look(int fd, char *ret, size_t size)
+{
+	struct iovec iov = { ret, size - 1 };
+	ssize_t n = preadv(fd, &iov, 1, 0);
+
+	if (n <= 0) /* it has gone */
+		_exit(1);
+	ret[n] = 0;
+}
+
+/* In one of these states; a state in which it sleeps counts only within that call. */
+static void wait_until(const int *fds, const char *states, int nr)
+{
+	char stat[512], call[128], *state;
+
+	for (;; sched_yield()) {
+		look(fds[0], stat, sizeof(stat));
+		look(fds[1], call, sizeof(call));
+		state = strrchr(stat, ')');
+		if (state && strchr(states, state[2]) && (nr < 0 || (call[0] != 'r' && atoi(call) == nr)))
+			return;
+	}
+}
+
+static int open_of(pid_t pid, const char *what)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+	return open(path, O_RDONLY);
+}
+
+static void interrupt(int n, int out)
+{
+	int fds[2] = { open_of(getppid(), "stat"), open_of(getppid(), "syscall") };
+
+	for (int i = 0; i < n; i++) {
+		wait_until(fds, "S", SYS_read);
+		kill(getppid(), i & 1 ? SIGUSR1 : SIGUSR2);
+		wait_until(fds, "S", SYS_clock_nanosleep);
+		kill(getppid(), i & 1 ? SIGUSR2 : SIGUSR1); /* into the other's handler */
+	}
+	wait_until(fds, "S", SYS_read);
+	if (write(out, "x", 1) != 1)
+		_exit(1);
+	wait_until(fds, "S", SYS_poll);
+	kill(getppid(), SIGSTOP);
+	wait_until(fds, "Tt", -1); /* t: somebody traces it */
+	kill(getppid(), SIGCONT);
+	wait_until(fds, "S", SYS_restart_syscall);
+	_exit(write(out, "x", 1) != 1);
 }
 
 static void restart(int n)
 {
 	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	struct pollfd in = { .events = POLLIN };
 	int fds[2];
 	char byte;
 	pid_t child;
@@ -203,26 +280,60 @@ static void restart(int n)
 	sigaction(SIGUSR1, &sa, NULL);
 	sigaction(SIGUSR2, &sa, NULL);
 	child = fork();
-	if (!child) {
-		for (int i = 0; i < n; i++) {
-			usleep(20000);
-			kill(getppid(), i & 1 ? SIGUSR1 : SIGUSR2);
-			usleep(1000);
-			kill(getppid(), i & 1 ? SIGUSR2 : SIGUSR1); /* into the other's handler */
-		}
-		usleep(20000);
-		if (write(fds[1], "x", 1) != 1)
-			_exit(1);
-		usleep(50000);
-		kill(getppid(), SIGSTOP); /* a nanosleep goes on by restart_syscall */
-		usleep(20000);
-		kill(getppid(), SIGCONT);
-		_exit(0);
-	}
+	if (!child)
+		interrupt(n, fds[1]);
 	if (read(fds[0], &byte, 1) != 1)
 		exit(1);
-	usleep(300000);
+	in.fd = fds[0];
+	if (poll(&in, 1, 60000) != 1)
+		exit(1);
 	waitpid(child, NULL, 0);
+}
+
+static long long ns_of(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+static void read_zeros(int n, int mib)
+{
+	static char *buffer;
+	static int fd = -1;
+	size_t size = (size_t)mib << 20;
+
+	if (!buffer) {
+		buffer = malloc(size);
+		memset(buffer, 1, size);
+		fd = open("/dev/zero", O_RDONLY);
+	}
+	for (int i = 0; i < n; i++)
+		if (readv(fd, &(struct iovec){ buffer, size }, 1) != (ssize_t)size)
+			exit(1);
+}
+
+static void sleep_often(int n, int ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000 };
+
+	for (int i = 0; i < n; i++)
+		nanosleep(&ts, NULL);
+}
+
+/* By the scheduler's own account of this thread. */
+static void measure(void (*f)(int, int), int n, int p)
+{
+	long long began, ran;
+
+	f(0, p);
+	ran = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	began = ns_of(CLOCK_MONOTONIC);
+	f(n, p);
+	began = ns_of(CLOCK_MONOTONIC) - began;
+	ran = ns_of(CLOCK_THREAD_CPUTIME_ID) - ran;
+	printf("%lld %lld\n", began, ran);
 }
 
 static long int80(long nr)
@@ -340,9 +451,10 @@ int main(int argc, char **argv)
 			pause();
 	} else if (!strcmp(how, "storm")) {
 		printf("%d\n", storm(n));
+		fflush(stdout);
+		wait_for_end_of_stdin();
 	} else if (!strcmp(how, "kills")) {
-		printf("%d\n", kills(n));
-		usleep(200000); /* to be looked at once more */
+		kills(n);
 	} else if (!strcmp(how, "alternate")) {
 		many(calls, 1);
 		alternate(n);
@@ -355,7 +467,9 @@ int main(int argc, char **argv)
 		for (;;)
 			pause();
 	} else if (!strcmp(how, "chain")) {
-		usleep(200000);
+		puts("last");
+		fflush(stdout);
+		wait_for_end_of_stdin();
 	} else if (!strcmp(how, "processes")) {
 		for (int i = 0; i < n; i++) {
 			pid_t pid = fork();
@@ -387,6 +501,10 @@ int main(int argc, char **argv)
 		pause();
 	} else if (!strcmp(how, "errors")) {
 		fail(n, calls);
+	} else if (!strcmp(how, "busy")) {
+		measure(read_zeros, n, calls);
+	} else if (!strcmp(how, "asleep")) {
+		measure(sleep_often, n, calls);
 	} else {
 		fprintf(stderr, "counted: %s?\n", how);
 		return 1;

@@ -2,13 +2,11 @@
 """A recording that was killed: shown as far as it goes, and repaired for babeltrace2."""
 import os
 import re
-import shutil
 import subprocess
-import tempfile
-import time
-from pathlib import Path
 
 import pytest
+
+from processes import NOBODY, wait_for
 
 
 def babeltrace(trace):
@@ -20,10 +18,7 @@ def killed(record, start, tmp_path):
     """A trace of a recording that got SIGKILL."""
     busy = start("sh", "-c", "while :; do read x < /etc/passwd; done")
     running = record("-p", busy.pid)
-    until = time.monotonic() + 20
-    while not any(f.stat().st_size > 10000 for f in tmp_path.glob("t.spoor/*/kernel/seg-*/cpu*")):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: any(f.stat().st_size > 10000 for f in tmp_path.glob("t.spoor/*/kernel/seg-*/cpu*")))
     running.process.kill()
     running.process.wait()
     return tmp_path / "t.spoor"
@@ -64,20 +59,11 @@ def test_fifo(spoor, tmp_path):
     assert spoor("repair", "t.spoor").returncode == 0 and stream.stat().st_size < size - 8
 
 
-@pytest.fixture
-def anywhere(build):
-    """Where a user without privileges may look, with the program in it."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        shutil.copy(build / "spoor", folder)
-        yield Path(folder)
-
-
 @pytest.mark.parametrize("verb", ["report", "repair", "pack"])
 def test_trace_of_somebody_else(spoor, anywhere, verb):
     assert spoor("record", "-o", anywhere / "t.spoor", "--", "true").returncode == 0
-    run = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", anywhere / "spoor", verb,
-                          anywhere / "t.spoor"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([*NOBODY, anywhere / "spoor", verb, anywhere / "t.spoor"], capture_output=True, text=True,
+                         timeout=60)
     assert run.returncode == 1 and not run.stdout
     assert run.stderr == f"spoor {verb}: {anywhere}/t.spoor: cannot read it: Permission denied\n"
 

@@ -8,28 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from processes import children, go, ready, tell, wait_for
+
 MARKS = ("-e", "getppid,execve,exit_group")
-CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
-                if line.split()[2] == "cgroup2"), None)
-
-
-def ready(process):
-    assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def go(process):
-    process.stdin.write(b"g")
-    process.stdin.flush()
-    process.wait(20)
 
 
 # ---- -- CMD ----
 
-def test_command_and_all_its_descendants(spoor, actor, read, tmp_path):
+def test_command_and_all_its_descendants(spoor, actor, read, start, tmp_path):
     """fork, vfork, clone and clone3 inherit; a bystander of the same name does not come in."""
     program = actor()
-    other = subprocess.Popen([program, "storm", "300", "3"])
+    other = start(program, "storm", "300", "3")
     assert spoor("record", "-o", "t.spoor", "--", program, "family").returncode == 0
     assert other.wait(20) == 0
     trace = read(tmp_path / "t.spoor").whole()
@@ -104,8 +93,7 @@ def test_pid_that_becomes_another_program(record, read, start, actor):
     for kind in ("become", "thread-become"):
         shell = start("sh", "-c", f"read x; exec {program} {kind} 7 {program} marks 11")
         recording = record("-p", shell.pid, trace=f"{kind}.spoor")
-        shell.stdin.write(b"\n")
-        shell.stdin.flush()
+        tell(shell)
         assert recording.wait() == 0
         trace = read(recording.trace).whole()
         assert trace.marks() == {shell.pid: 18} and trace.pids() == {shell.pid}
@@ -193,13 +181,11 @@ def test_name_of_a_script(record, read, actor, start, tmp_path):
     script.write_text(f"#!/bin/sh\nread x\n: </dev/null\n{actor('numbat')} marks 3\n:\n")
     script.chmod(0o755)
     running = start(script)
-    while Path(f"/proc/{running.pid}/comm").read_text() != "bilby\n":
-        pass
+    wait_for(lambda: Path(f"/proc/{running.pid}/comm").read_text() == "bilby\n")
     recording = record("-n", "bilby")
     later = start(script)
     for process in (running, later):
-        process.stdin.write(b"\n")
-        process.stdin.flush()
+        tell(process)
         assert process.wait(20) == 0
     assert recording.stop() == 0
     trace = read(recording.trace).whole()
@@ -211,23 +197,11 @@ def test_name_of_a_script(record, read, actor, start, tmp_path):
 
 # ---- --cgroup PATH ----
 
-@pytest.fixture
-def cgroup():
-    top = CGROUPS / f"spoor-test-{os.getpid()}"
-    inner = top / "inner"
-    inner.mkdir(parents=True)
-    yield top
-    for group in (inner, top):
-        for pid in (group / "cgroup.procs").read_text().split():
-            (CGROUPS / "cgroup.procs").write_text(pid)
-        group.rmdir()
-
-
 def move(process, group):
     (group / "cgroup.procs").write_text(str(process.pid))
 
 
-def test_cgroup(record, read, start, actor, cgroup):
+def test_cgroup(record, read, start, actor, cgroups, cgroup):
     """Members at the start, of groups below too, whoever moves in, until it moves out, and their children."""
     program = actor()
     member, inner, comer, leaver, other = (ready(start(program, "serve")) for _ in range(5))
@@ -236,7 +210,7 @@ def test_cgroup(record, read, start, actor, cgroup):
     move(leaver, cgroup)
     recording = record("--cgroup", cgroup)
     move(comer, cgroup)
-    move(leaver, CGROUPS)
+    move(leaver, cgroups)
     time.sleep(0.3)  # a move takes in a process's threads one by one, for lack of memory some a little later
     for process in (member, inner, comer, leaver, other):
         go(process)
@@ -299,7 +273,7 @@ def test_move_in_another_hierarchy(record, read, start, actor, cgroup):
     other = next((Path(f[1]) for f in (line.split() for line in Path("/proc/mounts").read_text().splitlines())
                   if f[2] == "cgroup" and "pids" in f[3].split(",")), None)
     if not other:
-        return  # none but version 2 is mounted: nothing to confuse it with
+        pytest.skip("none but version 2 is mounted: nothing to confuse it with")
     elsewhere = other / cgroup.name
     elsewhere.mkdir()
     try:
@@ -314,12 +288,12 @@ def test_move_in_another_hierarchy(record, read, start, actor, cgroup):
         elsewhere.rmdir()
 
 
-def test_born_into_a_cgroup(record, read, compiled, cgroup):
+def test_born_into_a_cgroup(record, read, compiled, cgroups, cgroup):
     """clone3(CLONE_INTO_CGROUP) in both directions."""
     program = compiled("into_cgroup.c")
     recording = record("--cgroup", cgroup)
     subprocess.run([program, cgroup, "7"], check=True, timeout=20)
-    command = f"echo $$ > {cgroup}/cgroup.procs; exec {program} {CGROUPS} 11"
+    command = f"echo $$ > {cgroup}/cgroup.procs; exec {program} {cgroups} 11"
     subprocess.run(["sh", "-c", command], check=True, timeout=20)
     assert recording.stop() == 0
     assert list(read(recording.trace).whole().marks().values()) == [7]
@@ -351,13 +325,13 @@ def test_helpers_are_not_recorded(record, start, actor, cgroup, tmp_path, monkey
     for target in (("-a",), ("--cgroup", cgroup)):
         recording = record(*target, trace=f"{target[0]}.spoor",
                            preexec_fn=lambda: (cgroup / "cgroup.procs").write_text(str(os.getpid())))
-        children = Path(f"/proc/{recording.pid}/task/{recording.pid}/children").read_text().split()
+        helpers = set(children(recording.pid))
         member = ready(start(actor(f"quokka{target[0]}"), "serve"))
         move(member, cgroup)
         go(member)
         time.sleep(0.3)
         assert recording.stop() == 0
-        assert children and helpers_in(recording.trace, recording, set(map(int, children))) == set()
+        assert helpers and helpers_in(recording.trace, recording, helpers) == set()
 
 
 # ---- identities ----

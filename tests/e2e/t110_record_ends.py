@@ -9,10 +9,7 @@ import time
 
 import pytest
 
-
-def ready(process):
-    assert process.stdout.readline() == b"ready\n"
-    return process
+from processes import children, ready
 
 
 @pytest.mark.parametrize("command, code", [("true", 0), ("exit 42", 42), ("exit 125", 125), ("kill -9 $$", 137),
@@ -79,7 +76,7 @@ def test_signals(record, read, start, actor, number):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_leaves_the_command_alone(record, read, actor, tmp_path, number):
     recording = record("--", actor(), "sleep", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert recording.process.stdout.readline() == b"ready\n"
+    ready(recording.process)
     assert recording.stop(number) == 0
     recording.process.stdin.write(b"g")  # it lives and answers
     recording.process.stdin.close()
@@ -91,7 +88,7 @@ def test_ctrl_c_reaches_the_command_too(record, read, actor):
     """On a terminal both get SIGINT; the command dies of it, and its end is told."""
     recording = record("--", actor(), "sleep", stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
                        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a shell's & ignores it
-    assert recording.process.stdout.readline() == b"ready\n"
+    ready(recording.process)
     os.killpg(recording.pid, signal.SIGINT)
     assert recording.wait() == 128 + signal.SIGINT
     read(recording.trace)
@@ -120,23 +117,13 @@ def test_name_goes_on_without_anybody(record, read, actor):
     assert read(recording.trace).count() == 6
 
 
-def test_zombie(record, read, actor):
-    """A process that has ended but was not waited for is gone."""
-    zombie = subprocess.Popen([actor(), "marks", "1"])
-    while open(f"/proc/{zombie.pid}/stat").read().split()[2] != "Z":
-        time.sleep(0.01)
-    recording = record("-p", zombie.pid, start=False)
-    assert recording.wait(10) in (0, 1)
-    zombie.wait()
-
-
 def test_nothing_stays(record, read, start, actor, nothing_attached):
     target = ready(start(actor(), "sleep"))
     recording = record("-p", target.pid)
-    children = subprocess.run(["pgrep", "-P", str(recording.pid)], capture_output=True, text=True).stdout.split()
+    helpers = children(recording.pid)
     assert recording.stop() == 0
     nothing_attached(recording.pid)
-    assert not [c for c in children if os.path.exists(f"/proc/{c}")]
+    assert helpers and not [c for c in helpers if os.path.exists(f"/proc/{c}")]
 
 
 def on_a_terminal(argv, cwd):

@@ -5,8 +5,11 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
+
+from processes import children, ready, tell
 
 WORKER = ["thread_mutex_lock", "process_socket", "worker_thread"]
 LISTENER = ["thread_cond_wait", "queue_info_wait_for_idler", "listener_thread"]
@@ -42,10 +45,16 @@ def check(found, pid, before, least):
     assert wait["args"]["uaddr"] != lock["args"]["uaddr"]
 
 
+def target_of(recording):
+    """Its command: Spoor has helpers as well."""
+    (pid,) = [p for p in children(recording.pid) if Path(f"/proc/{p}/comm").read_text() == "deadlock\n"]
+    return pid
+
+
 @pytest.fixture
 def hung(start, compiled):
     process = start(compiled("deadlock.c"))
-    assert process.stdout.readline() == b"hung\n"
+    ready(process, b"hung")
     return process
 
 
@@ -62,11 +71,10 @@ def test_attached_after_the_fact(record, read, blocked, hung):
 def test_its_end_is_seen(spoor, record, read, start, actor):
     """A call that began before and ends keeps the mark: it took at least the time that is shown."""
     target = start(actor(), "serve")
-    assert target.stdout.readline() == b"ready\n"
+    ready(target)
     time.sleep(0.3)
     recording = record("-p", target.pid)
-    target.stdin.write(b"g")
-    target.stdin.flush()
+    tell(target, b"g")
     assert recording.wait() == 0
     trace = read(recording.trace).whole()
     marked = [e for e in trace.calls if e.get("start_exact") is False]
@@ -89,9 +97,9 @@ def test_attached_with_defaults_by_name(record, blocked, hung, spoor):
 
 def test_recorded_from_the_start(record, read, blocked, compiled):
     recording = record("-m", "all", "-S", "16", "--", compiled("deadlock.c"), stdout=subprocess.PIPE)
-    assert recording.process.stdout.readline() == b"hung\n"
+    ready(recording.process, b"hung")
     time.sleep(0.5)
-    pid = next(iter(read_children(recording.pid)))
+    pid = target_of(recording)
     assert recording.stop() == 0
     check(blocked(recording.trace), pid, False, 0.5)
     trace = read(recording.trace).whole()
@@ -99,20 +107,15 @@ def test_recorded_from_the_start(record, read, blocked, compiled):
     subprocess.run(["kill", "-9", str(pid)], check=True)
 
 
-def read_children(pid):
-    return [int(p) for p in subprocess.run(["pgrep", "-P", str(pid), "-x", "deadlock"], capture_output=True, text=True)
-            .stdout.split()]
-
-
 @pytest.mark.parametrize("attach", [True, False])
 def test_target_is_killed_later(record, read, start, compiled, attach):
     """SIGKILL ends the calls; that they hung, and where, was written when they went to sleep."""
     target = start(compiled("deadlock.c"), "0" if attach else "1500")
     if attach:
-        assert target.stdout.readline() == b"hung\n"
+        ready(target, b"hung")
     recording = record("-p", target.pid, "-m", "all", "-S", "16")
     if not attach:
-        assert target.stdout.readline() == b"hung\n"
+        ready(target, b"hung")
     target.kill()
     assert recording.wait() == 0
     trace = read(recording.trace).whole()
@@ -126,10 +129,10 @@ def test_spoor_is_killed(record, read, blocked, start, compiled, nothing_attache
     """The trace of a killed recording reads and shows what hung; the target does not notice."""
     target = start(compiled("deadlock.c"), "0" if attach else "1500")
     if attach:
-        assert target.stdout.readline() == b"hung\n"
+        ready(target, b"hung")
     recording = record("-p", target.pid, "-m", "all", "-S", "16")
     if not attach:
-        assert target.stdout.readline() == b"hung\n"
+        ready(target, b"hung")
     time.sleep(0.6)  # the rings are looked at five times a second
     assert recording.stop(signal.SIGKILL) == -signal.SIGKILL
     check(blocked(recording.trace), target.pid, attach, 0.2)

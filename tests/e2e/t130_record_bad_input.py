@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_for
+from processes import NOBODY, wait_for
 
 
 def refused(run, code, *words):
@@ -159,50 +159,43 @@ def test_unwritable_directory(spoor, tmp_path):
     assert not (tmp_path / "ran").exists()  # the command did not run
 
 
-def as_nobody(build, tmp_path, *setpriv, what=("--", "true")):
-    """Runs spoor as nobody, from a copy that nobody can reach."""
-    place = Path("/tmp") / f"spoor-nobody-{os.getpid()}"
-    place.mkdir(mode=0o777, exist_ok=True)
-    place.chmod(0o777)
-    program = place / "spoor"
-    program.write_bytes((build / "spoor").read_bytes())
-    program.chmod(0o755)
-    try:
-        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *setpriv]
-        return subprocess.run([*user, program, "record", "-o", place / "t.spoor", *what], capture_output=True,
-                              text=True, cwd=place, timeout=60)
-    finally:
-        subprocess.run(["rm", "-rf", place], check=True)
+@pytest.fixture
+def as_nobody(anywhere):
+    """Runs spoor as nobody, with these options of setpriv besides."""
+    def run(*setpriv, what=("--", "true")):
+        return subprocess.run([*NOBODY, *setpriv, anywhere / "spoor", "record", "-o", "t.spoor", *what],
+                              capture_output=True, text=True, cwd=anywhere, timeout=60)
+    return run
 
 
-def test_missing_privilege(build, tmp_path):
-    refused(as_nobody(build, tmp_path), 125, "CAP_BPF", "CAP_PERFMON", "root")
+def test_missing_privilege(as_nobody):
+    refused(as_nobody(), 125, "CAP_BPF", "CAP_PERFMON", "root")
 
 
-def test_missing_one_capability(build, tmp_path):
+def test_missing_one_capability(as_nobody):
     """Names the one that is missing."""
     caps = "+bpf,+sys_ptrace,+dac_read_search"
-    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}")
     refused(run, 125, "CAP_PERFMON")
     assert "CAP_BPF" not in run.stderr
 
 
-def test_enough_capabilities(build, tmp_path):
+def test_enough_capabilities(as_nobody):
     """No root needed."""
     caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"
-    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}")
     assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
 
 
 @pytest.mark.parametrize("how", ["-n", "-p", "--all"])
-def test_missing_ptrace(build, start, actor, tmp_path, how):
+def test_missing_ptrace(as_nobody, start, actor, how):
     """Others' processes are recorded as far as that goes, and it is said what is missing."""
     program = actor(f"quokka{os.getpid() % 10**6}")
     target = start(program, "sleep")
     assert target.stdout.readline() == b"ready\n"
     caps = "+bpf,+perfmon"
     who = {"-n": (program.name,), "-p": (str(target.pid),), "--all": ()}[how]
-    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}",
+    run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}",
                     what=(how, *who, "--duration", "200ms"))
     said, ready, _ = run.stderr.splitlines()
     assert run.returncode == 0 and "of other users cannot be looked into (CAP_SYS_PTRACE is missing); " in said
@@ -210,7 +203,7 @@ def test_missing_ptrace(build, start, actor, tmp_path, how):
     assert how != "-p" or " 1 process of other users" in said
 
 
-def test_own_processes_need_no_ptrace(build, tmp_path):
+def test_own_processes_need_no_ptrace(as_nobody):
     caps = "+bpf,+perfmon"
-    run = as_nobody(build, tmp_path, f"--inh-caps={caps}", f"--ambient-caps={caps}")
+    run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}")
     assert run.returncode == 0 and " 0 lost" in run.stderr and "PTRACE" not in run.stderr

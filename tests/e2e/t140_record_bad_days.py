@@ -7,28 +7,14 @@ would disturb whatever else runs on it; a time namespace cannot shift CLOCK_REAL
 """
 import json
 import os
-import re
-import resource
 import shutil
 import signal
 import subprocess
-import threading
-import time
 from collections import Counter
 
 import pytest
 
-from conftest import wait_for
-
-
-def ready(process):
-    assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def go(process):
-    process.stdin.write(b"g")
-    process.stdin.flush()
+from processes import ready, tell, wait_for
 
 
 # ---- under other tracers ----
@@ -39,7 +25,7 @@ def test_under_strace(record, read, start, actor, tmp_path):
     ready(target)
     pid = int(subprocess.run(["pgrep", "-P", str(target.pid)], capture_output=True, text=True, check=True).stdout)
     recording = record("-p", pid, "--follow")
-    go(target)
+    tell(target, b"g")
     assert target.wait(30) == 0 and recording.wait() == 0
     trace = read(recording.trace).whole()
     assert trace.count() == 404 + 31
@@ -58,14 +44,12 @@ def test_under_gdb(record, read, start, actor, tmp_path):
     """Attached to by gdb, stopped, recorded, continued: its calls are all there, and gdb's commands work."""
     target = ready(start(actor(), "serve"))
     gdb = start("gdb", "-q", "-nx", "-p", target.pid, stderr=subprocess.DEVNULL)
-    gdb.stdin.write(b"set confirm off\nprintf \"stopped\\n\"\n")
-    gdb.stdin.flush()
+    tell(gdb, b"set confirm off\nprintf \"stopped\\n\"\n")
     while b"stopped" not in gdb.stdout.readline():
         pass
     recording = record("-p", target.pid)
-    go(target)
-    gdb.stdin.write(b"break getppid\ndetach\nquit\n")
-    gdb.stdin.flush()
+    tell(target, b"g")
+    tell(gdb, b"break getppid\ndetach\nquit\n")
     assert gdb.wait(30) == 0 and target.wait(30) == 0 and recording.wait() == 0
     assert read(recording.trace).whole().marks() == {target.pid: 404}
 
@@ -93,11 +77,6 @@ def test_crashes(spoor, read, actor, tmp_path):
 
 def test_runs_out_of_memory(spoor, read, actor, tmp_path):
     """Its own limit: mmap fails, it says so, it ends."""
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (64 << 20, 64 << 20))
-    target = subprocess.Popen([actor(), "sleep"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    target.kill()
-    target.wait()
     run = spoor("record", "-o", "t.spoor", "--", "prlimit", f"--as={64 << 20}", actor(), "eat")
     assert run.returncode == 5
     trace = read(tmp_path / "t.spoor").whole()
@@ -145,8 +124,7 @@ def test_setuid_program(build, read, spoor, tmp_path):
 def test_ten_thousand_threads(spoor, record, read, start, actor):
     target = ready(start(actor(), "many", "10000"))
     recording = record("-p", target.pid)
-    time.sleep(1)
-    go(target)
+    tell(target, b"g")
     assert target.wait(60) == 0 and recording.wait() == 0
     trace = read(recording.trace, babeltrace=False).whole()
     assert trace.marks() == {target.pid: 10000}
@@ -304,7 +282,7 @@ def test_program_replaced_while_it_runs(record, read, start, actor, tmp_path):
     program.unlink()
     shutil.copy("/bin/ls", program)
     recording = record("-p", target.pid)
-    go(target)
+    tell(target, b"g")
     assert recording.wait() == 0
     trace = read(recording.trace).whole()
     assert trace.marks() == {target.pid: 404}

@@ -11,11 +11,10 @@ import time
 
 import pytest
 
+from processes import children, go, ready, wait_for
+from recordings import segments
+
 STORM = ("-e", "getppid,execve,exit_group")
-
-
-def segments(trace):
-    return sorted(trace.glob("*/kernel/seg-*"))
 
 
 def alone(segment):
@@ -59,10 +58,10 @@ def bytes_on_disk(trace):
 def test_rotation_by_time(spoor, record, read, start, actor):
     target = start(actor(), "storm", "1000000", "3")
     recording = record("-p", target.pid, "--follow", "--rotate", "500ms")
-    time.sleep(2.6)
+    wait_for(lambda: len(segments(recording.trace)) >= 5)
     assert recording.stop() == 0
     trace = read(recording.trace).whole()
-    assert len(segments(recording.trace)) >= 4
+    assert len(segments(recording.trace)) >= 5
     for segment in segments(recording.trace):
         assert dangling(alone(segment)) == (set(), set())
     marks = list(trace.marks().values())  # whoever was there from begin to end: every call is in some segment
@@ -72,10 +71,10 @@ def test_rotation_by_time(spoor, record, read, start, actor):
 def test_rotation_by_size(spoor, record, read, start, actor):
     target = start(actor(), "storm", "1000000", "100")
     recording = record("-p", target.pid, "--follow", "--rotate", "1M")
-    time.sleep(3)
+    wait_for(lambda: len(segments(recording.trace)) >= 3)
     assert recording.stop() == 0
     trace = read(recording.trace).whole()
-    assert len(segments(recording.trace)) >= 2
+    assert len(segments(recording.trace)) >= 3
     for segment in segments(recording.trace):
         assert dangling(alone(segment)) == (set(), set())
         assert sum(f.stat().st_size for f in segment.iterdir()) < 8 << 20
@@ -214,11 +213,7 @@ def test_vanished_directory_of_a_command(record, actor, tmp_path):
     recording = record("--", "sh", "-c", f"{actor()} storm 2000 3; echo done > finished", stdout=subprocess.DEVNULL)
     shutil.rmtree(recording.trace)
     assert recording.wait(20) == 125
-    for _ in range(100):
-        if (tmp_path / "finished").exists():
-            break
-        time.sleep(0.1)
-    assert (tmp_path / "finished").read_text() == "done\n"
+    wait_for(lambda: (tmp_path / "finished").exists() and (tmp_path / "finished").read_text() == "done\n")
 
 
 @pytest.mark.parametrize("rotate", [(), ("--rotate", "300ms")])
@@ -227,19 +222,16 @@ def test_killed(spoor, record, read, actor, tmp_path, nothing_attached, rotate):
     recording = record(*rotate, "--", "sh", "-c", f"{actor()} storm 20000 3; echo $? > code; exit 7",
                        stdout=subprocess.DEVNULL)
     time.sleep(1)
-    shell = int(subprocess.run(["pgrep", "-P", str(recording.pid), "-x", "sh"], capture_output=True, text=True).stdout)
-    children = subprocess.run(["pgrep", "-P", str(recording.pid)], capture_output=True, text=True).stdout.split()
+    (shell,) = [p for p in children(recording.pid) if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dash"]
+    helpers = set(children(recording.pid)) - {shell}
     assert recording.stop(signal.SIGKILL) == -signal.SIGKILL
     trace = read(recording.trace, ended=False, babeltrace=False)
     assert trace.summary["ended"] is False and trace.count() > 100
     assert trace.summary["discarded"] == 0
     nothing_attached(recording.pid)
-    for _ in range(200):
-        if not os.path.exists(f"/proc/{shell}"):
-            break
-        time.sleep(0.1)
+    wait_for(lambda: not os.path.exists(f"/proc/{shell}"))
     assert (tmp_path / "code").read_text() == "0\n"
-    assert not [c for c in children if c != str(shell) and os.path.exists(f"/proc/{c}")]
+    assert helpers and not [p for p in helpers if os.path.exists(f"/proc/{p}")]
     assert spoor("repair", recording.trace).returncode == 0
     read(recording.trace, ended=False)
 
@@ -247,10 +239,9 @@ def test_killed(spoor, record, read, actor, tmp_path, nothing_attached, rotate):
 def test_two_recordings_at_once(record, read, start, actor):
     """They do not see each other, nor disturb each other's counts."""
     target = start(actor(), "serve")
-    assert target.stdout.readline() == b"ready\n"
+    ready(target)
     recordings = [record("-p", target.pid, trace=f"{i}.spoor") for i in range(3)]
-    target.stdin.write(b"g")
-    target.stdin.flush()
+    assert go(target) == 0
     for recording in recordings:
         assert recording.wait() == 0
         assert read(recording.trace).whole().marks() == {target.pid: 404}

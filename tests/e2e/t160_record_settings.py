@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from processes import wait_for
 
 SPIN = r"""
 #define _GNU_SOURCE

@@ -2,23 +2,15 @@
 """The forms of `spoor stat` and its targets, of real runs: trees, histograms, errors, prints one upon the other."""
 import os
 import re
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from terminal import Terminal  # noqa: E402
+from counting import total
+from processes import go, ready, tell
+from terminal import Terminal
 
-CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
-                if line.split()[2] == "cgroup2"), None)
 NODE = re.compile(r"^ *([\d.]+) +([\d.]+) +(\d+) +(\d+) +([\d.]+) +(\d+) +(\d+) ((?:  )*)(\d+) (\S+)", re.M)
-
-
-def tell(process, text=b"\n"):
-    process.stdin.write(text)
-    process.stdin.flush()
 
 
 # ---- text ----
@@ -71,30 +63,15 @@ def test_colour(build, spoor, no_colour, coloured):
 
 # ---- targets ----
 
-@pytest.fixture
-def cgroup():
-    if not CGROUPS:
-        pytest.skip("no cgroup v2")
-    group = CGROUPS / f"spoor-stat-{os.getpid()}"
-    group.mkdir()
-    yield group
-    for pid in (group / "cgroup.procs").read_text().split():
-        (CGROUPS / "cgroup.procs").write_text(pid)
-    group.rmdir()
-
-
 def test_cgroup(counting_under_way, start, actor, cgroup):
     """Who is in and who comes in, with children; nobody else."""
-    member, comer, other = (start(actor(), "serve") for _ in range(3))
-    for process in (member, comer, other):
-        assert process.stdout.readline() == b"ready\n"
+    member, comer, other = (ready(start(actor(), "serve")) for _ in range(3))
     (cgroup / "cgroup.procs").write_text(str(member.pid))
     stat = counting_under_way("--cgroup", cgroup, "--per-process", "-e", "getppid")
     (cgroup / "cgroup.procs").write_text(str(comer.pid))
     time.sleep(0.3)
     for process in (member, comer, other):
-        tell(process, b"g")
-        process.wait(20)
+        assert go(process) == 0
     assert stat.stop() == 0
     (c,) = stat.counters()
     counts = {t["pid"]: sum(s["calls"] for s in t["syscalls"]) for t in c.whole().tasks}
@@ -118,21 +95,17 @@ def test_all(counting_under_way, start, actor):
 
 # ---- one print after the other ----
 
-def getppids(objects):
-    return sum(o.returned().get(("getppid", None), (0,))[0] for o in objects)
-
-
 def test_each_exit_with_intervals(count, counted):
     """Ended processes, differences and the whole: each says every call, and the application keeps its name."""
     _, objects = count("--each-exit", "--interval", "50ms", "--", "sh", "-c",
                        f"{counted} processes 31 7; sleep 0.4; :")
     *spans, whole = objects
-    total = whole.whole().of("getppid")
-    assert total >= 217
+    calls = whole.whole().of("getppid")
+    assert calls == 31 * 7 + 1  # sh asks once
     ended = [o for o in spans if o.all["level"] == "process"]
     deltas = [o for o in spans if o.all["level"] == "application"]
-    assert len(ended) == 34 and getppids(ended) == total
-    assert len(deltas) > 4 and getppids(deltas) == total
+    assert len(ended) == 34 and total(ended, "getppid") == calls
+    assert len(deltas) > 4 and total(deltas, "getppid") == calls
     assert len({(t["pid"], t["comm"]) for o in [*deltas, whole] for t in o.tasks}) == 1
     assert all(len(o.tasks) <= 1 for o in deltas) and whole.tasks[0]["processes"] == 34
 
@@ -141,13 +114,11 @@ def test_each_exit_with_intervals(count, counted):
 def test_intervals_with_execve_by_a_thread(counting_under_way, counted, start, level):
     """The thread that takes its dead leader's place brings its own counters: no call is missed, none comes twice."""
     other = start(counted, "hang", 1, 1)
-    other.stdout.readline()
+    ready(other)
     worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "exec", 1, 200003)
     stat = counting_under_way("-p", worker.pid, "-p", other.pid, "--interval", "10ms", *level)
     tell(worker)
     assert worker.wait(20) == 0
-    time.sleep(0.2)
-    assert stat.stop() == 0
+    assert stat.print_all().stop() == 0
     *deltas, last = stat.counters()
-    assert last.whole().of("getppid") == 2 * 200003
-    assert getppids(deltas) == 2 * 200003 and len(deltas) > 10
+    assert last.whole().of("getppid") == total(deltas, "getppid") == 2 * 200003 and len(deltas) > 10

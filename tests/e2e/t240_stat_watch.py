@@ -3,13 +3,11 @@
 import re
 import signal
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from terminal import LEAVE, Terminal  # noqa: E402
+from processes import ready
+from terminal import LEAVE, Terminal
 
 BUSY = "import os, time\nprint('ready', flush=True)\nwhile True:\n os.getppid()\n os.getuid()\n time.sleep(0.002)"
 
@@ -17,8 +15,7 @@ BUSY = "import os, time\nprint('ready', flush=True)\nwhile True:\n os.getppid()\
 @pytest.fixture
 def busy(start):
     target = start("/usr/bin/python3", "-I", "-S", "-c", BUSY)
-    assert target.stdout.readline() == b"ready\n"
-    return target
+    return ready(target)
 
 
 @pytest.fixture

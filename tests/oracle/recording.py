@@ -59,12 +59,13 @@ def stack_of(call):
     return [(f["object"], int(f["offset"], 16)) for f in call["stack"] if not f.get("inlined")]
 
 
-def record(path, *args, timeout=60, prefix=(), **how):
-    """spoor record -o PATH ARGS, which must end well. Output goes to files: children may outlive the recording."""
+def record(path, *args, timeout=60, prefix=(), code=0, **how):
+    """spoor record -o PATH ARGS, which must end with that code. Output goes to files: children may outlive the
+    recording."""
     with open(f"{path}.err", "w+") as err:
         run = subprocess.run([*prefix, SPOOR, "record", "-o", path, *map(str, args)], timeout=timeout, stderr=err,
                              **({"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL} | how))
         err.seek(0)
         said = err.read()
-    assert run.returncode == 0, said
+    assert run.returncode == code, said
     return Recording(path)

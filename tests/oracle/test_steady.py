@@ -2,22 +2,15 @@
 """A server under load, attached to while it runs: what it is asked for is counted to the last call, and from 1 s on it
 is walked in the kernel, out of the cache."""
 import json
-import signal
 import socket
 import subprocess
 import time
 from collections import Counter
 
-from recording import SPOOR, Recording
+from processes import wait_for
+from recording import Recording
 
 REQUESTS = 20011
-
-
-def wait_for(what, seconds=10):
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def ping(port):
@@ -37,27 +30,19 @@ def ask(port, times):
             assert s.recv(64)
 
 
-def test_redis_under_load(tmp_path):
+def test_redis_under_load(start, record, tmp_path):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
-    server = subprocess.Popen(["/usr/bin/redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
-                               "--dir", tmp_path], stdout=subprocess.DEVNULL)
-    try:
-        wait_for(lambda: ping(port))
-        with open(tmp_path / "err", "w") as err:
-            spoor = subprocess.Popen([SPOOR, "record", "-m", "all", "-S", "64", "-o", tmp_path / "t.spoor", "-p",
-                                      str(server.pid)], stderr=err)
-        wait_for(lambda: "recording into" in (tmp_path / "err").read_text())
-        ask(port, 7)
-        time.sleep(1.2)
-        ask(port, REQUESTS)
-        spoor.send_signal(signal.SIGINT)
-        assert spoor.wait(20) == 0
-    finally:
-        server.kill()
-        server.wait()
-    recording = Recording(tmp_path / "t.spoor")
+    server = start("/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", tmp_path,
+                   stdout=subprocess.DEVNULL)
+    wait_for(lambda: ping(port))
+    spoor = record("-m", "all", "-S", "64", "-p", server.pid)
+    ask(port, 7)
+    time.sleep(1.2)
+    ask(port, REQUESTS)
+    assert spoor.stop() == 0
+    recording = Recording(spoor.trace)
     recording.check(hits=0.95)
     writes = [c for c in recording.calls if c["event"] == "write" and "socket" in c["args"]["fd"]]
     assert len(writes) == REQUESTS + 7 and all(c["ret"] > 0 for c in writes)

@@ -9,12 +9,11 @@ import os
 import random
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(os.environ.get("SPOOR_SOURCE", Path(__file__).resolve().parents[2]))
-BUILD = Path(os.environ.get("SPOOR_BUILD", SOURCE / "build"))
+from recording import BUILD
+
 TOOL = BUILD / "tests/tools/symbolize"
 
 C_PROGRAM = r"""

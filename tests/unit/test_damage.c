@@ -9,6 +9,28 @@
 
 #include "trace/schema.h"
 
+#define EVENTS_EACH 20
+#define PACKET_SIZE (sizeof(struct spoor_packet) + EVENTS_EACH * CALL_SIZE)
+
+/* Opened anew, it gives out so many events and tells so many damages. */
+static void assert_reads(struct fixture *f, unsigned events, unsigned damages)
+{
+	struct spoor_trace *t = open_trace(f);
+
+	assert_int_equal(count(t), events);
+	assert_int_equal(spoor_trace_info(t)->n_damages, damages);
+	spoor_trace_close(t);
+}
+
+static void assert_next_decodes(struct spoor_trace *t, int expected)
+{
+	struct spoor_event ev;
+	struct spoor_call c;
+
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	assert_int_equal(spoor_call_decode(&ev, &c), expected);
+}
+
 /* RLIMIT_FSIZE stands for a full disk: write(2) then writes a part and fails. */
 static void test_no_space(void **state)
 {
@@ -31,10 +53,7 @@ static void test_no_space(void **state)
 	r = spoor_writer_packet(f->w, 0, 0, &iov, 1, 1000, 1000, 0, &f->e);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_int_equal(r, -EFBIG);
-	t = open_trace(f);
-	assert_int_equal(count(t), 10);
-	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
-	spoor_trace_close(t);
+	assert_reads(f, 10, 0);
 	write_calls_on(f, 0, 2000, 1); /* there is room again */
 	close_writer(f);
 	t = open_trace(f);
@@ -61,11 +80,10 @@ static void test_directory_vanishes(void **state)
 }
 
 #define PACKETS 3
-#define EVENTS_EACH 20
+
 static size_t whole_events(size_t size)
 {
-	size_t packet = sizeof(struct spoor_packet) + EVENTS_EACH * CALL_SIZE, n = size / packet * EVENTS_EACH;
-	size_t rest = size % packet;
+	size_t n = size / PACKET_SIZE * EVENTS_EACH, rest = size % PACKET_SIZE;
 
 	return rest < sizeof(struct spoor_packet) ? n : n + (rest - sizeof(struct spoor_packet)) / CALL_SIZE;
 }
@@ -75,7 +93,6 @@ static void test_truncated(void **state)
 {
 	struct fixture *f = *state;
 	char path[512];
-	size_t packet = sizeof(struct spoor_packet) + EVENTS_EACH * CALL_SIZE;
 
 	open_writer(f, (struct spoor_writer_options){});
 	define_stack(f, 1, 1);
@@ -85,40 +102,42 @@ static void test_truncated(void **state)
 	}
 	close_writer(f);
 	stream_path(f, 1, "cpu0", path, sizeof(path));
-	for (size_t size = PACKETS * packet; size-- > 0; size -= size > 70 ? 12 : 0) {
+	for (size_t size = PACKETS * PACKET_SIZE; size-- > 0;) {
 		struct spoor_trace *t;
 
 		assert_int_equal(truncate(path, size), 0);
 		t = open_trace(f);
 		assert_int_equal(count(t), 1 + PACKETS * EVENTS_EACH + whole_events(size));
-		assert_int_equal(spoor_trace_info(t)->n_damages, size % packet != 0);
-		if (size % packet)
+		assert_int_equal(spoor_trace_info(t)->n_damages, size % PACKET_SIZE != 0);
+		if (size % PACKET_SIZE)
 			assert_non_null(strstr(spoor_trace_damage(t, 0), "/cpu0: offset "));
 		spoor_trace_close(t);
 	}
 }
 
-static void test_repair(void **state)
+/* In one stream, whose file it is. */
+static void write_two_packets(struct fixture *f, char *ret_path, size_t size)
 {
-	struct fixture *f = *state;
-	struct spoor_trace *t;
-	char path[512];
-	uint64_t cut;
-
 	open_writer(f, (struct spoor_writer_options){});
 	write_calls_on(f, 0, 100, EVENTS_EACH);
 	write_calls_on(f, 0, 200, EVENTS_EACH);
 	close_writer(f);
-	stream_path(f, 1, "cpu0", path, sizeof(path));
-	assert_int_equal(truncate(path, 2 * (sizeof(struct spoor_packet) + EVENTS_EACH * CALL_SIZE) - 10), 0);
+	stream_path(f, 1, "cpu0", ret_path, size);
+}
+
+static void test_repair(void **state)
+{
+	struct fixture *f = *state;
+	char path[512];
+	uint64_t cut;
+
+	write_two_packets(f, path, sizeof(path));
+	assert_int_equal(truncate(path, 2 * PACKET_SIZE - 10), 0);
 	assert_int_equal(spoor_trace_repair(f->path, &cut, &f->e), 0);
-	assert_int_equal(cut, sizeof(struct spoor_packet) + EVENTS_EACH * CALL_SIZE - 10);
+	assert_int_equal(cut, PACKET_SIZE - 10);
 	assert_int_equal(spoor_trace_repair(f->path, &cut, &f->e), 0);
 	assert_int_equal(cut, 0);
-	t = open_trace(f);
-	assert_int_equal(count(t), EVENTS_EACH);
-	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
-	spoor_trace_close(t);
+	assert_reads(f, EVENTS_EACH, 0);
 }
 
 static void poke(const char *path, off_t at, const void *bytes, size_t n)
@@ -138,11 +157,7 @@ static void test_damaged_event(void **state)
 	struct spoor_trace *t;
 	char path[512], expected[600];
 
-	open_writer(f, (struct spoor_writer_options){});
-	write_calls_on(f, 0, 100, EVENTS_EACH);
-	write_calls_on(f, 0, 200, EVENTS_EACH);
-	close_writer(f);
-	stream_path(f, 1, "cpu0", path, sizeof(path));
+	write_two_packets(f, path, sizeof(path));
 	poke(path, at + offsetof(struct spoor_event_header, id) + 2, "\0\0", 2); /* size8 */
 	t = open_trace(f);
 	assert_int_equal(count(t), 5 + EVENTS_EACH);
@@ -186,7 +201,6 @@ static void test_longer_than_its_fields(void **state)
 	} clock = { .c.h = { .ts = 105, .id = SPOOR_EV_CLOCK, .size8 = 5 } };
 	struct spoor_trace *t;
 	struct spoor_event ev;
-	struct spoor_call c;
 
 	open_writer(f, (struct spoor_writer_options){});
 	write_one(f, &call); /* as it should be */
@@ -201,10 +215,8 @@ static void test_longer_than_its_fields(void **state)
 	write_one(f, &clock);
 	close_writer(f);
 	t = open_trace(f);
-	assert_int_equal(spoor_trace_next(t, &ev), 1);
-	assert_int_equal(spoor_call_decode(&ev, &c), 0);
-	assert_int_equal(spoor_trace_next(t, &ev), 1);
-	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	assert_next_decodes(t, 0);
+	assert_next_decodes(t, -EBADMSG);
 	assert_int_equal(spoor_trace_next(t, &ev), 1);
 	assert_int_equal(ev.h->id, SPOOR_EV_CONFIG);
 	assert_int_equal(spoor_trace_next(t, &ev), 0);
@@ -223,8 +235,6 @@ static void test_pending_with_surplus(void **state)
 		uint8_t data[10];
 	} pending = { .p = { .h = { .ts = 100, .id = SPOOR_EV_PENDING, .size8 = 5 }, .nr = 39, .why = 1 } };
 	struct spoor_trace *t;
-	struct spoor_event ev;
-	struct spoor_call c;
 
 	open_writer(f, (struct spoor_writer_options){});
 	write_one(f, &pending);
@@ -232,17 +242,14 @@ static void test_pending_with_surplus(void **state)
 	write_one(f, &pending);
 	close_writer(f);
 	t = open_trace(f);
-	assert_int_equal(spoor_trace_next(t, &ev), 1);
-	assert_int_equal(spoor_call_decode(&ev, &c), 0);
-	assert_int_equal(spoor_trace_next(t, &ev), 1);
-	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	assert_next_decodes(t, 0);
+	assert_next_decodes(t, -EBADMSG);
 	spoor_trace_close(t);
 }
 
 static void test_odd_files(void **state)
 {
 	struct fixture *f = *state;
-	struct spoor_trace *t;
 	char path[512];
 
 	open_writer(f, (struct spoor_writer_options){ .n_cpus = 8 });
@@ -258,10 +265,7 @@ static void test_odd_files(void **state)
 	close(open(path, O_CREAT | O_WRONLY, 0600)); /* empty: no damage */
 	stream_path(f, 1, "cpu99999999999", path, sizeof(path));
 	close(open(path, O_CREAT | O_WRONLY, 0600));
-	t = open_trace(f);
-	assert_int_equal(count(t), 4);
-	assert_int_equal(spoor_trace_info(t)->n_damages, 3);
-	spoor_trace_close(t);
+	assert_reads(f, 4, 3);
 }
 
 /* A trace of a Spoor that knew read() otherwise: told, and not misread. */
@@ -270,8 +274,6 @@ static void test_other_layout(void **state)
 	static char text[1 << 20];
 	struct fixture *f = *state;
 	struct spoor_trace *t;
-	struct spoor_event ev;
-	struct spoor_call c;
 	char path[512], *at;
 	FILE *file;
 	size_t n;
@@ -292,8 +294,7 @@ static void test_other_layout(void **state)
 	t = open_trace(f);
 	assert_int_equal(spoor_trace_info(t)->n_damages, 1);
 	assert_non_null(strstr(spoor_trace_damage(t, 0), "event 0 is laid out otherwise"));
-	assert_int_equal(spoor_trace_next(t, &ev), 1);
-	assert_int_equal(spoor_call_decode(&ev, &c), -EPROTO);
+	assert_next_decodes(t, -EPROTO);
 	spoor_trace_close(t);
 }
 
@@ -301,21 +302,16 @@ static void test_other_layout(void **state)
 static void test_older_stack_layout(void **state)
 {
 	struct fixture *f = *state;
-	struct spoor_trace *t;
-	char path[512], cmd[700];
+	char path[512], cmd[1200];
 
 	open_writer(f, (struct spoor_writer_options){});
 	define_stack(f, 90, 1);
 	close_writer(f);
 	stream_path(f, 1, "metadata", path, sizeof(path));
 	snprintf(cmd, sizeof(cmd),
-		 "sed -i 's/bits16 _object; u1 _interrupted;/u17 _object;/' %s && grep -q 'u17 _obj' %s",
-		 path, path);
+		 "sed -i 's/bits16 _object; u1 _interrupted;/u17 _object;/' %s && grep -q 'u17 _obj' %s", path, path);
 	assert_int_equal(system(cmd), 0);
-	t = open_trace(f);
-	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
-	assert_int_equal(count(t), 1);
-	spoor_trace_close(t);
+	assert_reads(f, 1, 0);
 }
 
 int main(void)

@@ -4,15 +4,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import termios
 import time
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from terminal import LEAVE, Screen, Terminal  # noqa: E402
+from processes import children, state, wait_for
+from terminal import LEAVE, Screen, Terminal
 
 
 @pytest.fixture
@@ -173,15 +171,6 @@ def test_ctrl_c(start):
     assert code == -signal.SIGINT and terminal.restored()
 
 
-def wait_stopped(pid):
-    for _ in range(200):
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            if f.read().rsplit(")", 1)[1].split()[0] == "T":
-                return
-        time.sleep(0.02)
-    pytest.fail("it did not stop")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP], ids=lambda s: s.name)
 def test_stopped_and_continued(build, number):
     """In a process group that is not an orphan, as a shell's job."""
@@ -189,10 +178,9 @@ def test_stopped_and_continued(build, number):
                         "read line; fg >/dev/null; echo at last $?")
     try:
         terminal.until(lambda l: len(rows(l)) == 3)
-        pid = int(subprocess.run(["pgrep", "-P", str(terminal.process.pid)], capture_output=True, text=True,
-                                 check=True).stdout)
+        (pid,) = children(terminal.process.pid)
         os.kill(pid, number)
-        wait_stopped(pid)
+        wait_for(lambda: state(pid) == "T")
         data = terminal.read(0.3)
         if number == signal.SIGTSTP:
             assert LEAVE in data

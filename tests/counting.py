@@ -17,8 +17,7 @@ def check(call):
     assert call["entered"] == call["calls"] + unfinished(call), call
     assert sum(call["errnos"].values()) == call["errors"], call
     if "blocked_seconds" in call:
-        assert call["blocked_seconds"] <= call["seconds"] + 1e-8, call
-        assert abs(call["on_cpu_seconds"] + call["blocked_seconds"] - call["seconds"]) < 2e-9, call
+        assert call["blocked_seconds"] <= call["seconds"], call  # t200 knows how much of it
     if call["calls"]:
         low, high = call["min_ns"], call["max_ns"]
         used = [i for i, n in enumerate(call["histogram"]) if n]
@@ -58,6 +57,11 @@ class Counters:
     def whole(self):
         assert self.all["lost_threads"] == 0 and self.all["lost_calls"] == 0
         return self
+
+
+def total(objects, name):
+    """The sum of what the objects, one print after the other, say has returned."""
+    return sum(o.returned().get((name, None), (0, 0))[0] for o in objects)
 
 
 def read(path):
