@@ -134,17 +134,18 @@ def run_rounds(result, cases, options, settings):
 
 
 def save(sections, about):
-    """Each section keeps the machine it was measured on: they need not be of one day."""
-    kept = {}
-    for part in re.split(r"^(?=## )", text_of(RESULTS), flags=re.M):
-        if part.startswith("## "):
-            kept[part.split("\n", 1)[0].split(":")[0]] = part
+    """
+    Each section keeps the machine it was measured on: they need not be of one day. What stands before the first is
+    written by hand.
+    """
+    first, *parts = re.split(r"^(?=## )", text_of(RESULTS), flags=re.M)
+    kept = {part.split("\n", 1)[0].split(":")[0]: part for part in parts}
     for section in sections:
         head, body = section.split("\n", 1)
         kept[head.split(":")[0]] = f"{head}\n{body.rstrip()}\n\n{about}\n\n"
     with open(RESULTS, "w", encoding="utf-8") as f:
-        f.write("# Results of `make bench`\n\nHow to read them: [README.md](README.md).\n\n")
-        f.write("".join(kept.values()).rstrip() + "\n")
+        f.write((first or "# Results of `make bench`\n\nHow to read them: [README.md](README.md).\n\n") +
+                "".join(kept.values()).rstrip() + "\n")
     say(f"saved in {RESULTS}")
 
 
