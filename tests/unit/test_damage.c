@@ -207,7 +207,8 @@ static void test_damaged_time(void **state)
 /* A packet's own begin or end costs that packet at most. */
 static void test_damaged_packet_time(void **state)
 {
-	static const size_t fields[] = { offsetof(struct spoor_packet, ts_begin), offsetof(struct spoor_packet, ts_end) };
+	static const size_t fields[] = { offsetof(struct spoor_packet, ts_begin),
+					 offsetof(struct spoor_packet, ts_end) };
 	static const uint64_t times[] = { 0, 1, 110, DAY, UINT64_MAX };
 	struct fixture *f = *state;
 	char path[512];
