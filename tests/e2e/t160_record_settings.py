@@ -209,6 +209,18 @@ def test_overhead(record, start, program, spoor):
     assert budgets[0] < 64 and budgets == sorted(budgets, reverse=True)
 
 
+def test_overhead_that_cannot_be_held(record, start, program, spoor):
+    """Where the calls alone cost more, the recorder and the trace say so, once."""
+    recording = record("-p", start(program, "busy").pid, "-m", "none", "--overhead", "0.1")
+    time.sleep(3.5)
+    assert recording.stop() == 0
+    (said,) = [line for line in recording.said().splitlines() if "could not be held" in line]
+    found = re.fullmatch(r"spoor: --overhead 0\.1% could not be held: up to (\d+\.\d)% without any stack; .*", said)
+    assert float(found[1]) > 0.1
+    events = spoor("report", "--events", "-e", "getuid", recording.trace).stdout
+    assert len(re.findall(r"overhead \d+\.\d% of 0\.1%: cannot be held, there is nothing to lower", events)) == 1
+
+
 def test_snapshot(ticking, read, change, tmp_path):
     recording = ticking("--snapshot-on", "SIGUSR2")
     for number in (1, 2):

@@ -314,6 +314,7 @@ static void end(struct session *s)
 	spoor_objects_counts(s->host.objects, &r->objects);
 	spoor_kernel_stats(s->host.kernel, &r->kernel);
 	spoor_kernel_run_time(s->host.kernel, &r->program_ns, &r->program_runs);
+	r->overhead = s->settings.unheld;
 	r->kernel_bytes = spoor_kernel_memory(s->host.kernel);
 	define_counters(s);
 	if (s->o->progress)

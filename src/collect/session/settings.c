@@ -167,13 +167,31 @@ static void say_step(struct spoor_settings *s)
 	use(s);
 }
 
+/* Which calls are recorded is the user's: what they cost without stacks is the least. */
+static void say_unheld(struct spoor_settings *s)
+{
+	char text[160];
+
+	if (s->last <= s->unheld)
+		return;
+	if (!s->unheld) {
+		snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: cannot be held, there is nothing to lower",
+			 s->last / 10, s->last % 10, s->limit / 10, s->limit % 10);
+		write_change(s, text);
+	}
+	s->unheld = s->last;
+}
+
 static void judge(struct spoor_settings *s, uint64_t wall)
 {
 	uint64_t ns, runs;
 
 	spoor_kernel_run_time(s->kernel, &ns, &runs);
 	s->last = (ns - s->sample_ns) * 1000 / (wall * s->kernel->n_cpus);
-	if (s->last > s->limit) {
+	if (s->last > s->limit && s->mode == SPOOR_MODE_NONE) {
+		s->calm = 0;
+		say_unheld(s);
+	} else if (s->last > s->limit) {
 		bool changed = false;
 
 		s->calm = 0;

@@ -27,6 +27,8 @@ struct spoor_settings {
 	uint64_t sample_begin, sample_ns, next_sample;
 	unsigned calm; /* samples in a row far below the limit */
 	unsigned last; /* measured, per mille */
+	unsigned
+		unheld; /* the most, above the limit, that was measured with nothing left to lower; 0: the limit held */
 };
 
 /* Applies the first settings. */
