@@ -183,11 +183,11 @@ static void default_output(struct spoor_record_options *o)
 	if (t->argv)
 		snprintf(what, sizeof(what), "%.63s", spoor_basename(t->argv[0]));
 	else if (t->n_names)
-		snprintf(what, sizeof(what), "%.31s", t->names[0]);
+		snprintf(what, sizeof(what), "%.63s", t->names[0]);
 	else if (t->n_pids)
 		snprintf(what, sizeof(what), "%d", t->pids[0]);
 	for (char *p = what; *p; p++)
-		if (strchr("*?/ ", *p))
+		if (strchr("*?[]\\/ ", *p))
 			*p = '_';
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);
