@@ -85,12 +85,10 @@ static int send_sets(const struct spoor_record_options *o)
 {
 	struct spoor_error e = { "" };
 
-	for (unsigned i = 0; i < o->n_sets; i++)
-		if (spoor_remote_send(o->s.targets.argv[0], o->sets[i], &e)) {
-			fprintf(stderr, "spoor record: %s\n", e.text);
-			return SPOOR_EXIT_FAILED;
-		}
-	return SPOOR_EXIT_OK;
+	if (!spoor_remote_send(o->s.targets.argv[0], o->sets, o->n_sets, &e))
+		return SPOOR_EXIT_OK;
+	fprintf(stderr, "spoor record: %s\n", e.text);
+	return SPOOR_EXIT_FAILED;
 }
 
 int spoor_cmd_record(int argc, char **argv)

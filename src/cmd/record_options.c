@@ -159,6 +159,8 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 {
 	if (o->n_sets)
 		return check_set(o, given, e);
+	if (spoor_filter_is_empty(&o->s.filter))
+		return spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded");
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
 	if (!o->s.custom.n && spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))

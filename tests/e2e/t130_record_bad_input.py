@@ -78,6 +78,8 @@ USAGE = [
     (("-p",), "missing after '-p'"),
     (("--duration",), "missing after '--duration'"),
     (("--all=1",), "wrong option '--all=1'"),
+    (("-e", "!all", "--", "true"), "leaves no system call"),
+    (("-e", "%file,!%file", "--", "true"), "leaves no system call"),
     (("--snapshot-on", "SIGINT", "--", "true"), "another use"),
     (("--snapshot-on", "TERM", "--", "true"), "another use"),
     (("--snapshot-on", "SIGSEGV", "--", "true"), "another use"),

@@ -197,6 +197,16 @@ def test_custom_with_a_scope(ticking, change, read):
     assert functions(read(recording.trace).of("getppid")[-1]) == ["inner"]
 
 
+def test_all_settings_or_none(ticking, change):
+    recording = ticking()
+    assert "budget=nine" in change(recording.trace, "mode=none", "pause", "budget=nine", refused=True)
+    assert "leaves no system call" in change(recording.trace, "budget=7", "e=!all", refused=True)
+    change(recording.trace, "budget=3", "mode=app")
+    assert recording.stop() == 0
+    assert [text for _, text in configs(recording.trace)][-2:] == ["budget=3", "mode=app"]
+    assert not any("pause" in text or "none" in text or "7" in text for _, text in configs(recording.trace))
+
+
 def test_overhead(record, start, program, spoor):
     """A program that does nothing but system calls is dear: call sites go, and the trace says so."""
     recording = record("-p", start(program, "busy").pid, "-m", "all", "-S", "64", "--overhead", "0.1")

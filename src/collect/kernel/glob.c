@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Patterns for names, as glob(7) has them, to tokens. What a set holds is asked of fnmatch(3), which matches elsewhere. */
+/* Patterns for names, as glob(7) has them, to tokens. What a set holds is asked of fnmatch(3), used elsewhere. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <string.h>

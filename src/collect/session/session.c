@@ -198,7 +198,7 @@ static void rotate(struct session *s)
 	}
 }
 
-static int on_command(void *ctx, const char *text, struct spoor_error *e)
+static int on_command(void *ctx, const char *text, bool check, struct spoor_error *e)
 {
 	struct session *s = ctx;
 
@@ -206,11 +206,10 @@ static int on_command(void *ctx, const char *text, struct spoor_error *e)
 		if (!s->o->snapshot_signal)
 			return spoor_fail(e, EINVAL,
 					  "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
-		s->snapshot = true;
+		s->snapshot |= !check;
 		return 0;
 	}
-
-	return spoor_settings_apply(&s->settings, text, e);
+	return check ? spoor_settings_check(&s->settings, text, e) : spoor_settings_apply(&s->settings, text, e);
 }
 
 static void run(struct session *s)

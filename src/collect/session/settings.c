@@ -96,18 +96,20 @@ static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_e
 	r = spoor_filter_parse(&f, expr, e);
 	if (!r && !s->scoped && spoor_filter_uses(&f, SPOOR_MODE_CUSTOM))
 		r = no_scope(e);
+	if (!r && spoor_filter_is_empty(&f))
+		r = spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded; pause does that");
 	if (!r)
 		s->filter = f;
 	return r;
 }
 
-int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
+/* In s alone: the kernel side does not know of it yet. */
+static int set(struct spoor_settings *s, const char *text, struct spoor_error *e)
 {
 	int r = 0;
 
 	if (!strcmp(text, "pause") || !strcmp(text, "resume")) {
 		s->paused = *text == 'p';
-		spoor_kernel_set_paused(s->kernel, s->paused);
 	} else if (!strncmp(text, "mode=", 5)) {
 		r = set_mode(s, text + 5, e);
 	} else if (!strncmp(text, "budget=", 7)) {
@@ -117,8 +119,23 @@ int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoo
 	} else {
 		r = spoor_fail(e, EINVAL, "--set %.100s: mode=MODE, budget=N, e=EXPR, pause, resume or snapshot", text);
 	}
+	return r;
+}
+
+int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e)
+{
+	struct spoor_settings copy = *s;
+
+	return set(&copy, text, e);
+}
+
+int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
+{
+	int r = set(s, text, e);
+
 	if (r)
 		return r;
+	spoor_kernel_set_paused(s->kernel, s->paused);
 	use(s);
 	write_change(s, text);
 	return 0;

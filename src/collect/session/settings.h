@@ -37,7 +37,11 @@ void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struc
 			 bool scoped);
 void spoor_settings_done(struct spoor_settings *s);
 
-/* One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. */
+/*
+ * One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. Check changes
+ * nothing.
+ */
+int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e);
 int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e);
 
 /* Called now and then: measures, and lowers or raises mode and S to hold the limit. */
