@@ -48,8 +48,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			r->objects.no_memory);
 	if (r->overhead)
 		fprintf(stderr,
-			"spoor: --overhead %u.%u%% could not be held: up to %u.%u%% without any stack; record fewer calls "
-			"(-e)\n",
+			"spoor: --overhead %u.%u%% could not be held: up to %u.%u%% without any stack; record fewer "
+			"calls (-e)\n",
 			o->s.overhead / 10, o->s.overhead % 10, r->overhead / 10, r->overhead % 10);
 	if (r->warning[0])
 		fprintf(stderr, "spoor: %s; the recording ended early\n", r->warning);

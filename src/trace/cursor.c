@@ -2,8 +2,8 @@
 /*
  * Packets and events of one stream file. Everything that a user of an event may trust is checked here, once:
  * the event lies within its packet and the file, its time between the packet's begin and end, it has at least the fixed
- * part of its class, the times of a stream never go backwards, and the fields of Spoor's own events (strings with their NUL, frames, data) fill it but for the
- * padding.
+ * part of its class, the times of a stream never go backwards, and the fields of Spoor's own events (strings with their
+ * NUL, frames, data) fill it but for the padding.
  * Arguments of system calls are checked by spoor_call_decode().
  */
 #include <errno.h>
