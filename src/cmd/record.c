@@ -50,6 +50,11 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; "
 			"give more --row-memory\n",
 			r->objects.no_memory);
+	if (r->overhead)
+		fprintf(stderr,
+			"spoor: --overhead %u.%u%% could not be held: up to %u.%u%% without any stack; record fewer "
+			"calls (-e)\n",
+			o->s.overhead / 10, o->s.overhead % 10, r->overhead / 10, r->overhead % 10);
 	if (r->warning[0])
 		fprintf(stderr, "spoor: %s; the recording ended early\n", r->warning);
 }
@@ -84,12 +89,10 @@ static int send_sets(const struct spoor_record_options *o)
 {
 	struct spoor_error e = { "" };
 
-	for (unsigned i = 0; i < o->n_sets; i++)
-		if (spoor_remote_send(o->s.targets.argv[0], o->sets[i], &e)) {
-			fprintf(stderr, "spoor record: %s\n", e.text);
-			return SPOOR_EXIT_FAILED;
-		}
-	return SPOOR_EXIT_OK;
+	if (!spoor_remote_send(o->s.targets.argv[0], o->sets, o->n_sets, &e))
+		return SPOOR_EXIT_OK;
+	fprintf(stderr, "spoor record: %s\n", e.text);
+	return SPOOR_EXIT_FAILED;
 }
 
 int spoor_cmd_record(int argc, char **argv)

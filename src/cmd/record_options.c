@@ -159,6 +159,8 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 {
 	if (o->n_sets)
 		return check_set(o, given, e);
+	if (spoor_filter_is_empty(&o->s.filter))
+		return spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded");
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
 	if (!o->s.custom.n && spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))
@@ -183,11 +185,11 @@ static void default_output(struct spoor_record_options *o)
 	if (t->argv)
 		snprintf(what, sizeof(what), "%.63s", spoor_basename(t->argv[0]));
 	else if (t->n_names)
-		snprintf(what, sizeof(what), "%.31s", t->names[0]);
+		snprintf(what, sizeof(what), "%.63s", t->names[0]);
 	else if (t->n_pids)
 		snprintf(what, sizeof(what), "%d", t->pids[0]);
 	for (char *p = what; *p; p++)
-		if (strchr("*?/ ", *p))
+		if (strchr("*?[]\\/ ", *p))
 			*p = '_';
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);

@@ -120,8 +120,27 @@ static const struct spoor_option options[] = {
 	{},
 };
 
-static int check(const struct spoor_report_options *o, struct spoor_error *e)
+/* Of options that say how tables look, the one that was given; NULL: none. */
+static const char *table_option(uint64_t given)
 {
+	static const char *const names[] = { "by", "sort", "top" };
+
+	for (unsigned i = 0; options[i].name; i++)
+		for (unsigned k = 0; k < sizeof(names) / sizeof(*names); k++)
+			if (given >> i & 1 && !strcmp(options[i].name, names[k]))
+				return names[k];
+	return NULL;
+}
+
+static int check(const struct spoor_report_options *o, uint64_t given, struct spoor_error *e)
+{
+	bool tables = !o->events && !o->folded && !o->blocked && !o->json;
+
+	if (!tables && table_option(given))
+		return spoor_fail(e, EINVAL, "--%s is for tables: not with --events, --folded, --blocked or -f json",
+				  table_option(given));
+	if (spoor_filter_is_empty(&o->filter))
+		return spoor_fail(e, EINVAL, "-e: this leaves no system call to be shown");
 	if (o->events + o->folded + o->blocked > 1)
 		return spoor_fail(e, EINVAL, "--events, --folded and --blocked exclude each other");
 	if (o->view.stacks && !o->events)
@@ -143,17 +162,18 @@ int spoor_report_parse(struct spoor_report_options *o, int argc, char **argv)
 {
 	const struct spoor_command_line line = { .verb = "report", .options = options };
 	struct spoor_error e = { "" };
+	uint64_t given;
 	int r;
 
 	o->view.top = 30;
 	spoor_filter_init(&o->filter);
-	r = spoor_options_parse(&line, argc, argv, o, NULL, &e);
+	r = spoor_options_parse(&line, argc, argv, o, &given, &e);
 	if (r > 0)
 		return 1 + spoor_cmd_usage("report");
 	if (!r)
 		r = spoor_options_trace(&line, argc, argv, &o->trace, &e);
 	if (!r)
-		r = check(o, &e);
+		r = check(o, given, &e);
 	if (r)
 		return 1 + spoor_cmd_misuse("report", &e);
 	select_calls(o);

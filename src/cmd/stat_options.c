@@ -64,6 +64,8 @@ static int check(struct spoor_stat_options *o, struct spoor_error *e)
 {
 	bool walks = o->c.app.n || o->c.budget || o->c.mode || o->c.unwind;
 
+	if (spoor_filter_is_empty(&o->c.filter))
+		return spoor_fail(e, EINVAL, "-e: this leaves no system call to be counted");
 	if (walks && !o->view.by_site)
 		return spoor_fail(e, EINVAL, "-m, --sites, --app and --unwind are for --by site");
 	if (o->c.mode == SPOOR_MODE_ALL || o->c.mode == SPOOR_MODE_CUSTOM)

@@ -32,10 +32,14 @@ int spoor_take_name(void *targets, const char *arg, struct spoor_error *e)
 {
 	struct spoor_targets *t = targets;
 
-	if (strlen(arg) >= SPOOR_NAME_MAX)
-		return spoor_fail(e, EINVAL, "-n %s: longer than %d characters", arg, SPOOR_NAME_MAX - 1);
-	if (!*arg || strpbrk(arg, "/[]"))
-		return spoor_fail(e, EINVAL, "-n %s: a name with * and ?, without a path", arg);
+	struct spoor_names alone = { 0 };
+	int r;
+
+	if (!*arg || strchr(arg, '/'))
+		return spoor_fail(e, EINVAL, "-n %s: a name, or a pattern with *, ? and [...], without a path", arg);
+	r = spoor_names_add(&alone, arg, e);
+	if (r)
+		return r;
 	if (t->n_names == SPOOR_MAX_NAMES)
 		return spoor_fail(e, E2BIG, "-n: more than %d names", SPOOR_MAX_NAMES);
 	t->names[t->n_names++] = arg;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Packets and events of one stream file. Everything that a user of an event may trust is checked here, once:
- * the event lies within its packet and the file, it has at least the fixed part of its class, the times of a stream
- * never go backwards, and the fields of Spoor's own events (strings with their NUL, frames, data) fill it but for the
- * padding.
+ * the event lies within its packet and the file, its time between the packet's begin and end, it has at least the fixed
+ * part of its class, the times of a stream never go backwards, and the fields of Spoor's own events (strings with their
+ * NUL, frames, data) fill it but for the padding.
  * Arguments of system calls are checked by spoor_call_decode().
  */
 #include <errno.h>
@@ -103,6 +103,8 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	c->pos = at + sizeof(p);
 	c->end = at + (p.content_size / 8 < left ? p.content_size / 8 : left);
 	c->next_packet = c->torn ? SIZE_MAX : at + p.packet_size / 8;
+	c->ts_begin = p.ts_begin;
+	c->ts_end = p.ts_end;
 	c->cpu = p.cpu;
 	c->discarded = p.discarded;
 	return 1;
@@ -181,6 +183,9 @@ static const char *check_event(const struct spoor_trace *t, const struct spoor_c
 		return "an event has no size";
 	if (h->size8 * 8 > c->end - c->pos)
 		return "an event is longer than its packet";
+	/* Believed, one damaged time would make all that follows it, in all segments, come too late. */
+	if (h->ts < c->ts_begin || h->ts > c->ts_end)
+		return "an event's time is not within its packet's";
 	if (h->ts < c->last_ts)
 		return "time goes backwards";
 	if (h->id >= SPOOR_SYSCALL_MAX)

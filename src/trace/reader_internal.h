@@ -16,7 +16,8 @@ struct spoor_cursor {
 	size_t len;
 	size_t pos, end;    /* events of the packet not yet given out */
 	size_t next_packet; /* SIZE_MAX: none */
-	uint64_t last_ts;
+	uint64_t ts_begin, ts_end; /* of the packet */
+	uint64_t last_ts;          /* of the last event, of this file or one before it */
 	uint64_t discarded;
 	uint32_t cpu;
 	uint32_t instance; /* what its packets must say */

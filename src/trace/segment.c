@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 #include "trace/writer_internal.h"
 
+#define SEGMENT_NAME 32
+
 static int write_metadata(struct spoor_writer *w, int dir_fd)
 {
 	_cleanup_(spoor_closep) int fd = openat(dir_fd, "metadata", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -54,10 +56,20 @@ static void segment_freep(struct writer_segment **s)
 	spoor_segment_free(*s);
 }
 
+/*
+ * A segment under its own name has its metadata: it is filled and removed under a hidden one, which no reader of ours
+ * and no copy by "*" sees.
+ */
+static void name_segment(unsigned number, char *ret_name, char *ret_hidden)
+{
+	snprintf(ret_name, SEGMENT_NAME, "seg-%06u", number);
+	snprintf(ret_hidden, SEGMENT_NAME, ".seg-%06u", number);
+}
+
 int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e)
 {
 	_cleanup_(segment_freep) struct writer_segment *s = calloc(1, sizeof(*s));
-	char name[32];
+	char name[SEGMENT_NAME], hidden[SEGMENT_NAME];
 	int r;
 
 	if (!s)
@@ -65,17 +77,19 @@ int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, st
 	s->fd = -1;
 	s->number = w->n_begun + 1;
 	s->ts_begin = UINT64_MAX;
-	snprintf(name, sizeof(name), "seg-%06u", s->number);
+	name_segment(s->number, name, hidden);
 	/* A try that failed on a full disk left an empty directory behind. */
-	if (mkdirat(w->part_fd, name, 0700) < 0 && errno != EEXIST)
+	if (mkdirat(w->part_fd, hidden, 0700) < 0 && errno != EEXIST)
 		return spoor_fail(e, errno, "%s: cannot create segment %s: %m", w->path, name);
-	s->fd = openat(w->part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	s->fd = openat(w->part_fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->fd < 0)
 		return spoor_fail(e, errno, "%s: cannot open segment %s: %m", w->path, name);
 	r = put_metadata(w, s);
+	if (r >= 0 && renameat(w->part_fd, hidden, w->part_fd, name) < 0)
+		r = -errno;
 	if (r < 0) {
 		unlinkat(s->fd, "metadata", 0);
-		unlinkat(w->part_fd, name, AT_REMOVEDIR);
+		unlinkat(w->part_fd, hidden, AT_REMOVEDIR);
 		return spoor_fail(e, -r, "%s: cannot write the metadata of %s: %s", w->path, name, strerror(-r));
 	}
 	s->defs = &w->defs[s->number & 1];
@@ -125,15 +139,18 @@ int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned le
 	return 0;
 }
 
-/* Its metadata goes first, so that no reader of CTF takes half a segment for a trace. */
+/* Its metadata goes first, so that no reader of CTF, to which a hidden name is one like others, takes half of it. */
 void spoor_segment_remove(int part_fd, unsigned number)
 {
-	char name[32];
+	char name[SEGMENT_NAME], hidden[SEGMENT_NAME];
+	const char *at = hidden;
 	DIR *d;
 	int fd;
 
-	snprintf(name, sizeof(name), "seg-%06u", number);
-	fd = openat(part_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	name_segment(number, name, hidden);
+	if (renameat(part_fd, name, part_fd, hidden) < 0 && errno != ENOENT)
+		at = name;
+	fd = openat(part_fd, at, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return;
 	unlinkat(fd, "metadata", 0);
@@ -146,7 +163,7 @@ void spoor_segment_remove(int part_fd, unsigned number)
 		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
 			unlinkat(fd, de->d_name, 0);
 	closedir(d);
-	unlinkat(part_fd, name, AT_REMOVEDIR);
+	unlinkat(part_fd, at, AT_REMOVEDIR);
 }
 
 /* While the manifest is replaced there are two. */

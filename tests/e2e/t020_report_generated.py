@@ -98,6 +98,9 @@ def test_damaged_traces(spoor, traces, tmp_path):
 @pytest.mark.parametrize("args, said", [
     ([], "which trace?"), (["nosuch.spoor"], "nosuch.spoor"), (["a", "b"], "one too many"),
     (["--events", "--blocked", "x"], "exclude each other"), (["--folded", "-f", "json", "x"], "format of its own"),
+    (["-f", "json", "--by", "app", "x"], "--by is for tables"), (["--events", "--sort", "calls", "x"], "--sort is for"),
+    (["--blocked", "--by", "all", "x"], "--by is for"), (["--folded", "--top", "3", "x"], "--top is for"),
+    (["-e", "!all", "x"], "no system call"),
     (["-f", "xml", "x"], "'xml'"), (["--by", "proces", "x"], "did you mean 'process'"), (["--top", "-1", "x"], "--top"),
     (["--pid", "1,x", "x"], "'x'"), (["--errno", "ENOSUCH", "x"], "ENOSUCH"), (["--min-duration", "1q", "x"], "1q"),
     (["-e", "opanat", "x"], "opanat"), (["--frm", "1", "x"], "--frm"), (["--sort"], "missing"),

@@ -127,6 +127,24 @@ def test_name_repeated_and_question_mark(record, read, actor):
     assert {e["comm"] for e in trace.of("getppid")} == {"quokka", "numbat", "wombat"} and trace.count() == 21
 
 
+def test_name_with_sets_and_long(record, read, actor, start):
+    """As in glob(7), and more of a name than a comm holds; running ones and later ones."""
+    names = ["quokka1", "quokka2", "quokkax", "a-rather-long-name-of-an-executable-file-that-a-comm-does-not-hold"]
+    long, running = names[3], ready(start(actor("quokka2"), "serve"))
+    recording = record("-n", "quokk[!b-z][2-9]", "-n", f"{long[:40]}*[d]", *MARKS)
+    for name in names:
+        subprocess.run([actor(name), "marks", "7"], check=True)
+    go(running)
+    assert recording.stop() == 0
+    trace = read(recording.trace)
+    assert {e["comm"] for e in trace.of("getppid")} == {"quokka2", long[:15]} and trace.count() == 404 + 31 + 14
+    recording = record("-n", long[:63], *MARKS, trace="u.spoor")
+    subprocess.run([actor(long[:63]), "marks", "7"], check=True)
+    subprocess.run([actor(long), "marks", "7"], check=True)
+    assert recording.stop() == 0
+    assert read(recording.trace).count() == 7
+
+
 def test_exec_into_the_name(spoor, record, read, actor, start):
     """A shell becomes the program: in with that execve, of which the path is known, then from its first call; nothing
     of the shell."""

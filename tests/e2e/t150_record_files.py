@@ -81,6 +81,16 @@ def test_rotation_by_size(spoor, record, read, start, actor):
     assert trace.summary["calls"] > 10000
 
 
+def test_live_trace_with_rotation(record, start, actor):
+    """Another reader takes it at any time, as of when it looks."""
+    target = start(actor(), "storm", "1000000", "3")
+    recording = record("-p", target.pid, "--follow", "--rotate", "100ms")
+    for n in range(1, 11):
+        wait_for(lambda: len(segments(recording.trace)) > n)
+        alone(recording.trace)
+    assert recording.stop() == 0
+
+
 def test_max_size(spoor, record, read, start, actor):
     """The oldest segments go, whole; what is left reads; it never takes more."""
     target = start(actor(), "storm", "1000000", "100")

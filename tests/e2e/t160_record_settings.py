@@ -197,6 +197,16 @@ def test_custom_with_a_scope(ticking, change, read):
     assert functions(read(recording.trace).of("getppid")[-1]) == ["inner"]
 
 
+def test_all_settings_or_none(ticking, change):
+    recording = ticking()
+    assert "budget=nine" in change(recording.trace, "mode=none", "pause", "budget=nine", refused=True)
+    assert "leaves no system call" in change(recording.trace, "budget=7", "e=!all", refused=True)
+    change(recording.trace, "budget=3", "mode=app")
+    assert recording.stop() == 0
+    assert [text for _, text in configs(recording.trace)][-2:] == ["budget=3", "mode=app"]
+    assert not any("pause" in text or "none" in text or "7" in text for _, text in configs(recording.trace))
+
+
 def test_overhead(record, start, program, spoor):
     """A program that does nothing but system calls is dear: call sites go, and the trace says so."""
     recording = record("-p", start(program, "busy").pid, "-m", "all", "-S", "64", "--overhead", "0.1")
@@ -207,6 +217,18 @@ def test_overhead(record, start, program, spoor):
     assert steps, said
     budgets = [int(budget) for _, _, budget in steps]
     assert budgets[0] < 64 and budgets == sorted(budgets, reverse=True)
+
+
+def test_overhead_that_cannot_be_held(record, start, program, spoor):
+    """Where the calls alone cost more, the recorder and the trace say so, once."""
+    recording = record("-p", start(program, "busy").pid, "-m", "none", "--overhead", "0.1")
+    time.sleep(3.5)
+    assert recording.stop() == 0
+    (said,) = [line for line in recording.said().splitlines() if "could not be held" in line]
+    found = re.fullmatch(r"spoor: --overhead 0\.1% could not be held: up to (\d+\.\d)% without any stack; .*", said)
+    assert float(found[1]) > 0.1
+    events = spoor("report", "--events", "-e", "getuid", recording.trace).stdout
+    assert len(re.findall(r"overhead \d+\.\d% of 0\.1%: cannot be held, there is nothing to lower", events)) == 1
 
 
 def test_snapshot(ticking, read, change, tmp_path):

@@ -171,6 +171,68 @@ static void test_damaged_event(void **state)
 	spoor_trace_close(t);
 }
 
+#define DAY (86400 * 1000000000ULL)
+
+/* A day late, it would make everything after it look as if time went backwards. */
+static void test_damaged_time(void **state)
+{
+	struct fixture *f = *state;
+	size_t at = sizeof(struct spoor_packet) + 5 * CALL_SIZE;
+	struct spoor_trace *t;
+	uint64_t late = 105 + DAY, last = 0;
+	struct spoor_event ev;
+	unsigned n = 0;
+	char path[512];
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, EVENTS_EACH);
+	write_calls_on(f, 0, 200, EVENTS_EACH);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+	write_calls_on(f, 0, 300, EVENTS_EACH);
+	write_calls_on(f, 0, 400, EVENTS_EACH);
+	close_writer(f);
+	stream_path(f, 1, "cpu0", path, sizeof(path));
+	poke(path, at + offsetof(struct spoor_event_header, ts), &late, sizeof(late));
+	t = open_trace(f);
+	for (; spoor_trace_next(t, &ev) > 0; n++)
+		last = ev.h->ts;
+	assert_int_equal(n, 5 + 3 * EVENTS_EACH);
+	assert_int_equal(last, 400 + EVENTS_EACH - 1);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 1);
+	assert_non_null(strstr(spoor_trace_damage(t, 0), "an event's time is not within its packet's"));
+	spoor_trace_close(t);
+}
+
+/* A packet's own begin or end costs that packet at most. */
+static void test_damaged_packet_time(void **state)
+{
+	static const size_t fields[] = { offsetof(struct spoor_packet, ts_begin),
+					 offsetof(struct spoor_packet, ts_end) };
+	static const uint64_t times[] = { 0, 1, 110, DAY, UINT64_MAX };
+	struct fixture *f = *state;
+	char path[512];
+
+	write_two_packets(f, path, sizeof(path));
+	for (unsigned field = 0; field < 2; field++) {
+		uint64_t whole = field ? 100 + EVENTS_EACH - 1 : 99;
+
+		for (unsigned i = 0; i < sizeof(times) / sizeof(*times); i++) {
+			struct spoor_trace *t;
+			unsigned n;
+
+			poke(path, fields[field], &times[i], sizeof(times[i]));
+			t = open_trace(f);
+			n = count(t);
+			assert_true(n >= EVENTS_EACH && n <= 2 * EVENTS_EACH);
+			assert_int_equal(spoor_trace_info(t)->n_damages, n < 2 * EVENTS_EACH);
+			spoor_trace_close(t);
+		}
+		poke(path, fields[field], &whole, sizeof(whole));
+	}
+	assert_reads(f, 2 * EVENTS_EACH, 0);
+}
+
 static void write_one(struct fixture *f, const void *event)
 {
 	const struct spoor_event_header *h = event;
@@ -322,6 +384,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_truncated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_repair, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_event, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_damaged_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_damaged_packet_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_longer_than_its_fields, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pending_with_surplus, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),

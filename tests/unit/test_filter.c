@@ -142,6 +142,20 @@ static void test_classes(void **state)
 	}
 }
 
+static void test_empty(void **state)
+{
+	set("!all", NULL);
+	assert_true(spoor_filter_is_empty(&filter));
+	set("%file,!%file", NULL);
+	assert_true(spoor_filter_is_empty(&filter));
+	set("!all", "read", NULL);
+	assert_false(spoor_filter_is_empty(&filter));
+	set("all=none", NULL); /* recorded, without stacks */
+	assert_false(spoor_filter_is_empty(&filter));
+	spoor_filter_init(&filter);
+	assert_false(spoor_filter_is_empty(&filter));
+}
+
 static void test_removal(void **state)
 {
 	set("!futex", NULL);
@@ -248,6 +262,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_classes),
+		cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_removal),
 		cmocka_unit_test(test_regexes),
 		cmocka_unit_test(test_blanks),

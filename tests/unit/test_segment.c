@@ -4,6 +4,7 @@
 
 #include <ftw.h>
 #include <signal.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 
 static void test_rotation(void **state)
@@ -127,7 +128,7 @@ static void test_max_size_without_room(void **state)
 	assert_in_range(bytes_on_disk(f), LIMIT / 2, LIMIT);
 	assert_int_not_equal(spoor_writer_lost(f->w), 0);
 	rotate(f);
-	write_calls_on(f, 0, 100000, 1000); /* and it goes on */
+	write_calls_on(f, 0, 100000, 1000);  /* and it goes on */
 	write_calls_on(f, 0, 200000, 20000); /* more than it can hold at all */
 	close_writer(f);
 	assert_in_range(bytes_on_disk(f), 0, LIMIT);
@@ -136,6 +137,46 @@ static void test_max_size_without_room(void **state)
 	assert_true(kept > 0 && kept % 1000 == 0);
 	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
 	spoor_trace_close(t);
+}
+
+/* What happened to names that are not hidden. */
+static uint32_t watched(int fd)
+{
+	char buf[16384] __attribute__((aligned(8)));
+	ssize_t n = read(fd, buf, sizeof(buf));
+	uint32_t mask = 0;
+
+	for (ssize_t at = 0; at < n;) {
+		const struct inotify_event *ev = (const void *)(buf + at);
+
+		at += sizeof(*ev) + ev->len;
+		if (ev->len && ev->name[0] != '.')
+			mask |= ev->mask & IN_ALL_EVENTS;
+	}
+	return mask;
+}
+
+/* Whoever looks at a segment meanwhile, another reader or a copy, finds one with its metadata or none. */
+static void test_never_without_metadata(void **state)
+{
+	struct fixture *f = *state;
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char path[512];
+
+	assert_true(fd >= 0);
+	open_writer(f, (struct spoor_writer_options){ .max_size = LIMIT });
+	stream_path(f, 1, "..", path, sizeof(path));
+	assert_true(inotify_add_watch(fd, path, IN_CREATE | IN_DELETE | IN_MOVE) >= 0);
+	rotate(f);
+	assert_int_equal(watched(fd), IN_MOVED_TO);
+	for (unsigned i = 0; i < 5; i++) {
+		write_calls_on(f, 0, 10000 + i * 10000, 5000);
+		rotate(f);
+	}
+	assert_int_equal(watched(fd), IN_MOVED_TO | IN_MOVED_FROM);
+	assert_int_not_equal(access(path, F_OK), 0); /* the first was dropped */
+	close_writer(f);
+	close(fd);
 }
 
 /* ---- snapshots ---- */
@@ -227,6 +268,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_max_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_max_size_without_room, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_never_without_metadata, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot_no_space, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_snapshot_of_nothing, setup, teardown),

@@ -7,13 +7,14 @@
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
+#include "collect/kernel/glob.h"
 #include "trace/record.h"
 #include "unwind/row.h"
 
 /* ---- rings: one value of the map `rings` for each (CPU, nesting level) ---- */
 
-#define SPOOR_LEVELS 2         /* 0: task context; 1: task iterator, and whatever interrupts a producer */
-#define SPOOR_RING_DATA 4096   /* offset of data in the value */
+#define SPOOR_LEVELS 2          /* 0: task context; 1: task iterator, and whatever interrupts a producer */
+#define SPOOR_RING_DATA 4096    /* offset of data in the value */
 #define SPOOR_RING_SLACK 131072 /* a record that begins below 2^n may end in here; as the verifier sees its size */
 #define SPOOR_RECORD_MAX 65528
 
@@ -73,8 +74,6 @@ enum spoor_map_call {
 	SPOOR_MAP_OTHER = 5, /* shmat, remap_file_pages: any address may be concerned */
 };
 
-#define SPOOR_MAX_NAMES 16
-#define SPOOR_NAME_MAX 32
 /* Packed arguments, file ids and strings of one call: at most 90 bytes before the strings, two strings of at most
  * SPOOR_MAX_STRING; a power of two for the verifier. */
 #define SPOOR_MAX_DATA 2048

@@ -96,15 +96,12 @@ void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch)
 
 int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e)
 {
-	if (n > SPOOR_MAX_NAMES)
-		return spoor_fail(e, E2BIG, "more than %d names (-n)", SPOOR_MAX_NAMES);
 	for (size_t i = 0; i < n; i++) {
-		if (strlen(globs[i]) >= SPOOR_NAME_MAX)
-			return spoor_fail(e, ENAMETOOLONG, "-n %s: longer than %d characters", globs[i],
-					  SPOOR_NAME_MAX - 1);
-		strcpy(k->c.names[i], globs[i]);
+		int r = spoor_names_add(k->c.names, globs[i], e);
+
+		if (r)
+			return r;
 	}
-	*k->c.n_names = n;
 	return 0;
 }
 

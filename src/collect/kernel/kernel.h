@@ -38,10 +38,10 @@ struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
 	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock;
 	uint64_t *epoch;
-	uint32_t *budget, *n_names, *next_object, *retake, *missing;
+	uint32_t *budget, *next_object, *retake, *missing;
 	bool *paused, *attaching;
 	struct spoor_call_config *calls;
-	char (*names)[SPOOR_NAME_MAX];
+	struct spoor_names *names;
 	long long *live_threads;
 	unsigned long long *attached_threads, *direct_map;
 };
@@ -71,7 +71,9 @@ void spoor_kernel_close(struct spoor_kernel *k);
 void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode,
 			    unsigned budget);
 void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused);
-/* Globs on executable names or comms; before attaching. -E2BIG, -ENAMETOOLONG. */
+/* One more pattern, as glob(7). -EINVAL, -E2BIG, -ENAMETOOLONG with the reason. */
+int spoor_names_add(struct spoor_names *names, const char *glob, struct spoor_error *e);
+/* Globs on executable names or comms; before attaching. As spoor_names_add(). */
 int spoor_kernel_set_names(struct spoor_kernel *k, const char *const *globs, size_t n, struct spoor_error *e);
 /* The next segment: every ring answers with a mark. */
 void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch);

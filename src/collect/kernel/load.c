@@ -108,14 +108,13 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map;             \
 		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                                \
 		(k)->c.budget = &(s)->data->budget;                                          \
-		(k)->c.n_names = &(s)->bss->n_names;                                         \
 		(k)->c.next_object = &(s)->data->next_object;                                \
 		(k)->c.retake = &(s)->bss->retake;                                           \
 		(k)->c.missing = &(s)->bss->missing;                                         \
 		(k)->c.paused = &(s)->bss->paused;                                           \
 		(k)->c.attaching = &(s)->bss->attaching;                                     \
 		(k)->c.calls = (s)->bss->calls;                                              \
-		(k)->c.names = (s)->bss->names;                                              \
+		(k)->c.names = &(s)->bss->names;                                             \
 		(k)->c.live_threads = (long long *)&(s)->bss->live_threads;                  \
 		(k)->c.attached_threads = (unsigned long long *)&(s)->bss->attached_threads; \
 	} while (0)

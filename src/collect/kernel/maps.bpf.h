@@ -38,8 +38,7 @@ u32 budget = 5; /* S */
 bool paused = false;
 bool attaching = false; /* the pick list is in use: forks of tasks that are not in yet are looked up too */
 struct spoor_call_config calls[SPOOR_SYSCALL_MAX + 1]; /* the last: numbers beyond the table */
-char names[SPOOR_MAX_NAMES][SPOOR_NAME_MAX];
-u32 n_names = 0;
+struct spoor_names names;
 
 /* ---- state ---- */
 u32 next_image = 1;
@@ -255,7 +254,7 @@ struct scratch {
 	struct memo memo; /* of the walk under way */
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
-	char path[4096 + 256];
+	char path[4096 + 512];
 	u64 pointer; /* address_of() */
 	u32 n_layout;
 	struct spoor_layout_range layout[LAYOUT_MAX];

@@ -24,58 +24,33 @@
 
 /* ---- does a name match? ---- */
 
-#define NAME_AT 4096 /* where in scratch.path the name to match lies */
+#define NAME_AT 4096                            /* where in scratch.path the name to match lies */
+#define MATCH_AT (NAME_AT + SPOOR_NAME_MATCHED) /* and how far that is */
 
-struct glob {
-	u32 p, s;         /* positions in pattern and name */
-	u32 star, star_s; /* where to go back to; star 0: nowhere (else position + 1) */
-};
-
-/* One step of matching * and ? (greedy with one point of return). Returns 0 to go on, 1 no, 2 yes. */
-static __always_inline int glob_step(struct glob *g, char p, char s)
-{
-	if (p == '*') {
-		g->star = ++g->p;
-		g->star_s = g->s;
-		return 0;
-	}
-	if (!s)
-		return p ? 1 : 2;
-	if (p == s || p == '?') {
-		g->p++;
-		g->s++;
-		return 0;
-	}
-	if (!g->star)
-		return 1;
-	g->p = g->star;
-	g->s = ++g->star_s;
-	return 0;
-}
-
-struct glob_loop {
-	struct glob g;
+struct name_loop {
 	u32 pattern, result;
 	struct scratch *sc;
 };
 
-static long glob_round(u32 i, void *ctx)
+/* Where it is lies in memory of which the verifier knows nothing: positions that it knows it follows one by one. */
+static long name_round(u32 i, void *ctx)
 {
-	struct glob_loop *l = ctx;
-	char p = names[l->pattern & (SPOOR_MAX_NAMES - 1)][l->g.p & (SPOOR_NAME_MAX - 1)];
+	struct name_loop *l = ctx;
+	struct spoor_name_match *m = (void *)&l->sc->path[MATCH_AT];
 
-	l->result = glob_step(&l->g, p, l->sc->path[NAME_AT + (l->g.s & 63)]);
+	l->result = spoor_name_step(&names, l->pattern, m, l->sc->path[NAME_AT + (m->s & (SPOOR_NAME_MATCHED - 1))]);
 	return l->result ? 1 : 0;
 }
 
-/* Does names[i] match the name at sc->path + NAME_AT? */
-__noinline int glob_matches(u32 i, struct scratch *sc)
+/* Does the i-th pattern match the name at sc->path + NAME_AT? */
+__noinline int name_matches_one(u32 i, struct scratch *sc)
 {
-	struct glob_loop l = { .pattern = i, .sc = sc };
+	struct name_loop l = { .pattern = i, .sc = sc };
 
 	if (!sc)
 		return 0;
-	bpf_loop(512, glob_round, &l, 0);
+	*(struct spoor_name_match *)&sc->path[MATCH_AT] = (struct spoor_name_match){ 0 };
+	bpf_loop(SPOOR_NAME_MAX * SPOOR_NAME_MATCHED, name_round, &l, 0);
 	return l.result == 2;
 }
 
@@ -86,7 +61,7 @@ __noinline int name_matches(struct scratch *sc)
 	if (!sc)
 		return 0;
 	for (i = 0; i < SPOOR_MAX_NAMES; i++)
-		if (i < n_names && glob_matches(i, sc))
+		if (i < names.n && name_matches_one(i, sc))
 			return 1;
 	return 0;
 }
@@ -121,10 +96,10 @@ __noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 		return 0;
 	bpf_probe_read_kernel_str(sc->path, 4096, (void *)filename);
 	bpf_loop(4095, base_name_step, &b, 0);
-	bpf_probe_read_kernel_str(sc->path + NAME_AT, 64, sc->path + (b.at & 4095));
+	bpf_probe_read_kernel_str(sc->path + NAME_AT, SPOOR_NAME_MATCHED, sc->path + (b.at & 4095));
 	if (name_matches(sc))
 		return 1;
-	bpf_probe_read_kernel_str(sc->path + NAME_AT, 64, (void *)file_name);
+	bpf_probe_read_kernel_str(sc->path + NAME_AT, SPOOR_NAME_MATCHED, (void *)file_name);
 	if (name_matches(sc))
 		return 1;
 	bpf_probe_read_kernel_str(sc->path + NAME_AT, 16, task->comm);

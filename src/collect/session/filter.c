@@ -101,6 +101,14 @@ bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode)
 	return f->other == SPOOR_FILTER_MODE(mode) || memchr(f->mode, SPOOR_FILTER_MODE(mode), sizeof(f->mode));
 }
 
+bool spoor_filter_is_empty(const struct spoor_filter *f)
+{
+	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
+		if (f->mode[id] != SPOOR_FILTER_NONE && spoor_syscall_info(id)->name)
+			return false;
+	return f->other == SPOOR_FILTER_NONE;
+}
+
 int spoor_mode_parse(const char *name, struct spoor_error *e)
 {
 	for (unsigned mode = 0; mode < N_ELEMENTS(mode_names); mode++)

@@ -38,6 +38,9 @@ int spoor_filter_init(struct spoor_filter *f);
 /* Applies one -e. 0, or -EINVAL with the reason and a suggestion in e (may be NULL); f is then unchanged. */
 int spoor_filter_parse(struct spoor_filter *f, const char *expr, struct spoor_error *e);
 
+/* Is no call selected at all? */
+bool spoor_filter_is_empty(const struct spoor_filter *f);
+
 /* Has some call this enum spoor_mode of its own? */
 bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode);
 

@@ -53,7 +53,21 @@ static int may_command(int fd)
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && (peer.uid == geteuid() || !peer.uid);
 }
 
-void spoor_remote_serve(int fd, int (*apply)(void *ctx, const char *text, struct spoor_error *e), void *ctx)
+typedef int (*apply_fn)(void *ctx, const char *text, bool check, struct spoor_error *e);
+
+/* text[len] is 0. */
+static int for_each_command(const char *text, size_t len, bool check, apply_fn apply, void *ctx, struct spoor_error *e)
+{
+	for (const char *at = text; at < text + len; at += strlen(at) + 1) {
+		int r = apply(ctx, at, check, e);
+
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+void spoor_remote_serve(int fd, apply_fn apply, void *ctx)
 {
 	_cleanup_(spoor_closep) int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct spoor_error e = { "" };
@@ -73,19 +87,21 @@ void spoor_remote_serve(int fd, int (*apply)(void *ctx, const char *text, struct
 		if (n <= 0)
 			return;
 		text[n] = 0;
-		if (!apply(ctx, text, &e))
+		if (!for_each_command(text, n, true, apply, ctx, &e) &&
+		    !for_each_command(text, n, false, apply, ctx, &e))
 			strcpy(e.text, "ok");
 	}
 	if (send(peer, e.text, strlen(e.text), MSG_NOSIGNAL) < 0)
 		return; /* the peer is gone: its loss */
 }
 
-int spoor_remote_send(const char *dir, const char *text, struct spoor_error *e)
+int spoor_remote_send(const char *dir, const char *const *texts, size_t n_texts, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct timeval patience = { .tv_sec = 10 };
 	struct sockaddr_un a;
-	char reply[MAX_TEXT + 1];
+	char text[MAX_TEXT], reply[MAX_TEXT + 1];
+	size_t size = 0, used = 0;
 	socklen_t len = 0;
 	ssize_t n;
 	int r = address_of(dir, &a, &len);
@@ -95,10 +111,14 @@ int spoor_remote_send(const char *dir, const char *text, struct spoor_error *e)
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, len))
 		return spoor_fail(e, ENOENT, "%s: no recording is under way there", dir);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (strlen(text) > MAX_TEXT)
-		return spoor_fail(e, EMSGSIZE, "--set: a setting of %zu characters is too long: at most %d",
-				  strlen(text), MAX_TEXT);
-	if (send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
+	for (size_t i = 0; i < n_texts; i++)
+		size += strlen(texts[i]) + 1;
+	if (size > MAX_TEXT)
+		return spoor_fail(e, EMSGSIZE, "--set: %zu characters are too long: at most %d at once", size - n_texts,
+				  MAX_TEXT);
+	for (size_t i = 0; i < n_texts; i++)
+		used = stpcpy(text + used, texts[i]) + 1 - text;
+	if (send(fd, text, used, MSG_NOSIGNAL) < 0)
 		return spoor_fail(e, errno, "the command cannot be sent: %s", strerror(errno));
 	n = recv(fd, reply, MAX_TEXT, 0);
 	if (n <= 0)

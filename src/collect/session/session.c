@@ -198,7 +198,7 @@ static void rotate(struct session *s)
 	}
 }
 
-static int on_command(void *ctx, const char *text, struct spoor_error *e)
+static int on_command(void *ctx, const char *text, bool check, struct spoor_error *e)
 {
 	struct session *s = ctx;
 
@@ -206,11 +206,10 @@ static int on_command(void *ctx, const char *text, struct spoor_error *e)
 		if (!s->o->snapshot_signal)
 			return spoor_fail(e, EINVAL,
 					  "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
-		s->snapshot = true;
+		s->snapshot |= !check;
 		return 0;
 	}
-
-	return spoor_settings_apply(&s->settings, text, e);
+	return check ? spoor_settings_check(&s->settings, text, e) : spoor_settings_apply(&s->settings, text, e);
 }
 
 static void run(struct session *s)
@@ -314,6 +313,7 @@ static void end(struct session *s)
 	spoor_objects_counts(s->host.objects, &r->objects);
 	spoor_kernel_stats(s->host.kernel, &r->kernel);
 	spoor_kernel_run_time(s->host.kernel, &r->program_ns, &r->program_runs);
+	r->overhead = s->settings.unheld;
 	r->kernel_bytes = spoor_kernel_memory(s->host.kernel);
 	define_counters(s);
 	if (s->o->progress)

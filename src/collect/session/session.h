@@ -45,6 +45,7 @@ struct spoor_session_result {
 	struct spoor_kernel_stats kernel;
 	uint64_t duration_ns, user_ns, system_ns; /* our own */
 	uint64_t program_ns, program_runs;        /* of the kernel side; 0: not counted */
+	unsigned overhead;                        /* per mille, what --overhead could not hold; 0: it held */
 	uint64_t kernel_bytes;                    /* memory of the kernel side */
 	char warning[512];                        /* something went wrong on the way; "" */
 };

@@ -96,18 +96,20 @@ static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_e
 	r = spoor_filter_parse(&f, expr, e);
 	if (!r && !s->scoped && spoor_filter_uses(&f, SPOOR_MODE_CUSTOM))
 		r = no_scope(e);
+	if (!r && spoor_filter_is_empty(&f))
+		r = spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded; pause does that");
 	if (!r)
 		s->filter = f;
 	return r;
 }
 
-int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
+/* In s alone: the kernel side does not know of it yet. */
+static int set(struct spoor_settings *s, const char *text, struct spoor_error *e)
 {
 	int r = 0;
 
 	if (!strcmp(text, "pause") || !strcmp(text, "resume")) {
 		s->paused = *text == 'p';
-		spoor_kernel_set_paused(s->kernel, s->paused);
 	} else if (!strncmp(text, "mode=", 5)) {
 		r = set_mode(s, text + 5, e);
 	} else if (!strncmp(text, "budget=", 7)) {
@@ -117,8 +119,23 @@ int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoo
 	} else {
 		r = spoor_fail(e, EINVAL, "--set %.100s: mode=MODE, budget=N, e=EXPR, pause, resume or snapshot", text);
 	}
+	return r;
+}
+
+int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e)
+{
+	struct spoor_settings copy = *s;
+
+	return set(&copy, text, e);
+}
+
+int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
+{
+	int r = set(s, text, e);
+
 	if (r)
 		return r;
+	spoor_kernel_set_paused(s->kernel, s->paused);
 	use(s);
 	write_change(s, text);
 	return 0;
@@ -167,13 +184,31 @@ static void say_step(struct spoor_settings *s)
 	use(s);
 }
 
+/* Which calls are recorded is the user's: what they cost without stacks is the least. */
+static void say_unheld(struct spoor_settings *s)
+{
+	char text[160];
+
+	if (s->last <= s->unheld)
+		return;
+	if (!s->unheld) {
+		snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: cannot be held, there is nothing to lower",
+			 s->last / 10, s->last % 10, s->limit / 10, s->limit % 10);
+		write_change(s, text);
+	}
+	s->unheld = s->last;
+}
+
 static void judge(struct spoor_settings *s, uint64_t wall)
 {
 	uint64_t ns, runs;
 
 	spoor_kernel_run_time(s->kernel, &ns, &runs);
 	s->last = (ns - s->sample_ns) * 1000 / (wall * s->kernel->n_cpus);
-	if (s->last > s->limit) {
+	if (s->last > s->limit && s->mode == SPOOR_MODE_NONE) {
+		s->calm = 0;
+		say_unheld(s);
+	} else if (s->last > s->limit) {
 		bool changed = false;
 
 		s->calm = 0;

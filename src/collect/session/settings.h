@@ -27,6 +27,8 @@ struct spoor_settings {
 	uint64_t sample_begin, sample_ns, next_sample;
 	unsigned calm; /* samples in a row far below the limit */
 	unsigned last; /* measured, per mille */
+	unsigned
+		unheld; /* the most, above the limit, that was measured with nothing left to lower; 0: the limit held */
 };
 
 /* Applies the first settings. */
@@ -35,7 +37,11 @@ void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struc
 			 bool scoped);
 void spoor_settings_done(struct spoor_settings *s);
 
-/* One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. */
+/*
+ * One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. Check changes
+ * nothing.
+ */
+int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e);
 int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e);
 
 /* Called now and then: measures, and lowers or raises mode and S to hold the limit. */

@@ -316,7 +316,7 @@ static void preload_name(const char *name, struct spoor_objects *objects)
 {
 	static const char *const dirs[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin" };
 
-	for (unsigned i = 0; !strpbrk(name, "*?") && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+	for (unsigned i = 0; !strpbrk(name, "*?[\\") && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
 		_cleanup_(spoor_freep) char *real = NULL;
 		char path[PATH_MAX];
 
