@@ -6,7 +6,7 @@ CALLS = 20011  # of each of two threads
 
 
 def spelled(n):
-    """The frames from the one that calls syscall() to begin()'s caller, innermost first, that tests/data/paths.c makes."""
+    """The frames of tests/data/paths.c from the one that calls syscall() to begin()'s caller, innermost first."""
     frames = ["deep"] * 91 * (n % 7 == 0) + ["aligned"] * (n % 5 == 0) + ["begin"]
     for bit in bin(n)[3:]:
         frames += ["follow", "one" if bit == "1" else "zero"]

@@ -362,8 +362,8 @@ ATTEMPTS = {"shell": 5, "perl": 3, "python_threads": 5}
 @pytest.mark.parametrize("name", COMMANDS)
 def test_like_strace(name, tmp_path):
     for program, source in PROGRAMS.items():
-        subprocess.run(["gcc", "-O1", "-w", "-o", tmp_path / program, "-x", "c", "-"], input=source, text=True, check=True,
-                       timeout=60)
+        subprocess.run(["gcc", "-O1", "-w", "-o", tmp_path / program, "-x", "c", "-"], input=source, text=True,
+                       check=True, timeout=60)
     for attempt in range(ATTEMPTS.get(name, 1)):
         wrong = once(name, tmp_path, attempt)
         if not wrong:

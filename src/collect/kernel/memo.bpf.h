@@ -17,8 +17,8 @@
  *
  * A CPU's walks lie one behind another in a pool that is filled round and round, so that those in use are near each
  * other: what costs here is memory that is not in the processor's caches. A table of sets of four leads there. A walk
- * is noted in scratch and copied when it has led to a stack: each body in the pool is whole from its key on, and the one
- * that is written over part of another one has taken its key.
+ * is noted in scratch and copied when it has led to a stack: each body in the pool is whole from its key on, and what
+ * is written over a part of it has taken its key.
  */
 #include "collect/kernel/stack.bpf.h"
 

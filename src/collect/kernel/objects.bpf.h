@@ -11,7 +11,7 @@
 
 struct vma_answer {
 	u64 start, end, offset;
-	u64 file; /* struct file *, 0: anonymous code; valid while the program runs: files are freed after a grace period */
+	u64 file; /* struct file *, valid while this runs: files are freed after a grace period; 0: anonymous code */
 	u64 vdso;
 	u32 exec;
 	u32 found;
