@@ -76,7 +76,7 @@ enum spoor_arena_mode {
 	SPOOR_ARENA_BLOCK = 2,     /* wait for space at most block_us, then discard */
 };
 
-enum spoor_arena_context { /* what a channel adds to its events: fields with SPOOR_FIELD_CONTEXT, first in the body */
+enum spoor_arena_context { /* what a channel adds to its events: fields with SPOOR_DEF_CONTEXT, first in the body */
 	SPOOR_CONTEXT_VPID = 1,     /* s32 vpid */
 	SPOOR_CONTEXT_VTID = 2,     /* s32 vtid */
 	SPOOR_CONTEXT_PROCNAME = 4, /* text[16] procname */
@@ -205,10 +205,10 @@ struct spoor_def {
 	__u16 id;   /* of a class: what events carry, 1 .. SPOOR_ARENA_MAX_CLASSES - 1, ascending */
 };
 
-enum spoor_class_kind {
-	SPOOR_CLASS_TRACEPOINT = 0,
-	SPOOR_CLASS_MARKER = 1,
-	SPOOR_CLASS_LOG = 2,
+enum spoor_def_kind {
+	SPOOR_DEF_TRACEPOINT = 0,
+	SPOOR_DEF_MARKER = 1,
+	SPOOR_DEF_LOG = 2,
 };
 
 /*
@@ -219,7 +219,7 @@ enum spoor_class_kind {
  */
 struct spoor_def_class {
 	struct spoor_def def;
-	__u8 kind;    /* enum spoor_class_kind */
+	__u8 kind;    /* enum spoor_def_kind */
 	__u8 level;   /* syslog's and LTTng's: 0 emergency .. 6 info .. 14 debug */
 	__u8 channel; /* index: the events are in this channel's packets */
 	__u8 reserved;
@@ -231,23 +231,23 @@ struct spoor_def_class {
 };
 _Static_assert(sizeof(struct spoor_def_class) == 32, "");
 
-enum spoor_field_type {
-	SPOOR_FIELD_INT = 1,
-	SPOOR_FIELD_FLOAT = 2,   /* IEEE 754, 4 or 8 bytes */
-	SPOOR_FIELD_POINTER = 3, /* u64 */
-	SPOOR_FIELD_STRING = 4,  /* bytes up to and with a NUL; shape SCALAR */
-	SPOOR_FIELD_ENUM = 5,    /* an integer whose values have names */
+enum spoor_def_type_of_field {
+	SPOOR_DEF_INT = 1,
+	SPOOR_DEF_FLOAT = 2,   /* IEEE 754, 4 or 8 bytes */
+	SPOOR_DEF_POINTER = 3, /* u64 */
+	SPOOR_DEF_STRING = 4,  /* bytes up to and with a NUL; shape SCALAR */
+	SPOOR_DEF_ENUM = 5,    /* an integer whose values have names */
 };
-enum spoor_field_shape {
-	SPOOR_FIELD_SCALAR = 0,
-	SPOOR_FIELD_ARRAY = 1,    /* `count` elements */
-	SPOOR_FIELD_SEQUENCE = 2, /* u16 number of elements, then the elements */
+enum spoor_def_shape_of_field {
+	SPOOR_DEF_SCALAR = 0,
+	SPOOR_DEF_ARRAY = 1,    /* `count` elements */
+	SPOOR_DEF_SEQUENCE = 2, /* u16 number of elements, then the elements */
 };
-enum spoor_field_flag {
-	SPOOR_FIELD_SIGNED = 1,
-	SPOOR_FIELD_TEXT = 2,    /* array or sequence of bytes that are characters */
-	SPOOR_FIELD_CONTEXT = 4, /* the channel's, not the tracepoint's; stands before all of those */
-	SPOOR_FIELD_BIG = 8,     /* big-endian (network order) integer */
+enum spoor_def_flag_of_field {
+	SPOOR_DEF_SIGNED = 1,
+	SPOOR_DEF_TEXT = 2,    /* array or sequence of bytes that are characters */
+	SPOOR_DEF_CONTEXT = 4, /* the channel's, not the tracepoint's; stands before all of those */
+	SPOOR_DEF_BIG = 8,     /* big-endian (network order) integer */
 };
 
 /*
@@ -257,11 +257,11 @@ enum spoor_field_flag {
  */
 struct spoor_def_field {
 	__u32 size;  /* bytes, labels included; a multiple of 8 */
-	__u8 type;   /* enum spoor_field_type */
-	__u8 shape;  /* enum spoor_field_shape */
+	__u8 type;   /* enum spoor_def_type_of_field */
+	__u8 shape;  /* enum spoor_def_shape_of_field */
 	__u8 bytes;  /* of an element: 1, 2, 4, 8; 1 for strings */
 	__u8 base;   /* how to show integers: 10, 16, 8, 2 */
-	__u8 flags;  /* enum spoor_field_flag */
+	__u8 flags;  /* enum spoor_def_flag_of_field */
 	__u8 reserved;
 	__u16 count; /* ARRAY */
 	__u16 n_labels;
