@@ -41,7 +41,7 @@ static int is_ours(unsigned id, const struct class *c)
 	_cleanup_(spoor_freep) char *text = NULL;
 	size_t len;
 
-	if (spoor_schema_class(id, &text, &len) < 0)
+	if (spoor_schema_class(id, SPOOR_STREAM_KERNEL, &text, &len) < 0)
 		return 0;
 	return len >= c->len + strlen(CLASS_END) && !memcmp(text, c->text, c->len) &&
 	       !strncmp(text + c->len, CLASS_END, strlen(CLASS_END));

@@ -67,10 +67,11 @@ uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane);
 
 /*
  * Makes a class of user events known, before the first event of it: to the metadata's text at once, and as a definition,
- * which flush() writes. c->id: 0 for a new one. *ret_id: the id that its events have. The writer repeats the classes
- * in each segment. -EINVAL: no such class can be; -E2BIG: too many fields, names or classes.
+ * which flush() writes. c->id does not matter. *ret_id: the id that its events have. The writer repeats the classes
+ * in each segment. ts: the definition's time. -EINVAL: no such class can be; -E2BIG: too many fields, names or
+ * classes.
  */
-int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c, uint16_t *ret_id,
+int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts, uint16_t *ret_id,
 		       struct spoor_error *e);
 
 /*
