@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets and events of one
- * file, and every check of their bytes), definitions.c, manifest_read.c, layout.c, call.c, pending.c, repair.c.
+ * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets of one file),
+ * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c, pending.c,
+ * sources.c, repair.c.
  */
 #include "trace/reader.h"
 #include "trace/schema.h"
@@ -20,6 +21,8 @@ struct spoor_cursor {
 	uint64_t discarded;
 	uint32_t cpu;
 	uint32_t instance; /* what its packets must say */
+	const struct spoor_segment *segment; /* whose classes its user events are of */
+	uint8_t stream_id; /* of the packet at hand */
 	uint8_t torn;      /* the packet at hand goes on beyond the end of the file */
 	const char *path;
 };
@@ -49,6 +52,10 @@ struct spoor_segment {
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;
 	size_t n_threads;
+	struct spoor_event_class **classes; /* by id - SPOOR_EV_USER; NULL: not defined */
+	unsigned n_classes;
+	const struct spoor_program **programs; /* in the order of their definitions */
+	size_t n_programs;
 	struct spoor_own_def *own; /* of a segment in memory: the last one */
 };
 
@@ -109,12 +116,26 @@ int spoor_read_text(const char *path, size_t max, char **ret);
 int spoor_trace_check_layout(struct spoor_trace *t);
 
 /* cursor.c */
-int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path, uint32_t instance);
+int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path,
+		      const struct spoor_segment *segment, uint32_t instance);
 void spoor_cursor_close(struct spoor_cursor *c);
 /* Next whole and valid event; NULL at the end of the file. */
 const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c);
 /* Why a packet with this header cannot be at this place, or NULL. left: bytes from its begin to the end of the file. */
 const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left);
+
+/* Bytes of a packet's header, with its sources; 0: it has no room for them. left: as above. */
+size_t spoor_packet_header_size(const struct spoor_packet *p, uint64_t left);
+
+/* event_check.c: why the event at h, whose header is readable, makes no sense; NULL: it does. left: bytes from h on. */
+const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cursor *c,
+			      const struct spoor_event_header *h, size_t left);
+
+/* Of a segment: the class of this id; NULL: none. */
+static inline const struct spoor_event_class *spoor_class_of(const struct spoor_segment *s, unsigned id)
+{
+	return s && id - SPOOR_EV_USER < s->n_classes ? s->classes[id - SPOOR_EV_USER] : NULL;
+}
 
 /* definitions.c */
 int spoor_segment_load(struct spoor_segment *s);

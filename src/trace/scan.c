@@ -46,7 +46,7 @@ static int segment_number(const char *name, uint32_t *ret)
 	return 0;
 }
 
-/* cpuN, cpuN.L, defs */
+/* cpuN, cpuN.L, laneN, defs */
 static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
 {
 	uint32_t cpu, level = 0;
@@ -56,6 +56,8 @@ static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
 		*ret = SPOOR_INSTANCE_DEFS(segment);
 		return 0;
 	}
+	if (!strncmp(name, "lane", 4))
+		return number(name + 4, SPOOR_MAX_LANES - 1, &end, ret) < 0 || *end ? -EINVAL : 0;
 	if (strncmp(name, "cpu", 3) || number(name + 3, SPOOR_MAX_CPUS - 1, &end, &cpu) < 0)
 		return -EINVAL;
 	if (*end == '.' && number(end + 1, SPOOR_MAX_LEVELS - 1, &end, &level) < 0)
