@@ -68,6 +68,10 @@ static int identify(struct spoor_writer *w)
 	w->uuid[8] = (w->uuid[8] & 0x3f) | 0x80;
 	read_boot_id(w->boot_id);
 	w->epoch_offset = epoch_offset();
+	if (w->o.boot_id) {
+		memcpy(w->boot_id, w->o.boot_id, sizeof(w->boot_id));
+		w->epoch_offset = w->o.epoch_offset;
+	}
 	if (uname(&u) < 0)
 		return -errno;
 	snprintf(w->hostname, sizeof(w->hostname), "%s", u.nodename[0] ? u.nodename : "localhost");

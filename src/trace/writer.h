@@ -37,6 +37,9 @@ struct spoor_writer_options {
 				* no room all the same are lost and counted; 0: no limit */
 	uint64_t segment_size; /* rotate when a segment has this many bytes; 0: never */
 	uint64_t segment_ns;   /* rotate after this much time; 0: never */
+	/* Of events that were recorded before, elsewhere: the machine's boot, and CLOCK_REALTIME - CLOCK_MONOTONIC. */
+	const uint8_t *boot_id; /* 16 bytes; NULL: those of now */
+	uint64_t epoch_offset;
 };
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 
