@@ -372,7 +372,7 @@ void spoor_class_values(const struct spoor_event_class *c, const struct spoor_ev
 			ret[i].n = end - at - 1;
 		else if (f->shape != SPOOR_SHAPE_SCALAR)
 			ret[i].n = (event + end - p) / f->size;
-		if (f->type == SPOOR_VALUE_TEXT)
+		if (f->type == SPOOR_VALUE_TEXT && f->shape != SPOOR_SHAPE_SCALAR)
 			ret[i].n = strnlen((const char *)p, ret[i].n);
 	}
 }

@@ -50,13 +50,22 @@ static int add_name(struct names *names, char *name)
 	return 0;
 }
 
+static int is_plain(char c)
+{
+	return isascii((unsigned char)c) && isalnum((unsigned char)c);
+}
+
 /* An identifier like name, and if it is a sequence's with room for NAME_length. NULL: out of memory. */
 static const char *choose(struct names *names, const char *name, int with_length)
 {
-	_cleanup_(spoor_freep) char *plain = strdup(name);
+	_cleanup_(spoor_freep) char *plain = NULL;
 
+	/* babeltrace2 2.0.4 takes names for one another that differ in how many underscores they begin with. */
+	while (*name && !is_plain(*name))
+		name++;
+	plain = strdup(*name ? name : "field");
 	for (char *p = plain; p && *p; p++)
-		if (!isascii((unsigned char)*p) || !(isalnum((unsigned char)*p) || *p == '_'))
+		if (!is_plain(*p))
 			*p = '_';
 	for (unsigned i = 1; plain; i++) {
 		char *text = NULL, *length = NULL;
@@ -198,24 +207,47 @@ static int put_fields(FILE *f, const struct spoor_event_class *c, int context, s
 	return r;
 }
 
+static int has_contexts(const struct spoor_event_class *c)
+{
+	return c->n_fields && c->fields[0].flags & SPOOR_VALUE_CONTEXT;
+}
+
+/*
+ * babeltrace2 2.0.4 ends in an assertion where an event's own context holds a sequence: all of them are then a structure
+ * at the begin of the fields.
+ */
+static int contexts_are_fields(const struct spoor_event_class *c)
+{
+	for (unsigned i = 0; i < c->n_fields; i++)
+		if (c->fields[i].flags & SPOOR_VALUE_CONTEXT && c->fields[i].shape == SPOOR_SHAPE_SEQUENCE)
+			return 1;
+	return 0;
+}
+
+static int reserve(struct names *names, const char *name)
+{
+	char *copy = strdup(name);
+
+	return copy ? add_name(names, copy) : -ENOMEM;
+}
+
 static int put_class(FILE *f, const struct spoor_event_class *c)
 {
 	struct names contexts = {}, fields = {};
-	char *padding = strdup("padding");
-	int r = padding ? add_name(&fields, padding) : -ENOMEM;
+	int r = reserve(&fields, "padding"), inside = contexts_are_fields(c);
 
+	if (r >= 0 && inside)
+		r = reserve(&fields, "context");
 	put_comment(f, c);
 	fputs("event {\n\tname = ", f);
 	put_literal(f, c->name);
 	fprintf(f, ";\n\tid = %u;\n\tstream_id = %u;\n", c->id, SPOOR_STREAM_UST);
 	if (c->level <= MAX_LOG_LEVEL)
 		fprintf(f, "\tloglevel = %u;\n", c->level);
-	if (c->n_fields && c->fields[0].flags & SPOOR_VALUE_CONTEXT) {
-		fputs("\tcontext := struct {\n", f);
-		r = r < 0 ? r : put_fields(f, c, 1, &contexts);
-		fputs("\t};\n", f);
-	}
-	fputs("\tfields := struct {\n", f);
+	fputs(inside ? "\tfields := struct {\n\t\tstruct {\n" : has_contexts(c) ? "\tcontext := struct {\n" : "", f);
+	r = r < 0 ? r : put_fields(f, c, 1, &contexts);
+	fputs(inside ? "\t\t} _context;\n" : has_contexts(c) ? "\t};\n\tfields := struct {\n" : "\tfields := struct {\n",
+	      f);
 	r = r < 0 ? r : put_fields(f, c, 0, &fields);
 	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
 	names_done(&contexts);

@@ -64,19 +64,6 @@ const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left)
 	return NULL;
 }
 
-size_t spoor_packet_header_size(const struct spoor_packet *p, uint64_t left)
-{
-	const struct spoor_packet_sources *sources = (const void *)(p + 1);
-	size_t size = sizeof(*p) + sizeof(*sources);
-
-	if (p->stream_id == SPOOR_STREAM_KERNEL)
-		return sizeof(*p);
-	if (left < size || sources->n > SPOOR_MAX_SOURCES)
-		return 0;
-	size += sources->n * sizeof(struct spoor_packet_source);
-	return size <= left && size <= p->content_size / 8 ? size : 0;
-}
-
 /* The parts have uuids of their own; which one the recording has, any packet tells. */
 static const char *check_uuid(struct spoor_trace *t, const struct spoor_packet *p)
 {
@@ -93,7 +80,7 @@ static const char *check_uuid(struct spoor_trace *t, const struct spoor_packet *
 /* Moves to the packet at next_packet. Returns 0 if there is none. */
 static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 {
-	size_t at = c->next_packet, left, header;
+	size_t at = c->next_packet, left;
 	struct spoor_packet p = {};
 	const char *bad;
 
@@ -109,9 +96,6 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	/* What is being written grows: a packet that is not whole yet is no damage. */
 	if (t->info.live && (left < sizeof(p) || (!bad && p.packet_size / 8 > left)))
 		bad = NULL, c->next_packet = SIZE_MAX;
-	header = bad || c->next_packet == SIZE_MAX ? 0 : spoor_packet_header_size((const void *)(c->map + at), left);
-	if (!bad && !header && c->next_packet != SIZE_MAX)
-		bad = "a packet's header is longer than the packet";
 	if (bad) {
 		if (spoor_trace_note(t, c->path, at, bad) && left < sizeof(p))
 			t->info.torn_bytes += left;
@@ -126,7 +110,7 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	c->torn = p.packet_size / 8 > left;
 	if (c->torn && spoor_trace_note(t, c->path, at, "the file ends in this packet"))
 		t->info.torn_bytes += left;
-	c->pos = at + header;
+	c->pos = at + sizeof(p);
 	c->end = at + (p.content_size / 8 < left ? p.content_size / 8 : left);
 	c->next_packet = c->torn ? SIZE_MAX : at + p.packet_size / 8;
 	c->cpu = p.stream_id == SPOOR_STREAM_UST ? SPOOR_CPU_UNKNOWN : p.cpu;

@@ -32,9 +32,6 @@ static void put_string(FILE *f, const char *s)
 
 static void put_preamble(FILE *f, const struct spoor_metadata *m)
 {
-	static const char sources[] = "\t\tu32 n_sources;\n\t\tu32 zero;\n"
-				      "\t\tstruct { x8 arena[16]; u64 serial; u64 position; } sources[n_sources];\n";
-
 	fputs("/* CTF 1.8 */\n\n", f);
 	for (int bits = 8; bits <= 64; bits *= 2)
 		fprintf(f,
@@ -74,9 +71,8 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 		"typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := ts_t;\n\n"
 		"stream {\n\tid = %u;\n\tpacket.context := struct {\n\t\tts_t timestamp_begin;\n"
 		"\t\tts_t timestamp_end;\n\t\tu64 content_size;\n\t\tu64 packet_size;\n\t\tu64 packet_seq_num;\n"
-		"\t\tu64 events_discarded;\n\t\tu32 %s;\n\t\tu32 segment;\n%s\t};\n",
-		m->stream_id, m->stream_id == SPOOR_STREAM_UST ? "vtid" : "cpu_id",
-		m->stream_id == SPOOR_STREAM_UST ? sources : "");
+		"\t\tu64 events_discarded;\n\t\tu32 %s;\n\t\tu32 segment;\n\t};\n",
+		m->stream_id, m->stream_id == SPOOR_STREAM_UST ? "vtid" : "cpu_id");
 	fputs("\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(64);\n"
 	      "\tevent.context := struct {\n\t\tx3 _flags;\n\t\tu13 _size8;\n\t\tu32 _tid;\n\t};\n};\n\n",
 	      f);

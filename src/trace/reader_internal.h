@@ -124,8 +124,6 @@ const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct
 /* Why a packet with this header cannot be at this place, or NULL. left: bytes from its begin to the end of the file. */
 const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left);
 
-/* Bytes of a packet's header, with its sources; 0: it has no room for them. left: as above. */
-size_t spoor_packet_header_size(const struct spoor_packet *p, uint64_t left);
 
 /* event_check.c: why the event at h, whose header is readable, makes no sense; NULL: it does. left: bytes from h on. */
 const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cursor *c,

@@ -57,12 +57,9 @@ _Static_assert(sizeof(struct spoor_packet) == 88, "");
 
 /*
  * In the part `ust` lanes take the place of CPUs, `cpu` is the vtid of the one thread that the packet is of (0: of
- * several), and behind the packet's header stands where its events were taken from: a consumer that is started again
- * finds what is written already.
+ * several), and behind the events, from content_size to packet_size, stands where they were taken from: a consumer
+ * that is started again finds what is written already. (There readers of CTF do not look, and do not show it.)
  */
-struct spoor_packet_sources {
-	uint32_t n, zero;
-};
 struct spoor_packet_source {
 	uint8_t arena[16]; /* identity of the buffer */
 	uint64_t serial;   /* of the buffer's packet */

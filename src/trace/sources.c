@@ -7,15 +7,14 @@
 
 typedef int each_source(const struct spoor_packet_source *source, void *p);
 
-static int packet_sources(const struct spoor_packet *packet, size_t header, each_source *each, void *p)
+static int packet_sources(const struct spoor_packet *packet, each_source *each, void *p)
 {
-	const struct spoor_packet_source *source =
-		(const void *)((const uint8_t *)packet + sizeof(*packet) + sizeof(struct spoor_packet_sources));
-	const void *end = (const uint8_t *)packet + header;
+	const struct spoor_packet_source *source = (const void *)((const uint8_t *)packet + packet->content_size / 8);
+	uint64_t n = (packet->packet_size - packet->content_size) / 8 / sizeof(*source);
 	int r = 0;
 
-	for (; (const void *)source < end && r == 0; source++)
-		r = each(source, p);
+	for (uint64_t i = 0; i < n && r == 0; i++)
+		r = each(&source[i], p);
 	return r;
 }
 
@@ -28,14 +27,12 @@ static int file_sources(struct spoor_trace *t, const struct spoor_stream_file *f
 		return 0; /* noted */
 	for (size_t at = 0, left; at < c.len && r == 0;) {
 		const struct spoor_packet *packet = (const void *)(c.map + at);
-		size_t header;
 
 		left = c.len - at;
 		if (spoor_packet_check(packet, left) || packet->packet_size / 8 > left)
 			break;
-		header = spoor_packet_header_size(packet, left);
-		if (packet->stream_id == SPOOR_STREAM_UST && header)
-			r = packet_sources(packet, header, each, p);
+		if (packet->stream_id == SPOOR_STREAM_UST)
+			r = packet_sources(packet, each, p);
 		at += packet->packet_size / 8;
 	}
 	spoor_cursor_close(&c);

@@ -129,7 +129,7 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: out of memory", w->path);
 	r = spoor_segments_make_room(w, sizeof(struct spoor_packet) + seg->buf_len, e);
-	w->iov[SPOOR_FIRST_SPAN] = (struct iovec){ sorted, seg->buf_len };
+	w->iov[1] = (struct iovec){ sorted, seg->buf_len };
 	p.ts_begin = ((struct spoor_event_header *)sorted)->ts;
 	p.ts_end = last_ts(sorted, seg->buf_len);
 	if (r >= 0) /* without room, too: what is there could not be understood */

@@ -9,8 +9,7 @@
 #include "trace/schema.h"
 #include "trace/writer.h"
 
-#define SPOOR_MAX_SPANS 1000 /* of one packet: with its header below IOV_MAX */
-#define SPOOR_FIRST_SPAN 3   /* in iov: before them the header, the sources' number, the sources */
+#define SPOOR_MAX_SPANS 1000 /* of one packet: with its header and sources below IOV_MAX */
 #define SPOOR_MAX_PARTS 2
 
 /* One CTF stream: it lives through all segments, its file belongs to one. */
@@ -79,7 +78,7 @@ struct spoor_writer {
 	unsigned n_classes;
 
 	json_t *clocks, *counters;
-	struct iovec iov[SPOOR_FIRST_SPAN + SPOOR_MAX_SPANS];
+	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */
 };
 
 #define for_each_part(p, w) for (struct writer_part *p = (struct writer_part *)(w)->parts; p < (w)->parts + (w)->n_parts; p++)
@@ -104,7 +103,7 @@ json_t *spoor_text_json(const char *text);
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def);
 
 /* writer_packet.c */
-struct writer_packet { /* of w->iov[SPOOR_FIRST_SPAN ...] */
+struct writer_packet { /* of w->iov[1 ... n] */
 	int n;
 	uint64_t bytes, ts_begin, ts_end;
 	uint32_t cpu;

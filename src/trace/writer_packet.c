@@ -110,13 +110,9 @@ static const char *remedy(int err)
 	return "";
 }
 
-static size_t header_size(const struct writer_stream *s, const struct writer_packet *p)
+static size_t packet_size(const struct writer_packet *p)
 {
-	size_t size = sizeof(struct spoor_packet);
-
-	if (s->part->stream_id == SPOOR_STREAM_UST)
-		size += sizeof(struct spoor_packet_sources) + p->n_sources * sizeof(*p->sources);
-	return size;
+	return sizeof(struct spoor_packet) + p->bytes + p->n_sources * sizeof(*p->sources);
 }
 
 static void account(struct writer_stream *s, uint64_t size, const struct writer_packet *p)
@@ -136,16 +132,14 @@ static void account(struct writer_stream *s, uint64_t size, const struct writer_
 int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
 		       struct spoor_error *e)
 {
-	struct spoor_packet_sources sources = { .n = p->n_sources };
-	size_t header = header_size(s, p);
 	struct spoor_packet h = {
 		.magic = SPOOR_PACKET_MAGIC,
 		.stream_id = s->part->stream_id,
 		.stream_instance_id = s->instance,
 		.ts_begin = packet_begin(s, p->ts_begin),
 		.ts_end = p->ts_end,
-		.content_size = (header + p->bytes) * 8,
-		.packet_size = (header + p->bytes) * 8,
+		.content_size = (sizeof(h) + p->bytes) * 8,
+		.packet_size = packet_size(p) * 8,
 		.seq = s->seq,
 		.discarded = s->discarded + s->lost,
 		.cpu = p->cpu,
@@ -166,13 +160,12 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 	}
 	memcpy(h.uuid, s->part->uuid, sizeof(h.uuid));
 	w->iov[0] = (struct iovec){ &h, sizeof(h) };
-	w->iov[1] = (struct iovec){ &sources, header > sizeof(h) ? sizeof(sources) : 0 };
-	w->iov[2] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
-	r = spoor_write_at(s->fd, s->file_size, w->iov, SPOOR_FIRST_SPAN + p->n);
+	w->iov[p->n + 1] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
+	r = spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
 	w->failed |= r < 0;
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));
-	account(s, header + p->bytes, p);
+	account(s, packet_size(p), p);
 	return 0;
 }
 
@@ -216,7 +209,7 @@ static int gather(struct spoor_writer *w, const struct iovec *spans, int n_spans
 	for (; taken < n_spans && n < SPOOR_MAX_SPANS; taken++) {
 		if (!spans[taken].iov_len)
 			continue;
-		w->iov[SPOOR_FIRST_SPAN + n++] = spans[taken];
+		w->iov[++n] = spans[taken];
 		*ret_bytes += spans[taken].iov_len;
 	}
 	*ret_n = n;
@@ -257,7 +250,7 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 		p->ts_end = ts_end;
 		if (taken < n_spans && spans[taken].iov_len)
 			p->ts_end = ((const struct spoor_event_header *)spans[taken].iov_base)->ts;
-		r = spoor_segments_make_room(w, header_size(s, p) + p->bytes + room_of_definitions(w), e);
+		r = spoor_segments_make_room(w, packet_size(p) + room_of_definitions(w), e);
 		if (r > 0)
 			r = spoor_stream_write(w, s, p, e);
 		else if (r == 0) /* max_size holds only the segments that are being written */
