@@ -42,6 +42,7 @@ enum {
 	OPT_PID,
 	OPT_TID,
 	OPT_FUNCTION,
+	OPT_EVENT,
 	OPT_ERRNO,
 	OPT_FAILED,
 	OPT_MIN_DURATION,
@@ -63,6 +64,7 @@ static const struct option long_options[] = {
 	{ "tid", required_argument, NULL, OPT_TID },
 	{ "syscall", required_argument, NULL, 'e' },
 	{ "function", required_argument, NULL, OPT_FUNCTION },
+	{ "event", required_argument, NULL, OPT_EVENT },
 	{ "errno", required_argument, NULL, OPT_ERRNO },
 	{ "failed", no_argument, NULL, OPT_FAILED },
 	{ "min-duration", required_argument, NULL, OPT_MIN_DURATION },
@@ -222,6 +224,10 @@ static int parse_select(struct options *o, int c)
 	case OPT_FUNCTION:
 		if (spoor_globs_add(&o->select.functions, optarg) < 0)
 			return usage_error("--function takes names or globs, separated by commas");
+		return 0;
+	case OPT_EVENT:
+		if (spoor_globs_add(&o->select.events, optarg) < 0)
+			return usage_error("--event takes names or globs of user events, separated by commas");
 		return 0;
 	case OPT_ERRNO:
 		return parse_errno(optarg, &o->select.errno_);
@@ -461,5 +467,6 @@ int spoor_cmd_report(int argc, char **argv)
 		r = report(&o);
 	}
 	spoor_select_done(&o.select);
+	spoor_programs_done(&o.view.programs);
 	return r < 0 ? spoor_cmd_usage("report") : r;
 }

@@ -31,6 +31,7 @@ struct spoor_trace_info {
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
 	uint8_t snapshot; /* 1: taken of a recording that went on */
+	uint8_t has_calls; /* 1: the kernel side was recorded; 0: programs' own events alone */
 	uint8_t live;  /* 1: it was being written when it was opened; what was not whole then is not seen */
 };
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t);

@@ -47,6 +47,7 @@ struct spoor_segment {
 	const char *defs_path; /* NULL: no definitions; owned by trace->files */
 	unsigned part, number;
 	uint8_t loaded;
+	uint8_t has_lanes; /* files of them */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
 	struct spoor_idmap stacks, objects, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */

@@ -86,6 +86,7 @@ static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *
 	t->n_files++;
 	if (instance >= SPOOR_INSTANCE_DEFS(0))
 		s->defs_path = f->path;
+	s->has_lanes |= !strncmp(name, "lane", 4);
 	return 0;
 }
 
@@ -219,6 +220,16 @@ static int check_hosts(struct spoor_trace *t, const char *path, struct spoor_err
 	return first_len && !t->host ? spoor_fail(e, ENOMEM, "%s: out of memory", path) : 0;
 }
 
+/* A part with lanes, or one of that name with nothing in it yet, is not the kernel's. */
+static void find_calls(struct spoor_trace *t)
+{
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		const struct spoor_segment *s = t->segments[i];
+
+		t->info.has_calls |= !s->has_lanes && !strstr(s->path, "/ust/seg-");
+	}
+}
+
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
@@ -237,6 +248,7 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		r = scan_dir(t, path, 1, &parts);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
+	find_calls(t);
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments)
