@@ -176,6 +176,8 @@ int spoor_segment_load(struct spoor_segment *s)
 	if (s->loaded)
 		return 0;
 	s->loaded = 1;
+	if (s->kernel && spoor_segment_load(s->kernel) < 0)
+		return -ENOMEM;
 	if (s->defs_path) /* if it cannot: noted */
 		spoor_cursor_open(s->trace, &s->defs, s->defs_path, s, SPOOR_INSTANCE_DEFS(s->number));
 	if (!s->defs.map)
@@ -217,7 +219,7 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 	return get(&s->files, id);
 }
 
-const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
+static const struct spoor_thread *find_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
 {
 	const struct spoor_thread_def *d = get(&s->tids, tid), *end;
 	size_t n;
@@ -232,6 +234,13 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
 		if (n < (size_t)(end - d) && d[n].tid == tid && d[n].from <= ts)
 			d += n;
 	return d->def;
+}
+
+const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
+{
+	const struct spoor_thread *t = s->kernel ? find_thread(s->kernel, tid, ts) : NULL;
+
+	return t ? t : find_thread(s, tid, ts);
 }
 
 const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i)

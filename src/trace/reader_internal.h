@@ -46,8 +46,9 @@ struct spoor_segment {
 	char *path;
 	const char *defs_path; /* NULL: no definitions; owned by trace->files */
 	unsigned part, number;
+	struct spoor_segment *kernel; /* of a segment of user events: the kernel side's of the same time; else NULL */
 	uint8_t loaded;
-	uint8_t has_lanes; /* files of them */
+	uint8_t is_user;   /* of a part `ust` */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
 	struct spoor_idmap stacks, objects, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */

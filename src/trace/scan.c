@@ -86,7 +86,7 @@ static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *
 	t->n_files++;
 	if (instance >= SPOOR_INSTANCE_DEFS(0))
 		s->defs_path = f->path;
-	s->has_lanes |= !strncmp(name, "lane", 4);
+	s->is_user |= !strncmp(name, "lane", 4);
 	return 0;
 }
 
@@ -220,14 +220,38 @@ static int check_hosts(struct spoor_trace *t, const char *path, struct spoor_err
 	return first_len && !t->host ? spoor_fail(e, ENOMEM, "%s: out of memory", path) : 0;
 }
 
-/* A part with lanes, or one of that name with nothing in it yet, is not the kernel's. */
-static void find_calls(struct spoor_trace *t)
+static int by_number(const void *a, const void *b)
 {
-	for (unsigned i = 0; i < t->n_segments; i++) {
-		const struct spoor_segment *s = t->segments[i];
+	const struct spoor_segment *x = *(const struct spoor_segment *const *)a;
+	const struct spoor_segment *y = *(const struct spoor_segment *const *)b;
 
-		t->info.has_calls |= !s->has_lanes && !strstr(s->path, "/ust/seg-");
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return x->is_user - y->is_user;
+}
+
+/*
+ * The segments of both parts begin and end together, and what the kernel side knows of threads is better than what the
+ * programs' side does. A part is the programs' if it has lanes, or that name and nothing in it yet.
+ */
+static int join_parts(struct spoor_trace *t)
+{
+	struct spoor_segment **list = reallocarray(NULL, t->n_segments + 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		struct spoor_segment *s = list[i] = t->segments[i];
+
+		s->is_user |= strstr(s->path, "/ust/seg-") != NULL;
+		t->info.has_calls |= !s->is_user;
 	}
+	qsort(list, t->n_segments, sizeof(*list), by_number);
+	for (unsigned i = 1; i < t->n_segments; i++)
+		if (list[i]->number == list[i - 1]->number && list[i]->is_user && !list[i - 1]->is_user)
+			list[i]->kernel = list[i - 1];
+	free(list);
+	return 0;
 }
 
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
@@ -248,7 +272,8 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		r = scan_dir(t, path, 1, &parts);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
-	find_calls(t);
+	if (join_parts(t) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments)
