@@ -3,6 +3,7 @@
  * Writes hostile but valid traces with user events through the writer: `user_gen SCENARIO DIR [COUNT]`. Always the same.
  *
  *   types     every type of field in every shape, with extreme values and empty ones, with contexts, with levels
+ *   small     the same, two events of each class: for fuzzing
  *   names     names that CTF cannot take, that are its keywords, that occur twice, that look like Spoor's own
  *   long      events as long as can be
  *   many      COUNT (3,000) classes, come to know one after another
@@ -32,6 +33,7 @@ struct lane {
 
 static struct lane lanes[LANES];
 static struct spoor_writer *writer;
+static unsigned most_rounds = 1000;
 static uint64_t now = 1000000000, seed = 88172645463325252;
 
 static _Noreturn void die(const char *what)
@@ -123,7 +125,7 @@ static void define_thread(uint32_t tid, uint32_t pid, const char *comm)
 
 	strncpy(b.t.comm, comm, 15);
 	seal(&b, sizeof(b.t));
-	if (spoor_writer_define_user(writer, &b.t.h) < 0)
+	if (spoor_writer_define_user(writer, (const void *)&b) < 0)
 		die("define");
 }
 
@@ -141,7 +143,7 @@ static void define_program(uint32_t pid, unsigned state, uint64_t lost, uint64_t
 		       .comm = "program" } };
 
 	seal(&b, sizeof(b.p));
-	if (spoor_writer_define_user(writer, &b.p.h) < 0)
+	if (spoor_writer_define_user(writer, (const void *)&b) < 0)
 		die("define");
 }
 
@@ -246,7 +248,7 @@ static void integers(unsigned size, unsigned shape)
 			.count = shape == SPOOR_SHAPE_ARRAY ? 1 + i : 0
 		};
 	id = class_id(&c);
-	for (unsigned i = 0; i < 60; i++, now += draw(100))
+	for (unsigned i = 0; i < 60 && i < most_rounds; i++, now += draw(100))
 		event(i % 3, &c, id, 10 + i % 2, 0);
 }
 
@@ -281,7 +283,7 @@ static void others(void)
 	struct spoor_event_class none = { .kind = 3, .level = SPOOR_LEVEL_NONE, .name = "others:nothing" };
 	uint16_t id = class_id(&c), none_id = class_id(&none);
 
-	for (unsigned i = 0; i < 500; i++, now += draw(100)) {
+	for (unsigned i = 0; i < 500 && i < most_rounds; i++, now += draw(100)) {
 		event(i % 3, &c, id, 10 + i % 2, 0);
 		if (i % 5 == 0)
 			event(i % 3, &none, none_id, 10, 0);
@@ -486,7 +488,9 @@ int main(int argc, char **argv)
 	}
 	if (spoor_writer_open(&o, &writer, &e) < 0)
 		die(e.text);
-	if (!strcmp(what, "types"))
+	if (!strcmp(what, "small"))
+		most_rounds = 2;
+	if (!strcmp(what, "types") || !strcmp(what, "small"))
 		types();
 	else if (!strcmp(what, "names"))
 		names();
