@@ -58,6 +58,8 @@ struct spoor_control_hello {
 	__u32 pid; /* as it sees itself; the kernel tells the recorder the true one */
 	__u32 n_sites;
 	__u64 start_time;
+	__u32 session; /* FORKED: of the SETUP that its parent had */
+	__u32 reserved;
 	char comm[16];
 	char exe[256]; /* cut */
 };
@@ -96,7 +98,7 @@ struct spoor_control_setup {
 	__u32 n_rules;
 	__u64 buffers; /* bytes of an arena; 0: default */
 	__u32 n_channels; /* 1 .. 8 */
-	__u32 reserved;
+	__u32 session;    /* the recorder's number of it */
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 
@@ -131,7 +133,7 @@ struct spoor_control_text {
 };
 
 _Static_assert(sizeof(struct spoor_control_head) == 16, "");
-_Static_assert(sizeof(struct spoor_control_hello) == 16 + 24 + 16 + 256, "");
+_Static_assert(sizeof(struct spoor_control_hello) == 16 + 32 + 16 + 256, "");
 _Static_assert(sizeof(struct spoor_control_channel) == 64, "");
 _Static_assert(sizeof(struct spoor_control_setup) == 16 + 24 + 8 * 64, "");
 _Static_assert(sizeof(struct spoor_control_rule) == 16 + 8 + 256 + 504, "");

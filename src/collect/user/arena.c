@@ -394,12 +394,29 @@ void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t byte
 	struct spoor_user_packet *p = &a->packets[i];
 
 	p->position += bytes;
-	if (!a->mapped)
+	if (!a->mapped || a->peek)
 		return;
 	if (done)
 		give_back(a, i);
 	else if (LOAD(a->headers[i].serial) == p->serial)
 		STORE(a->headers[i].consumed, p->position);
+}
+
+void spoor_user_arena_peek(struct spoor_user_arena *a, bool on)
+{
+	a->peek = on;
+	if (on)
+		a->malformed_before = a->malformed;
+	else
+		a->malformed = a->malformed_before;
+	memset(a->classes, 0, SPOOR_ARENA_MAX_CLASSES * sizeof(*a->classes)); /* those are another trace's */
+	a->n_classes = 0;
+	a->defs_read = 0;
+	a->defs_bad = false;
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		a->packets[i].serial = 0; /* seen for the first time */
+		a->packets[i].position = 0;
+	}
 }
 
 /* A thread that owned a packet and is no more: its packet is full, whatever room is left in it. */

@@ -36,6 +36,7 @@ struct spoor_user_arena {
 	uint8_t *base;
 	size_t size;
 	bool mapped;
+	bool peek; /* what is taken stays in it, for others to take */
 	struct spoor_arena_packet *headers; /* live, in base; of a dead one, with those of packets that were spilled */
 	struct spoor_user_packet *packets;
 	unsigned n_packets;
@@ -43,7 +44,7 @@ struct spoor_user_arena {
 	size_t n_classes;
 	uint64_t defs_read;
 	bool defs_bad; /* no more of them is understood */
-	uint64_t malformed;
+	uint64_t malformed, malformed_before;
 	char what[96]; /* of the first: what was wrong */
 };
 
@@ -73,5 +74,7 @@ const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_us
 size_t spoor_user_packet_copy(struct spoor_user_arena *a, unsigned i, uint8_t *to, bool *ret_done);
 /* So many bytes of it have been written. done: it is full, and goes back to the program. */
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done);
+/* Begins and ends looking without taking: from the start of all packets, and nothing is given back. */
+void spoor_user_arena_peek(struct spoor_user_arena *a, bool on);
 /* The thread that owned packet i, as its owner word said, is no more: the packet is full, whatever room it has. */
 void spoor_user_packet_orphan(struct spoor_user_arena *a, unsigned i, uint64_t owner);

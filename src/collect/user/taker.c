@@ -301,6 +301,7 @@ static void give_back(struct spoor_taker *t)
 
 		spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
 		k->source->n += k->n;
+		k->source->bytes += k->bytes;
 		t->counts.events += k->n;
 	}
 	t->n_runs = 0;

@@ -23,10 +23,11 @@ struct spoor_source {
 	uint32_t pid;  /* the host's; 0: it is gone, its arena's is taken */
 	bool live;     /* /proc can be asked for its threads */
 	bool foreign;  /* it calls its threads otherwise: it is of another pid namespace */
+	uint64_t ino;  /* of its memfd */
 	bool told;     /* SPOOR_EV_PROGRAM of it is in the trace */
 	uint64_t lost; /* of the arena's, what lanes have told of */
 	struct spoor_source_threads *threads;
-	uint64_t n; /* events taken */
+	uint64_t n, bytes; /* taken: events, bytes of the arena */
 };
 
 #define SPOOR_TAKER_END (1ULL << 62) /* no clock has come so far, ns */
