@@ -138,14 +138,21 @@ uint32_t spoor_user_stack(const struct spoor_event *ev)
 
 /* ---- JSON ---- */
 
+/* Always with a point or an exponent: -0 and large numbers are then no integers to who reads them. */
 static void put_float_json(FILE *out, double d, int digits)
 {
-	if (isnan(d))
+	char text[40];
+
+	if (isnan(d)) {
 		fputs("\"nan\"", out);
-	else if (isinf(d))
+		return;
+	}
+	if (isinf(d)) {
 		fputs(d < 0 ? "\"-inf\"" : "\"inf\"", out);
-	else
-		fprintf(out, "%.*g", digits, d);
+		return;
+	}
+	snprintf(text, sizeof(text), "%.*g", digits, d);
+	fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
 static void put_element_json(FILE *out, const struct spoor_value *v, uint32_t i)
