@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,36 +55,6 @@ static const struct option long_options[] = {
 };
 
 /* ---- options ---- */
-
-/* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
-static bool has_another_use(int sig)
-{
-	static const int used[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
-				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ };
-
-	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
-		if (sig == used[i])
-			return true;
-	return false;
-}
-
-static int parse_signal(const char *arg, int *ret, struct spoor_error *e)
-{
-	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
-
-	for (int sig = 1; sig < NSIG; sig++) {
-		const char *abbrev = sigabbrev_np(sig);
-
-		if (!abbrev || strcmp(name, abbrev))
-			continue;
-		if (has_another_use(sig))
-			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
-					  arg);
-		*ret = sig;
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
-}
 
 /* "1.5" or "1.5%" to per mille. */
 static int parse_percent(const char *arg, unsigned *ret, struct spoor_error *e)
@@ -173,7 +142,7 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 	case OPT_ROW_MEMORY:
 		return spoor_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
 	case OPT_SNAPSHOT:
-		return parse_signal(optarg, &s->snapshot_signal, e);
+		return spoor_snapshot_signal(optarg, &s->snapshot_signal, e);
 	case OPT_OVERHEAD:
 		return parse_percent(optarg, &s->overhead, e);
 	case OPT_BUFFERS:

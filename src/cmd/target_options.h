@@ -34,6 +34,7 @@ int spoor_count_option(const char *name, const char *arg, unsigned least, unsign
 int spoor_size_option(const char *name, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e);
 int spoor_duration_option(const char *name, const char *arg, uint64_t *ret, struct spoor_error *e);
 int spoor_unwind_option(const char *arg, enum spoor_unwind *ret, struct spoor_error *e);
+int spoor_snapshot_signal(const char *arg, int *ret, struct spoor_error *e); /* --snapshot-on */
 int spoor_mode_option(const char *arg, enum spoor_mode *ret, struct spoor_error *e);
 
 /* After getopt_long() said c, '?' or ':', of arg: -EINVAL. */

@@ -11,6 +11,7 @@ static const struct word {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } words[] = {
+	{ "run", spoor_ust_cmd_run },
 	{ "recover", spoor_ust_cmd_recover },
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
