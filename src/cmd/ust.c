@@ -12,6 +12,7 @@ static const struct word {
 	int (*run)(int argc, char **argv);
 } words[] = {
 	{ "run", spoor_ust_cmd_run },
+	{ "list", spoor_ust_cmd_list },
 	{ "recover", spoor_ust_cmd_recover },
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))

@@ -3,6 +3,7 @@
 /* The words of `spoor ust`: each is int spoor_ust_cmd_X(argc, argv) with argv[0] the word; it returns the exit code. */
 
 int spoor_ust_cmd_run(int argc, char **argv);
+int spoor_ust_cmd_list(int argc, char **argv);
 int spoor_ust_cmd_recover(int argc, char **argv);
 
 /* One line on standard error, fit for a terminal. */
