@@ -152,7 +152,8 @@ static void put_program(FILE *out, const struct spoor_program *p)
 	if (p->malformed || p->state == SPOOR_PROGRAM_DAMAGED) {
 		fputs("Damaged: ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
-		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64 " times; what it hid is lost.\n",
+		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64
+			     " times; what it hid is lost.\n",
 			p->pid, (uint64_t)p->malformed);
 	}
 }

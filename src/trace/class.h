@@ -32,7 +32,7 @@ struct spoor_event_class {
 	uint16_t fixed_size; /* set by decode: bytes of an event without its padding; 0: they vary */
 };
 
-/* The definition event, ts and tid 0. free() *ret. -EINVAL: no such class can be; -E2BIG: too many bytes for an event. */
+/* The definition event, ts and tid 0. free() *ret. -EINVAL: no such class can be; -E2BIG: more than an event holds. */
 int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **ret);
 /* One allocation; strings are borrowed from def. free() *ret. -EBADMSG: def makes no sense; -ENOMEM. */
 int spoor_class_decode(const struct spoor_class *def, struct spoor_event_class **ret);

@@ -213,8 +213,8 @@ static int has_contexts(const struct spoor_event_class *c)
 }
 
 /*
- * babeltrace2 2.0.4 ends in an assertion where an event's own context holds a sequence: all of them are then a structure
- * at the begin of the fields.
+ * babeltrace2 2.0.4 ends in an assertion where an event's own context holds a sequence: all contexts are then a
+ * structure at the begin of the fields.
  */
 static int contexts_are_fields(const struct spoor_event_class *c)
 {
@@ -246,8 +246,8 @@ static int put_class(FILE *f, const struct spoor_event_class *c)
 		fprintf(f, "\tloglevel = %u;\n", c->level);
 	fputs(inside ? "\tfields := struct {\n\t\tstruct {\n" : has_contexts(c) ? "\tcontext := struct {\n" : "", f);
 	r = r < 0 ? r : put_fields(f, c, 1, &contexts);
-	fputs(inside ? "\t\t} _context;\n" : has_contexts(c) ? "\t};\n\tfields := struct {\n" : "\tfields := struct {\n",
-	      f);
+	fputs(inside ? "\t\t} _context;\n" : has_contexts(c) ? "\t};\n" : "", f);
+	fputs(inside ? "" : "\tfields := struct {\n", f);
 	r = r < 0 ? r : put_fields(f, c, 0, &fields);
 	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
 	names_done(&contexts);

@@ -2,8 +2,8 @@
 #pragma once
 /*
  * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets of one file),
- * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c, pending.c,
- * sources.c, repair.c.
+ * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c,
+ * pending.c, sources.c, repair.c.
  */
 #include "trace/reader.h"
 #include "trace/schema.h"

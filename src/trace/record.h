@@ -268,7 +268,7 @@ enum spoor_value_type {
 	SPOOR_VALUE_OCTAL, /* unsigned */
 	SPOOR_VALUE_POINTER,
 	SPOOR_VALUE_FLOAT, /* of 4 or 8 bytes */
-	SPOOR_VALUE_TEXT,  /* of 1 byte: a character; an array or a sequence of them is text that ends at its first NUL */
+	SPOOR_VALUE_TEXT,  /* of 1 byte: a character; an array or a sequence is text that ends at its first NUL */
 	SPOOR_VALUE_STRING, /* to its NUL; shape and size are 0 */
 	SPOOR_VALUE_STACK, /* of 4 bytes: id of a stack of this segment, 0: none */
 	SPOOR_VALUE_TYPE_MAX,

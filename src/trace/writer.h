@@ -69,9 +69,9 @@ int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct
 uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane);
 
 /*
- * Makes a class of user events known, before the first event of it: to the metadata's text at once, and as a definition,
- * which flush() writes. c->id does not matter. *ret_id: the id that its events have. The writer repeats the classes
- * in each segment. ts: the definition's time. -EINVAL: no such class can be; -E2BIG: too many fields, names or
+ * Makes a class of user events known, before the first event of it: to the metadata's text at once, and as a
+ * definition, which flush() writes. c->id does not matter. *ret_id: the id that its events have. The writer repeats the
+ * classes in each segment. ts: the definition's time. -EINVAL: no such class can be; -E2BIG: too many fields, names or
  * classes.
  */
 int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts, uint16_t *ret_id,

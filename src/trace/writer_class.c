@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Classes of user events, as they become known. Each stands in the metadata of every segment from then on (its text only
- * grows, so that a reader which takes one segment's for all of them takes the longest), and in its definitions.
+ * Classes of user events, as they become known. Each stands in the metadata of every segment from then on (its text
+ * only grows, so that a reader which takes one segment's for all of them takes the longest), and in its definitions.
  */
 #include <errno.h>
 #include <fcntl.h>

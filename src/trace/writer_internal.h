@@ -81,7 +81,8 @@ struct spoor_writer {
 	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */
 };
 
-#define for_each_part(p, w) for (struct writer_part *p = (struct writer_part *)(w)->parts; p < (w)->parts + (w)->n_parts; p++)
+#define for_each_part(p, w) \
+	for (struct writer_part *p = (struct writer_part *)(w)->parts; p < (w)->parts + (w)->n_parts; p++)
 
 /* segment.c */
 /* Of all parts; on failure of none. */

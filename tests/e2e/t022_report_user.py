@@ -98,8 +98,8 @@ def single(value):
 
 
 def comparable(event):
-    """Characters are numbers to babeltrace2, a stack's id is not a value to us, and what is an empty string may be stale
-    there (a defect of 2.0.4: t001_trace_babeltrace.py)."""
+    """Characters are numbers to babeltrace2, a stack's id is not a value to us, and what is an empty string may be
+    stale there (a defect of 2.0.4: t001_trace_babeltrace.py)."""
     ts, tid, name, values, context = event
     values = {k: single(v) if k in ("f", "floats") else v for k, v in values.items()
               if k != "char" and not isinstance(v, str)}
@@ -134,7 +134,8 @@ def test_names_that_occur_twice(spoor, traces):
     events, _ = user_events(spoor, traces / "names")
     assert len(events) == 120
     for e in events:
-        assert {"event", "stream", "padding", "a b", "é", "x", "x#2", "x#3", "x#4", "name=1", '"', "*/"} <= set(e["fields"])
+        assert {"event", "stream", "padding", "a b", "é", "x", "x#2", "x#3", "x#4", "name=1", '"', "*/"} <= \
+            set(e["fields"])
 
 
 # ---- text ----

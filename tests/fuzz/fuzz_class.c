@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Classes of user events. The input: u16 fields, u16 bytes of data, the data of a class's definition, and the rest is the
- * body of an event of it. What is taken as a class must come out again as it is, and have text for CTF; what is taken as
- * an event must have all fields within itself.
+ * Classes of user events. The input: u16 fields, u16 bytes of data, the data of a class's definition, and the rest is
+ * the body of an event of it. What is taken as a class must come out again as it is, and have text for CTF; what is
+ * taken as an event must have all fields within itself.
  */
 #include <stdint.h>
 #include <stdlib.h>

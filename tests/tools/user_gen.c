@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Writes hostile but valid traces with user events through the writer: `user_gen SCENARIO DIR [COUNT]`. Always the same.
+ * Writes hostile but valid traces of user events through the writer: `user_gen SCENARIO DIR [COUNT]`. Always the same.
  *
  *   types     every type of field in every shape, with extreme values and empty ones, with contexts, with levels
  *   small     the same, two events of each class: for fuzzing
@@ -226,8 +226,8 @@ static const struct spoor_class_value colours[] = {
 	{ "RED", 0, 0 }, { "GREEN", 1, 1 }, { "BLUE or so", 2, 5 }, { "RED", 9, 9 }, { "\"last\"", 200, 255 }
 };
 static const struct spoor_class_value signs[] = {
-	{ "lowest", (uint64_t)INT64_MIN, (uint64_t)INT64_MIN }, { "MINUS", (uint64_t)-5, (uint64_t)-1 }, { "ZERO", 0, 0 },
-	{ "plus", 1, INT64_MAX }, { "answer", 42, 42 }
+	{ "lowest", (uint64_t)INT64_MIN, (uint64_t)INT64_MIN }, { "MINUS", (uint64_t)-5, (uint64_t)-1 },
+	{ "ZERO", 0, 0 }, { "plus", 1, INT64_MAX }, { "answer", 42, 42 }
 };
 static const struct spoor_class_value large[] = { { "top", 1ULL << 63, UINT64_MAX }, { "bottom", 0, 1 } };
 
@@ -276,7 +276,8 @@ static void others(void)
 		{ "colour", SPOOR_VALUE_UNSIGNED, 1, .n_values = 5, .values = colours },
 		{ "sign", SPOOR_VALUE_SIGNED, 8, .n_values = 5, .values = signs },
 		{ "large", SPOOR_VALUE_UNSIGNED, 8, .n_values = 2, .values = large },
-		{ "colours", SPOOR_VALUE_UNSIGNED, 2, .flags = SPOOR_VALUE_BIG_ENDIAN, .n_values = 5, .values = colours },
+		{ "colours", SPOOR_VALUE_UNSIGNED, 2, .flags = SPOOR_VALUE_BIG_ENDIAN, .n_values = 5,
+		  .values = colours },
 	};
 	struct spoor_event_class c = { .kind = 1, .level = 14, .line = 4711, .name = "others:all",
 				       .file = "dir/*file*/\"x\\.c", FIELDS(f) };
@@ -305,10 +306,11 @@ static void types(void)
 
 static void names(void)
 {
-	static const char *const bad[] = { "event",  "stream",	 "struct", "int",      "padding", "_padding", "a b",
-					   "a_b",    "\xc3\xa9", "9",	   "x_length", "x",	  "x",	      "x_2",
-					   "_x",     "name=1",	 "\"",	   "env.x",    "*/",	  "size",     "string" };
-	static const char *const events[] = { "a:b c", "spoor:stack", "read", "\"quoted\":\\", "\xff:\x01", "no_provider" };
+	static const char *const bad[] = { "event", "stream", "struct", "int", "padding", "_padding", "a b", "a_b",
+					   "\xc3\xa9", "9", "x_length", "x", "x", "x_2", "_x", "name=1", "\"",
+					   "env.x", "*/", "size", "string" };
+	static const char *const events[] = { "a:b c",		"spoor:stack", "read", "\"quoted\":\\",
+					      "\xff:\x01", "no_provider" };
 	enum { N = sizeof(bad) / sizeof(*bad) };
 	struct spoor_class_field f[N + 2] = {};
 	struct spoor_event_class c = { .kind = 2, .level = 99, FIELDS(f) };
@@ -333,8 +335,12 @@ static void names(void)
 static void longest(void)
 {
 	static const struct spoor_class_field string[] = { { "s", SPOOR_VALUE_STRING } };
-	static const struct spoor_class_field bytes[] = { { "b", SPOOR_VALUE_HEX, 1, SPOOR_SHAPE_SEQUENCE, .length_size = 2 } };
-	static const struct spoor_class_field array[] = { { "a", SPOOR_VALUE_UNSIGNED, 1, SPOOR_SHAPE_ARRAY, .count = 65000 } };
+	static const struct spoor_class_field bytes[] = {
+		{ "b", SPOOR_VALUE_HEX, 1, SPOOR_SHAPE_SEQUENCE, .length_size = 2 }
+	};
+	static const struct spoor_class_field array[] = {
+		{ "a", SPOOR_VALUE_UNSIGNED, 1, SPOOR_SHAPE_ARRAY, .count = 65000 }
+	};
 	const struct spoor_event_class c[] = {
 		{ .name = "long:string", FIELDS(string) }, { .name = "long:bytes", FIELDS(bytes) },
 		{ .name = "long:array", FIELDS(array) }
