@@ -76,13 +76,18 @@ enum spoor_arena_mode {
 	SPOOR_ARENA_BLOCK = 2,     /* wait for space at most block_us, then discard */
 };
 
-enum spoor_arena_context { /* what a channel adds to its events: fields with SPOOR_DEF_CONTEXT, first in the body */
-	SPOOR_CONTEXT_VPID = 1,     /* s32 vpid */
-	SPOOR_CONTEXT_VTID = 2,     /* s32 vtid */
-	SPOOR_CONTEXT_PROCNAME = 4, /* text[16] procname */
-	SPOOR_CONTEXT_IP = 8,       /* pointer ip */
-	SPOOR_CONTEXT_CPU = 16,     /* u32 cpu */
-	SPOOR_CONTEXT_STACK = 32,   /* sequence of pointers callstack */
+/*
+ * What a channel adds to its events: fields with SPOOR_DEF_CONTEXT, first in the body, in this order. Each takes a
+ * multiple of 8 bytes.
+ */
+enum spoor_arena_context {
+	SPOOR_CONTEXT_VPID = 1,     /* s64 vpid */
+	SPOOR_CONTEXT_VTID = 2,     /* s64 vtid */
+	SPOOR_CONTEXT_PROCNAME = 4, /* text[16] procname: of the thread, padded with NULs */
+	SPOOR_CONTEXT_IP = 8,       /* pointer ip: in the site's cold code */
+	SPOOR_CONTEXT_CPU = 16,     /* u64 cpu */
+	SPOOR_CONTEXT_STACK = 32,   /* u16 callstack_status, u16 callstack_way (trace/record.h), u16 reserved, */
+				    /* sequence of pointers callstack, innermost first */
 };
 
 struct spoor_arena_channel {
@@ -136,9 +141,9 @@ struct spoor_arena {
 	char comm[16];
 	/* live, each on a cache line of its own: */
 	__u64 defs_used __attribute__((aligned(64))); /* bytes of definitions that are complete */
-	__u64 n_clocks;                               /* pairs ever noted; pair i stands in clocks[i % 64], the oldest may be torn */
-	__u64 serial __attribute__((aligned(64)));    /* of the next packet to be opened (atomic); the first is 1 */
-	__u32 wake __attribute__((aligned(64)));      /* futex word: counted up when a packet becomes FULL and consumer_waits */
+	__u64 n_clocks; /* pairs ever noted; pair i stands in clocks[i % 64], the oldest may be torn */
+	__u64 serial __attribute__((aligned(64))); /* of the next packet to be opened (atomic); the first is 1 */
+	__u32 wake __attribute__((aligned(64))); /* futex word: counted up when a packet becomes FULL and consumer_waits */
 	__u32 consumer_waits;                         /* the consumer's: not 0 while it waits for `wake` */
 	__u64 classes_refused;                        /* event classes for which the definitions had no room */
 
@@ -202,7 +207,7 @@ enum spoor_def_type {
 struct spoor_def {
 	__u32 size; /* bytes, this head included; a multiple of 8 */
 	__u16 type; /* enum spoor_def_type; skip what you do not know */
-	__u16 id;   /* of a class: what events carry, 1 .. SPOOR_ARENA_MAX_CLASSES - 1, ascending */
+	__u16 id;   /* of a class: what events carry, 1 .. SPOOR_ARENA_MAX_CLASSES - 1, each once, in no order */
 };
 
 enum spoor_def_kind {
@@ -225,7 +230,7 @@ struct spoor_def_class {
 	__u8 reserved;
 	__u16 n_fields; /* contexts included */
 	__u16 text_size;
-	__u32 line; /* of the first site; file, function: its too, may be empty */
+	__u32 line; /* of the first site found; file: its too; function: empty if not known */
 	__u32 reserved2;
 	__u64 signature; /* hash of the fields' names and types: the same for the same declaration in any program */
 };
@@ -280,9 +285,9 @@ struct spoor_def_label { /* ENUM: values low..high are called name */
  * records, one after another, each aligned to 8. A packet that is in both files (its program died between writing and
  * freeing it) has the same serial in both: the longer one counts. A torn last record is to be ignored.
  *
- *   +--------------------+------------------------------------------------------------------------------------+
- *   | struct spoor_spill | PACKET: struct spoor_arena_packet, its `committed` bytes; CLOCK: struct spoor_arena_clock[] |
- *   +--------------------+------------------------------------------------------------------------------------+
+ *   +--------------------+-------------------------------------------------------------------------------+
+ *   | struct spoor_spill | PACKET: struct spoor_arena_packet, its `committed` bytes; CLOCK: spoor_arena_clock[] |
+ *   +--------------------+-------------------------------------------------------------------------------+
  */
 #define SPOOR_SPILL_MAGIC 0x4c505253U /* "SRPL" */
 enum spoor_spill_type { SPOOR_SPILL_PACKET = 1, SPOOR_SPILL_CLOCK = 2 };
