@@ -26,7 +26,9 @@
 		return SPOOR_NO_LIBRARY_;                                                                 \
 	}
 
-#define SPOOR_IGNORED_(i, x) (void)(x);
+#define DECLARE_TRACE(name, proto, args) SPOOR_DISABLED_(name, SPOOR_P_(proto), SPOOR_P_(args))
+#define DECLARE_TRACE_NOARGS(name) SPOOR_DISABLED_(name, , )
+#define DEFINE_TRACE(name) struct spoor_defined_##name
 
 #define spoor_trace(provider, name, ...)                                    \
 	do {                                                                \

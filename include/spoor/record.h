@@ -65,6 +65,15 @@ __attribute__((no_sanitize_address, unused)) static inline size_t spoor_string_l
 	return SPOOR_STRING_MAX_;
 }
 
+/* The string that a pointer at `p` points to. */
+SPOOR_INLINE_ const char *spoor_string_at_(const void *p)
+{
+	const char *s;
+
+	__builtin_memcpy(&s, p, sizeof(s));
+	return s ? s : "(null)";
+}
+
 /* memcpy for short pieces, without a call; the ends of the pieces of 16, 8, 4 may overlap. */
 SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
 {

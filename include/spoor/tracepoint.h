@@ -54,6 +54,7 @@
 #define SPOOR_TRACEPOINT(provider, name, proto, args, fields) \
 	SPOOR_TRACEPOINT_LEVEL(provider, name, SPOOR_LEVEL_INFO, SPOOR_P_(proto), SPOOR_P_(args), SPOOR_P_(fields))
 #define SPOOR_P_(...) __VA_ARGS__
+#define SPOOR_IGNORED_(i, x) (void)(x);
 
 #ifndef SPOOR_WEAK_
 #define SPOOR_WEAK_ __attribute__((weak)) /* absent libraries are NULL */
@@ -134,6 +135,23 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 	    SPOOR_COUNT_(fields), kind, level, 0, 0 },                                               \
 	  #provider "\0" #name, SPOOR_EACH_(SPOOR_I_, fields) }
 
+/* The two parts of what cold code does, in a function that has the arguments and `spoor_tp_`. */
+#define SPOOR_CALL_PROBES_(proto, args)                                                                             \
+	if (__builtin_expect(spoor_tp_->probes != NULL, 0)) {                                                       \
+		const struct spoor_probe *spoor_probe_ = spoor_tp_->ops->probes_begin(spoor_tp_);                   \
+		for (; spoor_probe_->function; spoor_probe_++)                                                      \
+			((void (*)(SPOOR_DATA_PROTO_(proto)))spoor_probe_->function)(SPOOR_DATA_ARGS_(args));       \
+		spoor_tp_->ops->probes_end();                                                                       \
+	}
+#define SPOOR_RECORD_(size, writing)                                                                                \
+	const size_t spoor_size_ = SPOOR_RECORD_SIZE_(size);                                                        \
+	const struct spoor_handle spoor_h_ = spoor_tp_->reserve(spoor_tp_, spoor_size_);                            \
+	if (__builtin_expect(!spoor_h_.at, 0))                                                                      \
+		return;                                                                                             \
+	char *spoor_at_ = spoor_h_.at + SPOOR_RECORD_HEAD_;                                                         \
+	writing (void)spoor_at_;                                                                                    \
+	spoor_commit_(spoor_tp_, spoor_h_, spoor_size_);
+
 #define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                           \
 	SPOOR_DECLARED_(#provider "__" #name,                                                                        \
 			#provider ":" #name "(" SPOOR_WORDS_OF_(proto) ")" SPOOR_EACH_(SPOOR_Q_, fields))            \
@@ -149,22 +167,9 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))                         \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_##provider##__##name;                                 \
-		if (__builtin_expect(spoor_tp_->probes != NULL, 0)) {                                                \
-			const struct spoor_probe *spoor_probe_ = spoor_tp_->ops->probes_begin(spoor_tp_);            \
-			for (; spoor_probe_->function; spoor_probe_++)                                               \
-				((void (*)(SPOOR_DATA_PROTO_(proto)))spoor_probe_->function)(                        \
-					SPOOR_DATA_ARGS_(args));                                                     \
-			spoor_tp_->ops->probes_end();                                                                \
-		}                                                                                                    \
+		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \
 		SPOOR_EACH_(SPOOR_V_, fields)                                                                        \
-		const size_t spoor_size_ = SPOOR_RECORD_SIZE_(0 SPOOR_EACH_(SPOOR_S_, fields));                      \
-		const struct spoor_handle spoor_h_ = spoor_tp_->reserve(spoor_tp_, spoor_size_);                     \
-		if (__builtin_expect(!spoor_h_.at, 0))                                                               \
-			return;                                                                                      \
-		char *spoor_at_ = spoor_h_.at + SPOOR_RECORD_HEAD_;                                                  \
-		SPOOR_EACH_(SPOOR_W_, fields)                                                                        \
-		(void)spoor_at_;                                                                                     \
-		spoor_commit_(spoor_tp_, spoor_h_, spoor_size_);                                                     \
+		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
 	}                                                                                                            \
 	static inline __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto))                   \
 	{                                                                                                            \
@@ -200,6 +205,8 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 	spoor_off_:;                                                                                                \
 	} while (0)
 #endif
+
+#include "declare.h"
 
 #endif /* !SPOOR_DISABLE */
 #endif
