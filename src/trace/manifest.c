@@ -73,7 +73,7 @@ static json_t *parts_json(const struct spoor_writer *w, int snapshot)
 
 uint64_t spoor_writer_lost(const struct spoor_writer *w)
 {
-	uint64_t lost = 0;
+	uint64_t lost = w->lost_before;
 
 	for_each_part(p, w) {
 		lost += p->defs[0].lost + p->defs[1].lost;

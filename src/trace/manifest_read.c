@@ -14,7 +14,7 @@
 
 #define MAX_MANIFEST (64 << 20)
 
-static int parse_uuid(const char *text, uint8_t *ret)
+int spoor_parse_uuid(const char *text, uint8_t ret[16])
 {
 	uint8_t u[16] = {};
 	int n = 0;
@@ -232,8 +232,8 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 		epoch_from_metadata(t);
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
-	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
-	t->has_uuid = parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
+	spoor_parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
+	t->has_uuid = spoor_parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
 	take_losses(t, j);
 	if (whole)
 		take_parts(t, path, json_object_get(host, "parts"));

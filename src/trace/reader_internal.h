@@ -112,6 +112,10 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
 
+/* "01234567-89ab-...": 0 or -EINVAL. */
+int spoor_parse_uuid(const char *text, uint8_t ret[16]);
+/* repair.c: *cut grows by the bytes that were cut. */
+int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e);
 /* The file as a string, at most max bytes. free() *ret. */
 int spoor_read_text(const char *path, size_t max, char **ret);
 /* layout.c: fills changed. */

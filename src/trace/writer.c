@@ -106,7 +106,7 @@ static void remove_beginning(struct spoor_writer *w)
 {
 	char name[128];
 
-	if (w->root_fd < 0)
+	if (w->root_fd < 0 || w->o.resume)
 		return; /* it is not ours */
 	for_each_part(p, w) {
 		if (p->fd >= 0)
@@ -249,6 +249,32 @@ static int allocate(struct spoor_writer *w, const struct spoor_writer_options *o
 	return w->path && w->command && w->mode ? 0 : -ENOMEM;
 }
 
+static int begin_anew(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r = identify(w);
+
+	if (r >= 0)
+		r = add_parts(w);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: %s", w->path, strerror(-r));
+	r = make_dirs(w, e);
+	return r < 0 ? r : spoor_manifest_open(w, e);
+}
+
+static int begin_again(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r;
+
+	if (!w->o.n_lanes || w->o.n_cpus)
+		return spoor_fail(e, EINVAL, "%s: only a recording of user events alone can be gone on with", w->path);
+	r = spoor_resume_identity(w, e);
+	if (r < 0)
+		return r;
+	if (add_parts(w) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	return spoor_resume_parts(w, e);
+}
+
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e)
 {
 	_cleanup_(writer_freep) struct spoor_writer *w = NULL;
@@ -261,16 +287,9 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	if (!w)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
 	w->root_fd = w->reserve_fd = -1;
-	r = allocate(w, o);
-	if (r >= 0)
-		r = identify(w);
-	if (r >= 0)
-		r = add_parts(w);
-	if (r < 0)
-		return spoor_fail(e, -r, "%s: %s", o->path, strerror(-r));
-	r = make_dirs(w, e);
-	if (r >= 0)
-		r = spoor_manifest_open(w, e);
+	if (allocate(w, o) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
+	r = o->resume ? begin_again(w, e) : begin_anew(w, e);
 	if (r >= 0)
 		r = spoor_segments_create(w, e);
 	if (r >= 0)

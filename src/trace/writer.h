@@ -33,6 +33,7 @@ struct spoor_writer_options {
 	const char *mode;    /* words for the manifest, e.g. "app-all, S=5, cfi" */
 	unsigned n_cpus;       /* 0: no part `kernel` */
 	unsigned n_lanes;      /* 0: no part `ust`; at most SPOOR_MAX_LANES */
+	uint8_t resume;        /* 1: path exists; see spoor_writer_open() */
 	uint64_t max_size;     /* bytes kept on disk: whole old segments are dropped, and events for which there is
 				* no room all the same are lost and counted; 0: no limit */
 	uint64_t segment_size; /* rotate when a segment has this many bytes; 0: never */
@@ -41,6 +42,11 @@ struct spoor_writer_options {
 	const uint8_t *boot_id; /* 16 bytes; NULL: those of now */
 	uint64_t epoch_offset;
 };
+/*
+ * resume: goes on with a trace of user events alone that has no writer any more, in a new segment. What was torn is cut;
+ * uuid, command and mode, lanes' ends and counts of what was discarded, and classes are those that it has. -EBUSY: it
+ * is being written. -ESTALE: it is of another boot. -EPROTO, -EBADMSG: it cannot be gone on with; it is as it was.
+ */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 
 /*
@@ -76,6 +82,9 @@ uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane);
  */
 int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts, uint16_t *ret_id,
 		       struct spoor_error *e);
+
+/* The definition of the class of id SPOOR_EV_USER + i; NULL: there is none yet. Borrowed. */
+const struct spoor_class *spoor_writer_known_class(const struct spoor_writer *w, unsigned i);
 
 /*
  * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before

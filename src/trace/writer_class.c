@@ -90,6 +90,37 @@ static int make_room(struct spoor_writer *w)
 	return 0;
 }
 
+int spoor_class_restore(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts)
+{
+	_cleanup_(spoor_freep) struct spoor_class *def = NULL;
+	_cleanup_(spoor_freep) char *text = NULL, *all = NULL;
+	struct writer_part *p = w->ust;
+	size_t len;
+	int r;
+
+	r = spoor_class_encode(c, &def);
+	if (r >= 0)
+		r = spoor_class_metadata(c, &text, &len);
+	if (r >= 0)
+		r = make_room(w);
+	if (r < 0)
+		return r;
+	all = realloc(p->metadata, p->metadata_len + len);
+	if (!all)
+		return -ENOMEM;
+	memcpy(all + p->metadata_len, text, len);
+	p->metadata = TAKE_PTR(all);
+	p->metadata_len += len;
+	def->h.ts = ts;
+	w->classes[w->n_classes++] = TAKE_PTR(def);
+	return 0;
+}
+
+const struct spoor_class *spoor_writer_known_class(const struct spoor_writer *w, unsigned i)
+{
+	return i < w->n_classes ? w->classes[i] : NULL;
+}
+
 static int add_class(struct spoor_writer *w, struct spoor_event_class *c, uint64_t ts, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) struct spoor_class *def = NULL;

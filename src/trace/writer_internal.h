@@ -2,7 +2,7 @@
 #pragma once
 /*
  * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
- * writer_class.c (classes of user events), segment.c (directories, rotation), manifest.c, snapshot.c.
+ * writer_class.c (classes of user events), writer_resume.c, segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
 
@@ -21,7 +21,8 @@ struct writer_stream {
 	uint64_t file_size;
 	uint64_t last_ts;
 	uint64_t seq;
-	uint64_t discarded; /* as the caller said last */
+	uint64_t discarded; /* as the caller said last, and before it was resumed */
+	uint64_t before;    /* of these: before */
 	uint64_t lost;      /* events that could not be written */
 };
 
@@ -62,6 +63,7 @@ struct spoor_writer {
 	size_t manifest_len; /* as it was written last */
 	int reserve_fd;      /* a file without a name: room for the last manifest on a full disk; -1: none */
 	size_t reserve_len;
+	uint64_t lost_before; /* before it was resumed */
 	uint8_t failed; /* something could not be written, other than for want of room below max_size */
 
 	struct writer_part parts[SPOOR_MAX_PARTS];
@@ -121,5 +123,10 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 /* To one of the part's open segments. */
 int spoor_segment_define(struct writer_segment *s, const struct spoor_event_header *def);
 int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e);
+/* writer_resume.c: who the trace says that it is, instead of a new identity; locks it. Then what its part has. */
+int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e);
+int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e);
+/* writer_class.c: a class as it stands in a trace that is resumed. */
+int spoor_class_restore(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts);
 /* writer_class.c: a new segment is told of all classes. */
 int spoor_classes_repeat(struct spoor_writer *w, struct writer_segment *s);

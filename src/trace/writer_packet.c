@@ -242,7 +242,7 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 	r = check(w, s, spans, n_spans, p, e);
 	if (r < 0)
 		return r;
-	s->discarded = discarded;
+	s->discarded = s->before + discarded;
 	while (n_spans > 0) {
 		taken = gather(w, spans, n_spans, &p->n, &p->bytes);
 		if (!p->n)
