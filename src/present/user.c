@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/time.h"
@@ -23,10 +24,25 @@ static int is_context(const struct spoor_value *v)
 
 /* ---- text ---- */
 
+/* The fewest digits that tell it from every other number: 3.14, not 3.1400000000000001. */
+static void format_float(const struct spoor_value *v, uint32_t i, char *buf, size_t size)
+{
+	int single = v->field->size == 4, most = single ? 9 : 17;
+	double d = spoor_value_double(v, i);
+
+	for (int digits = single ? 6 : 15; digits <= most; digits++) {
+		snprintf(buf, size, "%.*g", digits, d);
+		if (single ? strtof(buf, NULL) == (float)d : strtod(buf, NULL) == d)
+			return;
+	}
+}
+
 static void put_float(FILE *out, const struct spoor_value *v, uint32_t i)
 {
-	/* So many digits tell one number from the next. */
-	fprintf(out, "%.*g", v->field->size == 4 ? 9 : 17, spoor_value_double(v, i));
+	char text[40];
+
+	format_float(v, i, text, sizeof(text));
+	fputs(text, out);
 }
 
 static void put_char(FILE *out, uint64_t c)
@@ -139,8 +155,9 @@ uint32_t spoor_user_stack(const struct spoor_event *ev)
 /* ---- JSON ---- */
 
 /* Always with a point or an exponent: -0 and large numbers are then no integers to who reads them. */
-static void put_float_json(FILE *out, double d, int digits)
+static void put_float_json(FILE *out, const struct spoor_value *v, uint32_t i)
 {
+	double d = spoor_value_double(v, i);
 	char text[40];
 
 	if (isnan(d)) {
@@ -151,7 +168,7 @@ static void put_float_json(FILE *out, double d, int digits)
 		fputs(d < 0 ? "\"-inf\"" : "\"inf\"", out);
 		return;
 	}
-	snprintf(text, sizeof(text), "%.*g", digits, d);
+	format_float(v, i, text, sizeof(text));
 	fprintf(out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
 }
 
@@ -160,7 +177,7 @@ static void put_element_json(FILE *out, const struct spoor_value *v, uint32_t i)
 	uint64_t x;
 
 	if (v->field->type == SPOOR_VALUE_FLOAT) {
-		put_float_json(out, spoor_value_double(v, i), v->field->size == 4 ? 9 : 17);
+		put_float_json(out, v, i);
 		return;
 	}
 	x = spoor_value_integer(v, i);
