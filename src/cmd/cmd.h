@@ -13,6 +13,7 @@
 #define SPOOR_EXIT_INTERNAL 125 /* `record -- CMD`: Spoor itself failed */
 
 int spoor_cmd_check(int argc, char **argv);
+int spoor_cmd_daemon(int argc, char **argv);
 int spoor_cmd_help(int argc, char **argv);
 int spoor_cmd_pack(int argc, char **argv);
 int spoor_cmd_record(int argc, char **argv);

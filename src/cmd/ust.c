@@ -13,6 +13,13 @@ static const struct word {
 } words[] = {
 	{ "run", spoor_ust_cmd_run },
 	{ "list", spoor_ust_cmd_list },
+	{ "start", spoor_ust_cmd_control },
+	{ "stop", spoor_ust_cmd_control },
+	{ "end", spoor_ust_cmd_control },
+	{ "enable", spoor_ust_cmd_control },
+	{ "disable", spoor_ust_cmd_control },
+	{ "status", spoor_ust_cmd_control },
+	{ "snapshot", spoor_ust_cmd_control },
 	{ "recover", spoor_ust_cmd_recover },
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
@@ -47,7 +54,7 @@ int spoor_cmd_ust(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : NULL;
 
 	if (!word) {
-		spoor_ust_say("what to do? run, list, enable, disable, start, stop, status or recover; 'spoor help ust' "
+		spoor_ust_say("what to do? run, list, start, stop, end, enable, disable, status, snapshot or recover; 'spoor help ust' "
 			      "tells more");
 		return SPOOR_EXIT_USAGE;
 	}

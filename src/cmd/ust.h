@@ -4,6 +4,7 @@
 
 int spoor_ust_cmd_run(int argc, char **argv);
 int spoor_ust_cmd_list(int argc, char **argv);
+int spoor_ust_cmd_control(int argc, char **argv); /* start, stop, end, enable, disable, status, snapshot */
 int spoor_ust_cmd_recover(int argc, char **argv);
 
 /* One line on standard error, fit for a terminal. */

@@ -234,6 +234,37 @@ static int make_room(struct spoor_user_classes *r)
 	return 0;
 }
 
+/* A class of the trace, in the form in which those of arenas are compared: all under one id. */
+static int add_known(struct spoor_user_classes *r, const struct spoor_class *def, uint16_t id)
+{
+	_cleanup_(free_classp) struct spoor_user_class *c = calloc(1, sizeof(*c));
+	size_t size = def->h.size8 * 8;
+	int err;
+
+	if (!c || !(c->def = malloc(size)) || make_room(r))
+		return -ENOMEM;
+	memcpy(c->def, def, size);
+	c->def->h.ts = 0;
+	c->def->h.tid = 0;
+	c->def->event = SPOOR_EV_USER;
+	c->id = id;
+	c->hash = XXH3_64bits(c->def, size);
+	err = spoor_class_decode(c->def, &c->c);
+	if (!err)
+		r->all[r->n++] = TAKE_PTR(c);
+	return err == -ENOMEM ? err : 0;
+}
+
+int spoor_user_classes_resume(struct spoor_user_classes *r)
+{
+	const struct spoor_class *def;
+	int err = 0;
+
+	for (unsigned i = 0; !err && (def = spoor_writer_known_class(r->w, i)); i++)
+		err = add_known(r, def, SPOOR_EV_USER + i);
+	return err;
+}
+
 int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, size_t size,
 			    const struct spoor_user_class **ret)
 {

@@ -25,6 +25,8 @@ struct spoor_user_classes {
 	size_t n, room;
 };
 void spoor_user_classes_done(struct spoor_user_classes *r);
+/* Those that the writer knows already: it goes on with a trace. -ENOMEM. */
+int spoor_user_classes_resume(struct spoor_user_classes *r);
 
 /*
  * One record of definitions (`size` bytes at def, which nobody changes meanwhile) of type SPOOR_DEF_CLASS. ret: the

@@ -232,7 +232,10 @@ void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s)
 	while (*at)
 		at = &(*at)->next;
 	s->next = NULL;
-	s->id = ++h->next_session;
+	if (!s->id)
+		s->id = ++h->next_session;
+	if (s->id > h->next_session)
+		h->next_session = s->id;
 	*at = s;
 }
 
@@ -289,6 +292,16 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 		};
 		memcpy(ret->why, s->why, sizeof(ret->why));
 	}
+	unlink_session(h, s);
+	return spoor_ust_session_close(s, e);
+}
+
+int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	drain(h, s, false);
+	for (struct hub_program *p = h->first; p; p = p->next)
+		if (p->session == s)
+			spoor_program_forget(p);
 	unlink_session(h, s);
 	return spoor_ust_session_close(s, e);
 }

@@ -42,7 +42,7 @@ void spoor_hub_serve(struct spoor_hub *h);
 int spoor_hub_tick(struct spoor_hub *h);
 
 /* Adds a session, which the hub owns from then on: programs that come get its rules. */
-void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s);
+void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s); /* id 0: it gets one */
 struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name);
 /* NULL: the first. */
 struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_session *s);
@@ -56,6 +56,11 @@ struct spoor_hub_result {
 	char why[512]; /* it failed */
 };
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e);
+/*
+ * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
+ * session's trace is closed; s is freed.
+ */
+int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e);
 /* Takes what there is, and in addition ends what is full of a rotating session. Called by tick. */
 void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s);
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e);

@@ -90,6 +90,7 @@ void spoor_program_ended(struct hub_program *p);
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
 void spoor_program_leave(struct hub_program *p); /* its session is over */
+void spoor_program_forget(struct hub_program *p); /* its buffers stay as they are, for another recorder */
 void spoor_program_free(struct hub_program *p);
 
 /* request.c */

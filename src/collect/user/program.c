@@ -192,6 +192,7 @@ static int add_source(struct hub_program *p, struct spoor_user_arena *a, ino_t i
 		free(s);
 		return -ENOMEM;
 	}
+	spoor_written_apply(&p->session->written, a);
 	s->arena = a;
 	s->ino = ino;
 	s->pid = p->cred.pid;
@@ -363,6 +364,17 @@ void spoor_program_leave(struct hub_program *p)
 
 	spoor_program_send(p, &end, SPOOR_CONTROL_END, sizeof(end), NULL);
 	end_arenas(p);
+	p->session = NULL;
+}
+
+void spoor_program_forget(struct hub_program *p)
+{
+	for (size_t i = 0; i < p->n_arenas; i++) {
+		spoor_taker_tell(p->session->taker, p->arenas[i], SPOOR_PROGRAM_RUNS);
+		spoor_source_done(p->arenas[i]);
+		free(p->arenas[i]);
+	}
+	p->n_arenas = 0;
 	p->session = NULL;
 }
 

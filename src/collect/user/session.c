@@ -32,6 +32,7 @@ static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 		.command = s->command,
 		.mode = s->flight ? "ust, flight recorder" : "ust",
 		.n_lanes = SPOOR_LANES,
+		.resume = s->o.resume,
 		.max_size = s->o.max_size,
 		.segment_size = s->o.segment_size,
 		.segment_ns = s->o.segment_ns,
@@ -49,6 +50,7 @@ static void session_free(struct spoor_ust_session *s)
 	if (!s)
 		return;
 	spoor_taker_free(s->taker);
+	spoor_written_done(&s->written);
 	free(s->rules);
 	free(s->name);
 	free(s->output);

@@ -10,6 +10,7 @@
 #include "agent/control/protocol.h"
 #include "base/error.h"
 #include "collect/user/taker.h"
+#include "collect/user/written.h"
 
 #define SPOOR_UST_MAX_RULES 1024
 
@@ -21,6 +22,7 @@ struct spoor_ust_options {
 	uint64_t max_size, segment_size, segment_ns;
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 	unsigned n_channels; /* 0: one of discarding */
+	bool resume; /* output exists: goes on with it */
 	struct spoor_writer *writer; /* to write with, which has lanes; NULL: one of its own is made */
 };
 
@@ -41,6 +43,7 @@ struct spoor_ust_session {
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
+	struct spoor_written written; /* by recorders before us */
 	bool failed;
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */

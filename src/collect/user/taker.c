@@ -52,9 +52,14 @@ int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
 	t->w = w;
 	t->classes.w = w;
 	t->buffer = malloc(BUFFER);
-	if (!t->buffer) {
-		free(t);
+	if (!t->buffer || spoor_user_classes_resume(&t->classes)) {
+		spoor_taker_free(t);
 		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < SPOOR_LANES; i++) { /* a trace that is gone on with */
+		t->lanes.end[i] = spoor_writer_lane_end(w, i);
+		if (t->lanes.end[i])
+			t->lanes.n = i + 1;
 	}
 	*ret = t;
 	return 0;
