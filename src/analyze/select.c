@@ -31,6 +31,7 @@ void spoor_select_done(struct spoor_select *s)
 	free(s->tids);
 	free(s->stacks);
 	spoor_globs_done(&s->functions);
+	spoor_globs_done(&s->events);
 	*s = (struct spoor_select){};
 }
 
@@ -62,10 +63,38 @@ static int select_pending(const struct spoor_select *s, const struct spoor_pendi
 	return who(s, p->pid, p->h.tid, p->nr);
 }
 
+int spoor_select_chooses_calls(const struct spoor_select *s)
+{
+	return s->some_calls || s->errno_ || s->failed || s->min_duration;
+}
+
+/* Ids are unique in a recording, so an id's name is asked about once. */
+static int name_wanted(struct spoor_select *s, const struct spoor_event_class *c)
+{
+	uint8_t *known = &s->event_wanted[c->id - SPOOR_EV_USER];
+
+	if (!s->events.n)
+		return 1;
+	if (!*known)
+		*known = spoor_globs_match(&s->events, c->name) ? 1 : 2;
+	return *known == 1;
+}
+
+int spoor_select_user(struct spoor_select *s, const struct spoor_event *ev, uint32_t pid)
+{
+	if (!s->events.n && spoor_select_chooses_calls(s))
+		return 0;
+	if (ev->h->ts < s->from || (s->to && ev->h->ts > s->to) || !name_wanted(s, ev->class))
+		return 0;
+	return among(s->pids, s->n_pids, pid) && among(s->tids, s->n_tids, ev->h->tid);
+}
+
 int spoor_select_event(const struct spoor_select *s, const struct spoor_event_header *h, uint64_t now)
 {
 	const struct spoor_syscall *call = (const void *)h; /* SYSCALL_OTHER begins alike */
 
+	if (s->events.n && !spoor_select_chooses_calls(s))
+		return 0;
 	if (h->id == SPOOR_EV_PENDING)
 		return select_pending(s, (const void *)h, now);
 	if (h->id > SPOOR_EV_SYSCALL_OTHER)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* Which calls of a trace a report is about. What is zero or empty does not restrict. */
+/*
+ * Which calls and user events of a trace a report is about. What is zero or empty does not restrict. What chooses calls
+ * (some_calls, errno_, failed, min_duration) leaves no user events, and events leave no calls; both given leave both.
+ */
 #include "analyze/symbolize.h"
 #include "base/strings.h"
 #include "trace/syscalls.h"
@@ -15,6 +18,8 @@ struct spoor_select {
 	int errno_;                           /* failed with this */
 	uint8_t failed;                       /* returned any error */
 	uint64_t min_duration;                /* ns */
+	struct spoor_globs events;            /* user events: "provider:name" */
+	uint8_t event_wanted[SPOOR_EV_USER_MAX - SPOOR_EV_USER]; /* what events said, by id: 1 yes, 2 no, 0 not asked */
 
 	struct spoor_select_stack { /* what functions said about a stack */
 		uint32_t id, pid;
@@ -44,6 +49,10 @@ void spoor_select_done(struct spoor_select *s);
  * Events that are no calls: 0.
  */
 int spoor_select_event(const struct spoor_select *s, const struct spoor_event_header *h, uint64_t now);
+/* All but the functions, for a user event of a thread of pid. */
+int spoor_select_user(struct spoor_select *s, const struct spoor_event *ev, uint32_t pid);
+/* Anything that chooses calls: what is no call is then left out. */
+int spoor_select_chooses_calls(const struct spoor_select *s);
 /* The functions. */
 int spoor_select_stack(struct spoor_select *s, struct spoor_symbolizer *z, const struct spoor_segment *segment,
 		       uint32_t pid, uint32_t stack);

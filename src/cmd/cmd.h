@@ -13,12 +13,14 @@
 #define SPOOR_EXIT_INTERNAL 125 /* `record -- CMD`: Spoor itself failed */
 
 int spoor_cmd_check(int argc, char **argv);
+int spoor_cmd_daemon(int argc, char **argv);
 int spoor_cmd_help(int argc, char **argv);
 int spoor_cmd_pack(int argc, char **argv);
 int spoor_cmd_record(int argc, char **argv);
 int spoor_cmd_repair(int argc, char **argv);
 int spoor_cmd_report(int argc, char **argv);
 int spoor_cmd_stat(int argc, char **argv);
+int spoor_cmd_ust(int argc, char **argv);
 int spoor_cmd_version(int argc, char **argv);
 
 /* `spoor VERB -h`: synopsis, options and examples of the verb's page. Returns SPOOR_EXIT_OK. */

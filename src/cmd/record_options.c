@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,36 +19,6 @@
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 /* ---- values ---- */
-
-/* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
-static bool has_another_use(int sig)
-{
-	static const int used[] = { SIGINT, SIGTERM, SIGHUP,  SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
-				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS,  SIGPIPE, SIGXFSZ };
-
-	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
-		if (sig == used[i])
-			return true;
-	return false;
-}
-
-static int take_signal(void *ret, const char *arg, struct spoor_error *e)
-{
-	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
-
-	for (int sig = 1; sig < NSIG; sig++) {
-		const char *abbrev = sigabbrev_np(sig);
-
-		if (!abbrev || strcmp(name, abbrev))
-			continue;
-		if (has_another_use(sig))
-			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
-					  arg);
-		*(int *)ret = sig;
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
-}
 
 /* "1.5" or "1.5%" to per mille. */
 static int take_percent(void *ret, const char *arg, struct spoor_error *e)
@@ -136,7 +105,7 @@ static const struct spoor_option options[] = {
 	{ "rotate", 0, SPOOR_OPTION_OWN, AT(s), .take = take_rotate },
 	{ "buffers", 0, SPOOR_OPTION_OWN, AT(s.ring_size), .take = take_buffers },
 	{ "overhead", 0, SPOOR_OPTION_OWN, AT(s.overhead), .take = take_percent },
-	{ "snapshot-on", 0, SPOOR_OPTION_OWN, AT(s.snapshot_signal), .take = take_signal },
+	{ "snapshot-on", 0, SPOOR_OPTION_OWN, AT(s.snapshot_signal), .take = spoor_take_snapshot_signal },
 	{ "row-memory", 0, SPOOR_OPTION_SIZE, AT(s.row_memory), .least = 64 << 10 },
 	{},
 };

@@ -94,5 +94,6 @@ int spoor_cmd_report(int argc, char **argv)
 		r--;
 	}
 	spoor_select_done(&o.select);
+	spoor_programs_done(&o.view.programs);
 	return r;
 }

@@ -50,6 +50,13 @@ static int take_functions(void *globs, const char *arg, struct spoor_error *e)
 	return 0;
 }
 
+static int take_events(void *globs, const char *arg, struct spoor_error *e)
+{
+	if (spoor_globs_add(globs, arg) < 0)
+		return spoor_fail(e, EINVAL, "--event takes names or globs of user events, separated by commas");
+	return 0;
+}
+
 static int take_errno(void *ret, const char *arg, struct spoor_error *e)
 {
 	int named = spoor_errno_by_name(arg);
@@ -113,6 +120,7 @@ static const struct spoor_option options[] = {
 	{ "tid", 0, SPOOR_OPTION_OWN, AT(select), .take = take_tids },
 	{ "syscall", 'e', SPOOR_OPTION_OWN, AT(filter), .take = take_calls },
 	{ "function", 0, SPOOR_OPTION_OWN, AT(select.functions), .take = take_functions },
+	{ "event", 0, SPOOR_OPTION_OWN, AT(select.events), .take = take_events },
 	{ "errno", 0, SPOOR_OPTION_OWN, AT(select.errno_), .take = take_errno },
 	{ "failed", 0, SPOOR_OPTION_FLAG, AT(select.failed) },
 	{ "min-duration", 0, SPOOR_OPTION_DURATION, AT(select.min_duration) },

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,4 +112,36 @@ const char *spoor_cache_directory(char *buf)
 	else if (home)
 		snprintf(buf, PATH_MAX, "%s/.cache/spoor", home);
 	return *buf && (!mkdir(buf, 0700) || errno == EEXIST) ? buf : NULL;
+}
+
+/* ---- signals ---- */
+
+/* Those that end a recording, tell of its command, cannot be waited for, or say that we ourselves went wrong. */
+static bool has_another_use(int sig)
+{
+	static const int used[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,
+				    SIGFPE, SIGILL,  SIGTRAP, SIGABRT, SIGSYS, SIGPIPE, SIGXFSZ };
+
+	for (size_t i = 0; i < sizeof(used) / sizeof(*used); i++)
+		if (sig == used[i])
+			return true;
+	return false;
+}
+
+int spoor_take_snapshot_signal(void *ret, const char *arg, struct spoor_error *e)
+{
+	const char *name = strncmp(arg, "SIG", 3) ? arg : arg + 3;
+
+	for (int sig = 1; sig < NSIG; sig++) {
+		const char *abbrev = sigabbrev_np(sig);
+
+		if (!abbrev || strcmp(name, abbrev))
+			continue;
+		if (has_another_use(sig))
+			return spoor_fail(e, EINVAL, "--snapshot-on %s: that signal has another use; SIGUSR2 has none",
+					  arg);
+		*(int *)ret = sig;
+		return 0;
+	}
+	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
 }

@@ -47,7 +47,7 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, ev->h, ev->h->size8 * 8);
-	items[list->n] = (struct blocked){ { copy, ev->segment, ev->cpu }, why, 0 };
+	items[list->n] = (struct blocked){ { copy, ev->segment, NULL, ev->cpu }, why, 0 };
 	if (v->last_ts > start_of(ev))
 		items[list->n].so_far = v->last_ts - start_of(ev);
 	list->n++;

@@ -138,7 +138,7 @@ int spoor_present_folded(struct spoor_view *v, struct spoor_error *e)
 
 	if (spoor_processes_new(SPOOR_BY_APP, &processes) < 0 || spoor_callsites_new(processes, &matrix) < 0)
 		return spoor_fail(e, ENOMEM, "out of memory");
-	r = spoor_view_matrix(v, processes, matrix, e);
+	r = spoor_view_matrix(v, matrix, NULL, e);
 	if (r < 0)
 		return r;
 	n = spoor_callsites_cells(matrix, &cells);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What could not be seen, said at the end of every report. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/time.h"
 #include "present/present.h"
@@ -135,11 +136,72 @@ static void put_end(struct spoor_view *v)
 		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
 }
 
-void spoor_put_footer(struct spoor_view *v)
+/* Of programs that traced themselves: whose buffers were too small, who crashed. */
+static void put_program(FILE *out, const struct spoor_program *p)
+{
+	char count[32];
+
+	if (p->state == SPOOR_PROGRAM_CRASHED) {
+		fputs("Crashed: ", out);
+		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
+		fprintf(out, "[%u]; its user events are here up to there.\n", p->pid);
+	}
+	if (p->lost) {
+		spoor_format_count(p->lost, count, sizeof(count));
+		fprintf(out, "Lost: of these %s in ", count);
+		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
+		fprintf(out, "[%u].\n", p->pid);
+	}
+	if (p->malformed || p->state == SPOOR_PROGRAM_DAMAGED) {
+		fputs("Damaged: ", out);
+		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
+		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64
+			     " times; what it hid is lost.\n",
+			p->pid, (uint64_t)p->malformed);
+	}
+}
+
+static int is_worth_a_line(const struct spoor_program *p)
+{
+	return p->lost || p->malformed || p->state == SPOOR_PROGRAM_CRASHED || p->state == SPOOR_PROGRAM_DAMAGED;
+}
+
+static void put_programs(struct spoor_view *v)
+{
+	unsigned shown = 0, more = 0;
+
+	for (size_t i = 0; i < v->programs.n; i++) {
+		const struct spoor_program *p = &v->programs.list[i];
+
+		if (!is_worth_a_line(p))
+			continue;
+		if (shown++ < MAX_DAMAGES_SHOWN)
+			put_program(v->out, p);
+		else
+			more++;
+	}
+	if (more)
+		fprintf(v->out, "And %u more programs crashed or lost user events.\n", more);
+}
+
+static void put_user_events(struct spoor_view *v)
+{
+	char count[32], time[32];
+
+	spoor_format_count(v->tally.user_events, count, sizeof(count));
+	spoor_format_duration(v->last_ts - v->first_ts, time, sizeof(time));
+	if (spoor_view_has_calls(v) && !v->tally.user_events)
+		return;
+	fprintf(v->out, "%sUser events: %s, within %s.\n", spoor_view_has_calls(v) ? "" : "\n", count, time);
+}
+
+static void put_calls(struct spoor_view *v)
 {
 	const struct spoor_tally *t = &v->tally;
 	char calls[32], errors[32], unfinished[32], time[32];
 
+	if (!spoor_view_has_calls(v))
+		return;
 	spoor_format_count(t->calls, calls, sizeof(calls));
 	spoor_format_count(t->errors, errors, sizeof(errors));
 	spoor_format_count(t->unfinished, unfinished, sizeof(unfinished));
@@ -151,10 +213,18 @@ void spoor_put_footer(struct spoor_view *v)
 		fprintf(v->out, "Began before the recording: %s of these calls, which took at least the time shown.\n",
 			calls);
 	}
+}
+
+void spoor_put_footer(struct spoor_view *v)
+{
+	put_calls(v);
+	put_user_events(v);
 	put_losses(v);
+	put_programs(v);
 	put_damages(v);
 	put_end(v);
-	put_walks(v);
+	if (spoor_view_has_calls(v))
+		put_walks(v);
 	for (unsigned i = 0; spoor_symbolizer_note(v->symbols, i); i++) {
 		fputs("Note: ", v->out);
 		spoor_put_string(v->out, spoor_symbolizer_note(v->symbols, i));
@@ -179,6 +249,20 @@ static void put_notes_json(struct spoor_view *v)
 	fputs("]", v->out);
 }
 
+static void put_programs_json(struct spoor_view *v)
+{
+	fprintf(v->out, ",\"user_events\":%" PRIu64 ",\"programs\":[", v->tally.user_events);
+	for (size_t i = 0; i < v->programs.n; i++) {
+		const struct spoor_program *p = &v->programs.list[i];
+
+		fprintf(v->out, "%s{\"pid\":%u,\"comm\":", i ? "," : "", p->pid);
+		spoor_put_json_bytes(v->out, p->comm, strnlen(p->comm, sizeof(p->comm)));
+		fprintf(v->out, ",\"state\":\"%s\",\"lost\":%" PRIu64 ",\"malformed\":%" PRIu64 "}",
+			spoor_program_state_name(p->state), (uint64_t)p->lost, (uint64_t)p->malformed);
+	}
+	fputs("]", v->out);
+}
+
 void spoor_put_summary_json(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
@@ -197,6 +281,7 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"},\"ways\":{\"kernel\":%" PRIu64 ",\"user\":%" PRIu64 "},\"no_stack\":%" PRIu64 ",\"ended\":%s",
 		t->ways[SPOOR_WAY_KERNEL], t->ways[SPOOR_WAY_USER], t->no_stack, info->ended ? "true" : "false");
+	put_programs_json(v);
 	put_notes_json(v);
 	fputs("}\n", v->out);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Every call as one line of JSON; docs/report.md tells the members. */
+/* Every call and user event as one line of JSON; docs/report.md tells the members. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "present/present.h"
 #include "present/text.h"
 #include "present/texts.h"
+#include "present/user.h"
 #include "trace/syscalls.h"
 
 static void put_time(FILE *out, const char *member, uint64_t ts, uint64_t epoch_offset)
@@ -75,7 +76,7 @@ static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_se
 }
 
 /* The same few stacks come again and again, and are most of a line's bytes: their text is made once. */
-static void put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
+void spoor_put_stack_json(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t id)
 {
 	const char *known = spoor_texts_get(v->stack_texts, pid, id);
 	char *text = NULL;
@@ -156,7 +157,7 @@ int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enu
 		fputc(',', v->out);
 		spoor_put_ret_json(v->out, &call, ev->segment);
 	}
-	put_stack(v, ev->segment, call.pid, call.stack);
+	spoor_put_stack_json(v, ev->segment, call.pid, call.stack);
 	put_flags(v->out, &call);
 	fputs("}\n", v->out);
 	return ferror(v->out) ? -EPIPE : 0;
@@ -170,12 +171,17 @@ static int each(struct spoor_view *v, const struct spoor_event *ev, enum spoor_u
 	return spoor_put_event_json(v, ev, why);
 }
 
+static int each_user(struct spoor_view *v, const struct spoor_event *ev, void *p)
+{
+	return ev->class ? spoor_put_user_json(v, ev) : 0;
+}
+
 int spoor_present_json(struct spoor_view *v, struct spoor_error *e)
 {
 	int r;
 
 	v->stack_texts = spoor_texts_new();
-	r = spoor_view_read(v, each, NULL, NULL, e);
+	r = spoor_view_read(v, each, each_user, NULL, e);
 	if (r == 0)
 		spoor_put_summary_json(v);
 	spoor_texts_free(v->stack_texts);

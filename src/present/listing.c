@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* --events: every call as a line, like strace. Lines are in the order in which calls ended. */
+/* --events: every call as a line, like strace, and every user event. Lines are in the order in which calls ended. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "present/call.h"
 #include "present/present.h"
 #include "present/text.h"
+#include "present/user.h"
 #include "trace/syscalls.h"
 
 /* "12:34:56.789012", local time. */
@@ -82,10 +83,20 @@ static int in_time(const struct spoor_view *v, uint64_t ts)
 	return ts >= v->select->from && (!v->select->to || ts <= v->select->to);
 }
 
-/* Anything that chooses calls hides what is no call; times and threads choose both. */
-static int chooses_calls(const struct spoor_select *s)
+/* Anything that chooses calls or user events hides what is neither; times and threads choose all. */
+static int chooses(const struct spoor_select *s)
 {
-	return s->some_calls || s->functions.n || s->errno_ || s->failed || s->min_duration;
+	return spoor_select_chooses_calls(s) || s->functions.n || s->events.n;
+}
+
+static int put_user(struct spoor_view *v, const struct spoor_event *ev)
+{
+	put_begin(v, ev->h->tid, ev->h->ts);
+	spoor_put_user(v->out, ev);
+	fputc('\n', v->out);
+	if (v->stacks && spoor_user_stack(ev))
+		spoor_put_stack(v, ev->segment, v->user_pid, spoor_user_stack(ev), "    > ");
+	return ferror(v->out) ? -EPIPE : 0;
 }
 
 static void put_exit(struct spoor_view *v, const struct spoor_thread_exit *x)
@@ -104,6 +115,8 @@ static int other(struct spoor_view *v, const struct spoor_event *ev, void *p)
 	const struct spoor_config *config = (const void *)ev->h;
 	const struct spoor_select *s = v->select;
 
+	if (ev->class)
+		return put_user(v, ev);
 	if (!in_time(v, ev->h->ts))
 		return 0;
 	if (ev->h->id == SPOOR_EV_CONFIG) {
@@ -112,7 +125,7 @@ static int other(struct spoor_view *v, const struct spoor_event *ev, void *p)
 		spoor_put_string(v->out, config->text);
 		fputs(" ---\n", v->out);
 	}
-	if (ev->h->id == SPOOR_EV_THREAD_EXIT && !chooses_calls(s) && !s->n_pids && !s->n_tids)
+	if (ev->h->id == SPOOR_EV_THREAD_EXIT && !chooses(s) && !s->n_pids && !s->n_tids)
 		put_exit(v, (const void *)ev->h);
 	return ferror(v->out) ? -EPIPE : 0;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "analyze/callsites.h"
+#include "analyze/programs.h"
 #include "analyze/select.h"
 #include "analyze/tally.h"
 
@@ -31,8 +32,10 @@ struct spoor_view {
 	struct spoor_texts *stack_texts; /* JSON of stacks; may be NULL */
 
 	struct spoor_tally tally; /* filled while reading */
+	struct spoor_programs programs;
 	uint64_t first_ts, last_ts;
 	uint8_t start_is_bound; /* of the completed call at hand: it began before, and took at least its time */
+	uint32_t user_pid; /* of the user event at hand; 0: unknown */
 	uint64_t n_undecodable; /* events whose arguments do not fit their class */
 };
 
@@ -46,16 +49,20 @@ int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e);
 
 /*
  * Calls `each` for every call that the view's select wants, in the order of the trace; for calls that never ended, at
- * the end, with why. `other`, if any, gets every other event. A non-zero result of either ends the reading.
+ * the end, with why. `other`, if any, gets every other event, of user events (ev->class) those that are wanted. A
+ * non-zero result of either ends the reading.
  */
 typedef int spoor_each_call(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p);
 typedef int spoor_each_other(struct spoor_view *v, const struct spoor_event *ev, void *p);
 int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_other *other, void *p,
 		    struct spoor_error *e);
 
-/* The matrix of all selected calls, tallied. */
-int spoor_view_matrix(struct spoor_view *v, struct spoor_processes *processes, struct spoor_callsites *matrix,
+/* The matrix of all selected calls, tallied. user: counts of the selected user events, too; NULL: not needed. */
+struct spoor_userevents;
+int spoor_view_matrix(struct spoor_view *v, struct spoor_callsites *matrix, struct spoor_userevents *user,
 		      struct spoor_error *e);
+/* Is there anything about calls to say? Not of a trace of user events alone, nor if only those were asked for. */
+int spoor_view_has_calls(const struct spoor_view *v);
 
 /* A thread's name at a time; "?" if unknown. */
 const char *spoor_view_comm(const struct spoor_segment *segment, uint32_t tid, uint64_t ts);
@@ -65,6 +72,12 @@ void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, 
 		     const char *indent);
 /* "function", "function (inlined)", "module+0x12" of one line of a frame, without file and line. */
 void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line);
+
+/* "app[12]", "app (3 processes)", "all processes", as v->by says; bold on a terminal. */
+void spoor_put_process_name(struct spoor_view *v, const struct spoor_process *process);
+/* Tables of user events by process; a blank line before each if `more` text stands above. */
+void spoor_put_userevents(struct spoor_view *v, const struct spoor_processes *processes, struct spoor_userevents *user,
+			  int more);
 
 /* Losses, walk statuses, both walking ways, damages, notes: after a text report. */
 void spoor_put_footer(struct spoor_view *v);
@@ -76,5 +89,7 @@ int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enu
 /* A stack's frames as an array, innermost first; an empty one if it is not known. */
 void spoor_put_frames_json(FILE *out, struct spoor_symbolizer *symbols, const struct spoor_segment *segment,
 			   uint32_t pid, uint32_t stack);
+/* ",\"stack\":[...],\"walk\":...,\"way\":...": made once for each stack if there are v->stack_texts. */
+void spoor_put_stack_json(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t stack);
 /* "sleep", "before", "end", "death": enum spoor_pending_why in JSON. */
 const char *spoor_pending_name(unsigned why);

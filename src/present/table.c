@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The default report: per process or application, system calls by call site of its own code. */
+/* The default report: per process or application, system calls by call site of its own code, and its user events. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analyze/userevents.h"
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "present/present.h"
@@ -18,6 +19,11 @@ static void processes_freep(struct spoor_processes **p)
 static void callsites_freep(struct spoor_callsites **c)
 {
 	spoor_callsites_free(*c);
+}
+
+static void userevents_freep(struct spoor_userevents **u)
+{
+	spoor_userevents_free(*u);
 }
 
 /* On a terminal only, and only when it takes long enough to be seen. */
@@ -69,14 +75,10 @@ static int by_key(const void *pa, const void *pb, void *p)
 	return strcmp(a->label, b->label);
 }
 
-static void put_heading(struct spoor_view *v, const struct spoor_process *process, const struct spoor_count *sum)
+void spoor_put_process_name(struct spoor_view *v, const struct spoor_process *process)
 {
 	const char *comm = process->comm[0] ? process->comm : "?";
-	char calls[32], errors[32], time[32];
 
-	spoor_format_count(sum->calls, calls, sizeof(calls));
-	spoor_format_count(sum->errors, errors, sizeof(errors));
-	spoor_format_duration(sum->total, time, sizeof(time));
 	fputs(v->colour ? "\033[1m" : "", v->out);
 	if (v->by == SPOOR_BY_ALL)
 		fputs("all processes", v->out);
@@ -86,7 +88,18 @@ static void put_heading(struct spoor_view *v, const struct spoor_process *proces
 		fprintf(v->out, "[%u]", process->pid);
 	else
 		fprintf(v->out, " (%u %s)", process->n_pids, process->n_pids == 1 ? "process" : "processes");
-	fprintf(v->out, "%s: %s calls, %s failed, %s in them", v->colour ? "\033[0m" : "", calls, errors, time);
+	fputs(v->colour ? "\033[0m" : "", v->out);
+}
+
+static void put_heading(struct spoor_view *v, const struct spoor_process *process, const struct spoor_count *sum)
+{
+	char calls[32], errors[32], time[32];
+
+	spoor_format_count(sum->calls, calls, sizeof(calls));
+	spoor_format_count(sum->errors, errors, sizeof(errors));
+	spoor_format_duration(sum->total, time, sizeof(time));
+	spoor_put_process_name(v, process);
+	fprintf(v->out, ": %s calls, %s failed, %s in them", calls, errors, time);
 	if (sum->unfinished)
 		fprintf(v->out, ", %" PRIu64 " never ended", sum->unfinished);
 	fputc('\n', v->out);
@@ -153,7 +166,7 @@ static void put_sites(struct spoor_view *v, const struct spoor_processes *proces
 			fputc('\n', v->out);
 		put_process(v, spoor_processes_get(processes, sites[i].process), sites + i, end - i);
 	}
-	if (!n)
+	if (!n && spoor_view_has_calls(v))
 		fputs("No call of the trace fits.\n", v->out);
 }
 
@@ -185,14 +198,16 @@ int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 {
 	_cleanup_(processes_freep) struct spoor_processes *processes = NULL;
 	_cleanup_(callsites_freep) struct spoor_callsites *matrix = NULL;
+	_cleanup_(userevents_freep) struct spoor_userevents *user = NULL;
 	struct spoor_site *sites;
 	uint64_t next = 0;
 	size_t n;
 	int r;
 
-	if (spoor_processes_new(v->by, &processes) < 0 || spoor_callsites_new(processes, &matrix) < 0)
+	if (spoor_processes_new(v->by, &processes) < 0 || spoor_callsites_new(processes, &matrix) < 0 ||
+	    spoor_userevents_new(processes, &user) < 0)
 		return spoor_fail(e, ENOMEM, "out of memory");
-	r = spoor_view_matrix(v, processes, matrix, e);
+	r = spoor_view_matrix(v, matrix, user, e);
 	if (r < 0)
 		return r;
 	put_title(v);
@@ -201,6 +216,7 @@ int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 		return spoor_fail(e, -r, "out of memory");
 	put_sites(v, processes, sites, n);
 	spoor_sites_free(sites, n);
+	spoor_put_userevents(v, processes, user, n > 0);
 	spoor_put_footer(v);
 	return 0;
 }

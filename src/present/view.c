@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "analyze/userevents.h"
 #include "base/strings.h"
 #include "present/present.h"
 #include "present/text.h"
+#include "present/user.h"
 
 static void pendings_freep(struct spoor_pendings **p)
 {
@@ -26,6 +28,35 @@ static int wanted(struct spoor_view *v, const struct spoor_event *ev)
 
 _Static_assert(offsetof(struct spoor_pending, stack) == offsetof(struct spoor_syscall, stack), "");
 _Static_assert(offsetof(struct spoor_syscall_other, stack) == offsetof(struct spoor_syscall, stack), "");
+
+/* Sets the pid that goes with it. */
+static int wanted_user(struct spoor_view *v, const struct spoor_event *ev)
+{
+	const struct spoor_thread *t = spoor_segment_thread(ev->segment, ev->h->tid, ev->h->ts);
+	uint32_t stack;
+
+	v->user_pid = t ? t->pid : 0;
+	if (!spoor_select_user(v->select, ev, v->user_pid))
+		return 0;
+	if (!v->select->functions.n)
+		return 1;
+	stack = spoor_user_stack(ev);
+	return stack && spoor_select_stack(v->select, v->symbols, ev->segment, v->user_pid, stack);
+}
+
+static int give_other(struct spoor_view *v, const struct spoor_event *ev, spoor_each_other *other, void *p)
+{
+	int r = spoor_programs_see(&v->programs, ev);
+
+	if (r < 0)
+		return r;
+	if (ev->class) {
+		if (!wanted_user(v, ev))
+			return 0;
+		v->tally.user_events++;
+	}
+	return other ? other(v, ev, p) : 0;
+}
 
 static int is_final(const struct spoor_event_header *h)
 {
@@ -87,8 +118,8 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 			r = give_completed(v, &ev, each, p);
 		else if (is_final(ev.h))
 			r = give_unfinished(v, &ev, SPOOR_UNFINISHED_IN_FLIGHT, each, p);
-		else if (other && ev.h->id != SPOOR_EV_PENDING)
-			r = other(v, &ev, p);
+		else if (ev.h->id != SPOOR_EV_PENDING)
+			r = give_other(v, &ev, other, p);
 	}
 	if (r == 0)
 		r = read_unfinished(v, pendings, each, p);
@@ -97,16 +128,36 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	return r < 0 ? spoor_fail(e, -r, "cannot read on: %s", strerror(-r)) : 0;
 }
 
+struct counts {
+	struct spoor_callsites *matrix;
+	struct spoor_userevents *user;
+};
+
 static int add_to_matrix(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
 {
-	return spoor_callsites_add(p, ev);
+	return spoor_callsites_add(((struct counts *)p)->matrix, ev);
 }
 
-int spoor_view_matrix(struct spoor_view *v, struct spoor_processes *processes, struct spoor_callsites *matrix,
+static int add_user(struct spoor_view *v, const struct spoor_event *ev, void *p)
+{
+	struct counts *counts = p;
+
+	return ev->class && counts->user ? spoor_userevents_add(counts->user, ev, v->user_pid) : 0;
+}
+
+int spoor_view_has_calls(const struct spoor_view *v)
+{
+	if (v->select->events.n && !spoor_select_chooses_calls(v->select))
+		return 0;
+	return spoor_trace_info(v->trace)->has_calls || v->tally.calls || v->tally.unfinished;
+}
+
+int spoor_view_matrix(struct spoor_view *v, struct spoor_callsites *matrix, struct spoor_userevents *user,
 		      struct spoor_error *e)
 {
+	struct counts counts = { matrix, user };
 	const struct spoor_cell *cells;
-	int r = spoor_view_read(v, add_to_matrix, NULL, matrix, e);
+	int r = spoor_view_read(v, add_to_matrix, add_user, &counts, e);
 	size_t n;
 
 	if (r < 0)

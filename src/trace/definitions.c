@@ -103,6 +103,49 @@ static int index_threads(struct spoor_segment *s)
 	return 0;
 }
 
+/* One that makes no sense is damage, and its events are of no class. */
+static int put_class(struct spoor_segment *s, const struct spoor_class *def)
+{
+	unsigned i = def->event - SPOOR_EV_USER;
+	struct spoor_event_class *c;
+	int r = spoor_class_decode(def, &c);
+
+	if (r == -EBADMSG && s->trace)
+		spoor_trace_note(s->trace, s->defs.path, (const uint8_t *)def - s->defs.map,
+				 "a definition of a class of events makes no sense");
+	if (r < 0)
+		return r == -EBADMSG ? 0 : r;
+	if (i >= s->n_classes) {
+		unsigned n = i + 1 > s->n_classes * 2 ? i + 1 : s->n_classes * 2;
+		struct spoor_event_class **classes = reallocarray(s->classes, n, sizeof(*classes));
+
+		if (!classes) {
+			free(c);
+			return -ENOMEM;
+		}
+		memset(classes + s->n_classes, 0, (n - s->n_classes) * sizeof(*classes));
+		s->classes = classes;
+		s->n_classes = n;
+	}
+	free(s->classes[i]);
+	s->classes[i] = c;
+	return 0;
+}
+
+static int put_program(struct spoor_segment *s, const struct spoor_program *def)
+{
+	if ((s->n_programs & (s->n_programs - 1)) == 0) {
+		size_t n = s->n_programs ? s->n_programs * 2 : 1;
+		void *p = reallocarray(s->programs, n, sizeof(*s->programs));
+
+		if (!p)
+			return -ENOMEM;
+		s->programs = p;
+	}
+	s->programs[s->n_programs++] = def;
+	return 0;
+}
+
 static int take(struct spoor_segment *s, const struct spoor_event_header *h, size_t *room)
 {
 	switch (h->id) {
@@ -116,6 +159,10 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h, siz
 		return put(&s->files, ((const struct spoor_socket *)h)->id, h);
 	case SPOOR_EV_THREAD:
 		return put_thread(s, (const struct spoor_thread *)h, room);
+	case SPOOR_EV_CLASS:
+		return put_class(s, (const struct spoor_class *)h);
+	case SPOOR_EV_PROGRAM:
+		return put_program(s, (const struct spoor_program *)h);
 	default:
 		return 0;
 	}
@@ -129,8 +176,10 @@ int spoor_segment_load(struct spoor_segment *s)
 	if (s->loaded)
 		return 0;
 	s->loaded = 1;
+	if (s->kernel && spoor_segment_load(s->kernel) < 0)
+		return -ENOMEM;
 	if (s->defs_path) /* if it cannot: noted */
-		spoor_cursor_open(s->trace, &s->defs, s->defs_path, SPOOR_INSTANCE_DEFS(s->number));
+		spoor_cursor_open(s->trace, &s->defs, s->defs_path, s, SPOOR_INSTANCE_DEFS(s->number));
 	if (!s->defs.map)
 		return 0;
 	while ((h = spoor_cursor_next(s->trace, &s->defs)))
@@ -147,6 +196,10 @@ void spoor_segment_unload(struct spoor_segment *s)
 	free(s->files.slots);
 	free(s->tids.slots);
 	free(s->threads);
+	for (unsigned i = 0; i < s->n_classes; i++)
+		free(s->classes[i]);
+	free(s->classes);
+	free(s->programs);
 	free(s->path);
 	free(s);
 }
@@ -166,7 +219,7 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 	return get(&s->files, id);
 }
 
-const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
+static const struct spoor_thread *find_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
 {
 	const struct spoor_thread_def *d = get(&s->tids, tid), *end;
 	size_t n;
@@ -181,6 +234,26 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
 		if (n < (size_t)(end - d) && d[n].tid == tid && d[n].from <= ts)
 			d += n;
 	return d->def;
+}
+
+const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
+{
+	const struct spoor_thread *t = s->kernel ? find_thread(s->kernel, tid, ts) : NULL;
+
+	return t ? t : find_thread(s, tid, ts);
+}
+
+const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i)
+{
+	for (unsigned k = 0; k < s->n_classes; k++)
+		if (s->classes[k] && !i--)
+			return s->classes[k];
+	return NULL;
+}
+
+const struct spoor_program *spoor_segment_program(const struct spoor_segment *s, size_t *it)
+{
+	return *it < s->n_programs ? s->programs[(*it)++] : NULL;
 }
 
 /* ---- in memory ---- */

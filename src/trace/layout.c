@@ -40,8 +40,9 @@ static int is_ours(unsigned id, const struct class *c)
 {
 	_cleanup_(spoor_freep) char *text = NULL;
 	size_t len;
+	unsigned stream = memmem(c->text, c->len, "\tstream_id = 1;", 15) ? SPOOR_STREAM_UST : SPOOR_STREAM_KERNEL;
 
-	if (spoor_schema_class(id, &text, &len) < 0)
+	if (spoor_schema_class(id, stream, &text, &len) < 0)
 		return 0;
 	return len >= c->len + strlen(CLASS_END) && !memcmp(text, c->text, c->len) &&
 	       !strncmp(text + c->len, CLASS_END, strlen(CLASS_END));
@@ -72,12 +73,13 @@ static void compare(struct spoor_trace *t, const char *path, const char *text)
 	}
 }
 
-int spoor_trace_check_layout(struct spoor_trace *t)
+/* All segments of a part say the same of what is not user events. */
+static int check_part(struct spoor_trace *t, const struct spoor_segment *s)
 {
 	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;
 	int r;
 
-	if (asprintf(&path, "%s/metadata", t->segments[0]->path) < 0) {
+	if (asprintf(&path, "%s/metadata", s->path) < 0) {
 		path = NULL;
 		return -ENOMEM;
 	}
@@ -86,5 +88,21 @@ int spoor_trace_check_layout(struct spoor_trace *t)
 		spoor_trace_note(t, path, 0, strerror(-r));
 	else
 		compare(t, path, text);
+	return 0;
+}
+
+int spoor_trace_check_layout(struct spoor_trace *t)
+{
+	unsigned checked = UINT_MAX;
+
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		const struct spoor_segment *s = t->segments[i];
+
+		if (s->part == checked)
+			continue;
+		checked = s->part;
+		if (check_part(t, s) < 0)
+			return -ENOMEM;
+	}
 	return 0;
 }

@@ -46,35 +46,48 @@ static json_t *segment_json(const struct writer_segment *s)
 			 (json_int_t)begin, "end", (json_int_t)s->ts_end, "bytes", (json_int_t)s->bytes);
 }
 
-static json_t *segments_json(const struct spoor_writer *w, int snapshot)
+static json_t *segments_json(const struct spoor_writer *w, const struct writer_part *p, int snapshot)
 {
 	json_t *list = json_array();
 
 	for (unsigned i = 0; i < w->n_closed; i++)
-		json_array_append_new(list, segment_json(&w->closed[i]));
-	if (w->previous && !snapshot)
-		json_array_append_new(list, segment_json(w->previous));
-	if (w->current && !snapshot)
-		json_array_append_new(list, segment_json(w->current));
+		json_array_append_new(list, segment_json(&p->closed[i]));
+	if (p->previous && !snapshot)
+		json_array_append_new(list, segment_json(p->previous));
+	if (p->current && !snapshot)
+		json_array_append_new(list, segment_json(p->current));
+	return list;
+}
+
+static json_t *parts_json(const struct spoor_writer *w, int snapshot)
+{
+	json_t *list = json_array();
+
+	for_each_part(p, w)
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:{s:i, s:I}}", "type", p->type, "directory",
+						      p->type, "segments", segments_json(w, p, snapshot), "dropped",
+						      "segments", (int)w->n_dropped, "bytes",
+						      (json_int_t)p->dropped_bytes));
 	return list;
 }
 
 uint64_t spoor_writer_lost(const struct spoor_writer *w)
 {
-	uint64_t lost = w->defs[0].lost + w->defs[1].lost;
+	uint64_t lost = w->lost_before;
 
-	for (unsigned i = 0; i < w->n_streams; i++)
-		lost += w->streams[i].lost;
+	for_each_part(p, w) {
+		lost += p->defs[0].lost + p->defs[1].lost;
+		for (unsigned i = 0; i < p->n_streams; i++)
+			lost += p->streams[i].lost;
+	}
 	return lost;
 }
 
 static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:[{s:s, s:s, s:o, s:{s:i, s:I}}]}", "hostname",
-			 spoor_text_json(w->hostname), "directory", w->host_dir, "release", spoor_text_json(w->release),
-			 "machine", spoor_text_json(w->machine), "boot_id", uuid_json(w->boot_id), "parts", "type",
-			 "kernel", "directory", "kernel", "segments", segments_json(w, snapshot), "dropped", "segments",
-			 (int)w->n_dropped, "bytes", (json_int_t)w->dropped_bytes);
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "hostname", spoor_text_json(w->hostname), "directory",
+			 w->host_dir, "release", spoor_text_json(w->release), "machine", spoor_text_json(w->machine),
+			 "boot_id", uuid_json(w->boot_id), "parts", parts_json(w, snapshot));
 }
 
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)

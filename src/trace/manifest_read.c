@@ -14,7 +14,7 @@
 
 #define MAX_MANIFEST (64 << 20)
 
-static int parse_uuid(const char *text, uint8_t *ret)
+int spoor_parse_uuid(const char *text, uint8_t ret[16])
 {
 	uint8_t u[16] = {};
 	int n = 0;
@@ -134,10 +134,20 @@ static int is_live(const char *root)
 	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }
 
-static int has_segment(const struct spoor_trace *t, unsigned nr)
+/* Is it in the part of this directory? Paths end in HOST/PART/seg-N. */
+static int in_part(const struct spoor_segment *s, const char *directory)
+{
+	const char *end = strrchr(s->path, '/'), *begin = end;
+
+	while (begin && begin > s->path && begin[-1] != '/')
+		begin--;
+	return begin && strlen(directory) == end - begin && !strncmp(begin, directory, end - begin);
+}
+
+static int has_segment(const struct spoor_trace *t, const char *part, unsigned nr)
 {
 	for (unsigned i = 0; i < t->n_segments; i++)
-		if (t->segments[i]->number == nr)
+		if (t->segments[i]->number == nr && in_part(t->segments[i], part))
 			return 1;
 	return 0;
 }
@@ -152,7 +162,7 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
 		char reason[64];
 
-		if (nr > 0 && nr < UINT32_MAX && has_segment(t, nr))
+		if (nr > 0 && nr < UINT32_MAX && has_segment(t, text_of(part, "directory"), nr))
 			continue;
 		snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
 		spoor_trace_note(t, path, 0, reason);
@@ -180,24 +190,38 @@ static uint64_t count_of(const json_t *j, const char *key)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
-static void take_losses(struct spoor_trace *t, const json_t *j, const json_t *part, int whole)
+static void take_losses(struct spoor_trace *t, const json_t *j)
 {
-	const json_t *counters = json_object_get(j, "counters"), *dropped = json_object_get(part, "dropped");
+	const json_t *counters = json_object_get(j, "counters");
 
 	t->info.lost_writing = count_of(j, "lost_writing");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.ring_damages = count_of(counters, "ring_damages");
 	t->discarded = t->info.lost_writing + count_of(counters, "discarded");
-	if (!whole)
-		return;
-	t->info.dropped_segments = count_of(dropped, "segments");
-	t->info.dropped_bytes = count_of(dropped, "bytes");
+}
+
+/* The segments of all parts are dropped together. */
+static void take_parts(struct spoor_trace *t, const char *path, const json_t *parts)
+{
+	const json_t *part;
+	size_t i;
+
+	json_array_foreach((json_t *)parts, i, part)
+	{
+		const json_t *dropped = json_object_get(part, "dropped");
+		uint64_t n = count_of(dropped, "segments");
+
+		t->info.dropped_segments = n > t->info.dropped_segments ? n : t->info.dropped_segments;
+		t->info.dropped_bytes += count_of(dropped, "bytes");
+		/* While it is written, the oldest may go between our two looks. */
+		if (!t->info.live)
+			check_segments(t, path, part);
+	}
 }
 
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
 {
 	const json_t *hosts = json_object_get(j, "hosts"), *host = host_json(hosts, t->host);
-	const json_t *part = json_array_get(json_object_get(host, "parts"), 0);
 
 	t->info.command = text_of(j, "command");
 	t->info.mode = text_of(j, "mode");
@@ -209,12 +233,11 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 		epoch_from_metadata(t);
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
-	parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
-	t->has_uuid = parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
-	take_losses(t, j, part, whole);
-	/* While it is written, the oldest may go between our two looks. */
-	if (whole && !t->info.live)
-		check_segments(t, path, part);
+	spoor_parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
+	t->has_uuid = spoor_parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;
+	take_losses(t, j);
+	if (whole)
+		take_parts(t, path, json_object_get(host, "parts"));
 }
 
 static int version_of(const json_t *j)

@@ -67,19 +67,21 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 		"\";\n\tdescription = \"CLOCK_MONOTONIC\";\n\tfreq = 1000000000;\n\toffset_s = %" PRIu64
 		";\n\toffset = %" PRIu64 ";\n\tabsolute = TRUE;\n};\n\n",
 		m->epoch_offset / 1000000000, m->epoch_offset % 1000000000);
-	fputs("typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := ts_t;\n\n"
-	      "stream {\n\tid = 0;\n\tpacket.context := struct {\n\t\tts_t timestamp_begin;\n\t\tts_t timestamp_end;\n"
-	      "\t\tu64 content_size;\n\t\tu64 packet_size;\n\t\tu64 packet_seq_num;\n\t\tu64 events_discarded;\n"
-	      "\t\tu32 cpu_id;\n\t\tu32 segment;\n\t};\n"
-	      "\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(64);\n"
+	fprintf(f,
+		"typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := ts_t;\n\n"
+		"stream {\n\tid = %u;\n\tpacket.context := struct {\n\t\tts_t timestamp_begin;\n"
+		"\t\tts_t timestamp_end;\n\t\tu64 content_size;\n\t\tu64 packet_size;\n\t\tu64 packet_seq_num;\n"
+		"\t\tu64 events_discarded;\n\t\tu32 %s;\n\t\tu32 segment;\n\t};\n",
+		m->stream_id, m->stream_id == SPOOR_STREAM_UST ? "vtid" : "cpu_id");
+	fputs("\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(64);\n"
 	      "\tevent.context := struct {\n\t\tx3 _flags;\n\t\tu13 _size8;\n\t\tu32 _tid;\n\t};\n};\n\n",
 	      f);
 }
 
-static void open_event(FILE *f, const char *prefix, const char *name, unsigned id)
+static void open_event(FILE *f, const char *prefix, const char *name, unsigned id, unsigned stream_id)
 {
-	fprintf(f, "event {\n\tname = \"%s%s\";\n\tid = %u;\n\tstream_id = 0;\n\tfields := struct {\n", prefix, name,
-		id);
+	fprintf(f, "event {\n\tname = \"%s%s\";\n\tid = %u;\n\tstream_id = %u;\n\tfields := struct {\n", prefix, name,
+		id, stream_id);
 }
 
 static void close_event(FILE *f)
@@ -87,7 +89,7 @@ static void close_event(FILE *f)
 	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
 }
 
-static void put_own_event(FILE *f, const struct spoor_schema_event *ev)
+static void put_own_event(FILE *f, const struct spoor_schema_event *ev, unsigned stream_id)
 {
 	static const char *const decl[] = {
 		[SPOOR_FIELD_U8] = "u8 _%s",
@@ -106,7 +108,7 @@ static void put_own_event(FILE *f, const struct spoor_schema_event *ev)
 		[SPOOR_FIELD_FRAMES] = "struct { x47 _offset; bits16 _object; u1 _interrupted; } _%s[_n]",
 	};
 
-	open_event(f, "spoor:", ev->name, ev->id);
+	open_event(f, "spoor:", ev->name, ev->id, stream_id);
 	for (unsigned i = 0; i < ev->n_fields; i++) {
 		fputs("\t\t", f);
 #pragma GCC diagnostic push
@@ -173,7 +175,7 @@ static void put_syscall(FILE *f, unsigned id)
 
 	if (!info->name)
 		return;
-	open_event(f, id >= SPOOR_SYSCALL_I386 ? "i386_" : "", info->name, id);
+	open_event(f, id >= SPOOR_SYSCALL_I386 ? "i386_" : "", info->name, id, SPOOR_STREAM_KERNEL);
 	fputs(count_kind(info, SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT) ? "\t\tu22 _pid;\n\t\tu10 _data_length;\n" :
 								     "\t\tu32 _pid;\n",
 	      f);
@@ -193,7 +195,13 @@ static void put_syscall(FILE *f, unsigned id)
 	close_event(f);
 }
 
-int spoor_schema_class(unsigned id, char **ret, size_t *ret_len)
+void spoor_part_uuid(const uint8_t recording[16], unsigned stream_id, uint8_t ret[16])
+{
+	memcpy(ret, recording, 16);
+	ret[15] ^= stream_id;
+}
+
+int spoor_schema_class(unsigned id, unsigned stream_id, char **ret, size_t *ret_len)
 {
 	const struct spoor_schema_event *own = spoor_schema_event(id);
 	char *text = NULL;
@@ -203,7 +211,7 @@ int spoor_schema_class(unsigned id, char **ret, size_t *ret_len)
 	if (!f)
 		return -ENOMEM;
 	if (own)
-		put_own_event(f, own);
+		put_own_event(f, own, stream_id);
 	else
 		put_syscall(f, id);
 	if (fclose(f)) {
@@ -225,8 +233,8 @@ int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *re
 		return -ENOMEM;
 	put_preamble(f, m);
 	for (unsigned id = SPOOR_SYSCALL_MAX; id < SPOOR_EV_MAX; id++)
-		put_own_event(f, spoor_schema_event(id));
-	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
+		put_own_event(f, spoor_schema_event(id), m->stream_id);
+	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX && m->stream_id == SPOOR_STREAM_KERNEL; id++)
 		put_syscall(f, id);
 	if (fclose(f)) {
 		free(text);

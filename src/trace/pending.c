@@ -169,7 +169,7 @@ int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor
 
 		if (!lost && !s->active)
 			continue;
-		*ret = (struct spoor_event){ (const void *)s->copy, s->segment, s->cpu };
+		*ret = (struct spoor_event){ (const void *)s->copy, s->segment, NULL, s->cpu };
 		*ret_why = lost ? SPOOR_UNFINISHED_LOST : SPOOR_UNFINISHED_IN_FLIGHT;
 		++*it;
 		return 1;

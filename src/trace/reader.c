@@ -67,7 +67,7 @@ static int stream_advance(struct spoor_trace *t, struct spoor_stream *s)
 		r = spoor_segment_load(f->segment);
 		if (r < 0)
 			return r;
-		spoor_cursor_open(t, &s->c, f->path, f->instance); /* if it cannot: noted */
+		spoor_cursor_open(t, &s->c, f->path, f->segment, f->instance); /* if it cannot: noted */
 		s->c.last_ts = last_ts;
 		s->c.discarded = s->discarded;
 	}
@@ -153,6 +153,7 @@ int spoor_trace_next(struct spoor_trace *t, struct spoor_event *ret)
 	s = t->heap[0].stream;
 	ret->h = s->h;
 	ret->segment = stream_segment(s);
+	ret->class = s->c.stream_id == SPOOR_STREAM_UST ? spoor_class_of(ret->segment, ret->h->id) : NULL;
 	ret->cpu = s->c.cpu;
 	return 1;
 }

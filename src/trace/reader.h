@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "trace/class.h"
 #include "trace/record.h"
+#include "trace/schema.h"
 
 struct spoor_trace;   /* NAME.spoor, opened */
 struct spoor_segment; /* one segment of one part, its definitions loaded */
@@ -30,6 +32,7 @@ struct spoor_trace_info {
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
 	uint8_t snapshot; /* 1: taken of a recording that went on */
+	uint8_t has_calls; /* 1: the kernel side was recorded; 0: programs' own events alone */
 	uint8_t live;  /* 1: it was being written when it was opened; what was not whole then is not seen */
 };
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t);
@@ -40,6 +43,7 @@ const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i);
  * Checked, so that users may trust it whatever the file: h->size8 * 8 bytes are there; ids from 1024 on have at least
  * their struct, their strings have a NUL, stacks' n frames and pendings' len bytes are there, and what follows is less
  * than 8 bytes of padding; ids below 1024 have at least a struct spoor_syscall (spoor_call_decode() checks the rest).
+ * User events have a class, and spoor_class_values() finds each of its fields within the event.
  * Of one stream, times never go backwards.
  * Ids that this reader does not know may come: skip them. Numbers that name things (stack, file, object) may name
  * nothing.
@@ -47,8 +51,10 @@ const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i);
 struct spoor_event {
 	const struct spoor_event_header *h; /* points into the file: at least h->size8 * 8 bytes */
 	const struct spoor_segment *segment;
-	uint32_t cpu;
+	const struct spoor_event_class *class; /* of a user event (h->id >= SPOOR_EV_USER); else NULL */
+	uint32_t cpu; /* SPOOR_CPU_UNKNOWN: of a lane */
 };
+#define SPOOR_CPU_UNKNOWN UINT32_MAX
 
 /* Next event in time order (ties: by stream). Returns 1, or 0 at the end, or -errno. Borrowed until the next call. */
 int spoor_trace_next(struct spoor_trace *t, struct spoor_event *ret);
@@ -69,6 +75,11 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
 int spoor_definitions_new(struct spoor_segment **ret);
 int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def);
 void spoor_definitions_free(struct spoor_segment *s);
+
+/* The i-th class of a segment, from 0; NULL beyond the last. */
+const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i);
+/* All programs that were traced, in the order of their definitions: *it is 0 at first; NULL after the last. */
+const struct spoor_program *spoor_segment_program(const struct spoor_segment *s, size_t *it);
 
 /*
  * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO
@@ -116,6 +127,12 @@ enum spoor_unfinished {
 /* *it: 0 at first. Returns 1, or 0 after the last one. Borrowed until spoor_pendings_free() or see(). */
 int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,
 			enum spoor_unfinished *ret_why);
+
+/*
+ * Where the user events in this trace were taken from: gives every source of every whole packet, of all segments. So
+ * whoever writes on knows what is written. A non-zero result of `each` ends it and is returned.
+ */
+int spoor_trace_sources(struct spoor_trace *t, int (*each)(const struct spoor_packet_source *source, void *p), void *p);
 
 /*
  * Cuts what stands after the last whole packet of each stream file, as a killed writer or a crash may leave it, so that

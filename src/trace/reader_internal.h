@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets and events of one
- * file, and every check of their bytes), definitions.c, manifest_read.c, layout.c, call.c, pending.c, repair.c.
+ * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets of one file),
+ * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c,
+ * pending.c, sources.c, repair.c.
  */
 #include "trace/reader.h"
 #include "trace/schema.h"
@@ -21,6 +22,8 @@ struct spoor_cursor {
 	uint64_t discarded;
 	uint32_t cpu;
 	uint32_t instance; /* what its packets must say */
+	const struct spoor_segment *segment; /* whose classes its user events are of */
+	uint8_t stream_id; /* of the packet at hand */
 	uint8_t torn;      /* the packet at hand goes on beyond the end of the file */
 	const char *path;
 };
@@ -44,12 +47,18 @@ struct spoor_segment {
 	char *path;
 	const char *defs_path; /* NULL: no definitions; owned by trace->files */
 	unsigned part, number;
+	struct spoor_segment *kernel; /* of a segment of user events: the kernel side's of the same time; else NULL */
 	uint8_t loaded;
+	uint8_t is_user;   /* of a part `ust` */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
 	struct spoor_idmap stacks, objects, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;
 	size_t n_threads;
+	struct spoor_event_class **classes; /* by id - SPOOR_EV_USER; NULL: not defined */
+	unsigned n_classes;
+	const struct spoor_program **programs; /* in the order of their definitions */
+	size_t n_programs;
 	struct spoor_own_def *own; /* of a segment in memory: the last one */
 };
 
@@ -104,18 +113,34 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
 
+/* "01234567-89ab-...": 0 or -EINVAL. */
+int spoor_parse_uuid(const char *text, uint8_t ret[16]);
+/* repair.c: *cut grows by the bytes that were cut. */
+int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e);
 /* The file as a string, at most max bytes. free() *ret. */
 int spoor_read_text(const char *path, size_t max, char **ret);
 /* layout.c: fills changed. */
 int spoor_trace_check_layout(struct spoor_trace *t);
 
 /* cursor.c */
-int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path, uint32_t instance);
+int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path,
+		      const struct spoor_segment *segment, uint32_t instance);
 void spoor_cursor_close(struct spoor_cursor *c);
 /* Next whole and valid event; NULL at the end of the file. */
 const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c);
 /* Why a packet with this header cannot be at this place, or NULL. left: bytes from its begin to the end of the file. */
 const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left);
+
+
+/* event_check.c: why the event at h, whose header is readable, makes no sense; NULL: it does. left: bytes from h on. */
+const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cursor *c,
+			      const struct spoor_event_header *h, size_t left);
+
+/* Of a segment: the class of this id; NULL: none. */
+static inline const struct spoor_event_class *spoor_class_of(const struct spoor_segment *s, unsigned id)
+{
+	return s && id - SPOOR_EV_USER < s->n_classes ? s->classes[id - SPOOR_EV_USER] : NULL;
+}
 
 /* definitions.c */
 int spoor_segment_load(struct spoor_segment *s);

@@ -52,7 +52,12 @@ enum spoor_event_id {
 	SPOOR_EV_CLOCK = 1033,
 	SPOOR_EV_CONFIG = 1034,
 	SPOOR_EV_COUNTER = 1035,
+	SPOOR_EV_CLASS = 1036,   /* what events of an id from SPOOR_EV_USER on are */
+	SPOOR_EV_PROGRAM = 1037, /* a traced program's buffer: begun, ended, crashed, what it lost */
 	SPOOR_EV_MAX,
+	/* What programs say of themselves: each id is defined by a SPOOR_EV_CLASS of its segment. */
+	SPOOR_EV_USER = 2048,
+	SPOOR_EV_USER_MAX = 0x8000,
 	/* Between kernel and consumer only; never on disk (src/collect/kernel/control.h). */
 	SPOOR_EV_CONTROL = 0x8000,
 };
@@ -266,3 +271,80 @@ struct spoor_counter {
 	__u64 value;
 	char name[];
 };
+
+/* ---- events of programs that trace themselves ---- */
+
+enum spoor_value_type {
+	SPOOR_VALUE_UNSIGNED = 1,
+	SPOOR_VALUE_SIGNED,
+	SPOOR_VALUE_HEX,   /* unsigned */
+	SPOOR_VALUE_OCTAL, /* unsigned */
+	SPOOR_VALUE_POINTER,
+	SPOOR_VALUE_FLOAT, /* of 4 or 8 bytes */
+	SPOOR_VALUE_TEXT,  /* of 1 byte: a character; an array or a sequence is text that ends at its first NUL */
+	SPOOR_VALUE_STRING, /* to its NUL; shape and size are 0 */
+	SPOOR_VALUE_STACK, /* of 4 bytes: id of a stack of this segment, 0: none */
+	SPOOR_VALUE_TYPE_MAX,
+};
+enum spoor_value_shape {
+	SPOOR_SHAPE_SCALAR,
+	SPOOR_SHAPE_ARRAY,    /* `count` elements */
+	SPOOR_SHAPE_SEQUENCE, /* their number, unsigned of `length_size` bytes, then the elements */
+	SPOOR_SHAPE_MAX,
+};
+enum spoor_value_flag {
+	SPOOR_VALUE_CONTEXT = 1,    /* added by the tracer (cpu, vpid, stack ...): such fields come first */
+	SPOOR_VALUE_BIG_ENDIAN = 2, /* of integers; a sequence's length is little endian all the same */
+};
+enum spoor_class_kind { SPOOR_CLASS_TRACEPOINT = 1, SPOOR_CLASS_MARKER, SPOOR_CLASS_LOG };
+
+/*
+ * One field of a class. Its name follows, to its NUL; then, n_values times, a name of an enumeration: u64 first,
+ * u64 last (sign-extended if the type is signed), a label to its NUL.
+ */
+struct spoor_class_field_def {
+	__u8 type;        /* enum spoor_value_type */
+	__u8 size;        /* bytes of an element: 1, 2, 4, 8 */
+	__u8 shape;       /* enum spoor_value_shape */
+	__u8 flags;       /* enum spoor_value_flag */
+	__u8 length_size; /* of a sequence: 1, 2, 4 or 8; else 0 */
+	__u8 zero;
+	__u16 count;    /* of an array; else 0 */
+	__u16 n_values; /* names of values: only of a scalar UNSIGNED or SIGNED */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_class_field_def) == 10, "");
+
+#define SPOOR_LEVEL_NONE 255
+#define SPOOR_MAX_CLASS_FIELDS 256
+/* A definition: what the events of one id are. Their bodies are the fields one after another, byte-packed. */
+struct spoor_class {
+	struct spoor_event_header h;
+	__u16 event;    /* the id: SPOOR_EV_USER ... SPOOR_EV_USER_MAX - 1 */
+	__u8 kind;      /* enum spoor_class_kind */
+	__u8 level;     /* 0 emergency ... 14 debug, as LTTng's; SPOOR_LEVEL_NONE */
+	__u32 line;     /* source line, 0: unknown */
+	__u16 n_fields; /* with the contexts */
+	__u16 len;      /* bytes of data */
+	__u8 data[];    /* "provider:event" NUL, source file NUL, then the fields */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_class) == 28, "");
+
+enum spoor_program_state {
+	SPOOR_PROGRAM_BEGUN = 1,
+	SPOOR_PROGRAM_RUNS,    /* repeated because a segment began */
+	SPOOR_PROGRAM_ENDED,   /* in order */
+	SPOOR_PROGRAM_CRASHED, /* killed, or it executed another program: recovered up to there */
+	SPOOR_PROGRAM_DAMAGED, /* its buffer held garbage: the rest of it is lost */
+	SPOOR_PROGRAM_STATE_MAX,
+};
+/* A definition: a traced program's buffer. Of several with one arena, the last counts. */
+struct spoor_program {
+	struct spoor_event_header h; /* tid: the process's leader */
+	__u32 pid;
+	__u8 state; /* enum spoor_program_state */
+	__u8 arena[16];
+	__u64 lost;      /* events that found no room, so far */
+	__u64 malformed; /* times that something in it made no sense, so far */
+	char comm[16];
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_program) == 69, "");

@@ -27,7 +27,7 @@ static uint64_t end_of_packets(int fd, uint64_t size)
 	return at;
 }
 
-static int repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
+int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
@@ -74,7 +74,7 @@ int spoor_trace_repair(const char *path, uint64_t *ret_cut, struct spoor_error *
 	for (size_t i = 0; i < t->n_files && r == 0; i++)
 		r = check_regular(t->files[i].path, e);
 	for (size_t i = 0; i < t->n_files && r == 0; i++)
-		r = repair_file(t->files[i].path, &cut, e);
+		r = spoor_repair_file(t->files[i].path, &cut, e);
 	if (r < 0)
 		return r;
 	*ret_cut = cut;

@@ -46,7 +46,7 @@ static int segment_number(const char *name, uint32_t *ret)
 	return 0;
 }
 
-/* cpuN, cpuN.L, defs */
+/* cpuN, cpuN.L, laneN, defs */
 static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
 {
 	uint32_t cpu, level = 0;
@@ -56,6 +56,8 @@ static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
 		*ret = SPOOR_INSTANCE_DEFS(segment);
 		return 0;
 	}
+	if (!strncmp(name, "lane", 4))
+		return number(name + 4, SPOOR_MAX_LANES - 1, &end, ret) < 0 || *end ? -EINVAL : 0;
 	if (strncmp(name, "cpu", 3) || number(name + 3, SPOOR_MAX_CPUS - 1, &end, &cpu) < 0)
 		return -EINVAL;
 	if (*end == '.' && number(end + 1, SPOOR_MAX_LEVELS - 1, &end, &level) < 0)
@@ -84,6 +86,7 @@ static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *
 	t->n_files++;
 	if (instance >= SPOOR_INSTANCE_DEFS(0))
 		s->defs_path = f->path;
+	s->is_user |= !strncmp(name, "lane", 4);
 	return 0;
 }
 
@@ -217,6 +220,40 @@ static int check_hosts(struct spoor_trace *t, const char *path, struct spoor_err
 	return first_len && !t->host ? spoor_fail(e, ENOMEM, "%s: out of memory", path) : 0;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	const struct spoor_segment *x = *(const struct spoor_segment *const *)a;
+	const struct spoor_segment *y = *(const struct spoor_segment *const *)b;
+
+	if (x->number != y->number)
+		return x->number < y->number ? -1 : 1;
+	return x->is_user - y->is_user;
+}
+
+/*
+ * The segments of both parts begin and end together, and what the kernel side knows of threads is better than what the
+ * programs' side does. A part is the programs' if it has lanes, or that name and nothing in it yet.
+ */
+static int join_parts(struct spoor_trace *t)
+{
+	struct spoor_segment **list = reallocarray(NULL, t->n_segments + 1, sizeof(*list));
+
+	if (!list)
+		return -ENOMEM;
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		struct spoor_segment *s = list[i] = t->segments[i];
+
+		s->is_user |= strstr(s->path, "/ust/seg-") != NULL;
+		t->info.has_calls |= !s->is_user;
+	}
+	qsort(list, t->n_segments, sizeof(*list), by_number);
+	for (unsigned i = 1; i < t->n_segments; i++)
+		if (list[i]->number == list[i - 1]->number && list[i]->is_user && !list[i - 1]->is_user)
+			list[i]->kernel = list[i - 1];
+	free(list);
+	return 0;
+}
+
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
@@ -235,6 +272,8 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		r = scan_dir(t, path, 1, &parts);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
+	if (join_parts(t) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments)

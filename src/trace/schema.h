@@ -51,6 +51,23 @@ struct spoor_packet {
 	uint32_t segment;
 };
 _Static_assert(sizeof(struct spoor_packet) == 88, "");
+/* Stream classes. Each part has one, and all of its packets are of that one. */
+#define SPOOR_STREAM_KERNEL 0
+#define SPOOR_STREAM_UST 1
+
+/*
+ * In the part `ust` lanes take the place of CPUs, `cpu` is the vtid of the one thread that the packet is of (0: of
+ * several), and behind the events, from content_size to packet_size, stands where they were taken from: a consumer
+ * that is started again finds what is written already. (There readers of CTF do not look, and do not show it.)
+ */
+struct spoor_packet_source {
+	uint8_t arena[16]; /* identity of the buffer */
+	uint64_t serial;   /* of the buffer's packet */
+	uint64_t position; /* bytes of that packet which have been written, this one's included */
+};
+_Static_assert(sizeof(struct spoor_packet_source) == 32, "");
+#define SPOOR_MAX_SOURCES 4096
+#define SPOOR_MAX_LANES 64
 
 #define SPOOR_INSTANCE_LEVEL 4096 /* cpuN.L is stream instance N + L * this */
 #define SPOOR_MAX_CPUS 4096
@@ -65,10 +82,13 @@ struct spoor_metadata {
 	const uint8_t *uuid, *boot_id; /* 16 bytes each */
 	uint64_t epoch_offset;         /* ns to add to CLOCK_MONOTONIC */
 	const char *hostname, *release, *domain;
+	unsigned stream_id; /* SPOOR_STREAM_KERNEL, SPOOR_STREAM_UST */
 };
+/* The parts of a trace have uuids of their own, for readers of CTF take what has one uuid for one trace. */
+void spoor_part_uuid(const uint8_t recording[16], unsigned stream_id, uint8_t ret[16]);
 /* CTF 1.8 text. free() *ret. Returns 0 or -ENOMEM. */
 int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len);
 /* The one event class of this id in it; empty if there is none. free() *ret. */
-int spoor_schema_class(unsigned id, char **ret, size_t *ret_len);
+int spoor_schema_class(unsigned id, unsigned stream_id, char **ret, size_t *ret_len);
 /* The table for docs/formats/trace.md (Markdown). free() *ret. */
 int spoor_schema_document(char **ret);

@@ -13,32 +13,20 @@
 
 #define SEGMENT_NAME 32
 
-static int write_metadata(struct spoor_writer *w, int dir_fd)
+static int write_metadata(const struct writer_part *p, int dir_fd)
 {
 	_cleanup_(spoor_closep) int fd = openat(dir_fd, "metadata", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	size_t done = 0;
 
-	if (fd < 0)
-		return -errno;
-	while (done < w->metadata_len) {
-		ssize_t n = write(fd, w->metadata + done, w->metadata_len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += n;
-	}
-	return 0;
+	return fd < 0 ? -errno : spoor_write_at(fd, 0, &(struct iovec){ p->metadata, p->metadata_len }, 1);
 }
 
 /* It is the same text in every segment, so they share one inode where the file system can. */
-static int put_metadata(struct spoor_writer *w, struct writer_segment *s)
+static int put_metadata(const struct writer_part *p, struct writer_segment *s)
 {
-	if (w->current && linkat(w->current->fd, "metadata", s->fd, "metadata", 0) == 0)
+	if (p->current && linkat(p->current->fd, "metadata", s->fd, "metadata", 0) == 0)
 		return 0;
-	s->bytes = w->current ? w->metadata_len : 0; /* the first is shared, and counted for all */
-	return write_metadata(w, s->fd);
+	s->bytes = p->current ? p->metadata_len : 0; /* the first is shared, and counted for all */
+	return write_metadata(p, s->fd);
 }
 
 void spoor_segment_free(struct writer_segment *s)
@@ -66,7 +54,7 @@ static void name_segment(unsigned number, char *ret_name, char *ret_hidden)
 	snprintf(ret_hidden, SEGMENT_NAME, ".seg-%06u", number);
 }
 
-int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e)
+static int create(struct spoor_writer *w, struct writer_part *p, struct writer_segment **ret, struct spoor_error *e)
 {
 	_cleanup_(segment_freep) struct writer_segment *s = calloc(1, sizeof(*s));
 	char name[SEGMENT_NAME], hidden[SEGMENT_NAME];
@@ -79,64 +67,75 @@ int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, st
 	s->ts_begin = UINT64_MAX;
 	name_segment(s->number, name, hidden);
 	/* A try that failed on a full disk left an empty directory behind. */
-	if (mkdirat(w->part_fd, hidden, 0700) < 0 && errno != EEXIST)
+	if (mkdirat(p->fd, hidden, 0700) < 0 && errno != EEXIST)
 		return spoor_fail(e, errno, "%s: cannot create segment %s: %m", w->path, name);
-	s->fd = openat(w->part_fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	s->fd = openat(p->fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->fd < 0)
 		return spoor_fail(e, errno, "%s: cannot open segment %s: %m", w->path, name);
-	r = put_metadata(w, s);
-	if (r >= 0 && renameat(w->part_fd, hidden, w->part_fd, name) < 0)
+	r = put_metadata(p, s);
+	s->defs = &p->defs[s->number & 1];
+	if (r >= 0 && p->stream_id == SPOOR_STREAM_UST)
+		r = spoor_classes_repeat(w, s);
+	if (r >= 0 && renameat(p->fd, hidden, p->fd, name) < 0)
 		r = -errno;
 	if (r < 0) {
-		unlinkat(s->fd, "metadata", 0);
-		unlinkat(w->part_fd, hidden, AT_REMOVEDIR);
+		spoor_segment_remove(p->fd, s->number);
 		return spoor_fail(e, -r, "%s: cannot write the metadata of %s: %s", w->path, name, strerror(-r));
 	}
-	s->defs = &w->defs[s->number & 1];
-	s->defs->segment = s;
-	w->n_begun++;
 	*ret = TAKE_PTR(s);
 	return 0;
 }
 
+int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e)
+{
+	struct writer_segment *new[SPOOR_MAX_PARTS] = {};
+	int r = 0;
+
+	for (unsigned i = 0; i < w->n_parts && r >= 0; i++)
+		r = create(w, &w->parts[i], &new[i], e);
+	for (unsigned i = 0; i < w->n_parts; i++) {
+		struct writer_part *p = &w->parts[i];
+
+		if (r < 0 && new[i])
+			spoor_segment_remove(p->fd, new[i]->number);
+		if (r < 0) {
+			spoor_segment_free(new[i]);
+			continue;
+		}
+		p->previous = p->current;
+		p->current = new[i];
+		p->current->defs->segment = p->current;
+	}
+	w->n_begun += r >= 0;
+	return r;
+}
+
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 {
-	const struct writer_segment *s = w->current;
+	uint64_t begin = UINT64_MAX, bytes = 0;
 
-	if (w->previous || !s || s->ts_begin == UINT64_MAX)
+	if (w->parts[0].previous)
 		return 0;
-	if (w->o.segment_size && s->bytes >= w->o.segment_size)
+	for_each_part(p, w) {
+		if (p->current->ts_begin < begin)
+			begin = p->current->ts_begin;
+		bytes += p->current->bytes;
+	}
+	if (begin == UINT64_MAX)
+		return 0;
+	if (w->o.segment_size && bytes >= w->o.segment_size)
 		return 1;
-	return w->o.segment_ns && now_ns > s->ts_begin && now_ns - s->ts_begin >= w->o.segment_ns;
+	return w->o.segment_ns && now_ns > begin && now_ns - begin >= w->o.segment_ns;
 }
 
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
 {
-	struct writer_segment *next = NULL;
 	int r;
 
-	if (w->previous)
+	if (w->parts[0].previous)
 		return spoor_fail(e, EBUSY, "%s: the last rotation has not ended yet", w->path);
-	r = spoor_segment_create(w, &next, e);
-	if (r < 0)
-		return r;
-	w->previous = w->current;
-	w->current = next;
-	return spoor_manifest_write(w, 0, e);
-}
-
-int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level)
-{
-	struct writer_stream *s;
-
-	if (cpu >= w->o.n_cpus || level >= SPOOR_MAX_LEVELS)
-		return -EINVAL;
-	s = &w->streams[cpu * SPOOR_MAX_LEVELS + level];
-	if (s->segment == w->current)
-		return 0;
-	spoor_stream_leave(s);
-	s->segment = w->current;
-	return 0;
+	r = spoor_segments_create(w, e);
+	return r < 0 ? r : spoor_manifest_write(w, 0, e);
 }
 
 /* Its metadata goes first, so that no reader of CTF, to which a hidden name is one like others, takes half of it. */
@@ -172,6 +171,15 @@ static uint64_t bytes_on_disk(const struct spoor_writer *w)
 	return spoor_writer_bytes(w) + 2 * w->manifest_len;
 }
 
+static uint64_t closed_bytes(const struct spoor_writer *w, unsigned i)
+{
+	uint64_t bytes = 0;
+
+	for_each_part(p, w)
+		bytes += p->closed[i].bytes;
+	return bytes;
+}
+
 /* How many of the oldest closed segments are too many if so many bytes come. */
 static unsigned count_surplus(const struct spoor_writer *w, uint64_t more)
 {
@@ -179,8 +187,21 @@ static unsigned count_surplus(const struct spoor_writer *w, uint64_t more)
 	unsigned n = 0;
 
 	while (w->o.max_size && bytes > w->o.max_size && n < w->n_closed)
-		bytes -= w->closed[n++].bytes;
+		bytes -= closed_bytes(w, n++);
 	return n;
+}
+
+static void forget_oldest(struct spoor_writer *w, unsigned n)
+{
+	for_each_part(p, w) {
+		for (unsigned i = 0; i < n; i++) {
+			w->closed_bytes -= p->closed[i].bytes;
+			p->dropped_bytes += p->closed[i].bytes;
+		}
+		memmove(p->closed, p->closed + n, (w->n_closed - n) * sizeof(*p->closed));
+	}
+	w->n_dropped += n;
+	w->n_closed -= n;
 }
 
 /* The manifest forgets them before they are removed: it never names what is not there. */
@@ -191,18 +212,14 @@ static int drop_oldest(struct spoor_writer *w, unsigned n, struct spoor_error *e
 
 	if (n > 64)
 		n = 64;
-	for (unsigned i = 0; i < n; i++) {
-		numbers[i] = w->closed[i].number;
-		w->closed_bytes -= w->closed[i].bytes;
-		w->dropped_bytes += w->closed[i].bytes;
-	}
-	w->n_dropped += n;
-	w->n_closed -= n;
-	memmove(w->closed, w->closed + n, w->n_closed * sizeof(*w->closed));
+	for (unsigned i = 0; i < n; i++)
+		numbers[i] = w->parts[0].closed[i].number;
+	forget_oldest(w, n);
 	r = spoor_manifest_write(w, 0, e);
 	/* Also when that failed for want of space: removing is what gives some back. */
-	for (unsigned i = 0; i < n; i++)
-		spoor_segment_remove(w->part_fd, numbers[i]);
+	for_each_part(p, w)
+		for (unsigned i = 0; i < n; i++)
+			spoor_segment_remove(p->fd, numbers[i]);
 	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
 }
 
@@ -221,22 +238,25 @@ int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoo
 	return 1;
 }
 
-int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
+static int make_closed_room(struct spoor_writer *w)
 {
-	struct writer_segment *p, *s = w->previous;
-	int r, r2;
+	for_each_part(p, w) {
+		struct writer_segment *closed = reallocarray(p->closed, w->n_closed + 1, sizeof(*closed));
 
-	if (!s)
-		return spoor_fail(e, EINVAL, "%s: no rotation is under way", w->path);
-	p = realloc(w->closed, (w->n_closed + 1) * sizeof(*p));
-	if (!p)
-		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
-	w->closed = p;
-	for (unsigned i = 0; i < w->n_streams; i++)
-		spoor_writer_switch_stream(w, i / SPOOR_MAX_LEVELS, i % SPOOR_MAX_LEVELS);
-	r = spoor_definitions_flush(w, s, e);
+		if (!closed)
+			return -ENOMEM;
+		p->closed = closed;
+	}
+	return 0;
+}
+
+static int close_previous(struct spoor_writer *w, struct writer_part *p, struct spoor_error *e)
+{
+	struct writer_segment *s = p->previous;
+	int r = spoor_definitions_flush(w, s, e);
+
 	spoor_stream_leave(s->defs);
-	w->closed[w->n_closed++] = (struct writer_segment){
+	p->closed[w->n_closed] = (struct writer_segment){
 		.number = s->number,
 		.fd = -1,
 		.bytes = s->bytes,
@@ -244,8 +264,27 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 		.ts_end = s->ts_end,
 	};
 	w->closed_bytes += s->bytes;
-	w->previous = NULL;
+	p->previous = NULL;
 	spoor_segment_free(s);
+	return r;
+}
+
+int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r = 0, r2;
+
+	if (!w->parts[0].previous)
+		return spoor_fail(e, EINVAL, "%s: no rotation is under way", w->path);
+	if (make_closed_room(w) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	for (unsigned i = 0; w->kernel && i < w->kernel->n_streams; i++)
+		spoor_writer_switch_stream(w, i / SPOOR_MAX_LEVELS, i % SPOOR_MAX_LEVELS);
+	spoor_writer_switch_lanes(w);
+	for_each_part(p, w) {
+		r2 = close_previous(w, p, r < 0 ? NULL : e);
+		r = r < 0 ? r : r2;
+	}
+	w->n_closed++;
 	r2 = drop_oldest(w, count_surplus(w, 0), r < 0 ? NULL : e);
 	return r < 0 ? r : r2;
 }

@@ -16,9 +16,12 @@
 
 struct snapshot {
 	const char *path;
-	int root_fd, host_fd, part_fd;
-	int first_fd; /* its first segment: -1 until that has metadata */
-	unsigned n;   /* segments begun */
+	int root_fd, host_fd;
+	struct snapshot_part {
+		int fd;
+		int last_fd; /* of the segment before: -1 until there is one */
+		unsigned n;  /* segments begun */
+	} parts[SPOOR_MAX_PARTS];
 };
 
 static void closedirp(DIR **d)
@@ -118,41 +121,68 @@ static int take_files(int from, int to)
 	}
 }
 
-/* Where the first segment's had to be copied, the others share the copy. */
-static int take_metadata(struct snapshot *s, int from, int to)
+static off_t metadata_size(int dir_fd)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, "metadata", &st, AT_SYMLINK_NOFOLLOW) < 0 ? -1 : st.st_size;
+}
+
+/*
+ * Where the last segment's had to be copied, those of the same text share the copy: it only grows, so of one size is
+ * one text.
+ */
+static int take_metadata(struct snapshot_part *p, int from, int to)
 {
 	int r;
 
-	if (s->first_fd >= 0 && linkat(s->first_fd, "metadata", to, "metadata", 0) == 0)
+	if (p->last_fd >= 0 && metadata_size(p->last_fd) == metadata_size(from) &&
+	    linkat(p->last_fd, "metadata", to, "metadata", 0) == 0)
 		return 0;
 	r = link_or_copy(from, to, "metadata");
-	if (r >= 0 && s->first_fd < 0)
-		s->first_fd = dup(to);
-	return r;
+	if (r < 0)
+		return r;
+	spoor_closep(&p->last_fd);
+	p->last_fd = dup(to);
+	return 0;
 }
 
 /* Its metadata comes last, so that no reader of CTF takes half a segment for a trace. */
-static int take_segment(const struct spoor_writer *w, struct snapshot *s, unsigned number)
+static int take_segment(const struct writer_part *part, struct snapshot_part *p, unsigned number)
 {
 	_cleanup_(spoor_closep) int from = -1, to = -1;
 	char name[32];
 	int r;
 
 	snprintf(name, sizeof(name), "seg-%06u", number);
-	from = open_dir(w->part_fd, name);
+	from = open_dir(part->fd, name);
 	if (from < 0)
 		return from;
-	to = make_dir(s->part_fd, name);
+	to = make_dir(p->fd, name);
 	if (to < 0)
 		return to;
-	s->n++;
+	p->n++;
 	r = take_files(from, to);
-	return r < 0 ? r : take_metadata(s, from, to);
+	return r < 0 ? r : take_metadata(p, from, to);
+}
+
+static int take_part(const struct spoor_writer *w, struct snapshot *s, unsigned i)
+{
+	const struct writer_part *part = &w->parts[i];
+	struct snapshot_part *p = &s->parts[i];
+	int r = 0;
+
+	p->fd = make_dir(s->host_fd, part->type);
+	if (p->fd < 0)
+		return p->fd;
+	for (unsigned k = 0; r >= 0 && k < w->n_closed; k++)
+		r = take_segment(part, p, part->closed[k].number);
+	return r;
 }
 
 static int take(struct spoor_writer *w, struct snapshot *s)
 {
-	int r;
+	int r = 0;
 
 	/* As a writer's: who opens it now is told that it is being written. */
 	if (flock(s->root_fd, LOCK_EX | LOCK_NB) < 0)
@@ -160,31 +190,34 @@ static int take(struct spoor_writer *w, struct snapshot *s)
 	s->host_fd = make_dir(s->root_fd, w->host_dir);
 	if (s->host_fd < 0)
 		return s->host_fd;
-	s->part_fd = make_dir(s->host_fd, "kernel");
-	if (s->part_fd < 0)
-		return s->part_fd;
-	for (unsigned i = 0; i < w->n_closed; i++) {
-		r = take_segment(w, s, w->closed[i].number);
-		if (r < 0)
-			return r;
-	}
-	return spoor_manifest_write_snapshot(w, s->root_fd);
+	for (unsigned i = 0; r >= 0 && i < w->n_parts; i++)
+		r = take_part(w, s, i);
+	return r < 0 ? r : spoor_manifest_write_snapshot(w, s->root_fd);
 }
 
 static void undo(const struct spoor_writer *w, const struct snapshot *s)
 {
-	for (unsigned i = 0; i <= s->n && i < w->n_closed; i++)
-		spoor_segment_remove(s->part_fd, w->closed[i].number);
-	unlinkat(s->host_fd, "kernel", AT_REMOVEDIR);
+	for (unsigned i = 0; i < w->n_parts; i++) {
+		const struct writer_part *part = &w->parts[i];
+		const struct snapshot_part *p = &s->parts[i];
+
+		if (p->fd < 0)
+			continue;
+		for (unsigned k = 0; k <= p->n && k < w->n_closed; k++)
+			spoor_segment_remove(p->fd, part->closed[k].number);
+		unlinkat(s->host_fd, part->type, AT_REMOVEDIR);
+	}
 	unlinkat(s->root_fd, w->host_dir, AT_REMOVEDIR);
 	rmdir(s->path);
 }
 
 int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor_error *e)
 {
-	struct snapshot s = { .path = path, .root_fd = -1, .host_fd = -1, .part_fd = -1, .first_fd = -1 };
+	struct snapshot s = { .path = path, .root_fd = -1, .host_fd = -1 };
 	int r;
 
+	for (unsigned i = 0; i < SPOOR_MAX_PARTS; i++)
+		s.parts[i] = (struct snapshot_part){ .fd = -1, .last_fd = -1 };
 	if (!w->n_closed)
 		return spoor_fail(e, ENODATA, "%s: no snapshot: no segment is closed yet", path);
 	if (mkdir(path, 0700) < 0)
@@ -195,8 +228,10 @@ int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor
 		undo(w, &s);
 		spoor_fail(e, -r, "%s: no snapshot: %s", path, strerror(-r));
 	}
-	spoor_closep(&s.first_fd);
-	spoor_closep(&s.part_fd);
+	for (unsigned i = 0; i < SPOOR_MAX_PARTS; i++) {
+		spoor_closep(&s.parts[i].last_fd);
+		spoor_closep(&s.parts[i].fd);
+	}
 	spoor_closep(&s.host_fd);
 	spoor_closep(&s.root_fd);
 	return r;

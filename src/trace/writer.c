@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Opening and closing a trace that is written: its directories, and whose and of when it is. */
+/* Opening and closing a trace that is written: who wrote it where, its directories, its parts. */
 #include "trace/writer.h"
 
 #include <errno.h>
@@ -68,6 +68,10 @@ static int identify(struct spoor_writer *w)
 	w->uuid[8] = (w->uuid[8] & 0x3f) | 0x80;
 	read_boot_id(w->boot_id);
 	w->epoch_offset = epoch_offset();
+	if (w->o.boot_id) {
+		memcpy(w->boot_id, w->o.boot_id, sizeof(w->boot_id));
+		w->epoch_offset = w->o.epoch_offset;
+	}
 	if (uname(&u) < 0)
 		return -errno;
 	snprintf(w->hostname, sizeof(w->hostname), "%s", u.nodename[0] ? u.nodename : "localhost");
@@ -100,14 +104,16 @@ static int make_dir(int at, const char *name, int *ret_fd)
 /* Nothing could be recorded: the next try may use the name. */
 static void remove_beginning(struct spoor_writer *w)
 {
-	char part[80];
+	char name[128];
 
-	if (w->root_fd < 0)
+	if (w->root_fd < 0 || w->o.resume)
 		return; /* it is not ours */
-	if (w->part_fd >= 0)
-		spoor_segment_remove(w->part_fd, 1);
-	snprintf(part, sizeof(part), "%s/kernel", w->host_dir);
-	unlinkat(w->root_fd, part, AT_REMOVEDIR);
+	for_each_part(p, w) {
+		if (p->fd >= 0)
+			spoor_segment_remove(p->fd, 1);
+		snprintf(name, sizeof(name), "%s/%s", w->host_dir, p->type);
+		unlinkat(w->root_fd, name, AT_REMOVEDIR);
+	}
 	unlinkat(w->root_fd, w->host_dir, AT_REMOVEDIR);
 	unlinkat(w->root_fd, "manifest", 0);
 	rmdir(w->path);
@@ -127,32 +133,99 @@ static int make_dirs(struct spoor_writer *w, struct spoor_error *e)
 	if (flock(w->root_fd, LOCK_EX | LOCK_NB) < 0)
 		return spoor_fail(e, errno, "%s: cannot lock: %m", w->path);
 	r = make_dir(w->root_fd, w->host_dir, &host_fd);
-	if (r >= 0)
-		r = make_dir(host_fd, "kernel", &w->part_fd);
+	for_each_part(p, w)
+		if (r >= 0)
+			r = make_dir(host_fd, p->type, &p->fd);
 	return r < 0 ? spoor_fail(e, -r, "%s: cannot create its directories: %s", w->path, strerror(-r)) : 0;
 }
 
-static void init_stream(struct writer_stream *s, unsigned cpu, unsigned level, unsigned instance)
+static struct writer_stream *init_stream(struct writer_part *p, struct writer_stream *s, unsigned instance)
 {
-	*s = (struct writer_stream){ .fd = -1, .cpu = cpu, .level = level, .instance = instance };
+	*s = (struct writer_stream){ .part = p, .fd = -1, .instance = instance };
+	return s;
+}
+
+static int part_init(struct spoor_writer *w, struct writer_part *p, const char *type, unsigned stream_id,
+		     unsigned n_streams)
+{
+	p->type = type;
+	p->stream_id = stream_id;
+	p->fd = -1;
+	spoor_part_uuid(w->uuid, stream_id, p->uuid);
+	for (unsigned i = 0; i < 2; i++)
+		init_stream(p, &p->defs[i], SPOOR_INSTANCE_DEFS(i));
+	p->streams = calloc(n_streams, sizeof(*p->streams));
+	if (!p->streams)
+		return -ENOMEM;
+	p->n_streams = n_streams;
+	return spoor_schema_metadata(&(struct spoor_metadata){ p->uuid, w->boot_id, w->epoch_offset, w->hostname,
+							       w->release, type, stream_id },
+				     &p->metadata, &p->metadata_len);
+}
+
+static int add_kernel(struct spoor_writer *w)
+{
+	struct writer_part *p = w->kernel = &w->parts[w->n_parts++];
+	int r = part_init(w, p, "kernel", SPOOR_STREAM_KERNEL, w->o.n_cpus * SPOOR_MAX_LEVELS);
+
+	for (unsigned i = 0; r >= 0 && i < p->n_streams; i++) {
+		unsigned cpu = i / SPOOR_MAX_LEVELS, level = i % SPOOR_MAX_LEVELS;
+		struct writer_stream *s = init_stream(p, &p->streams[i], cpu + level * SPOOR_INSTANCE_LEVEL);
+
+		s->cpu = cpu;
+		s->level = level;
+	}
+	return r;
+}
+
+static int add_ust(struct spoor_writer *w)
+{
+	struct writer_part *p = w->ust = &w->parts[w->n_parts++];
+	int r = part_init(w, p, "ust", SPOOR_STREAM_UST, w->o.n_lanes);
+
+	for (unsigned i = 0; r >= 0 && i < p->n_streams; i++)
+		init_stream(p, &p->streams[i], i)->cpu = i;
+	return r;
+}
+
+static int add_parts(struct spoor_writer *w)
+{
+	int r = 0;
+
+	if (w->o.n_cpus)
+		r = add_kernel(w);
+	if (r >= 0 && w->o.n_lanes)
+		r = add_ust(w);
+	for_each_part(p, w)
+		p->shared_len = p->metadata_len;
+	return r;
+}
+
+static void part_done(struct writer_part *p)
+{
+	for (unsigned i = 0; i < p->n_streams; i++)
+		spoor_stream_leave(&p->streams[i]);
+	spoor_stream_leave(&p->defs[0]);
+	spoor_stream_leave(&p->defs[1]);
+	spoor_segment_free(p->previous);
+	spoor_segment_free(p->current);
+	spoor_closep(&p->fd);
+	free(p->streams);
+	free(p->closed);
+	free(p->metadata);
 }
 
 static void writer_free(struct spoor_writer *w)
 {
-	for (unsigned i = 0; i < w->n_streams; i++)
-		spoor_stream_leave(&w->streams[i]);
-	spoor_stream_leave(&w->defs[0]);
-	spoor_stream_leave(&w->defs[1]);
-	spoor_segment_free(w->previous);
-	spoor_segment_free(w->current);
-	spoor_closep(&w->part_fd);
+	for_each_part(p, w)
+		part_done(p);
 	spoor_closep(&w->root_fd);
 	spoor_closep(&w->reserve_fd);
+	for (unsigned i = 0; i < w->n_classes; i++)
+		free(w->classes[i]);
+	free(w->classes);
 	json_decref(w->clocks);
 	json_decref(w->counters);
-	free(w->streams);
-	free(w->closed);
-	free(w->metadata);
 	free(w->path);
 	free(w->command);
 	free(w->mode);
@@ -173,18 +246,33 @@ static int allocate(struct spoor_writer *w, const struct spoor_writer_options *o
 	w->path = strdup(o->path);
 	w->command = strdup(o->command ? o->command : "");
 	w->mode = strdup(o->mode ? o->mode : "");
-	w->streams = calloc((size_t)o->n_cpus * SPOOR_MAX_LEVELS, sizeof(*w->streams));
-	if (!w->path || !w->command || !w->mode || !w->streams)
-		return -ENOMEM;
-	w->n_streams = o->n_cpus * SPOOR_MAX_LEVELS;
-	for (unsigned i = 0; i < w->n_streams; i++) {
-		unsigned cpu = i / SPOOR_MAX_LEVELS, level = i % SPOOR_MAX_LEVELS;
+	return w->path && w->command && w->mode ? 0 : -ENOMEM;
+}
 
-		init_stream(&w->streams[i], cpu, level, cpu + level * SPOOR_INSTANCE_LEVEL);
-	}
-	for (unsigned i = 0; i < 2; i++)
-		init_stream(&w->defs[i], 0, 0, SPOOR_INSTANCE_DEFS(i));
-	return 0;
+static int begin_anew(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r = identify(w);
+
+	if (r >= 0)
+		r = add_parts(w);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: %s", w->path, strerror(-r));
+	r = make_dirs(w, e);
+	return r < 0 ? r : spoor_manifest_open(w, e);
+}
+
+static int begin_again(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r;
+
+	if (!w->o.n_lanes || w->o.n_cpus)
+		return spoor_fail(e, EINVAL, "%s: only a recording of user events alone can be gone on with", w->path);
+	r = spoor_resume_identity(w, e);
+	if (r < 0)
+		return r;
+	if (add_parts(w) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	return spoor_resume_parts(w, e);
 }
 
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e)
@@ -192,44 +280,38 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	_cleanup_(writer_freep) struct spoor_writer *w = NULL;
 	int r;
 
-	if (!o->path || !o->n_cpus || o->n_cpus > SPOOR_MAX_CPUS)
-		return spoor_fail(e, EINVAL, "a trace needs a path and 1 to %d CPUs", SPOOR_MAX_CPUS);
+	if (!o->path || !(o->n_cpus || o->n_lanes) || o->n_cpus > SPOOR_MAX_CPUS || o->n_lanes > SPOOR_MAX_LANES)
+		return spoor_fail(e, EINVAL, "a trace needs a path, and up to %d CPUs or up to %d lanes",
+				  SPOOR_MAX_CPUS, SPOOR_MAX_LANES);
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
-	w->root_fd = w->part_fd = w->reserve_fd = -1;
-	w->defs[0].fd = w->defs[1].fd = -1;
-	r = allocate(w, o);
+	w->root_fd = w->reserve_fd = -1;
+	if (allocate(w, o) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
+	r = o->resume ? begin_again(w, e) : begin_anew(w, e);
 	if (r >= 0)
-		r = identify(w);
-	if (r >= 0)
-		r = spoor_schema_metadata(&(struct spoor_metadata){ w->uuid, w->boot_id, w->epoch_offset, w->hostname,
-								    w->release, "kernel" },
-					  &w->metadata, &w->metadata_len);
-	if (r < 0)
-		return spoor_fail(e, -r, "%s: %s", o->path, strerror(-r));
-	r = make_dirs(w, e);
-	if (r >= 0)
-		r = spoor_manifest_open(w, e);
-	if (r >= 0)
-		r = spoor_segment_create(w, &w->current, e);
+		r = spoor_segments_create(w, e);
 	if (r >= 0)
 		r = spoor_manifest_write(w, 0, e);
 	if (r < 0) {
 		remove_beginning(w);
 		return r;
 	}
-	for (unsigned i = 0; i < w->n_streams; i++)
-		w->streams[i].segment = w->current;
+	for_each_part(p, w)
+		for (unsigned i = 0; i < p->n_streams; i++)
+			p->streams[i].segment = p->current;
 	*ret = TAKE_PTR(w);
 	return 0;
 }
 
 uint64_t spoor_writer_bytes(const struct spoor_writer *w)
 {
-	uint64_t open = (w->previous ? w->previous->bytes : 0) + (w->current ? w->current->bytes : 0);
+	uint64_t bytes = w->closed_bytes;
 
-	return w->metadata_len + w->closed_bytes + open;
+	for_each_part(p, w)
+		bytes += p->shared_len + (p->previous ? p->previous->bytes : 0) + (p->current ? p->current->bytes : 0);
+	return bytes;
 }
 
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
@@ -238,7 +320,7 @@ int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
 
 	if (!w)
 		return 0;
-	if (w->previous)
+	if (w->parts[0].previous)
 		r = spoor_writer_segment_end(w, e);
 	r2 = spoor_writer_flush(w, r < 0 ? NULL : e);
 	r = r < 0 ? r : r2;

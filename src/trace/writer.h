@@ -8,6 +8,10 @@
  *                                    /defs     definition stream (stream instances 65534 and 65535 in turn)
  *                                    /cpuN     nesting level 0 of CPU N (stream instance N)
  *                                    /cpuN.1   nesting level 1 (stream instance N + 4096)
+ *                /ust/seg-000001/metadata         its own text, which grows: classes of user events
+ *                               /defs  /laneN     lane N (stream instance N)
+ *
+ * A writer writes one part or both; their segments begin and end together.
  *
  * Not thread-safe. Every function may fail with -ENOSPC, -EIO, -ENOENT (directory vanished): the writer then stays
  * usable for spoor_writer_close(), and what was written stays readable.
@@ -17,7 +21,9 @@
 #include <sys/uio.h>
 
 #include "base/error.h"
+#include "trace/class.h"
 #include "trace/record.h"
+#include "trace/schema.h"
 
 struct spoor_writer;
 
@@ -25,12 +31,22 @@ struct spoor_writer_options {
 	const char *path;    /* NAME.spoor; must not exist */
 	const char *command; /* for the manifest */
 	const char *mode;    /* words for the manifest, e.g. "app-all, S=5, cfi" */
-	unsigned n_cpus;
+	unsigned n_cpus;       /* 0: no part `kernel` */
+	unsigned n_lanes;      /* 0: no part `ust`; at most SPOOR_MAX_LANES */
+	uint8_t resume;        /* 1: path exists; see spoor_writer_open() */
 	uint64_t max_size;     /* bytes kept on disk: whole old segments are dropped, and events for which there is
 				* no room all the same are lost and counted; 0: no limit */
 	uint64_t segment_size; /* rotate when a segment has this many bytes; 0: never */
 	uint64_t segment_ns;   /* rotate after this much time; 0: never */
+	/* Of events that were recorded before, elsewhere: the machine's boot, and CLOCK_REALTIME - CLOCK_MONOTONIC. */
+	const uint8_t *boot_id; /* 16 bytes; NULL: those of now */
+	uint64_t epoch_offset;
 };
+/*
+ * resume: goes on with a trace of user events alone that has no writer any more, in a new segment. What was torn is cut;
+ * uuid, command and mode, lanes' ends and counts of what was discarded, and classes are those that it has. -EBUSY: it
+ * is being written. -ESTALE: it is of another boot. -EPROTO, -EBADMSG: it cannot be gone on with; it is as it was.
+ */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 
 /*
@@ -42,11 +58,41 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans,
 			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e);
 /*
+ * The same for a lane. Never split: n_spans < 1000. sources: where the events were taken from, on disk with them or
+ * not at all; their positions are what spoor_trace_sources() tells a consumer that is started again.
+ */
+struct spoor_lane_packet {
+	const struct iovec *spans;
+	int n_spans;
+	uint64_t ts_begin, ts_end, discarded;
+	uint32_t vtid; /* of the only thread; 0: of several */
+	uint32_t n_sources;
+	const struct spoor_packet_source *sources;
+};
+int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct spoor_lane_packet *p,
+			     struct spoor_error *e);
+/* The end of the lane's last packet: none of its next may begin before. 0: it has none. */
+uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane);
+
+/*
+ * Makes a class of user events known, before the first event of it: to the metadata's text at once, and as a
+ * definition, which flush() writes. c->id does not matter. *ret_id: the id that its events have. The writer repeats the
+ * classes in each segment. ts: the definition's time. -EINVAL: no such class can be; -E2BIG: too many fields, names or
+ * classes.
+ */
+int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts, uint16_t *ret_id,
+		       struct spoor_error *e);
+
+/* The definition of the class of id SPOOR_EV_USER + i; NULL: there is none yet. Borrowed. */
+const struct spoor_class *spoor_writer_known_class(const struct spoor_writer *w, unsigned i);
+
+/*
  * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before
  * the last batch's is raised to it. So: define() from all rings, flush(), then packet() the events that refer to them:
  * the times stay true, and whatever kills us, no reference dangles. CLOCK and COUNTER also go to the manifest.
  */
-int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def);
+int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def); /* to `kernel` */
+int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def); /* to `ust` */
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 
 /*
@@ -59,6 +105,8 @@ int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level);
+/* All lanes at once: what is written to them from now on is the next segment's. */
+void spoor_writer_switch_lanes(struct spoor_writer *w);
 int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e);
 
 /*
@@ -72,6 +120,7 @@ int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor
 uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 /* Counts events as lost that are not even tried: their definitions could not be written. */
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
+void spoor_writer_lose_lane(struct spoor_writer *w, unsigned lane, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The writer's parts: writer.c (open, close), packets.c, segment.c (directories, rotation), manifest.c, snapshot.c. */
+/*
+ * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
+ * writer_class.c (classes of user events), writer_resume.c, segment.c (directories, rotation), manifest.c, snapshot.c.
+ */
 #include <jansson.h>
 
 #include "trace/schema.h"
 #include "trace/writer.h"
 
-#define SPOOR_MAX_SPANS 1000 /* of one packet: below IOV_MAX */
+#define SPOOR_MAX_SPANS 1000 /* of one packet: with its header and sources below IOV_MAX */
+#define SPOOR_MAX_PARTS 2
 
 /* One CTF stream: it lives through all segments, its file belongs to one. */
 struct writer_stream {
+	struct writer_part *part;
 	struct writer_segment *segment;
 	int fd; /* -1: no packet in this segment yet */
 	uint32_t cpu, level, instance;
 	uint64_t file_size;
 	uint64_t last_ts;
 	uint64_t seq;
-	uint64_t discarded; /* as the caller said last */
+	uint64_t discarded; /* as the caller said last, and before it was resumed */
+	uint64_t before;    /* of these: before */
 	uint64_t lost;      /* events that could not be written */
 };
 
+/* A segment of one part. */
 struct writer_segment {
 	unsigned number;
 	int fd; /* directory; -1 once closed */
@@ -30,6 +37,21 @@ struct writer_segment {
 	size_t buf_len, buf_size;
 };
 
+struct writer_part {
+	const char *type; /* also its directory's name */
+	unsigned stream_id;
+	uint8_t uuid[16];
+	int fd;
+	char *metadata; /* as it is in `current` */
+	size_t metadata_len, shared_len; /* shared: what the segments had in common from the begin */
+	unsigned n_streams;
+	struct writer_stream *streams; /* kernel: [cpu * SPOOR_MAX_LEVELS + level]; ust: [lane] */
+	struct writer_stream defs[2];
+	struct writer_segment *current, *previous; /* previous: while it hands over to current */
+	struct writer_segment *closed;             /* array, oldest first: those still on disk */
+	uint64_t dropped_bytes;
+};
+
 struct spoor_writer {
 	struct spoor_writer_options o;
 	char *path, *command, *mode;
@@ -37,31 +59,36 @@ struct spoor_writer {
 	char host_dir[65]; /* hostname, fit for a file's name */
 	uint8_t uuid[16], boot_id[16];
 	uint64_t epoch_offset;
-	int root_fd, part_fd;
-	char *metadata;
-	size_t metadata_len;
+	int root_fd;
 	size_t manifest_len; /* as it was written last */
 	int reserve_fd;      /* a file without a name: room for the last manifest on a full disk; -1: none */
 	size_t reserve_len;
+	uint64_t lost_before; /* before it was resumed */
 	uint8_t failed; /* something could not be written, other than for want of room below max_size */
 
-	unsigned n_streams;
-	struct writer_stream *streams; /* [cpu * SPOOR_MAX_LEVELS + level] */
-	struct writer_stream defs[2];
+	struct writer_part parts[SPOOR_MAX_PARTS];
+	unsigned n_parts;
+	struct writer_part *kernel, *ust; /* NULL: it is not written */
 
-	struct writer_segment *current, *previous; /* previous: while it hands over to current */
-	struct writer_segment *closed;             /* array, oldest first: those still on disk */
+	/* The segments of all parts begin, end and go together. */
 	unsigned n_closed;
 	unsigned n_begun;
 	unsigned n_dropped;
-	uint64_t dropped_bytes, closed_bytes;
+	uint64_t closed_bytes;
+
+	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
+	unsigned n_classes;
 
 	json_t *clocks, *counters;
-	struct iovec iov[SPOOR_MAX_SPANS + 1];
+	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */
 };
 
+#define for_each_part(p, w) \
+	for (struct writer_part *p = (struct writer_part *)(w)->parts; p < (w)->parts + (w)->n_parts; p++)
+
 /* segment.c */
-int spoor_segment_create(struct spoor_writer *w, struct writer_segment **ret, struct spoor_error *e);
+/* Of all parts; on failure of none. */
+int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e);
 void spoor_segment_free(struct writer_segment *s);
 void spoor_segment_remove(int part_fd, unsigned number);
 /* Drops old segments so that `bytes` more stay within max_size. 1, or 0: nothing that could be dropped helps. */
@@ -77,6 +104,29 @@ int spoor_manifest_replace(int root_fd, const json_t *manifest);
 json_t *spoor_text_json(const char *text);
 /* Takes note of clock pairs and counters among the definitions. */
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def);
-/* packets.c */
+
+/* writer_packet.c */
+struct writer_packet { /* of w->iov[1 ... n] */
+	int n;
+	uint64_t bytes, ts_begin, ts_end;
+	uint32_t cpu;
+	const struct spoor_packet_source *sources;
+	uint32_t n_sources;
+};
+int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
+		       struct spoor_error *e);
 void spoor_stream_leave(struct writer_stream *s);
+/* At offset of the file; leaves it as it was if not everything could be written. Consumes iov. */
+int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n);
+/* writer_defs.c */
+int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def);
+/* To one of the part's open segments. */
+int spoor_segment_define(struct writer_segment *s, const struct spoor_event_header *def);
 int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e);
+/* writer_resume.c: who the trace says that it is, instead of a new identity; locks it. Then what its part has. */
+int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e);
+int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e);
+/* writer_class.c: a class as it stands in a trace that is resumed. */
+int spoor_class_restore(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts);
+/* writer_class.c: a new segment is told of all classes. */
+int spoor_classes_repeat(struct spoor_writer *w, struct writer_segment *s);

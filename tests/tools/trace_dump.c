@@ -87,7 +87,8 @@ static void put_field(const struct spoor_event_header *h, const struct spoor_sch
 		put_text((const char *)p, SIZE_MAX);
 		break;
 	case SPOOR_FIELD_BYTES_LEN:
-		put_bytes(p, ((const struct spoor_pending *)h)->len);
+		put_bytes(p, h->id == SPOOR_EV_CLASS ? ((const struct spoor_class *)h)->len :
+						       ((const struct spoor_pending *)h)->len);
 		break;
 	case SPOOR_FIELD_FRAMES:
 		put_frames((const struct spoor_stack *)h);
@@ -142,14 +143,60 @@ static void put_call(const struct spoor_event *ev)
 	put_groups(&c);
 }
 
+static void put_element(const struct spoor_value *v, unsigned i)
+{
+	double d;
+	uint64_t bits;
+
+	if (v->field->type == SPOOR_VALUE_SIGNED) {
+		printf("%" PRId64, (int64_t)spoor_value_integer(v, i));
+	} else if (v->field->type == SPOOR_VALUE_FLOAT) {
+		d = spoor_value_double(v, i);
+		memcpy(&bits, &d, sizeof(bits));
+		printf("#%" PRIx64, bits);
+	} else {
+		printf("%" PRIu64, spoor_value_integer(v, i));
+	}
+}
+
+static void put_value(const struct spoor_value *v)
+{
+	const char *label = spoor_value_label(v);
+
+	printf(" %s%s=", v->field->flags & SPOOR_VALUE_CONTEXT ? "context." : "", v->field->name);
+	if (v->field->type == SPOOR_VALUE_STRING || (v->field->type == SPOOR_VALUE_TEXT && v->field->shape)) {
+		put_text((const char *)v->bytes, v->n);
+		return;
+	}
+	for (unsigned i = 0; i < v->n; i++) {
+		fputs(i ? "," : "", stdout);
+		put_element(v, i);
+	}
+	if (label)
+		putchar(':'), put_text(label, SIZE_MAX);
+}
+
+static void put_user(const struct spoor_event *ev)
+{
+	struct spoor_value values[SPOOR_MAX_CLASS_FIELDS];
+
+	putchar(' ');
+	put_text(ev->class->name, SIZE_MAX);
+	spoor_class_values(ev->class, ev->h, values);
+	for (unsigned i = 0; i < ev->class->n_fields; i++)
+		put_value(&values[i]);
+}
+
 static void put_event(const struct spoor_trace *t, const struct spoor_event *ev)
 {
 	const struct spoor_schema_event *own = spoor_schema_event(ev->h->id);
 
-	printf("%" PRIu64 " cpu=%u flags=%u size8=%u tid=%u", (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset,
-	       ev->cpu, ev->h->flags, ev->h->size8, ev->h->tid);
+	printf("%" PRIu64 " cpu=%d flags=%u size8=%u tid=%u", (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset,
+	       (int)ev->cpu, ev->h->flags, ev->h->size8, ev->h->tid);
 	if (ev->h->id < SPOOR_SYSCALL_MAX) {
 		put_call(ev);
+	} else if (ev->class) {
+		put_user(ev);
 	} else if (own) {
 		printf(" spoor:%s", own->name);
 		for (unsigned i = 0; i < own->n_fields; i++)

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_DECLARE_H
+#define SPOOR_DECLARE_H
+/*
+ * The first form of tracepoints in user space (Blunck, Desnoyers, Fournier: Userspace Application Tracing with Markers
+ * and Tracepoints, 2009), which is the kernel's:
+ *
+ *	DECLARE_TRACE(subsys_eventname, TP_PROTO(int firstarg, struct task_struct *p), TP_ARGS(firstarg, p));
+ *	DEFINE_TRACE(subsys_eventname);
+ *	...
+ *	trace_subsys_eventname(arg, task);
+ *
+ * There is no list of fields: the arguments are recorded under the names of TP_ARGS, by their C types. char * is a
+ * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes. The event
+ * is called trace:subsys_eventname.
+ *
+ * Included by spoor/tracepoint.h. SPOOR_AT_, SPOOR_AI_, SPOOR_AV_, SPOOR_AS_, SPOOR_AW_ are to arguments what
+ * SPOOR_T_ and so on are to fields.
+ */
+
+#ifdef __cplusplus
+#include <type_traits>
+
+template <class T> struct spoor_argument_ {
+	typedef typename std::remove_cv<typename std::remove_reference<T>::type>::type type;
+	static constexpr bool string = std::is_same<type, char *>::value || std::is_same<type, const char *>::value;
+	static constexpr bool integer = std::is_integral<type>::value || std::is_enum<type>::value;
+	static constexpr bool number = integer || std::is_floating_point<type>::value;
+	static constexpr bool blob = !(number || std::is_pointer<type>::value) || sizeof(type) > 8;
+	static constexpr int kind = string				    ? 4 :
+				    std::is_pointer<type>::value	    ? 3 :
+				    std::is_floating_point<type>::value && !blob ? 2 :
+										1;
+	template <class U, bool number> struct sign {
+		static constexpr bool value = false;
+	};
+	template <class U> struct sign<U, true> {
+		static constexpr bool value = (U)-1 < (U)1;
+	};
+	static constexpr bool is_signed = sign<type, number && !blob>::value;
+};
+#define SPOOR_ARG_TYPE_(x) spoor_argument_<decltype(x)>::kind
+#define SPOOR_ARG_BLOB_(x) spoor_argument_<decltype(x)>::blob
+#define SPOOR_ARG_SIGNED_(x) spoor_argument_<decltype(x)>::is_signed
+#else
+#define SPOOR_ARG_TYPE_(x)                                                        \
+	_Generic((x), char *: 4, const char *: 4, float: 2, double: 2,            \
+		 default: __builtin_classify_type(x) == 5 ? 3 : 1)
+#define SPOOR_ARG_BLOB_(x) (__builtin_classify_type(x) >= 12 || sizeof(x) > 8)
+#define SPOOR_ARG_SIGNED_(x)                                                              \
+	_Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1,      \
+		 long long: 1, float: 1, double: 1, default: 0)
+#endif
+
+#define SPOOR_AT_(i, x)                                   \
+	struct {                                          \
+		struct spoor_desc_field d;                \
+		char n[SPOOR_PAD_(sizeof(#x))];           \
+	} f_##x;
+#define SPOOR_AI_(i, x)                                                                                            \
+	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#x))), SPOOR_ARG_TYPE_(x),            \
+	    SPOOR_ARG_BLOB_(x) ? 1 : 0, SPOOR_ARG_BLOB_(x) || SPOOR_ARG_TYPE_(x) == 4 ? 1 : sizeof(x),           \
+	    SPOOR_ARG_TYPE_(x) == 3 || SPOOR_ARG_BLOB_(x) ? 16 : 10, SPOOR_ARG_SIGNED_(x), 0,                    \
+	    SPOOR_ARG_BLOB_(x) ? sizeof(x) : 0, 0, 0 },                                                          \
+	  #x },
+#define SPOOR_AV_(i, x)                                                                         \
+	const char *const v_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(&x) : (const char *)&x; \
+	const size_t c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(v_##x) + 1 : sizeof(x);
+#define SPOOR_AS_(i, x) +c_##x
+#define SPOOR_AW_(i, x)                                                                                    \
+	spoor_copy_(spoor_at_, v_##x, SPOOR_ARG_TYPE_(x) == 4 ? c_##x - 1 : sizeof(x));                   \
+	if (SPOOR_ARG_TYPE_(x) == 4)                                                                      \
+		spoor_at_[c_##x - 1] = 0;                                                                 \
+	spoor_at_ += c_##x;
+
+/* In a function, where the arguments have types. */
+#define SPOOR_ARGS_DESC_(name, args)                                                                         \
+	struct spoor_desc_type_ {                                                                           \
+		struct spoor_desc d;                                                                        \
+		char names[SPOOR_PAD_(sizeof("trace\0" #name))];                                            \
+		SPOOR_NUMBERED_(SPOOR_AT_, args)                                                            \
+	} __attribute__((aligned(8)));                                                                      \
+	static const struct spoor_desc_type_ spoor_desc_ = {                                                \
+		{ sizeof(struct spoor_desc_type_), SPOOR_PAD_(sizeof("trace\0" #name)), SPOOR_COUNT_(args), \
+		  SPOOR_DESC_TRACEPOINT, SPOOR_LEVEL_INFO, 0, 0 },                                          \
+		"trace\0" #name, SPOOR_NUMBERED_(SPOOR_AI_, args)                                           \
+	}
+
+/*
+ * Calls a function that has parameters for the sake of their types alone, and reads none. The compiler is kept from
+ * seeing which function that is.
+ */
+static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
+{
+	__asm__("" : "+r"(describe));
+	return ((const struct spoor_desc *(*)(void))describe)();
+}
+
+#define DECLARE_TRACE(name, proto, args) SPOOR_DECLARE_(name, SPOOR_P_(proto), SPOOR_P_(args))
+#define DECLARE_TRACE_NOARGS(name) SPOOR_DECLARE_(name, , )
+#define DEFINE_TRACE(name) struct spoor_defined_##name
+
+#define SPOOR_DECLARE_(name, proto, args)                                                                            \
+	SPOOR_DECLARED_("trace__" #name, "trace:" #name "(" SPOOR_WORDS_OF_(proto) ")")                              \
+	static struct spoor_tracepoint spoor_tp_trace__##name __attribute__((unused));                               \
+	static __attribute__((noinline, unused)) void spoor_emit_trace__##name(SPOOR_PROTO_(proto))                  \
+	{                                                                                                            \
+		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_trace__##name;                                        \
+		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \
+		SPOOR_NUMBERED_(SPOOR_AV_, args)                                                                     \
+		SPOOR_RECORD_(0 SPOOR_NUMBERED_(SPOOR_AS_, args), SPOOR_NUMBERED_(SPOOR_AW_, args))                  \
+	}                                                                                                            \
+	static inline __attribute__((always_inline, unused)) void trace_##name(SPOOR_PROTO_(proto))                  \
+	{                                                                                                            \
+		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \
+		SPOOR_SITE_(spoor_tp_trace__##name, spoor_desc_, __FILE__, on);                                      \
+		return;                                                                                              \
+	on:                                                                                                          \
+		if (SPOOR_SITE_ON_(spoor_tp_trace__##name))                                                          \
+			spoor_emit_trace__##name(args);                                                              \
+	}                                                                                                            \
+	static __attribute__((noinline, unused)) const struct spoor_desc *spoor_describe_##name(SPOOR_PROTO_(proto)) \
+	{                                                                                                            \
+		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \
+		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                                \
+		return &spoor_desc_.d;                                                                               \
+	}                                                                                                            \
+	SPOOR_PROBES_(spoor_ask_desc_((void (*)(void))spoor_describe_##name), name, proto)
+
+#endif

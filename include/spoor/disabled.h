@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_DISABLED_H
+#define SPOOR_DISABLED_H
+/* Tracepoints with SPOOR_DISABLE: no code, no data; a site's arguments are still checked. */
+
+#define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields) \
+	SPOOR_DISABLED_(provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
+
+#define SPOOR_DISABLED_(symbol, proto, args)                                                              \
+	static inline __attribute__((unused)) void trace_##symbol(SPOOR_PROTO_(proto))                   \
+	{                                                                                                 \
+		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                     \
+	}                                                                                                 \
+	static inline __attribute__((unused)) int register_trace_##symbol(                               \
+		void (*probe)(SPOOR_DATA_PROTO_(proto)), void *data)                                      \
+	{                                                                                                 \
+		(void)probe;                                                                              \
+		(void)data;                                                                               \
+		return SPOOR_NO_LIBRARY_;                                                                 \
+	}                                                                                                 \
+	static inline __attribute__((unused)) int unregister_trace_##symbol(                             \
+		void (*probe)(SPOOR_DATA_PROTO_(proto)), void *data)                                      \
+	{                                                                                                 \
+		(void)probe;                                                                              \
+		(void)data;                                                                               \
+		return SPOOR_NO_LIBRARY_;                                                                 \
+	}
+
+#define DECLARE_TRACE(name, proto, args) SPOOR_DISABLED_(name, SPOOR_P_(proto), SPOOR_P_(args))
+#define DECLARE_TRACE_NOARGS(name) SPOOR_DISABLED_(name, , )
+#define DEFINE_TRACE(name) struct spoor_defined_##name
+
+#define spoor_trace(provider, name, ...)                                    \
+	do {                                                                \
+		if (0)                                                      \
+			trace_##provider##_##name(__VA_ARGS__);             \
+	} while (0)
+
+#endif

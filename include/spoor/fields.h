@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_FIELDS_H
+#define SPOOR_FIELDS_H
+/*
+ * The fields of a tracepoint, TP_FIELDS(...), each one of:
+ *
+ *   spoor_int(type, name, value)               any integer type, also bool, in decimal
+ *   spoor_hex, spoor_oct, spoor_bin            the same, otherwise shown
+ *   spoor_float(type, name, value)             float or double
+ *   spoor_pointer(name, value)                 an address; what it points to is not read
+ *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
+ *   spoor_array(type, name, from, count)       count integers (constant); spoor_array_hex
+ *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex
+ *   spoor_text(name, from, count)              count characters, no NUL is looked for
+ *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
+ *
+ * Each is expanded several times, by putting a prefix before it: SPOOR_T_ its part of the description's type, SPOOR_I_
+ * that one's initializer, SPOOR_V_ variables that hold its value, SPOOR_S_ its size, SPOOR_W_ its writing, SPOOR_Q_ its
+ * type and name in words.
+ */
+#include "each.h"
+#include "site.h"
+
+#define SPOOR_PAD_(n) (((n) + 7) & ~(size_t)7)
+
+/* The description */
+#define SPOOR_FT_(name)                                   \
+	struct {                                          \
+		struct spoor_desc_field d;                \
+		char n[SPOOR_PAD_(sizeof(#name))];        \
+	} f_##name;
+#define SPOOR_FI_(type, shape, bytes, base, flags, count, name)                                          \
+	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#name))), type, shape, bytes, base, \
+	    flags, 0, count, 0, 0 },                                                                     \
+	  #name },
+#define SPOOR_SIGNED_(type) ((type)-1 < (type)1 ? 1 : 0)
+
+/* Integers */
+#define SPOOR_T_spoor_int(type, name, value) SPOOR_FT_(name)
+#define SPOOR_I_spoor_int(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_int(type, name, value) const type v_##name = value;
+#define SPOOR_S_spoor_int(type, name, value) +sizeof(type)
+#define SPOOR_W_spoor_int(type, name, value)                    \
+	__builtin_memcpy(spoor_at_, &v_##name, sizeof(type));   \
+	spoor_at_ += sizeof(type);
+#define SPOOR_Q_spoor_int(type, name, value) " " #type " " #name ","
+
+#define SPOOR_T_spoor_hex SPOOR_T_spoor_int
+#define SPOOR_I_spoor_hex(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 16, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_hex SPOOR_V_spoor_int
+#define SPOOR_S_spoor_hex SPOOR_S_spoor_int
+#define SPOOR_W_spoor_hex SPOOR_W_spoor_int
+#define SPOOR_Q_spoor_hex(type, name, value) " hex " #type " " #name ","
+
+#define SPOOR_T_spoor_oct SPOOR_T_spoor_int
+#define SPOOR_I_spoor_oct(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 8, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_oct SPOOR_V_spoor_int
+#define SPOOR_S_spoor_oct SPOOR_S_spoor_int
+#define SPOOR_W_spoor_oct SPOOR_W_spoor_int
+#define SPOOR_Q_spoor_oct(type, name, value) " oct " #type " " #name ","
+
+#define SPOOR_T_spoor_bin SPOOR_T_spoor_int
+#define SPOOR_I_spoor_bin(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 2, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_bin SPOOR_V_spoor_int
+#define SPOOR_S_spoor_bin SPOOR_S_spoor_int
+#define SPOOR_W_spoor_bin SPOOR_W_spoor_int
+#define SPOOR_Q_spoor_bin(type, name, value) " bin " #type " " #name ","
+
+/* Floating point, addresses */
+#define SPOOR_T_spoor_float SPOOR_T_spoor_int
+#define SPOOR_I_spoor_float(type, name, value) SPOOR_FI_(2, 0, sizeof(type), 10, 1, 0, name)
+#define SPOOR_V_spoor_float SPOOR_V_spoor_int
+#define SPOOR_S_spoor_float SPOOR_S_spoor_int
+#define SPOOR_W_spoor_float SPOOR_W_spoor_int
+#define SPOOR_Q_spoor_float(type, name, value) " float " #type " " #name ","
+
+#define SPOOR_T_spoor_pointer(name, value) SPOOR_FT_(name)
+#define SPOOR_I_spoor_pointer(name, value) SPOOR_FI_(3, 0, sizeof(void *), 16, 0, 0, name)
+#define SPOOR_V_spoor_pointer(name, value) const void *const v_##name = value;
+#define SPOOR_S_spoor_pointer(name, value) +sizeof(void *)
+#define SPOOR_W_spoor_pointer(name, value) SPOOR_W_spoor_int(void *, name, value)
+#define SPOOR_Q_spoor_pointer(name, value) " pointer " #name ","
+
+/* Strings */
+#define SPOOR_T_spoor_string(name, value) SPOOR_FT_(name)
+#define SPOOR_I_spoor_string(name, value) SPOOR_FI_(4, 0, 1, 10, 0, 0, name)
+#define SPOOR_V_spoor_string(name, value)                          \
+	const char *const p_##name = value;                        \
+	const char *const v_##name = p_##name ? p_##name : "(null)"; \
+	const size_t c_##name = spoor_string_length_(v_##name);
+#define SPOOR_S_spoor_string(name, value) +c_##name + 1
+#define SPOOR_W_spoor_string(name, value) spoor_at_ = spoor_put_string_(spoor_at_, v_##name, c_##name);
+#define SPOOR_Q_spoor_string(name, value) " string " #name ","
+
+/* Several integers */
+#define SPOOR_T_spoor_array(type, name, from, count) SPOOR_FT_(name)
+#define SPOOR_I_spoor_array(type, name, from, count) SPOOR_FI_(1, 1, sizeof(type), 10, SPOOR_SIGNED_(type), count, name)
+#define SPOOR_V_spoor_array(type, name, from, count) const type *const v_##name = from;
+#define SPOOR_S_spoor_array(type, name, from, count) +sizeof(type) * (count)
+#define SPOOR_W_spoor_array(type, name, from, count)                               \
+	spoor_copy_(spoor_at_, (const char *)v_##name, sizeof(type) * (count));    \
+	spoor_at_ += sizeof(type) * (count);
+#define SPOOR_Q_spoor_array(type, name, from, count) " " #type " " #name "[" #count "],"
+
+#define SPOOR_T_spoor_array_hex SPOOR_T_spoor_array
+#define SPOOR_I_spoor_array_hex(type, name, from, count) \
+	SPOOR_FI_(1, 1, sizeof(type), 16, SPOOR_SIGNED_(type), count, name)
+#define SPOOR_V_spoor_array_hex SPOOR_V_spoor_array
+#define SPOOR_S_spoor_array_hex SPOOR_S_spoor_array
+#define SPOOR_W_spoor_array_hex SPOOR_W_spoor_array
+#define SPOOR_Q_spoor_array_hex(type, name, from, count) " hex " #type " " #name "[" #count "],"
+
+#define SPOOR_T_spoor_sequence(type, name, from, count) SPOOR_FT_(name)
+#define SPOOR_I_spoor_sequence(type, name, from, count) SPOOR_FI_(1, 2, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_sequence(type, name, from, count)                                            \
+	const type *const v_##name = from;                                                         \
+	const size_t a_##name = v_##name ? (size_t)(count) : 0;                                    \
+	const size_t m_##name = SPOOR_STRING_MAX_ / sizeof(type);                                  \
+	const uint16_t c_##name = (uint16_t)(a_##name < m_##name ? a_##name : m_##name);
+#define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * c_##name
+#define SPOOR_W_spoor_sequence(type, name, from, count) \
+	spoor_at_ = spoor_put_sequence_(spoor_at_, v_##name, c_##name, sizeof(type) * c_##name);
+#define SPOOR_Q_spoor_sequence(type, name, from, count) " " #type " " #name "[],"
+
+#define SPOOR_T_spoor_sequence_hex SPOOR_T_spoor_sequence
+#define SPOOR_I_spoor_sequence_hex(type, name, from, count) \
+	SPOOR_FI_(1, 2, sizeof(type), 16, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_V_spoor_sequence_hex SPOOR_V_spoor_sequence
+#define SPOOR_S_spoor_sequence_hex SPOOR_S_spoor_sequence
+#define SPOOR_W_spoor_sequence_hex SPOOR_W_spoor_sequence
+#define SPOOR_Q_spoor_sequence_hex(type, name, from, count) " hex " #type " " #name "[],"
+
+#define SPOOR_T_spoor_text(name, from, count) SPOOR_FT_(name)
+#define SPOOR_I_spoor_text(name, from, count) SPOOR_FI_(1, 2, 1, 10, 2, 0, name)
+#define SPOOR_V_spoor_text(name, from, count) SPOOR_V_spoor_sequence(char, name, from, count)
+#define SPOOR_S_spoor_text(name, from, count) SPOOR_S_spoor_sequence(char, name, from, count)
+#define SPOOR_W_spoor_text(name, from, count) SPOOR_W_spoor_sequence(char, name, from, count)
+#define SPOOR_Q_spoor_text(name, from, count) " text " #name ","
+
+/* Integers whose values have names */
+#define SPOOR_LABEL_PAD_(n) (SPOOR_PAD_(18 + (n)) - 18)
+#define SPOOR_LT_(i, x) SPOOR_LT_##x l##i;
+#define SPOOR_LT_spoor_label(s, value) SPOOR_LT_spoor_range(s, value, value)
+#define SPOOR_LT_spoor_range(s, low, high)                   \
+	struct {                                             \
+		int64_t from, to;                            \
+		uint16_t size;                               \
+		char n[SPOOR_LABEL_PAD_(sizeof(s))];         \
+	}
+#define SPOOR_LI_(i, x) SPOOR_LI_##x,
+#define SPOOR_LI_spoor_label(s, value) SPOOR_LI_spoor_range(s, value, value)
+#define SPOOR_LI_spoor_range(s, low, high) { (int64_t)(low), (int64_t)(high), (uint16_t)SPOOR_PAD_(18 + sizeof(s)), s }
+#define SPOOR_LS_(i, x) SPOOR_LS_##x
+#define SPOOR_LS_spoor_label(s, value) +SPOOR_PAD_(18 + sizeof(s))
+#define SPOOR_LS_spoor_range(s, low, high) +SPOOR_PAD_(18 + sizeof(s))
+#define SPOOR_LQ_(i, x) SPOOR_LQ_##x
+#define SPOOR_LQ_spoor_label(s, value) " " #value
+#define SPOOR_LQ_spoor_range(s, low, high) " " #low "-" #high
+
+#define SPOOR_T_spoor_enum(type, name, value, ...)                 \
+	struct {                                                   \
+		struct spoor_desc_field d;                         \
+		char n[SPOOR_PAD_(sizeof(#name))];                 \
+		SPOOR_NUMBERED_(SPOOR_LT_, __VA_ARGS__)            \
+	} f_##name;
+#define SPOOR_I_spoor_enum(type, name, value, ...)                                                                \
+	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#name))                                \
+		    SPOOR_NUMBERED_(SPOOR_LS_, __VA_ARGS__)),                                                     \
+	    5, 0, sizeof(type), 10, SPOOR_SIGNED_(type), 0, 0, SPOOR_COUNT_(__VA_ARGS__), 0 },                    \
+	  #name, SPOOR_NUMBERED_(SPOOR_LI_, __VA_ARGS__) },
+#define SPOOR_V_spoor_enum(type, name, value, ...) const type v_##name = value;
+#define SPOOR_S_spoor_enum(type, name, value, ...) +sizeof(type)
+#define SPOOR_W_spoor_enum(type, name, value, ...) SPOOR_W_spoor_int(type, name, value)
+#define SPOOR_Q_spoor_enum(type, name, value, ...) " enum " #type " " #name SPOOR_NUMBERED_(SPOOR_LQ_, __VA_ARGS__) ","
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_RECORD_H
+#define SPOOR_RECORD_H
+/*
+ * How cold code writes an event: reserve (the one call), fields, commit (plain stores). All of it is async-signal-safe
+ * and calls nothing of libc. Not for programs to use by themselves.
+ */
+#include <emmintrin.h>
+
+#include "site.h"
+
+#define SPOOR_RECORD_HEAD_ 16
+#define SPOOR_RECORD_SIZE_(body) (((size_t)(body) + SPOOR_RECORD_HEAD_ + 7) & ~(size_t)7)
+#define SPOOR_STRING_MAX_ 32767
+#define SPOOR_INLINE_ static inline __attribute__((always_inline, unused))
+#define SPOOR_BARRIER_() __asm__ volatile("" ::: "memory")
+
+/*
+ * Makes the event part of the trace: the store to `committed` is the moment. What is needed for it is loaded first,
+ * and that the producer is still where the record was reserved is asked last: a handler that interrupts this may fork
+ * (which wipes the producer in the child) or leave by siglongjmp and let the next event take the record back.
+ */
+SPOOR_INLINE_ void spoor_commit_(struct spoor_tracepoint *tp, struct spoor_handle h, size_t size)
+{
+	struct spoor_producer *p = h.producer;
+	char *next = h.at + size;
+	volatile uint64_t *committed;
+	uint64_t bytes;
+
+	if (__builtin_expect(!p, 0)) {
+		tp->ops->commit(tp, h.at, size);
+		return;
+	}
+	SPOOR_BARRIER_();
+	committed = p->committed;
+	bytes = (uint64_t)(next - p->begin);
+	SPOOR_BARRIER_();
+	if (__builtin_expect(*(char *volatile *)&p->at != h.at, 0))
+		return;
+	*committed = bytes;
+	SPOOR_BARRIER_();
+	p->at = next;
+	SPOOR_BARRIER_();
+	p->busy = 0;
+}
+
+/* At most SPOOR_STRING_MAX_. Reads aligned 16 bytes at a time, which stay within the string's pages. */
+__attribute__((no_sanitize_address, unused)) static inline size_t spoor_string_length_(const char *s)
+{
+	const __m128i zero = _mm_setzero_si128();
+	const char *at = (const char *)((uintptr_t)s & ~(uintptr_t)15);
+	unsigned skip = (unsigned)((uintptr_t)s & 15);
+	unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(*(const __m128i *)at, zero)) >> skip;
+	size_t n;
+
+	if (mask)
+		return (size_t)__builtin_ctz(mask);
+	for (n = 16 - skip; n < SPOOR_STRING_MAX_; n += 16) {
+		mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(*(const __m128i *)(s + n), zero));
+		if (mask) {
+			n += (size_t)__builtin_ctz(mask);
+			return n < SPOOR_STRING_MAX_ ? n : SPOOR_STRING_MAX_;
+		}
+	}
+	return SPOOR_STRING_MAX_;
+}
+
+/* The string that a pointer at `p` points to. */
+SPOOR_INLINE_ const char *spoor_string_at_(const void *p)
+{
+	const char *s;
+
+	__builtin_memcpy(&s, p, sizeof(s));
+	return s ? s : "(null)";
+}
+
+/* memcpy for short pieces, without a call; the ends of the pieces of 16, 8, 4 may overlap. */
+SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
+{
+	size_t i;
+
+	if (n >= 16) {
+		for (i = 0; i + 16 <= n; i += 16)
+			_mm_storeu_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+		_mm_storeu_si128((__m128i *)(to + n - 16), _mm_loadu_si128((const __m128i *)(from + n - 16)));
+		return;
+	}
+	if (n >= 8) {
+		uint64_t a, b;
+
+		__builtin_memcpy(&a, from, 8);
+		__builtin_memcpy(&b, from + n - 8, 8);
+		__builtin_memcpy(to, &a, 8);
+		__builtin_memcpy(to + n - 8, &b, 8);
+		return;
+	}
+	if (n >= 4) {
+		uint32_t a, b;
+
+		__builtin_memcpy(&a, from, 4);
+		__builtin_memcpy(&b, from + n - 4, 4);
+		__builtin_memcpy(to, &a, 4);
+		__builtin_memcpy(to + n - 4, &b, 4);
+		return;
+	}
+	for (i = 0; i < n; i++)
+		to[i] = from[i];
+}
+
+SPOOR_INLINE_ char *spoor_put_string_(char *at, const char *s, size_t n)
+{
+	spoor_copy_(at, s, n);
+	at[n] = 0;
+	return at + n + 1;
+}
+
+SPOOR_INLINE_ char *spoor_put_sequence_(char *at, const void *from, uint16_t count, size_t bytes)
+{
+	__builtin_memcpy(at, &count, 2);
+	spoor_copy_(at + 2, (const char *)from, bytes);
+	return at + 2 + bytes;
+}
+
+#endif

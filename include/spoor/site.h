@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_SITE_H
+#define SPOOR_SITE_H
+/*
+ * A site: the place in a program's code where an event is. This header is the contract between programs and whoever
+ * switches their sites; programs include spoor/tracepoint.h or spoor/marker.h.
+ *
+ *      off:  a9 imm32   test $imm32, %eax    (changes flags only)
+ *      on:   e9 imm32   jmp  cold code       (the same imm32)
+ *
+ * One byte differs, so one store switches a site while other threads run through it; the five bytes lie within eight
+ * aligned ones, which processors fetch at once. Nobody ever calls from a site: that would write the red zone.
+ *
+ * Each site has an entry in the section spoor_sites, with offsets relative to themselves, so that nothing is to be
+ * relocated. Each object (executable, shared object) has one ELF note that tells where its entries are, found through
+ * PT_NOTE in memory or in the file: whoever has only the file can list its sites, and a preloaded library finds them
+ * although no code of the program knows of it.
+ *
+ *   .note.spoor:  namesz 6, descsz 16, type 1, "Spoor\0", pad to 4;
+ *                 u32 version, i32 to the first entry, i32 to the end of entries (each from its own address), u32 0
+ *
+ * x86-64 only. C (gnu99 or newer) and C++ (C++11 or newer), gcc and clang.
+ */
+#if !defined(__x86_64__) || defined(__ILP32__)
+#error "spoor: sites are for x86-64 only; define SPOOR_DISABLE elsewhere"
+#endif
+#include <stddef.h>
+#include <stdint.h>
+
+#ifndef SPOOR_WEAK_
+#define SPOOR_WEAK_ __attribute__((weak)) /* absent libraries are NULL */
+#endif
+
+#define SPOOR_SITE_VERSION 1
+#define SPOOR_NOTE_SITES 1
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum spoor_site_flag {
+	SPOOR_SITE_FLAG = 1, /* built with SPOOR_FLAG_SITES: is compiled in as a jump, its cold code asks `enabled` */
+};
+
+/* An entry of spoor_sites. 0 in `code`: not a site. */
+struct spoor_site {
+	int32_t code;       /* to the five bytes */
+	int32_t tracepoint; /* to its struct spoor_tracepoint */
+	int32_t desc;       /* to its struct spoor_desc */
+	int32_t file;       /* to a string */
+	uint32_t line;
+	uint32_t flags;
+};
+
+#define SPOOR_SITE_TARGET(entry, member) ((uintptr_t)&(entry)->member + (uintptr_t)(intptr_t)(entry)->member)
+
+enum spoor_desc_kind { SPOOR_DESC_TRACEPOINT = 0, SPOOR_DESC_MARKER = 1, SPOOR_DESC_LOG = 2 };
+
+/*
+ * What an event is: constant, without pointers, 8-aligned. Fields are in the form of definitions in shared memory
+ * (docs/formats/ust-memory.md); those of markers are in the format.
+ *
+ *   +-------------------+---------------------------------------------+-------+------------+
+ *   | struct spoor_desc | provider\0 name\0 (markers: format\0)       | to 8  | fields ... |
+ *   +-------------------+---------------------------------------------+-------+------------+
+ */
+struct spoor_desc {
+	uint32_t size;      /* bytes, all of it */
+	uint16_t text_size; /* of the names, the padding included */
+	uint16_t n_fields;
+	uint8_t kind; /* enum spoor_desc_kind */
+	uint8_t level;
+	uint16_t reserved;
+	uint32_t reserved2;
+};
+
+struct spoor_desc_field { /* struct spoor_def_field of shared memory; then name\0, to 8, labels */
+	uint32_t size;
+	uint8_t type, shape, bytes, base;
+	uint8_t flags, reserved;
+	uint16_t count, n_labels, reserved2;
+};
+
+/*
+ * Recording, as the cold code sees it. A producer belongs to one thread; the rest of it is the library's.
+ * `at` of a handle: where the record is to be written, NULL: not at all. `producer`: whose it is; NULL: commit by call.
+ */
+struct spoor_producer {
+	char *at;
+	char *end;
+	uintptr_t busy;
+	char *begin;
+	uint64_t *committed;
+};
+
+struct spoor_handle {
+	char *at;
+	struct spoor_producer *producer;
+};
+
+struct spoor_probe {
+	void (*function)(void);
+	void *data;
+};
+
+struct spoor_tracepoint;
+
+struct spoor_ops {
+	void (*commit)(struct spoor_tracepoint *tp, char *at, size_t size);
+	/* The probes of tp until a NULL function; what they are stays valid until probes_end. */
+	const struct spoor_probe *(*probes_begin)(struct spoor_tracepoint *tp);
+	void (*probes_end)(void);
+	/* A marker's event: its arguments as its format says. */
+	void (*mark)(struct spoor_tracepoint *tp, const char *format, ...);
+};
+
+/* One in each compilation unit that has sites of a tracepoint; all 0 and never read while the library is absent. */
+struct spoor_tracepoint {
+	struct spoor_handle (*reserve)(struct spoor_tracepoint *tp, size_t size);
+	const struct spoor_ops *ops;
+	const void *probes; /* not NULL: there are some */
+	uint16_t id;        /* in the arena */
+	uint16_t slot;      /* bytes from a thread's first producer to the one of this channel */
+	uint8_t enabled;
+	uint8_t reserved[3];
+	void *agent; /* the library's own */
+};
+
+/* Called when an object comes and goes, if the library is there. note: its .note.spoor. */
+void spoor_ust_object_in(const void *note) SPOOR_WEAK_;
+void spoor_ust_object_out(const void *note) SPOOR_WEAK_;
+
+#if !defined(SPOOR_DISABLE) && !defined(SPOOR_DISABLE_SITES_)
+
+extern const char spoor_object_note_[] __attribute__((visibility("hidden")));
+
+__attribute__((weak, visibility("hidden"), used)) void spoor_object_begin_(void)
+{
+	if (spoor_ust_object_in)
+		spoor_ust_object_in(spoor_object_note_);
+}
+
+__attribute__((weak, visibility("hidden"), used)) void spoor_object_end_(void)
+{
+	if (spoor_ust_object_out)
+		spoor_ust_object_out(spoor_object_note_);
+}
+
+/* Once an object: link-time optimization joins compilation units into one assembler file, hence .ifndef. */
+__asm__(".ifndef spoor_object_note_\n"
+	".pushsection .note.spoor,\"aG\",@note,spoor_object_,comdat\n"
+	"	.balign 4\n"
+	"	.globl spoor_object_note_\n"
+	"	.hidden spoor_object_note_\n"
+	"	.type spoor_object_note_, @object\n"
+	"spoor_object_note_:\n"
+	"	.long 6, 16, 1\n"
+	"	.asciz \"Spoor\"\n"
+	"	.balign 4\n"
+	"	.long 1\n"
+	"	.long __start_spoor_sites - .\n"
+	"	.long __stop_spoor_sites - .\n"
+	"	.long 0\n"
+	"	.size spoor_object_note_, . - spoor_object_note_\n"
+	".popsection\n"
+	".hidden __start_spoor_sites\n"
+	".hidden __stop_spoor_sites\n"
+	".pushsection spoor_sites,\"aG\",@progbits,spoor_object_,comdat\n"
+	"	.balign 4\n"
+	"	.long 0, 0, 0, 0, 0, 0\n"
+	".popsection\n"
+	".pushsection .init_array,\"awG\",@init_array,spoor_object_,comdat\n"
+	"	.balign 8\n"
+	"	.quad spoor_object_begin_\n"
+	".popsection\n"
+	".pushsection .fini_array,\"awG\",@fini_array,spoor_object_,comdat\n"
+	"	.balign 8\n"
+	"	.quad spoor_object_end_\n"
+	".popsection\n"
+	".endif\n");
+
+#ifdef SPOOR_FLAG_SITES
+#define SPOOR_SITE_OPCODE_ "0xe9"
+#define SPOOR_SITE_FLAGS_ SPOOR_SITE_FLAG
+#define SPOOR_SITE_ON_(tp) __builtin_expect((tp).enabled, 0)
+#else
+#define SPOOR_SITE_OPCODE_ "0xa9"
+#define SPOOR_SITE_FLAGS_ 0
+#define SPOOR_SITE_ON_(tp) 1
+#endif
+
+/*
+ * The site itself: goes to `on` when switched on. The entry joins the group of the code that it is in ("?"), so that
+ * inline functions, of which the linker keeps one, keep theirs.
+ */
+#define SPOOR_SITE_(tp, desc, where, on)                                                                          \
+	__asm__ goto(".p2align 3,,4\n"                                                                           \
+		     "771: .byte " SPOOR_SITE_OPCODE_ "\n"                                                       \
+		     "	.long %l[" #on "] - 772f\n"                                                              \
+		     "772:\n"                                                                                    \
+		     ".pushsection spoor_sites,\"a?\",@progbits\n"                                               \
+		     "	.balign 4\n"                                                                             \
+		     "	.long 771b - ., %c0 - ., %c1 - ., %c2 - ., %c3, %c4\n"                                   \
+		     ".popsection\n"                                                                             \
+		     :                                                                                           \
+		     : "i"(&(tp)), "i"(&(desc)), "i"(where), "i"(__LINE__), "i"(SPOOR_SITE_FLAGS_)         \
+		     : "cc"                                                                                      \
+		     : on)
+
+#endif /* !SPOOR_DISABLE */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef SPOOR_TRACEPOINT_H
+#define SPOOR_TRACEPOINT_H
+/*
+ * Tracepoints: typed events of a program. Declared once, in a header or above their use:
+ *
+ *	SPOOR_TRACEPOINT(server, request,
+ *			 TP_PROTO(int fd, const char *path),
+ *			 TP_ARGS(fd, path),
+ *			 TP_FIELDS(spoor_int(int, fd, fd), spoor_string(path, path)))
+ *
+ * and in the code, in any function, one line:
+ *
+ *	spoor_trace(server, request, fd, path);
+ *
+ * Off, it costs an instruction that changes flags; its arguments are then not evaluated. trace_server_request(fd, path)
+ * is the same as a function (its arguments are evaluated; `spoor ust list` tells the declaration's line).
+ * Fields: see spoor/fields.h. Link with `pkg-config --libs spoor-ust`, or not at all: then sites stay off until the
+ * library is preloaded. With SPOOR_DISABLE nothing is compiled but the types are checked.
+ *
+ * The declaration may be in many sources and objects, but it must be the same everywhere: a different one of the same
+ * name in an object does not link.
+ *
+ * Callbacks, with the tracepoint's arguments behind `data`; async-signal-safety is theirs to have if sites are in
+ * signal handlers:
+ *
+ *	int register_trace_server_request(void (*probe)(void *data, int fd, const char *path), void *data);
+ *	int unregister_trace_server_request(void (*probe)(void *data, int fd, const char *path), void *data);
+ *	void tracepoint_synchronize_unregister(void);
+ *
+ * return 0 or -EEXIST, -ENOENT, -ENOMEM, -ENOSYS (no library). After unregistering, a probe may still run until
+ * tracepoint_synchronize_unregister() has returned. All are safe to call from any thread, not from signal handlers and
+ * not from probes.
+ */
+#include "each.h"
+#ifndef SPOOR_DISABLE
+#include "fields.h"
+#include "record.h"
+#endif
+
+#define TP_PROTO(...) __VA_ARGS__
+#define TP_ARGS(...) __VA_ARGS__
+#define TP_FIELDS(...) __VA_ARGS__
+
+#define SPOOR_LEVEL_EMERG 0
+#define SPOOR_LEVEL_ALERT 1
+#define SPOOR_LEVEL_CRIT 2
+#define SPOOR_LEVEL_ERR 3
+#define SPOOR_LEVEL_WARNING 4
+#define SPOOR_LEVEL_NOTICE 5
+#define SPOOR_LEVEL_INFO 6
+#define SPOOR_LEVEL_DEBUG 14
+
+#define SPOOR_TRACEPOINT(provider, name, proto, args, fields) \
+	SPOOR_TRACEPOINT_LEVEL(provider, name, SPOOR_LEVEL_INFO, SPOOR_P_(proto), SPOOR_P_(args), SPOOR_P_(fields))
+#define SPOOR_P_(...) __VA_ARGS__
+#define SPOOR_IGNORED_(i, x) (void)(x);
+
+#ifndef SPOOR_WEAK_
+#define SPOOR_WEAK_ __attribute__((weak)) /* absent libraries are NULL */
+#endif
+#ifdef __cplusplus
+extern "C" {
+#endif
+struct spoor_desc;
+/* The library's; absent they are NULL. probe: of the tracepoint's type. */
+int spoor_probe_register(const struct spoor_desc *desc, const char *file, unsigned line, void (*probe)(void),
+			 void *data) SPOOR_WEAK_;
+int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, unsigned line, void (*probe)(void),
+			   void *data) SPOOR_WEAK_;
+void spoor_probe_synchronize(void) SPOOR_WEAK_;
+#ifdef __cplusplus
+}
+#endif
+
+static inline __attribute__((unused)) void tracepoint_synchronize_unregister(void)
+{
+	if (spoor_probe_synchronize)
+		spoor_probe_synchronize();
+}
+
+#define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
+
+/* `void *data, int a, ...` */
+#define SPOOR_DATA_PROTO_(...) SPOOR_JOIN_(SPOOR_DATA_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
+#define SPOOR_DATA_PROTO_0(...) void *data, __VA_ARGS__
+#define SPOOR_DATA_PROTO_1(...) void *data
+#define SPOOR_DATA_ARGS_(...) SPOOR_JOIN_(SPOOR_DATA_ARGS_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
+#define SPOOR_DATA_ARGS_0(...) spoor_probe_->data, __VA_ARGS__
+#define SPOOR_DATA_ARGS_1(...) spoor_probe_->data
+/* `void` for no arguments: C before C23 takes () for "any". */
+#define SPOOR_PROTO_(...) SPOOR_JOIN_(SPOOR_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
+#define SPOOR_PROTO_0(...) __VA_ARGS__
+#define SPOOR_PROTO_1(...) void
+
+/* desc: an expression for the tracepoint's description. */
+#define SPOOR_PROBES_(desc, symbol, ...)                                                                             \
+	static inline __attribute__((unused)) int register_trace_##symbol(                                           \
+		void (*probe)(SPOOR_DATA_PROTO_(__VA_ARGS__)), void *data)                                           \
+	{                                                                                                            \
+		if (!spoor_probe_register)                                                                           \
+			return SPOOR_NO_LIBRARY_;                                                                    \
+		return spoor_probe_register(desc, __FILE__, __LINE__, (void (*)(void))probe, data);                  \
+	}                                                                                                            \
+	static inline __attribute__((unused)) int unregister_trace_##symbol(                                         \
+		void (*probe)(SPOOR_DATA_PROTO_(__VA_ARGS__)), void *data)                                           \
+	{                                                                                                            \
+		if (!spoor_probe_unregister)                                                                         \
+			return SPOOR_NO_LIBRARY_;                                                                    \
+		return spoor_probe_unregister(desc, __FILE__, __LINE__, (void (*)(void))probe, data);                \
+	}
+
+#ifdef SPOOR_DISABLE
+#include "disabled.h"
+#else
+
+/*
+ * A second, different declaration: each declaration defines the same global symbol, in a section group named by all of
+ * its words. Equal ones are one group, of which the linker keeps one; different ones define the symbol twice.
+ */
+#define SPOOR_DECLARED_(symbol, words)                                                                      \
+	__asm__(".ifndef \"spoor " words "\"\n"                                                            \
+		".pushsection .spoor_declared,\"G\",@progbits,\"spoor " words "\",comdat\n"                \
+		".set \"spoor " words "\", 1\n"                                                            \
+		".globl spoor_different_declarations_of_" symbol "\n"                                      \
+		".hidden spoor_different_declarations_of_" symbol "\n"                                     \
+		"spoor_different_declarations_of_" symbol ":\n"                                            \
+		".popsection\n"                                                                            \
+		".endif\n");
+#define SPOOR_WORDS_(...) #__VA_ARGS__
+#define SPOOR_WORDS_OF_(...) SPOOR_WORDS_(__VA_ARGS__)
+
+#define SPOOR_DESC_(provider, name, level, kind, fields)                                            \
+	{ { sizeof(struct spoor_desc_##provider##__##name), SPOOR_PAD_(sizeof(#provider "\0" #name)), \
+	    SPOOR_COUNT_(fields), kind, level, 0, 0 },                                               \
+	  #provider "\0" #name, SPOOR_EACH_(SPOOR_I_, fields) }
+
+/* The two parts of what cold code does, in a function that has the arguments and `spoor_tp_`. */
+#define SPOOR_CALL_PROBES_(proto, args)                                                                             \
+	if (__builtin_expect(spoor_tp_->probes != NULL, 0)) {                                                       \
+		const struct spoor_probe *spoor_probe_ = spoor_tp_->ops->probes_begin(spoor_tp_);                   \
+		for (; spoor_probe_->function; spoor_probe_++)                                                      \
+			((void (*)(SPOOR_DATA_PROTO_(proto)))spoor_probe_->function)(SPOOR_DATA_ARGS_(args));       \
+		spoor_tp_->ops->probes_end();                                                                       \
+	}
+#define SPOOR_RECORD_(size, writing)                                                                                \
+	const size_t spoor_size_ = SPOOR_RECORD_SIZE_(size);                                                        \
+	const struct spoor_handle spoor_h_ = spoor_tp_->reserve(spoor_tp_, spoor_size_);                            \
+	if (__builtin_expect(!spoor_h_.at, 0))                                                                      \
+		return;                                                                                             \
+	char *spoor_at_ = spoor_h_.at + SPOOR_RECORD_HEAD_;                                                         \
+	writing (void)spoor_at_;                                                                                    \
+	spoor_commit_(spoor_tp_, spoor_h_, spoor_size_);
+
+#define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                           \
+	SPOOR_DECLARED_(#provider "__" #name,                                                                        \
+			#provider ":" #name "(" SPOOR_WORDS_OF_(proto) ")" SPOOR_EACH_(SPOOR_Q_, fields))            \
+	struct spoor_desc_##provider##__##name {                                                                     \
+		struct spoor_desc d;                                                                                 \
+		char names[SPOOR_PAD_(sizeof(#provider "\0" #name))];                                                \
+		SPOOR_EACH_(SPOOR_T_, fields)                                                                        \
+	} __attribute__((aligned(8)));                                                                               \
+	static const struct spoor_desc_##provider##__##name                                                          \
+		spoor_desc_of_##provider##__##name __attribute__((unused)) = SPOOR_DESC_(provider, name, level,      \
+			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
+	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \
+	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))                         \
+	{                                                                                                            \
+		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_##provider##__##name;                                 \
+		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \
+		SPOOR_EACH_(SPOOR_V_, fields)                                                                        \
+		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
+	}                                                                                                            \
+	static inline __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto))                   \
+	{                                                                                                            \
+		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \
+		return;                                                                                              \
+	on:                                                                                                          \
+		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name))                                                   \
+			spoor_emit_##provider##__##name(args);                                                       \
+	}                                                                                                            \
+	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, proto)
+
+#ifdef __cplusplus
+/* A lambda, because clang before 17 takes each label for a target of each asm goto of a function, past destructors. */
+#define spoor_trace(provider, name, ...)                                                                            \
+	do {                                                                                                        \
+		if ([]() __attribute__((always_inline)) -> bool {                                                   \
+			SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on); \
+			return false;                                                                               \
+		on:                                                                                                 \
+			return SPOOR_SITE_ON_(spoor_tp_##provider##__##name);                                       \
+		}())                                                                                                \
+			spoor_emit_##provider##__##name(__VA_ARGS__);                                               \
+	} while (0)
+#else
+#define spoor_trace(provider, name, ...)                                                                            \
+	do {                                                                                                        \
+		__label__ spoor_on_, spoor_off_;                                                                    \
+		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, spoor_on_); \
+		goto spoor_off_;                                                                                    \
+	spoor_on_:                                                                                                  \
+		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name))                                                  \
+			spoor_emit_##provider##__##name(__VA_ARGS__);                                               \
+	spoor_off_:;                                                                                                \
+	} while (0)
+#endif
+
+#include "declare.h"
+
+#endif /* !SPOOR_DISABLE */
+#endif

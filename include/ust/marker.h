@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* By this name the first user-space tracer had it (spoor/marker.h). */
+#include <spoor/marker.h>

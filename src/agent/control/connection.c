@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/control/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "agent/control/control.h"
+
+#define FD_FROM 501 /* out of the way of programs that expect low numbers */
+
+static struct sockaddr_un places[2]; /* where a recorder may be, best first */
+static unsigned n_places;
+static bool private_one, secure;
+
+static struct {
+	int fd;
+	__u32 pid;        /* whose it is: a child has its parent's descriptors */
+	dev_t dev;        /* which file the number was of: programs close what they do not know */
+	ino_t ino;
+} connection = { .fd = -1 };
+
+/* ---- where ---- */
+
+static void add_place(const char *dir, const char *name)
+{
+	struct sockaddr_un *a = &places[n_places];
+	size_t n = strlen(dir);
+
+	if (n + 1 + strlen(name) >= sizeof(a->sun_path))
+		return;
+	a->sun_family = AF_UNIX;
+	memcpy(a->sun_path, dir, n + 1);
+	if (*name) {
+		a->sun_path[n] = '/';
+		strcpy(a->sun_path + n + 1, name);
+	}
+	n_places++;
+}
+
+/* A program that has more rights than who started it obeys the machine's recorder alone. */
+void connection_prepare(void)
+{
+	const char *path = NULL, *dir = NULL;
+
+	n_places = 0;
+	secure = getauxval(AT_SECURE);
+	if (!secure) {
+		path = getenv(SPOOR_CONTROL_VARIABLE);
+		dir = getenv("XDG_RUNTIME_DIR");
+	}
+	private_one = path && *path;
+	if (private_one) {
+		add_place(path, "");
+		return;
+	}
+	if (dir && *dir)
+		add_place(dir, SPOOR_CONTROL_USER_SOCKET);
+	add_place(SPOOR_CONTROL_SOCKET, "");
+}
+
+bool connection_is_private(void)
+{
+	return private_one;
+}
+
+/* ---- the descriptor ---- */
+
+static bool is_ours(void)
+{
+	struct stat st;
+
+	return connection.fd >= 0 && !sys_failed(sys3(SYS_fstat, connection.fd, &st, 0)) && st.st_dev == connection.dev &&
+	       st.st_ino == connection.ino;
+}
+
+int connection_fd(void)
+{
+	return connection.pid == sys_pid() && is_ours() ? connection.fd : -1;
+}
+
+void connection_close(void)
+{
+	if (is_ours())
+		sys3(SYS_close, connection.fd, 0, 0);
+	connection.fd = -1;
+}
+
+void connection_forget(void)
+{
+	if (connection.pid != sys_pid())
+		connection_close();
+}
+
+static int keep(long fd)
+{
+	long high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_FROM);
+	struct stat st;
+
+	if (!sys_failed(high)) {
+		sys3(SYS_close, fd, 0, 0);
+		fd = high;
+	}
+	if (sys_failed(sys3(SYS_fstat, fd, &st, 0))) {
+		sys3(SYS_close, fd, 0, 0);
+		return -EBADF;
+	}
+	connection.fd = (int)fd;
+	connection.pid = sys_pid();
+	connection.dev = st.st_dev;
+	connection.ino = st.st_ino;
+	return connection.fd;
+}
+
+/* Nobody but root and our own user may switch what we do. */
+static bool is_trusted(long fd)
+{
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t len = sizeof(peer);
+
+	if (sys_failed(sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&len, 0)))
+		return false;
+	return !peer.uid || (!secure && peer.uid == (uid_t)sys0(SYS_geteuid));
+}
+
+static long connect_to(const struct sockaddr_un *a)
+{
+	/* Only a queue of connections that is full makes connect() wait. */
+	struct {
+		long sec, usec;
+	} patience = { private_one ? 1 : 0, private_one ? 0 : 500 };
+	long fd = sys3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), r;
+
+	if (sys_failed(fd))
+		return fd;
+	sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&patience, sizeof(patience), 0);
+	r = sys3(SYS_connect, fd, a, sizeof(*a));
+	if (!sys_failed(r) && !is_trusted(fd))
+		r = -EPERM;
+	if (sys_failed(r)) {
+		sys3(SYS_close, fd, 0, 0);
+		return r;
+	}
+	return fd;
+}
+
+/* ---- HELLO ---- */
+
+static void read_text(const char *path, char *to, unsigned size)
+{
+	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), n;
+
+	if (sys_failed(fd))
+		return;
+	n = sys3(SYS_read, fd, to, size - 1);
+	sys3(SYS_close, fd, 0, 0);
+	to[sys_failed(n) ? 0 : n] = '\0';
+}
+
+/* Field 22 of /proc/self/stat; the name, field 2, may hold anything. */
+static __u64 start_time(void)
+{
+	char text[1024] = "", *at;
+	__u64 t = 0;
+	int field;
+
+	read_text("/proc/self/stat", text, sizeof(text));
+	at = strrchr(text, ')');
+	for (field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	for (at = at ? at + 1 : text; *at >= '0' && *at <= '9'; at++)
+		t = t * 10 + (__u64)(*at - '0');
+	return t;
+}
+
+static int say_hello(unsigned flags, __u32 session)
+{
+	struct spoor_control_hello m = {
+		.arena_version = SPOOR_ARENA_VERSION,
+		.flags = flags,
+		.pid = sys_pid(),
+		.n_sites = spoor_agent_sites(),
+		.start_time = start_time(),
+		.session = session,
+	};
+	long n;
+
+	read_text("/proc/self/comm", m.comm, sizeof(m.comm));
+	if (strchr(m.comm, '\n'))
+		*strchr(m.comm, '\n') = '\0';
+	n = sys3(SYS_readlink, "/proc/self/exe", m.exe, sizeof(m.exe) - 1);
+	m.exe[sys_failed(n) ? 0 : n] = '\0';
+	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), 0, -1);
+}
+
+int connection_open(unsigned flags, __u32 session)
+{
+	unsigned i;
+	long fd = -ENOENT;
+	int r;
+
+	if (connection_fd() >= 0)
+		return connection_fd();
+	connection_close();
+	for (i = 0; i < n_places && sys_failed(fd); i++)
+		fd = connect_to(&places[i]);
+	if (sys_failed(fd))
+		return (int)fd;
+	r = keep(fd);
+	if (r < 0)
+		return r;
+	r = say_hello(flags, session);
+	if (r < 0)
+		connection_close();
+	return r < 0 ? r : connection.fd;
+}
+
+/* ---- messages ---- */
+
+int connection_send(struct spoor_control_head *m, unsigned type, unsigned size, __u32 serial, int fd)
+{
+	struct iovec iov = { m, size };
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long r;
+
+	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, (__u16)type, size, serial };
+	if (fd >= 0) {
+		struct cmsghdr *c = (struct cmsghdr *)control;
+
+		memset(control, 0, sizeof(control));
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+	}
+	r = sys3(SYS_sendmsg, connection.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sys_failed(r) ? (int)r : 0;
+}
+
+int connection_receive(void *buf)
+{
+	const struct spoor_control_head *m = buf;
+	struct iovec iov = { buf, SPOOR_CONTROL_MAX_SIZE };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long n = sys3(SYS_recvmsg, connection.fd, &msg, MSG_DONTWAIT);
+
+	if (n == -EAGAIN || n == -EINTR)
+		return 0;
+	if (sys_failed(n))
+		return (int)n;
+	if (!n)
+		return -EPIPE;
+	if ((size_t)n < sizeof(*m) || m->magic != SPOOR_CONTROL_MAGIC || m->size != n || msg.msg_flags & MSG_TRUNC)
+		return -EBADMSG;
+	return (int)n;
+}
+
+bool connection_wait(int ms)
+{
+	struct pollfd p = { .fd = connection.fd, .events = POLLIN };
+
+	return sys3(SYS_poll, &p, 1, ms) == 1;
+}

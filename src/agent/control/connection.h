@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * The connection to the recorder. All of it is system calls, so that it can be had in signal handlers and between fork
+ * and exec; changes of it happen under the agent's lock.
+ */
+#include <stdbool.h>
+
+#include "agent/control/protocol.h"
+#include "agent/core/sys.h"
+
+/* Reads the environment: which sockets there may be. Once, in the constructor. */
+void connection_prepare(void);
+/* Was a recorder named by the environment? Then it is worth waiting for. */
+bool connection_is_private(void);
+
+/* Connects, if that is not so yet, and says HELLO. The fd, or -errno. flags: enum spoor_control_hello_flag. */
+int connection_open(unsigned flags, __u32 session);
+/* The fd if there is a connection of this process; else -1. */
+int connection_fd(void);
+void connection_close(void);
+/* A descriptor of the parent's is closed, if it is that still. */
+void connection_forget(void);
+
+int connection_send(struct spoor_control_head *m, unsigned type, unsigned size, __u32 serial, int fd);
+/* One message into buf (SPOOR_CONTROL_MAX_SIZE). Its size; 0: there is none; or -errno: it is to be closed. */
+int connection_receive(void *buf);
+/* Waits until there is something to be received. ms < 0: for ever. */
+bool connection_wait(int ms);

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "agent/core/clock.h"
+#include "agent/core/memory.h"
+#include "agent/core/process.h"
+
+#define PAGE 4096ULL
+#define DEFS_STEP 16384ULL
+/* Behind the last packet: two threads that share their thread-local storage may run over a packet's end, not further. */
+#define SLACK 65536ULL
+
+#define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
+
+/* Reads a small file. Bytes, the NUL that is put behind them not counted. */
+static long slurp(const char *path, char *to, size_t size)
+{
+	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), n;
+
+	to[0] = 0;
+	if (sys_failed(fd))
+		return fd;
+	n = sys3(SYS_read, fd, to, size - 1);
+	sys3(SYS_close, fd, 0, 0);
+	if (sys_failed(n))
+		return n;
+	to[n] = 0;
+	return n;
+}
+
+/* Field 22 of /proc/self/stat; the name, field 2, may hold anything. */
+static uint64_t start_time(void)
+{
+	char text[1024], *at;
+	uint64_t t = 0;
+	int field;
+
+	if (slurp("/proc/self/stat", text, sizeof(text)) < 0)
+		return 0;
+	at = strrchr(text, ')');
+	for (field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	if (!at)
+		return 0;
+	for (at++; *at >= '0' && *at <= '9'; at++)
+		t = t * 10 + (uint64_t)(*at - '0');
+	return t;
+}
+
+static void parse_boot_id(uint8_t id[16])
+{
+	char text[64], *at = text;
+	int i, n = 0;
+
+	memset(id, 0, 16);
+	slurp("/proc/sys/kernel/random/boot_id", text, sizeof(text));
+	for (i = 0; n < 32 && at[i]; i++) {
+		int digit = at[i] >= '0' && at[i] <= '9' ? at[i] - '0' : at[i] >= 'a' && at[i] <= 'f' ? at[i] - 'a' + 10 : -1;
+
+		if (digit < 0)
+			continue;
+		id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
+		n++;
+	}
+}
+
+/*
+ * A quarter of a channel's packets, and at least one, is for threads that find none of their own. Packets of 64 KiB,
+ * smaller where there would be fewer than 16.
+ */
+static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
+{
+	uint64_t packet = wish->packet_size, each;
+	uint32_t i;
+
+	if (!wish->n_channels || wish->n_channels > SPOOR_ARENA_MAX_CHANNELS)
+		return -EINVAL;
+	each = wish->size / wish->n_channels;
+	if (!packet)
+		for (packet = 65536; packet > SPOOR_ARENA_MIN_PACKET && each / packet < 16; packet /= 2)
+			;
+	if (packet % PAGE || packet < SPOOR_ARENA_MIN_PACKET || packet > SPOOR_ARENA_MAX_PACKET || each / packet < 2 ||
+	    each / packet > 1 << 20)
+		return -EINVAL;
+	for (i = 0; i < wish->n_channels; i++) {
+		struct spoor_arena_channel *c = &a->channels[i];
+
+		memcpy(c->name, wish->channels[i].name, sizeof(c->name));
+		c->name[sizeof(c->name) - 1] = 0;
+		c->mode = wish->channels[i].mode;
+		c->block_us = wish->channels[i].block_us;
+		c->contexts = wish->channels[i].contexts;
+		c->packet_size = (uint32_t)packet;
+		c->first_packet = a->n_packets;
+		c->n_packets = (uint32_t)(each / packet);
+		c->n_shared = c->n_packets / 4 ?: 1;
+		a->n_packets += c->n_packets;
+	}
+	a->n_channels = wish->n_channels;
+	a->defs_offset = SPOOR_ARENA_DEFS_OFFSET;
+	a->defs_size = SPOOR_ARENA_DEFS_SIZE;
+	a->headers_offset = a->defs_offset + a->defs_size;
+	a->data_offset = ROUND_UP(a->headers_offset + a->n_packets * sizeof(struct spoor_arena_packet), PAGE);
+	a->size = a->data_offset + packet * a->n_packets;
+	return 0;
+}
+
+static void describe(struct spoor_arena *a)
+{
+	struct spoor_arena_clock pair = clock_pair();
+	long n;
+
+	a->version = SPOOR_ARENA_VERSION;
+	a->pid = sys_pid();
+	a->clock = clock_kind();
+	a->start_time = start_time();
+	a->made = pair.mono;
+	a->realtime = clock_realtime();
+	a->uid = (uint32_t)sys0(SYS_geteuid);
+	a->serial = 1;
+	parse_boot_id(a->boot_id);
+	sys3(SYS_getrandom, a->uuid, sizeof(a->uuid), 1 /* GRND_NONBLOCK */);
+	slurp("/proc/self/comm", a->comm, sizeof(a->comm));
+	if (strchr(a->comm, '\n'))
+		*strchr(a->comm, '\n') = 0;
+	n = sys3(SYS_readlink, "/proc/self/exe", a->exe, sizeof(a->exe) - 1);
+	a->exe[sys_failed(n) ? 0 : n] = 0;
+	arena_note_clock(a, pair);
+}
+
+static char *put_number(char *to, uint64_t n)
+{
+	char digits[20];
+	int i = 0;
+
+	do
+		digits[i++] = (char)('0' + n % 10);
+	while (n /= 10);
+	while (i)
+		*to++ = digits[--i];
+	return to;
+}
+
+/* DIR/PID-START, and DIR/PID-START-N where exec has made several of the same process. */
+static long open_file(const struct arena_wish *wish, const struct spoor_arena *a, char path[PATH_MAX])
+{
+	uint64_t n;
+	long fd = -EEXIST;
+
+	for (n = 0; fd == -EEXIST && n < 10000; n++) {
+		char *at = path + strlen(strcpy(path, wish->dir)), *end;
+
+		*at++ = '/';
+		at = put_number(at, a->pid);
+		*at++ = '-';
+		at = put_number(at, a->start_time);
+		if (n) {
+			*at++ = '-';
+			at = put_number(at, n);
+		}
+		end = at;
+		strcpy(end, ".arena");
+		fd = sys3(SYS_open, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		*end = 0;
+	}
+	return fd;
+}
+
+/* Reserves the slack too, so that nothing else comes to lie there. */
+static long map(long fd, uint64_t size)
+{
+	long at = sys6(SYS_mmap, 0, (long)(size + SLACK), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		       -1, 0);
+
+	if (sys_failed(at))
+		return at;
+	return sys6(SYS_mmap, at, (long)size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+}
+
+int arena_populate(void *at, size_t size)
+{
+	long r = sys3(SYS_madvise, at, size, MADV_POPULATE_WRITE);
+
+	return sys_failed(r) ? (int)r : 0;
+}
+
+static int fill(long fd, const struct spoor_arena *head, struct spoor_arena **ret)
+{
+	long at = sys3(SYS_ftruncate, fd, head->size, 0);
+	struct spoor_arena *a;
+	int r;
+
+	if (sys_failed(at))
+		return (int)at;
+	at = map(fd, head->size);
+	if (sys_failed(at))
+		return (int)at;
+	a = (struct spoor_arena *)at;
+	r = arena_populate(a, SPOOR_ARENA_DEFS_OFFSET + DEFS_STEP);
+	if (!r)
+		r = arena_populate((char *)a + head->headers_offset, head->data_offset - head->headers_offset);
+	if (r) {
+		sys3(SYS_munmap, a, head->size + SLACK, 0);
+		return r;
+	}
+	memcpy(a, head, sizeof(*a));
+	__atomic_store_n(&a->state, SPOOR_ARENA_LIVE, __ATOMIC_RELEASE);
+	__atomic_store_n(&a->magic, SPOOR_ARENA_MAGIC, __ATOMIC_RELEASE);
+	*ret = a;
+	return 0;
+}
+
+int arena_make(const struct arena_wish *wish, struct arena_made *ret)
+{
+	struct spoor_arena head = { 0 };
+	struct arena_made made = { .fd = -1 };
+	long fd;
+	int r = lay_out(wish, &head);
+
+	if (r)
+		return r;
+	describe(&head);
+	if (wish->dir[0])
+		fd = open_file(wish, &head, made.path);
+	else
+		fd = sys3(SYS_memfd_create, "spoor-ust", MFD_CLOEXEC | MFD_ALLOW_SEALING, 0);
+	if (sys_failed(fd))
+		return (int)fd;
+	r = fill(fd, &head, &made.arena);
+	if (!r && !wish->dir[0])
+		sys3(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+	if (r || wish->dir[0])
+		sys3(SYS_close, fd, 0, 0);
+	else
+		made.fd = (int)fd;
+	if (!r)
+		*ret = made;
+	return r;
+}
+
+int arena_define(struct spoor_arena *a, const struct spoor_def *def)
+{
+	uint64_t used = a->defs_used, present = ROUND_UP(used, DEFS_STEP) ?: DEFS_STEP;
+	char *defs = (char *)a + a->defs_offset;
+
+	if (def->size > a->defs_size - used ||
+	    (used + def->size > present && arena_populate(defs + present, ROUND_UP(used + def->size, DEFS_STEP) - present))) {
+		__atomic_fetch_add(&a->classes_refused, 1, __ATOMIC_RELAXED);
+		return -ENOSPC;
+	}
+	memcpy(defs + used, def, def->size);
+	__atomic_store_n(&a->defs_used, used + def->size, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int arena_define_as(struct spoor_arena *a, const struct spoor_arena *of)
+{
+	uint64_t used = of->defs_used;
+	int r = used > DEFS_STEP ? arena_populate((char *)a + a->defs_offset, ROUND_UP(used, DEFS_STEP)) : 0;
+
+	if (r)
+		return r;
+	memcpy((char *)a + a->defs_offset, (const char *)of + of->defs_offset, used);
+	__atomic_store_n(&a->defs_used, used, __ATOMIC_RELEASE);
+	return 0;
+}
+
+void arena_note_clock(struct spoor_arena *a, struct spoor_arena_clock pair)
+{
+	uint64_t n = a->n_clocks;
+
+	a->clocks[n % SPOOR_ARENA_MAX_CLOCKS] = pair;
+	__atomic_store_n(&a->n_clocks, n + 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* Making an arena (arena.h) and appending definitions to it. */
+#include <limits.h>
+
+#include "agent/core/arena.h"
+#include "agent/core/sys.h"
+
+struct arena_channel_wish {
+	char name[32];
+	uint32_t mode; /* enum spoor_arena_mode */
+	uint32_t block_us;
+	uint32_t contexts;
+};
+
+/* What an arena is to be; kept, so that a child process can have one like it. */
+struct arena_wish {
+	char dir[PATH_MAX - 64]; /* where its file goes; "": a memfd */
+	uint64_t size;           /* of the packets, bytes */
+	uint32_t packet_size;    /* 0: as fits */
+	uint32_t n_channels;
+	struct arena_channel_wish channels[SPOOR_ARENA_MAX_CHANNELS];
+};
+
+struct arena_made {
+	struct spoor_arena *arena;
+	int fd;              /* of a memfd, to be handed on and closed; -1 of a file */
+	char path[PATH_MAX]; /* of a file: without ".arena" */
+};
+
+/* 0 or -errno. Takes some 100 us; packets get their memory when they are first used. */
+int arena_make(const struct arena_wish *wish, struct arena_made *ret);
+
+/* Appends a definition, which is then complete for readers. -ENOSPC: no room; counted. Under the process's lock. */
+int arena_define(struct spoor_arena *a, const struct spoor_def *def);
+/* All definitions of another arena. Under the process's lock. */
+int arena_define_as(struct spoor_arena *a, const struct spoor_arena *of);
+
+/* Notes that both clocks were so. */
+void arena_note_clock(struct spoor_arena *a, struct spoor_arena_clock pair);
+
+/* Makes pages present, so that writing them can fail here and not with SIGBUS. */
+int arena_populate(void *at, size_t size);
+
+static inline struct spoor_arena_packet *arena_packets(struct spoor_arena *a)
+{
+	return (struct spoor_arena_packet *)((char *)a + a->headers_offset);
+}

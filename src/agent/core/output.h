@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * Where events go: an output is an arena and, without a daemon, the spill file beside it; each of its channels has a
+ * slot, by whose number tracepoints and producers know it. Slots are never given back while threads may use them.
+ */
+#include "agent/core/memory.h"
+#include "agent/core/producer.h"
+
+#define SPOOR_OUTPUTS 4
+
+struct output {
+	struct arena_wish wish;
+	struct arena_made made;
+	uint32_t first_slot;
+	bool used;
+	/* The spill file (arena.h), opened at the first full packet; which file the number was of, lest it was closed. */
+	int spill_fd;
+	uint64_t spill_dev, spill_ino;
+	uint64_t spill_lock;
+	uint64_t spilled, spill_limit; /* bytes; limit 0: none */
+	uint64_t clocks_spilled;
+};
+
+struct slot {
+	struct output *output; /* NULL: not in use */
+	struct spoor_arena *arena;
+	struct spoor_arena_channel *channel;
+	struct spoor_arena_packet *packets;
+	char *data;
+	uint32_t packet_size, n_packets, n_shared, mode;
+	uintptr_t shared_sp;     /* stack pointer of the event that has the shared packet's lock */
+	uint32_t shared_gave_up; /* channel->space when the shared packet found no room, + 1 */
+};
+extern struct output outputs[SPOOR_OUTPUTS] HIDDEN;
+extern struct slot slots[SPOOR_SLOTS] HIDDEN;
+
+/* Makes the arena and takes slots. 0 or -errno. Under the process's lock. */
+int output_open(const struct arena_wish *wish, struct output **ret);
+
+/* In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno. */
+int outputs_renew(void);
+
+/* exit() has run. */
+void outputs_end(void);
+
+/*
+ * Writes a packet that this thread owns (whose state is READING) to the spill file, which makes room without anybody
+ * outside. 0: written; -errno: it stays as it is.
+ */
+int output_spill(struct output *o, const struct spoor_arena_packet *packet, const char *data);

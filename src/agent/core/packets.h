@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* Packets change hands here (arena.h draws how); all of it is async-signal-safe. */
+#include "agent/core/output.h"
+
+/* Takes back what p has and gives it a packet with room for size bytes. False: there is none. */
+bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size);
+
+/* Gives p's packet back: for others to go on in, or (full) for the consumer. */
+void packet_give_back(struct slot *s, struct producer *p, bool full);
+
+/* The packet of all who have none. Locks it; NULL: not to be had. `nested`: this thread is in it already. */
+char *packet_shared_reserve(struct slot *s, size_t size, uintptr_t sp, bool *ret_nested);
+void packet_shared_commit(struct slot *s, char *at, size_t size);
+
+/* This thread ends: all that it has. */
+void packets_give_back_all(struct block *b);

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+
+#include "agent/core/process.h"
+
+static struct process none;
+struct process *process = &none;
+
+void *agent_memory(size_t size, bool wiped)
+{
+	long p = sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (sys_failed(p))
+		return NULL;
+	if (wiped && sys_failed(sys3(SYS_madvise, p, size, MADV_WIPEONFORK))) {
+		sys3(SYS_munmap, p, size, 0);
+		return NULL;
+	}
+	return (void *)p;
+}
+
+int process_init(void)
+{
+	struct process *p;
+
+	if (process != &none)
+		return 0;
+	p = agent_memory(4096, true);
+	if (!p)
+		return -ENOMEM;
+	p->pid = sys_pid();
+	p->alive = 1;
+	process = p;
+	return 0;
+}
+
+/* A sleeper looks again every few ms, so that the holder's unlock is a plain store that needs no count of waiters. */
+bool tid_lock(uint32_t *lock)
+{
+	static const struct {
+		long sec, nsec;
+	} a_while = { 0, 1000000 };
+	uint32_t tid = sys_tid(), holder;
+
+	for (;;) {
+		holder = 0;
+		if (__atomic_compare_exchange_n(lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return true;
+		if (holder == tid)
+			return false;
+		if (thread_is_dead(holder))
+			__atomic_compare_exchange_n(lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		else
+			sys6(SYS_futex, (long)lock, FUTEX_WAIT_PRIVATE, holder, (long)&a_while, 0, 0);
+	}
+}
+
+void tid_unlock(uint32_t *lock)
+{
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+bool process_lock(void)
+{
+	return tid_lock(&process->lock);
+}
+
+void process_unlock(void)
+{
+	tid_unlock(&process->lock);
+}
+
+bool thread_is_dead(uint32_t tid)
+{
+	return sys3(SYS_tgkill, process->pid, tid, 0) == -ESRCH;
+}

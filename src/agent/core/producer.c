@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/core/producer.h"
+#include "agent/core/process.h"
+
+#define BLOCKS_A_CHUNK 128
+#define MAX_CHUNKS 1024
+
+struct block nobody;
+__thread struct block *block = &nobody;
+
+static struct block *chunks[MAX_CHUNKS];
+static uint32_t hint;
+
+static struct block *chunk(unsigned i)
+{
+	struct block *c = __atomic_load_n(&chunks[i], __ATOMIC_ACQUIRE), *none = NULL;
+
+	if (c)
+		return c;
+	c = agent_memory(BLOCKS_A_CHUNK * sizeof(*c), true);
+	if (c && !__atomic_compare_exchange_n(&chunks[i], &none, c, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		sys3(SYS_munmap, c, BLOCKS_A_CHUNK * sizeof(*c), 0);
+		c = none;
+	}
+	return c;
+}
+
+/* Also finds blocks of threads that ended without their destructors: only when all the chunks so far are taken. */
+static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
+{
+	uint32_t n = n_chunks * BLOCKS_A_CHUNK, begin = __atomic_load_n(&hint, __ATOMIC_RELAXED), i;
+
+	for (i = 0; i < n; i++) {
+		uint32_t at = (begin + i) % n, owner;
+		struct block *b = chunk(at / BLOCKS_A_CHUNK);
+
+		if (!b)
+			return NULL;
+		b += at % BLOCKS_A_CHUNK;
+		owner = __atomic_load_n(&b->tid, __ATOMIC_RELAXED);
+		if (owner && !(from_dead && thread_is_dead(owner)))
+			continue;
+		if (!__atomic_compare_exchange_n(&b->tid, &owner, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		if (owner) {
+			b->deeper = NULL; /* is found by itself */
+			__builtin_memset(b->slot, 0, sizeof(b->slot));
+		}
+		__atomic_store_n(&hint, at + 1, __ATOMIC_RELAXED);
+		return b;
+	}
+	return NULL;
+}
+
+static struct block *new_block(uint32_t tid, uint32_t level)
+{
+	struct block *b = NULL;
+	unsigned n;
+
+	for (n = 1; n < MAX_CHUNKS && chunks[n]; n++)
+		;
+	b = take(tid, n, false);
+	if (!b)
+		b = take(tid, n, true);
+	if (!b && n < MAX_CHUNKS)
+		b = take(tid, n + 1, false);
+	if (!b)
+		return NULL;
+	b->level = level;
+	b->flags = 0;
+	return b;
+}
+
+/* A handler may do the same meanwhile; who comes second gives its block back. */
+struct block *block_own(void)
+{
+	struct block *was = block, *b;
+
+	if (was != &nobody && was->tid)
+		return was;
+	nobody.slot[0].p.busy = 0;
+	b = new_block(sys_tid(), 0);
+	if (!b)
+		return NULL;
+	if (__atomic_compare_exchange_n(&block, &was, b, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return b;
+	blocks_free(b);
+	return block;
+}
+
+struct block *block_deeper(struct block *b)
+{
+	struct block *deeper, *none = NULL;
+
+	if (b->deeper && b->deeper->tid)
+		return b->deeper;
+	none = b->deeper;
+	deeper = new_block(b->tid, b->level + 1);
+	if (!deeper)
+		return NULL;
+	if (__atomic_compare_exchange_n(&b->deeper, &none, deeper, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return deeper;
+	blocks_free(deeper);
+	return b->deeper;
+}
+
+void blocks_free(struct block *b)
+{
+	while (b) {
+		struct block *deeper = b->deeper;
+
+		b->deeper = NULL;
+		__builtin_memset(b->slot, 0, sizeof(b->slot));
+		__atomic_store_n(&b->tid, 0, __ATOMIC_RELEASE);
+		b = deeper;
+	}
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * A thread's producers: one for each slot (a channel of an arena) and level. A block of them in memory that fork wipes:
+ *
+ *   thread-local pointer --> +--------+--------+--------+-----+   level 0
+ *                            | head   | slot 0 | slot 1 | ... |
+ *                            +--------+--------+--------+-----+
+ *                              deeper --> the same for events of signal handlers over a half-written event, level 1, 2
+ *
+ * All 0 is a valid producer: one that has no packet. That is what a thread has before its first event (`nobody`, a
+ * block of all threads together) and what is left after a fork, so both go the slow way without a question of their own.
+ */
+#include "agent/core/arena.h"
+#include "agent/core/sys.h"
+#include "spoor/site.h"
+
+#define SPOOR_SLOTS 7
+#define SPOOR_LEVELS 3
+
+struct producer {
+	struct spoor_producer p;
+	uint32_t tid;
+	uint32_t packet;   /* index + 1 in the arena; 0: none */
+	uint32_t gave_up;  /* channel->space when no packet was found, + 1; 0: not so */
+	uint32_t reserved;
+	uint64_t reserved2;
+};
+_Static_assert(sizeof(struct producer) == 64, "");
+
+enum { BLOCK_SHARED_TLS = 1 };
+
+struct block {
+	uint32_t tid; /* whose; 0: nobody's */
+	uint32_t level;
+	uint32_t flags;
+	uint32_t reserved;
+	struct block *deeper;
+	uint64_t reserved2[5];
+	struct producer slot[SPOOR_SLOTS];
+};
+_Static_assert(sizeof(struct block) == 512, "");
+#define SPOOR_SLOT_OFFSET(i) (offsetof(struct block, slot) + (i) * sizeof(struct producer))
+
+extern __thread struct block *block HIDDEN __attribute__((tls_model("initial-exec")));
+extern struct block nobody HIDDEN;
+
+/* This thread's own block, made if it has none. NULL: no memory. Async-signal-safe. */
+struct block *block_own(void);
+/* The block one level deeper. NULL: no memory. */
+struct block *block_deeper(struct block *b);
+/* Gives a thread's blocks back (their packets have been given back before). */
+void blocks_free(struct block *b);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Reserving room for an event. The fast path is a handful of plain loads and stores on memory of this thread alone.
+ * `busy` is set first: from then on a signal handler takes the next level. Nothing that is tested before can have
+ * changed in between, because a handler leaves things as if it had not been.
+ */
+#include <errno.h>
+#include <pthread.h>
+
+#include "agent/core/clock.h"
+#include "agent/core/packets.h"
+#include "agent/core/process.h"
+#include "agent/core/reserve.h"
+#include "agent/core/stack.h"
+#include "trace/record.h"
+
+#define MAX_RECORD (8191 * 8)
+#define NO_HANDLE ((struct spoor_handle){ NULL, NULL })
+
+static pthread_key_t key;
+static bool has_key;
+
+/* Runs at the thread's end, again if events came after it. */
+static void thread_ends(void *b)
+{
+	block = &nobody;
+	barrier();
+	if (!((struct block *)b)->tid)
+		return; /* of the parent process */
+	packets_give_back_all(b);
+	blocks_free(b);
+}
+
+int reserve_init(void)
+{
+	if (has_key)
+		return 0;
+	if (pthread_key_create(&key, thread_ends))
+		return -EAGAIN; /* packets then wait until their owner is found dead */
+	has_key = true;
+	return 0;
+}
+
+static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts, unsigned id, size_t size, uint32_t tid)
+{
+	uint64_t *words = (uint64_t *)at;
+
+	*(uint64_t *)(at + size - 8) = 0; /* the padding; the head and the fields come over it */
+	words[0] = ts;
+	words[1] = (uint64_t)id | (uint64_t)(size / 8) << 19 | (uint64_t)tid << 32;
+}
+
+static uint64_t stamp(void)
+{
+	return clock_kind() == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
+}
+
+static void count(__u64 *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static struct slot *slot_of(const struct spoor_tracepoint *tp)
+{
+	return &slots[(tp->slot - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer)];
+}
+
+/* The block that this event may use, marked as busy: of the first level that no unfinished event is on. */
+static struct producer *claim(struct slot *s, struct block *b, size_t offset, uintptr_t sp)
+{
+	unsigned level;
+
+	for (level = 0; b && level < SPOOR_LEVELS; level++, b = block_deeper(b)) {
+		struct producer *p = (struct producer *)((char *)b + offset);
+		uintptr_t busy = p->p.busy;
+
+		if (busy && !stack_was_left(busy, sp))
+			continue;
+		p->p.busy = sp;
+		barrier();
+		p->tid = b->tid;
+		/* What was left may still be written to by whom we believe gone: not into what comes next. */
+		if (busy)
+			packet_give_back(s, p, true);
+		return p;
+	}
+	return NULL;
+}
+
+static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp)
+{
+	bool nested = false;
+	char *at = packet_shared_reserve(s, size, sp, &nested);
+
+	if (!at) {
+		count(nested ? &s->channel->lost_nested : &s->channel->lost);
+		return NO_HANDLE;
+	}
+	put_head(at, stamp(), tp->id, size, sys_tid());
+	return (struct spoor_handle){ at, NULL };
+}
+
+static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size, uintptr_t sp)
+{
+	struct producer *p = claim(s, b, tp->slot, sp);
+	unsigned level;
+	char *at;
+
+	if (!p) {
+		count(&s->channel->lost_nested);
+		return NO_HANDLE;
+	}
+	level = ((struct block *)((char *)p - tp->slot))->level;
+	if (!p->packet || (ptrdiff_t)size > p->p.end - p->p.at) {
+		if (!packet_next(s, p, level, size)) {
+			p->p.busy = 0;
+			return shared(tp, s, size, sp);
+		}
+	}
+	at = p->p.at;
+	put_head(at, stamp(), tp->id, size, p->tid);
+	return (struct spoor_handle){ at, &p->p };
+}
+
+static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
+								      uintptr_t sp)
+{
+	struct slot *s = slot_of(tp);
+	struct block *b;
+
+	if (unlikely(!process->alive) && outputs_renew())
+		return NO_HANDLE;
+	if (!s->output)
+		return NO_HANDLE;
+	if (size > MAX_RECORD || size > s->packet_size) {
+		count(&s->channel->lost_large);
+		return NO_HANDLE;
+	}
+	b = block;
+	if (b == &nobody || !b->tid) {
+		b = block_own();
+		if (!b)
+			return shared(tp, s, size, sp);
+		if (has_key)
+			pthread_setspecific(key, b);
+	}
+	if (b->flags & BLOCK_SHARED_TLS)
+		return shared(tp, s, size, sp);
+	return reserve_in(tp, s, b, size, sp);
+}
+
+static inline __attribute__((always_inline)) struct spoor_handle reserve(struct spoor_tracepoint *tp, size_t size,
+									bool tsc)
+{
+	struct producer *p = (struct producer *)((char *)block + tp->slot);
+	uintptr_t sp = stack_pointer();
+	char *at;
+
+	if (unlikely(p->p.busy))
+		return reserve_slow(tp, size, sp);
+	*(volatile uintptr_t *)&p->p.busy = sp;
+	barrier();
+	at = p->p.at;
+	if (unlikely((ptrdiff_t)size > p->p.end - at)) {
+		p->p.busy = 0;
+		barrier();
+		return reserve_slow(tp, size, sp);
+	}
+	put_head(at, tsc ? rdtsc() : clock_monotonic(), tp->id, size, p->tid);
+	return (struct spoor_handle){ at, &p->p };
+}
+
+struct spoor_handle reserve_tsc(struct spoor_tracepoint *tp, size_t size)
+{
+	return reserve(tp, size, true);
+}
+
+struct spoor_handle reserve_monotonic(struct spoor_tracepoint *tp, size_t size)
+{
+	return reserve(tp, size, false);
+}
+
+struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
+{
+	(void)tp;
+	(void)size;
+	return NO_HANDLE;
+}
+
+void commit_by_call(struct spoor_tracepoint *tp, char *at, size_t size)
+{
+	packet_shared_commit(slot_of(tp), at, size);
+}
+
+/*
+ * For threads that were made by clone() without CLONE_SETTLS and so share the thread-local storage of another: call
+ * it in one of them before its first event. From then on all who share it write into the shared packet.
+ */
+EXPORT void spoor_thread_init(void)
+{
+	struct block *b = block_own();
+	unsigned i;
+
+	if (!b)
+		return;
+	b->flags |= BLOCK_SHARED_TLS;
+	for (i = 0; i < SPOOR_SLOTS; i++)
+		if (slots[i].output)
+			packet_give_back(&slots[i], &b->slot[i], true);
+}

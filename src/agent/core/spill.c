@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Recording without a daemon: whoever fills a packet writes it to the spill file himself, and so needs no thread in the
+ * program and no consumer outside. What is in neither file when the program dies is what was never committed: the arena
+ * keeps a packet until it is written.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+
+#include "agent/core/clock.h"
+#include "agent/core/output.h"
+#include "agent/core/process.h"
+
+#define SPILL_FD_FROM 500 /* out of the way of programs that expect low numbers */
+
+static bool is_ours(struct output *o)
+{
+	struct stat st;
+
+	return o->spill_fd >= 0 && !sys_failed(sys3(SYS_fstat, o->spill_fd, &st, 0)) && st.st_dev == o->spill_dev &&
+	       st.st_ino == o->spill_ino;
+}
+
+/* Programs close what they do not know (daemons do), so the number is asked for its file each time. */
+static int open_spill(struct output *o)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	long fd, high;
+
+	if (is_ours(o))
+		return 0;
+	o->spill_fd = -1;
+	strcpy(path, o->made.path);
+	strcat(path, ".spill");
+	fd = sys3(SYS_open, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (sys_failed(fd))
+		return (int)fd;
+	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPILL_FD_FROM);
+	if (!sys_failed(high)) {
+		sys3(SYS_close, fd, 0, 0);
+		fd = high;
+	}
+	if (sys_failed(sys3(SYS_fstat, fd, &st, 0))) {
+		sys3(SYS_close, fd, 0, 0);
+		return -EBADF;
+	}
+	o->spill_fd = (int)fd;
+	o->spill_dev = st.st_dev;
+	o->spill_ino = st.st_ino;
+	return 0;
+}
+
+/* All of it or nothing: a record that was cut by a full disk is taken back, since more may follow it later. */
+static int append(struct output *o, const struct iovec *pieces, int n, uint64_t size)
+{
+	long r = sys3(SYS_writev, o->spill_fd, pieces, n);
+
+	if (r == (long)size) {
+		o->spilled += size;
+		return 0;
+	}
+	if (!sys_failed(r) && r > 0)
+		sys3(SYS_ftruncate, o->spill_fd, o->spilled, 0);
+	return sys_failed(r) ? (int)r : -ENOSPC;
+}
+
+static int write_packet(struct output *o, const struct spoor_arena_packet *packet, const char *data)
+{
+	struct spoor_arena_packet head = *packet;
+	struct spoor_spill record = { .magic = SPOOR_SPILL_MAGIC, .type = SPOOR_SPILL_PACKET };
+	struct iovec pieces[] = { { &record, sizeof(record) }, { &head, sizeof(head) }, { (char *)data, head.committed } };
+
+	record.size = sizeof(record) + sizeof(head) + head.committed;
+	memcpy(record.uuid, o->made.arena->uuid, sizeof(record.uuid));
+	return append(o, pieces, 3, record.size);
+}
+
+/* A thread that dies or is interrupted for good while it has the lock is waited for by nobody. */
+static bool lock(struct output *o)
+{
+	uint32_t tid = sys_tid();
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		uint64_t holder = 0;
+
+		if (__atomic_compare_exchange_n(&o->spill_lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return true;
+		if (holder == tid)
+			return false;
+		if (thread_is_dead((uint32_t)holder))
+			__atomic_compare_exchange_n(&o->spill_lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+		else
+			sys0(SYS_sched_yield);
+	}
+	return false;
+}
+
+int output_spill(struct output *o, const struct spoor_arena_packet *packet, const char *data)
+{
+	int r;
+
+	if (!o->wish.dir[0])
+		return -ENOTSUP;
+	if (o->spill_limit && o->spilled + packet->committed > o->spill_limit)
+		return -EFBIG;
+	if (!lock(o))
+		return -EAGAIN;
+	r = open_spill(o);
+	if (!r)
+		r = write_packet(o, packet, data);
+	__atomic_store_n(&o->spill_lock, 0, __ATOMIC_RELEASE);
+	return r;
+}

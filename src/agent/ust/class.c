@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <string.h>
+
+#include "agent/core/process.h"
+#include "agent/ust/class.h"
+#include "agent/ust/context.h"
+#include "agent/ust/marker.h"
+
+_Static_assert(sizeof(struct spoor_desc_field) == sizeof(struct spoor_def_field), "");
+_Static_assert(offsetof(struct spoor_desc_field, n_labels) == offsetof(struct spoor_def_field, n_labels), "");
+
+#define BUCKETS 256
+#define CHUNK 65536
+#define MAX_TEXT 4096
+#define MAX_DEFINITION 65536
+
+static struct class *first, **last = &first;
+static struct class *buckets[BUCKETS];
+static struct class *next_in_bucket[SPOOR_ARENA_MAX_CLASSES];
+static uint32_t n_classes;
+
+void *keep(size_t size)
+{
+	static char *chunk;
+	static size_t left;
+	void *p;
+
+	size = (size + 15) & ~(size_t)15;
+	if (size > CHUNK / 4)
+		return agent_memory(size, false);
+	if (size > left) {
+		chunk = agent_memory(CHUNK, false);
+		left = chunk ? CHUNK : 0;
+		if (!chunk)
+			return NULL;
+	}
+	p = chunk;
+	chunk += size;
+	left -= size;
+	return p;
+}
+
+static const char *keep_string(const char *s)
+{
+	size_t n = strlen(s) + 1;
+	char *p = keep(n);
+
+	return p ? memcpy(p, s, n) : NULL;
+}
+
+/* FNV-1a */
+static uint64_t hash(uint64_t h, const void *data, size_t size)
+{
+	const uint8_t *at = data;
+
+	while (size--)
+		h = (h ^ *at++) * 0x100000001b3ULL;
+	return h;
+}
+
+/* What a description says, taken apart and checked as far as goes without trusting it. */
+struct parts {
+	const char *provider, *name, *format;
+	const void *fields;
+	uint32_t fields_size;
+	uint64_t signature;
+};
+
+static const char *next_string(const char **at, const char *end)
+{
+	const char *s = *at, *nul = s < end ? memchr(s, 0, (size_t)(end - s)) : NULL;
+
+	if (!nul)
+		return NULL;
+	*at = nul + 1;
+	return s;
+}
+
+static int take_apart(const struct spoor_desc *d, struct parts *ret)
+{
+	const char *at = (const char *)(d + 1), *end = at + d->text_size;
+	struct parts p = { .format = "" };
+
+	if (d->size < sizeof(*d) + d->text_size || d->size > MAX_DEFINITION / 2 || d->text_size > MAX_TEXT)
+		return -EINVAL;
+	p.provider = next_string(&at, end);
+	p.name = next_string(&at, end);
+	if (d->kind != SPOOR_DESC_TRACEPOINT)
+		p.format = next_string(&at, end);
+	if (!p.provider || !p.name || !p.format)
+		return -EINVAL;
+	p.fields = end;
+	p.fields_size = d->size - (uint32_t)sizeof(*d) - d->text_size;
+	p.signature = hash(0xcbf29ce484222325ULL, p.format, strlen(p.format));
+	p.signature = hash(p.signature, p.fields, p.fields_size);
+	*ret = p;
+	return 0;
+}
+
+static struct class *find(const struct parts *p, unsigned bucket)
+{
+	struct class *c;
+
+	for (c = buckets[bucket]; c; c = next_in_bucket[c->id])
+		if (c->signature == p->signature && !strcmp(c->name, p->name) && !strcmp(c->provider, p->provider))
+			return c;
+	return NULL;
+}
+
+static const char *join(const char *provider, const char *name)
+{
+	size_t a = strlen(provider), b = strlen(name);
+	char *s = keep(a + b + 2);
+
+	if (!s)
+		return NULL;
+	memcpy(s, provider, a);
+	s[a] = ':';
+	memcpy(s + a + 1, name, b + 1);
+	return s;
+}
+
+static int fill(struct class *c, const struct spoor_desc *d, const struct parts *p)
+{
+	void *fields;
+
+	c->full = join(p->provider, p->name);
+	c->provider = keep_string(p->provider);
+	c->name = keep_string(p->name);
+	c->format = keep_string(p->format);
+	if (!c->full || !c->provider || !c->name || !c->format)
+		return -ENOMEM;
+	c->kind = d->kind;
+	c->level = d->level;
+	c->signature = p->signature;
+	c->slot = -1;
+	if (d->kind != SPOOR_DESC_TRACEPOINT)
+		return marker_fields(c);
+	fields = keep(p->fields_size ?: 1);
+	if (!fields)
+		return -ENOMEM;
+	c->fields = memcpy(fields, p->fields, p->fields_size);
+	c->fields_size = p->fields_size;
+	c->n_fields = d->n_fields;
+	return 0;
+}
+
+struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t line)
+{
+	struct parts p;
+	struct class *c;
+	unsigned bucket;
+
+	if (take_apart(desc, &p))
+		return NULL;
+	bucket = (unsigned)hash(p.signature, p.name, strlen(p.name)) % BUCKETS;
+	c = find(&p, bucket);
+	if (c || n_classes + 1 >= SPOOR_ARENA_MAX_CLASSES)
+		return c;
+	c = keep(sizeof(*c));
+	if (!c || fill(c, desc, &p))
+		return NULL;
+	c->file = keep_string(file) ?: "";
+	c->line = line;
+	c->id = (uint16_t)++n_classes;
+	next_in_bucket[c->id] = buckets[bucket];
+	buckets[bucket] = c;
+	*last = c;
+	last = &c->next;
+	return c;
+}
+
+struct class *classes(void)
+{
+	return first;
+}
+
+static char *put_text(char *at, const char *end, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	if (!at || n > (size_t)(end - at))
+		return NULL;
+	memcpy(at, s, n);
+	return at + n;
+}
+
+/* Everything but the head; the end of it, NULL if it does not fit. */
+static char *put_class(const struct class *c, uint32_t contexts, struct spoor_def_class *d, const char *end)
+{
+	char *text = (char *)(d + 1), *at = text, *fields;
+	unsigned n;
+
+	at = put_text(at, end, c->provider);
+	at = put_text(at, end, c->name);
+	at = put_text(at, end, c->file);
+	at = put_text(at, end, "");
+	at = put_text(at, end, c->format);
+	if (!at || (at - text) + 8 > UINT16_MAX)
+		return NULL;
+	while ((at - text) % 8)
+		*at++ = 0;
+	d->text_size = (uint16_t)(at - text);
+	fields = at;
+	at = context_fields(contexts, at, end, &n);
+	if (!at || c->fields_size > (size_t)(end - at))
+		return NULL;
+	memcpy(at, c->fields, c->fields_size);
+	d->n_fields = (uint16_t)(c->n_fields + n);
+	d->signature = hash(c->signature, fields, (size_t)(at - fields));
+	return at + c->fields_size;
+}
+
+int class_define(struct class *c, unsigned slot)
+{
+	static struct spoor_def_class *d;
+	struct slot *s = &slots[slot];
+	char *end;
+	int r;
+
+	if (c->defined & 1U << slot)
+		return 0;
+	if (!d)
+		d = agent_memory(MAX_DEFINITION, false);
+	if (!d)
+		return -ENOMEM;
+	memset(d, 0, sizeof(*d));
+	end = put_class(c, s->channel->contexts, d, (char *)d + MAX_DEFINITION);
+	if (!end)
+		return -E2BIG;
+	d->def.size = (uint32_t)(end - (char *)d);
+	d->def.type = SPOOR_DEF_CLASS;
+	d->def.id = c->id;
+	d->kind = c->kind;
+	d->level = c->level;
+	d->channel = (uint8_t)(s->channel - s->arena->channels);
+	d->line = c->line;
+	r = arena_define(s->arena, &d->def);
+	if (!r)
+		c->defined |= 1U << slot;
+	return r;
+}

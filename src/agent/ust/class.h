@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * Event classes: what the same declaration in many objects has in common. A class is known by provider, name and the
+ * signature of its fields, outlives the objects that had it, and has the same id in all arenas. All under the process's
+ * lock.
+ */
+#include "agent/core/output.h"
+#include "spoor/site.h"
+
+struct class {
+	struct class *next;
+	const char *full; /* "provider:name" */
+	const char *provider, *name, *format; /* format: "" of tracepoints */
+	const char *file;
+	uint32_t line;
+	uint16_t id;
+	uint8_t kind, level;
+	uint64_t signature;
+	const void *fields; /* spoor_def_field records */
+	uint32_t fields_size;
+	uint16_t n_fields;
+	int16_t slot;     /* recorded there; -1: not */
+	uint32_t defined; /* bit per slot: its arena has the definition */
+	const struct spoor_probe *probes; /* to a NULL function; replaced, never changed (probes.c) */
+	struct spoor_probe *old_probes;   /* to be freed when nobody can be in them */
+	struct marker_plan *plan;
+};
+
+/* The class of what a site says, made if it is new. NULL: malformed, no memory, or too many. */
+struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t line);
+
+/* All of them, by `next`. */
+struct class *classes(void);
+
+/* Makes the class known to a slot's arena. 0 or -errno. */
+int class_define(struct class *c, unsigned slot);
+
+/* Memory that stays; NULL: none. Under the process's lock. */
+void *keep(size_t size);

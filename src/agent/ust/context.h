@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* What a channel adds to its events (enum spoor_arena_context of arena.h). */
+#include "agent/core/arena.h"
+#include "agent/core/sys.h"
+#include "spoor/site.h"
+
+/* Writes the fields' definitions; the end of them, NULL: beyond end. */
+char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret_n);
+
+/* A tracepoint's `reserve` where its channel adds something. */
+struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* Writing the one byte of sites in this process's code. All under the process's lock. */
+#include "agent/core/sys.h"
+
+#define SITE_OFF 0xa9
+#define SITE_ON 0xe9
+
+struct patching {
+	int mem; /* /proc/self/mem; -1: by mprotect */
+	uint32_t written;
+};
+
+/* 0; -EPERM: this process may not change code (MemoryDenyWriteExecute, SELinux): sites that ask a flag still work. */
+int patch_begin(struct patching *ret);
+/* 0 or -errno; -EILSEQ: there is no site at that address. Already so: 0. */
+int patch_site(struct patching *p, uintptr_t code, uint8_t byte);
+/* From its return on every thread runs what was written. */
+void patch_end(struct patching *p);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The library's begin and end, and recording by environment variables alone:
+ *
+ *	SPOOR_UST_OUTPUT=DIR    record without a daemon, into files in DIR, which must exist
+ *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas; without it everything
+ *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K and M understood; 4M
+ *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block:MICROSECONDS
+ *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu
+ *	SPOOR_UST_MAX_SIZE=SIZE bytes on disk beside the buffers; then events are discarded
+ *
+ * The environment of a program that runs with more rights than its caller is not looked at.
+ */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "agent/core/output.h"
+#include "agent/core/process.h"
+#include "agent/core/reserve.h"
+#include "agent/ust/glob.h"
+#include "agent/ust/sites.h"
+#include "spoor/tracepoint.h"
+
+#define DEFAULT_BUFFERS (4 << 20)
+#define DEFAULT_BLOCK_US 100000
+
+static const char *variable(char **envp, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (; envp && *envp; envp++)
+		if (!strncmp(*envp, name, n) && (*envp)[n] == '=' && (*envp)[n + 1])
+			return *envp + n + 1;
+	return NULL;
+}
+
+static uint64_t parse_size(const char *s, uint64_t otherwise)
+{
+	uint64_t n = 0;
+
+	if (!s || *s < '0' || *s > '9')
+		return otherwise;
+	for (; *s >= '0' && *s <= '9' && n < 1ULL << 40; s++)
+		n = n * 10 + (uint64_t)(*s - '0');
+	switch (*s) {
+	case 'k':
+	case 'K':
+		return n << 10;
+	case 'm':
+	case 'M':
+		return n << 20;
+	case 'g':
+	case 'G':
+		return n << 30;
+	default:
+		return n;
+	}
+}
+
+static void parse_mode(const char *s, struct arena_channel_wish *c)
+{
+	if (!s)
+		return;
+	if (!strcmp(s, "overwrite")) {
+		c->mode = SPOOR_ARENA_OVERWRITE;
+	} else if (!strncmp(s, "block", 5)) {
+		c->mode = SPOOR_ARENA_BLOCK;
+		c->block_us = s[5] == ':' ? (uint32_t)parse_size(s + 6, DEFAULT_BLOCK_US) : DEFAULT_BLOCK_US;
+	}
+}
+
+static uint32_t parse_contexts(const char *s)
+{
+	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu" };
+	uint32_t contexts = 0, i;
+
+	for (i = 0; s && i < sizeof(names) / sizeof(names[0]); i++)
+		if (globs_match(s, names[i]))
+			contexts |= 1U << i;
+	return contexts;
+}
+
+/* Absolute, because programs change their directory. */
+static int parse_directory(const char *s, char *to, size_t size)
+{
+	size_t n = 0;
+
+	if (*s != '/') {
+		long r = sys3(SYS_getcwd, to, size, 0);
+
+		if (sys_failed(r))
+			return (int)r;
+		n = strlen(to);
+		to[n++] = '/';
+	}
+	if (n + strlen(s) + 1 > size)
+		return -ENAMETOOLONG;
+	strcpy(to + n, s);
+	return 0;
+}
+
+static int record_to(const char *dir, char **envp)
+{
+	static struct arena_wish wish; /* too large for a stack that may be small */
+	struct output *o;
+	int r = parse_directory(dir, wish.dir, sizeof(wish.dir) - 1);
+
+	if (r)
+		return r;
+	wish.size = parse_size(variable(envp, "SPOOR_UST_BUFFERS"), DEFAULT_BUFFERS);
+	wish.n_channels = 1;
+	strcpy(wish.channels[0].name, "channel0");
+	parse_mode(variable(envp, "SPOOR_UST_MODE"), &wish.channels[0]);
+	wish.channels[0].contexts = parse_contexts(variable(envp, "SPOOR_UST_CONTEXT"));
+	/* Now it is cheap: with several threads the kernel lets a grace period pass. */
+	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+	r = reserve_init();
+	if (!r)
+		r = output_open(&wish, &o);
+	if (r)
+		return r;
+	o->spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
+	return sites_record(variable(envp, "SPOOR_UST_EVENTS") ?: "*", UINT32_MAX, (int)o->first_slot);
+}
+
+static __attribute__((constructor(101))) void start(int argc, char **argv, char **envp)
+{
+	const char *dir;
+
+	(void)argc;
+	(void)argv;
+	if (process_init() || !process_lock())
+		return;
+	sites_find_objects();
+	dir = getauxval(AT_SECURE) ? NULL : variable(envp, "SPOOR_UST_OUTPUT");
+	if (dir)
+		record_to(dir, envp);
+	process_unlock();
+}
+
+static __attribute__((destructor(101))) void end(void)
+{
+	outputs_end();
+}
+
+EXPORT void spoor_ust_object_in(const void *note)
+{
+	if (process_init() || !process_lock())
+		return;
+	sites_object_in(note);
+	process_unlock();
+}
+
+EXPORT void spoor_ust_object_out(const void *note)
+{
+	if (process_init() || !process_lock())
+		return;
+	sites_object_out(note);
+	process_unlock();
+}

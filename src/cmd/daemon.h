@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The daemon, and the commands that it takes from `spoor ust`. */
+#include <limits.h>
+
+#include "collect/user/hub.h"
+
+struct spoor_daemon {
+	struct spoor_hub *hub;
+	char socket[PATH_MAX], state[PATH_MAX + 8];
+};
+
+/* text: words separated by NULs, as typed behind `spoor ust`. */
+void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust`: what concerns programs that trace themselves. One file a word that follows: ust_WORD.c. */
+#include "cmd/ust.h"
+
+#include <string.h>
+
+#include "base/strings.h"
+#include "cmd/cmd.h"
+
+static const struct word {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} words[] = {
+	{ "run", spoor_ust_cmd_run },
+	{ "list", spoor_ust_cmd_list },
+	{ "start", spoor_ust_cmd_control },
+	{ "stop", spoor_ust_cmd_control },
+	{ "end", spoor_ust_cmd_control },
+	{ "enable", spoor_ust_cmd_control },
+	{ "disable", spoor_ust_cmd_control },
+	{ "status", spoor_ust_cmd_control },
+	{ "snapshot", spoor_ust_cmd_control },
+	{ "recover", spoor_ust_cmd_recover },
+};
+#define N_WORDS (sizeof(words) / sizeof(*words))
+
+void spoor_ust_say(const char *text)
+{
+	char shown[1024];
+
+	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
+	fprintf(stderr, "spoor ust: %s\n", shown);
+}
+
+static int unknown(const char *word)
+{
+	const char *names[N_WORDS], *nearest;
+	char shown[128];
+
+	for (size_t i = 0; i < N_WORDS; i++)
+		names[i] = words[i].name;
+	nearest = spoor_nearest(word, names, N_WORDS);
+	spoor_escape_terminal(word, strlen(word), shown, sizeof(shown));
+	fprintf(stderr, "spoor ust: there is no '%s'", shown);
+	if (nearest)
+		fprintf(stderr, "; did you mean 'spoor ust %s'?\n", nearest);
+	else
+		fputs("; 'spoor help ust' has the list\n", stderr);
+	return SPOOR_EXIT_USAGE;
+}
+
+int spoor_cmd_ust(int argc, char **argv)
+{
+	const char *word = argc > 1 ? argv[1] : NULL;
+
+	if (!word) {
+		spoor_ust_say("what to do? run, list, start, stop, end, enable, disable, status, snapshot or recover; 'spoor help ust' "
+			      "tells more");
+		return SPOOR_EXIT_USAGE;
+	}
+	if (!strcmp(word, "-h") || !strcmp(word, "--help"))
+		return spoor_cmd_usage("ust");
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (!strcmp(word, words[i].name))
+			return words[i].run(argc - 1, argv + 1);
+	return unknown(word);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The words of `spoor ust`: each is int spoor_ust_cmd_X(argc, argv) with argv[0] the word; it returns the exit code. */
+
+int spoor_ust_cmd_run(int argc, char **argv);
+int spoor_ust_cmd_list(int argc, char **argv);
+int spoor_ust_cmd_control(int argc, char **argv); /* start, stop, end, enable, disable, status, snapshot */
+int spoor_ust_cmd_recover(int argc, char **argv);
+
+/* One line on standard error, fit for a terminal. */
+void spoor_ust_say(const char *text);

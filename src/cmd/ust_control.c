@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust start|stop|end|enable|disable|snapshot|status`: asks a daemon, prints what it says. */
+#include <errno.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/control/protocol.h"
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "cmd/cmd.h"
+#include "cmd/ust.h"
+
+#define PATIENCE_S 10
+
+static int try_connect(const char *path)
+{
+	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct timeval patience = { .tv_sec = PATIENCE_S };
+
+	if (fd < 0)
+		return -errno;
+	if (strlen(path) >= sizeof(a.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(a.sun_path, path);
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return TAKE_FD(fd);
+}
+
+static int find_daemon(const char *named)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+	char path[PATH_MAX];
+	int fd = -ENOENT;
+
+	if (!named)
+		named = getenv(SPOOR_CONTROL_VARIABLE);
+	if (named && *named)
+		return try_connect(named);
+	if (dir && *dir) {
+		snprintf(path, sizeof(path), "%s/%s", dir, SPOOR_CONTROL_USER_SOCKET);
+		fd = try_connect(path);
+	}
+	return fd >= 0 ? fd : try_connect(SPOOR_CONTROL_SOCKET);
+}
+
+/* The words behind -o are this process's file names, and the daemon is somewhere else. */
+static const char *absolute(const char *name, char *buf, size_t size)
+{
+	char cwd[PATH_MAX];
+
+	if (*name == '/' || !getcwd(cwd, sizeof(cwd)))
+		return name;
+	snprintf(buf, size, "%s/%s", cwd, name);
+	return buf;
+}
+
+struct words {
+	_Alignas(8) char text[SPOOR_CONTROL_MAX_SIZE];
+	size_t len;
+};
+
+static int add(struct words *w, const char *word)
+{
+	size_t n = strlen(word) + 1;
+
+	if (n > sizeof(w->text) - w->len)
+		return -E2BIG;
+	memcpy(w->text + w->len, word, n);
+	w->len += n;
+	return 0;
+}
+
+/* --socket is for here, what else is typed is for the daemon. */
+static int gather(int argc, char **argv, struct words *w, const char **socket_name)
+{
+	char path[2 * PATH_MAX];
+	int r = 0;
+
+	w->len = sizeof(struct spoor_control_head);
+	for (int i = 0; i < argc && !r; i++) {
+		const char *a = argv[i];
+
+		if (!strcmp(a, "--socket") && i + 1 < argc) {
+			*socket_name = argv[++i];
+		} else if (!strncmp(a, "--socket=", 9)) {
+			*socket_name = a + 9;
+		} else if ((!strcmp(a, "-o") || !strcmp(a, "--output")) && i + 1 < argc) {
+			r = add(w, "-o");
+			r = r ? r : add(w, absolute(argv[++i], path, sizeof(path)));
+		} else if (!strncmp(a, "--output=", 9) || (!strncmp(a, "-o", 2) && a[2])) {
+			r = add(w, "-o");
+			r = r ? r : add(w, absolute(a + (a[1] == 'o' ? 2 : 9), path, sizeof(path)));
+		} else {
+			r = add(w, a);
+		}
+	}
+	return r;
+}
+
+static void print(const char *text, size_t len, FILE *out)
+{
+	char shown[SPOOR_CONTROL_MAX_SIZE * 4];
+
+	spoor_escape_terminal(text, len, shown, sizeof(shown));
+	fprintf(out, "%s\n", shown);
+}
+
+/* Until the last line. */
+static int listen_to(int fd)
+{
+	for (;;) {
+		_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
+		const struct spoor_control_text *m = (void *)buf;
+		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+		size_t len;
+
+		if (n < (ssize_t)sizeof(*m) || m->head.magic != SPOOR_CONTROL_MAGIC || m->head.type != SPOOR_CONTROL_TEXT ||
+		    m->head.version != SPOOR_CONTROL_VERSION) {
+			spoor_ust_say(n < 0 ? "the daemon does not answer" :
+				      n     ? "the daemon is of another version" :
+					      "the daemon closed the connection");
+			return SPOOR_EXIT_FAILED;
+		}
+		len = n - sizeof(*m);
+		if (m->last && m->result < 0) {
+			char text[1024];
+
+			snprintf(text, sizeof(text), "%.*s", (int)len, m->text);
+			spoor_ust_say(len ? text : strerror(-m->result));
+			return m->result == -EINVAL ? SPOOR_EXIT_USAGE : SPOOR_EXIT_FAILED;
+		}
+		if (len)
+			print(m->text, len, stdout);
+		if (m->last)
+			return SPOOR_EXIT_OK;
+	}
+}
+
+int spoor_ust_cmd_control(int argc, char **argv)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	const char *socket_name = NULL;
+	static struct words w;
+	struct spoor_control_head *m = (void *)w.text;
+
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help"))
+			return spoor_cmd_usage("ust");
+	if (gather(argc, argv, &w, &socket_name)) {
+		spoor_ust_say("too many words for one command");
+		return SPOOR_EXIT_USAGE;
+	}
+	fd = find_daemon(socket_name);
+	if (fd < 0) {
+		spoor_ust_say(fd == -EACCES ? "the daemon takes commands of its own user and root only" :
+					      "no daemon is there; 'spoor daemon' starts one, --socket PATH names one");
+		return SPOOR_EXIT_FAILED;
+	}
+	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, SPOOR_CONTROL_COMMAND, w.len, 1 };
+	if (send(fd, w.text, w.len, MSG_NOSIGNAL) < 0) {
+		spoor_ust_say("the daemon closed the connection");
+		return SPOOR_EXIT_FAILED;
+	}
+	return listen_to(fd);
+}

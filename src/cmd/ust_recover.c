@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust recover`: a trace of what programs without a daemon, or programs that died, left. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "cmd/ust.h"
+#include "collect/user/recover.h"
+
+static int misuse(const char *text)
+{
+	spoor_ust_say(text);
+	return SPOOR_EXIT_USAGE;
+}
+
+static void say_result(const struct spoor_recovery *r, const char *output)
+{
+	printf("%" PRIu64 " events of %u program%s in %s", r->events, r->programs, r->programs == 1 ? "" : "s", output);
+	if (r->lost)
+		printf(", %" PRIu64 " lost", r->lost);
+	if (r->crashed)
+		printf("; %u ended by a crash", r->crashed);
+	if (r->running)
+		printf("; %u still running", r->running);
+	putchar('\n');
+	if (r->malformed)
+		fprintf(stderr, "spoor ust: in %" PRIu64 " places what a program had written made no sense\n",
+			r->malformed);
+	if (r->unreadable)
+		fprintf(stderr, "spoor ust: %u file%s could not be read: ", r->unreadable,
+			r->unreadable == 1 ? "" : "s");
+	if (r->unreadable)
+		spoor_ust_say(r->why);
+}
+
+int spoor_ust_cmd_recover(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "output", required_argument, NULL, 'o' }, { "help", no_argument, NULL, 'h' }, {} };
+	char name[64], date[32];
+	const char *output = NULL;
+	struct spoor_error e = { "" };
+	struct spoor_recovery result;
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+		if (c == 'h')
+			return spoor_cmd_usage("ust");
+		if (c != 'o' || !*optarg)
+			return misuse("recover has the options -o NAME and -h");
+		output = optarg;
+	}
+	if (optind == argc)
+		return misuse("which files? spoor ust recover DIR|FILE... [-o NAME.spoor]");
+	if (!output) {
+		spoor_format_date(spoor_now_realtime(), date, sizeof(date));
+		snprintf(name, sizeof(name), "ust-%s.spoor", date);
+		output = name;
+	}
+	if (spoor_recover(argv + optind, argc - optind, output, "spoor ust recover", &result, &e)) {
+		spoor_ust_say(e.text);
+		return SPOOR_EXIT_FAILED;
+	}
+	say_result(&result, output);
+	return SPOOR_EXIT_OK;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust run -- CMD`: a recorder of its own for a command and its descendants. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "base/time.h"
+#include "cmd/cmd.h"
+#include "cmd/ust.h"
+#include "cmd/target_options.h"
+#include "cmd/ust_options.h"
+#include "collect/session/targets.h"
+#include "collect/user/hub.h"
+#include "collect/user/library.h"
+
+struct run {
+	struct spoor_ust_cmd_options o;
+	char **argv;
+	char command[4096];
+	char dir[64], socket[96]; /* of the recorder */
+	struct spoor_hub *hub;
+	struct spoor_ust_session *session;
+	struct spoor_command child;
+	int signal_fd;
+	bool stop, ended;
+	int status, snapshot_signal;
+	unsigned n_snapshots;
+};
+
+/* ---- options ---- */
+
+static int misuse(const char *text)
+{
+	spoor_ust_say(text);
+	return SPOOR_EXIT_USAGE;
+}
+
+/* ./usttrace/ is where the paper's usttrace puts it. */
+static int default_output(struct run *r, struct spoor_error *e)
+{
+	char date[32];
+	int n = 0;
+
+	if (r->o.output[0])
+		return 0;
+	if (mkdir("usttrace", 0700) && errno != EEXIST)
+		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o", strerror(errno));
+	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
+	do {
+		char again[16] = "";
+
+		if (n++)
+			snprintf(again, sizeof(again), "-%d", n);
+		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%.64s%s.spoor", date,
+			 spoor_basename(r->argv[0]), again);
+	} while (n < 1000 && !access(r->o.output, F_OK));
+	return 0;
+}
+
+static void join_command(struct run *r)
+{
+	size_t at = 0;
+
+	for (char **a = r->argv; *a && at < sizeof(r->command) - 1; a++)
+		at += snprintf(r->command + at, sizeof(r->command) - at, "%s%s", a == r->argv ? "" : " ", *a);
+}
+
+/* 0, or the exit code + 1. */
+static int parse(struct run *r, int argc, char **argv)
+{
+	static const struct option options[] = { SPOOR_UST_OPTIONS,
+						 { "snapshot-on", required_argument, NULL, 's' },
+						 { "help", no_argument, NULL, 'h' },
+						 {} };
+	struct spoor_error e = { "" };
+	int c;
+
+	spoor_ust_options_init(&r->o);
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "+" SPOOR_UST_LETTERS "h", options, NULL)) != -1) {
+		int known = spoor_ust_option(c, optarg, &r->o, &e);
+
+		if (c == 'h')
+			return spoor_cmd_usage("ust") + 1;
+		if (c == 's' && !spoor_take_snapshot_signal(&r->snapshot_signal, optarg, &e))
+			continue;
+		if (known < 0 || c == 's')
+			return misuse(e.text) + 1;
+		if (!known)
+			return misuse("run does not have that option, or it needs a value; 'spoor help ust' has the list") + 1;
+	}
+	r->argv = argv + optind;
+	if (!*r->argv)
+		return misuse("which command? spoor ust run [OPTION...] -- CMD [ARGUMENT...]") + 1;
+	spoor_ust_options_settle(&r->o);
+	if (default_output(r, &e)) {
+		spoor_ust_say(e.text);
+		return SPOOR_EXIT_INTERNAL + 1;
+	}
+	join_command(r);
+	return 0;
+}
+
+/* ---- beginning ---- */
+
+static void warn(void *ctx, const char *text)
+{
+	spoor_ust_say(text);
+}
+
+static int open_hub(struct run *r, struct spoor_error *e)
+{
+	struct spoor_hub_options o = { .path = r->socket, .everybody = !geteuid(), .warn = warn };
+	const char *place = getenv("XDG_RUNTIME_DIR");
+
+	if (!place || strlen(place) > 40 || access(place, W_OK))
+		place = "/tmp";
+	snprintf(r->dir, sizeof(r->dir), "%s/spoor-ust-XXXXXX", place);
+	if (!mkdtemp(r->dir))
+		return spoor_fail(e, errno, "%s: cannot be created: %s", r->dir, strerror(errno));
+	if (!geteuid())
+		chmod(r->dir, 0711); /* what the command runs under other users comes, too */
+	snprintf(r->socket, sizeof(r->socket), "%s/socket", r->dir);
+	return spoor_hub_open(&o, &r->hub, e);
+}
+
+static int open_session(struct run *r, struct spoor_error *e)
+{
+	int err;
+
+	r->o.s.name = "run";
+	r->o.s.output = r->o.output;
+	r->o.s.command = r->command;
+	err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
+	for (unsigned i = 0; i < r->o.n_rules && !err; i++)
+		err = spoor_ust_session_rule(r->session, &r->o.rules[i]);
+	if (err)
+		return err;
+	r->session->recording = true;
+	spoor_hub_add(r->hub, r->session);
+	return 0;
+}
+
+static int block_signals(struct run *r)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	if (r->snapshot_signal)
+		sigaddset(&set, r->snapshot_signal);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return r->signal_fd < 0 ? -errno : 0;
+}
+
+static int begin(struct run *r, struct spoor_error *e)
+{
+	struct spoor_targets t = { .argv = r->argv };
+	char path[PATH_MAX], library[PATH_MAX];
+	int err = spoor_targets_check(&t, path, e);
+
+	if (!err)
+		err = open_hub(r, e);
+	if (!err)
+		err = open_session(r, e);
+	if (!err)
+		err = block_signals(r);
+	if (err)
+		return err;
+	if (!spoor_ust_library(library))
+		spoor_ust_preload(library);
+	else
+		spoor_ust_say("libspoor-ust.so is not found: only programs that are linked with it are traced");
+	setenv(SPOOR_CONTROL_VARIABLE, r->socket, 1);
+	unsetenv("SPOOR_UST_OUTPUT");
+	err = spoor_command_fork(r->argv, path, &r->child, e);
+	return err ? err : spoor_command_go(&r->child, e);
+}
+
+/* ---- under way ---- */
+
+static void take_snapshot(struct run *r)
+{
+	char path[PATH_MAX + 32];
+	struct spoor_error e = { "" };
+	size_t n = strlen(r->o.output);
+
+	if (n > 6 && !strcmp(r->o.output + n - 6, ".spoor"))
+		n -= 6;
+	do
+		snprintf(path, sizeof(path), "%.*s-snapshot-%u.spoor", (int)n, r->o.output, ++r->n_snapshots);
+	while (!access(path, F_OK));
+	if (spoor_hub_snapshot(r->hub, r->session, path, &e))
+		spoor_ust_say(e.text);
+	else
+		fprintf(stderr, "spoor ust: snapshot in %s\n", path);
+}
+
+static void take_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+
+	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGCHLD) {
+			if (!r->ended && waitpid(r->child.pid, &r->status, WNOHANG) == r->child.pid)
+				r->ended = r->stop = true;
+		} else if ((int)si.ssi_signo == r->snapshot_signal) {
+			take_snapshot(r);
+		} else {
+			r->stop = true;
+		}
+	}
+}
+
+static void loop(struct run *r)
+{
+	while (!r->stop) {
+		struct pollfd fds[] = { { .fd = spoor_hub_fd(r->hub), .events = POLLIN },
+					{ .fd = r->signal_fd, .events = POLLIN } };
+
+		poll(fds, 2, spoor_hub_tick(r->hub));
+		if (fds[0].revents)
+			spoor_hub_serve(r->hub);
+		if (fds[1].revents)
+			take_signals(r);
+		if (r->session->failed)
+			r->stop = true;
+	}
+	/* A terminal's Ctrl-C went to the command, too: where it ends of it, that is what is told. */
+	for (int i = 0; i < 20 && !r->ended; i++) {
+		usleep(10000);
+		take_signals(r);
+	}
+	spoor_hub_serve(r->hub);
+}
+
+/* ---- the end ---- */
+
+static void say_end(const struct run *r, const struct spoor_hub_result *result)
+{
+	fprintf(stderr, "spoor: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB in %s\n", result->events,
+		result->programs, result->programs == 1 ? "" : "s", result->lost, result->bytes / 1e6, r->o.output);
+	if (result->crashed)
+		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n", result->crashed);
+	if (result->malformed)
+		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
+			result->malformed);
+	if (!result->programs && !result->events)
+		fputs("spoor: no traced program came: does the command have tracepoints ('spoor ust list FILE')? In a container "
+		      "the recorder's socket must be mounted, too\n",
+		      stderr);
+	if (result->why[0])
+		spoor_ust_say(result->why);
+}
+
+static void remove_socket(struct run *r)
+{
+	spoor_hub_close(r->hub);
+	if (r->dir[0])
+		rmdir(r->dir);
+}
+
+int spoor_ust_cmd_run(int argc, char **argv)
+{
+	static struct run r = { .signal_fd = -1 };
+	struct spoor_hub_result result = {};
+	struct spoor_error e = { "" };
+	int err = parse(&r, argc, argv);
+
+	if (err)
+		return err - 1;
+	err = begin(&r, &e);
+	if (err) {
+		spoor_ust_say(e.text[0] ? e.text : strerror(-err));
+		if (r.session && r.hub)
+			spoor_hub_end(r.hub, r.session, NULL, NULL);
+		remove_socket(&r);
+		return SPOOR_EXIT_INTERNAL;
+	}
+	loop(&r);
+	err = spoor_hub_end(r.hub, r.session, &result, &e);
+	remove_socket(&r);
+	if (err && !result.why[0])
+		snprintf(result.why, sizeof(result.why), "%s", e.text);
+	say_end(&r, &result);
+	if (result.why[0])
+		return SPOOR_EXIT_INTERNAL;
+	if (!r.ended)
+		return SPOOR_EXIT_OK;
+	return WIFEXITED(r.status) ? WEXITSTATUS(r.status) : 128 + WTERMSIG(r.status);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * A program's arena (agent/core/arena.h), seen from outside. The program may write into it whatever it likes, whenever
+ * it likes: what is fixed is copied once and checked, what is live is read once and checked each time, and events are
+ * copied before they are looked at. Garbage ends a packet, is counted, and harms nobody else. Not thread-safe.
+ *
+ * A live arena must be a memfd sealed against shrinking: another file could be cut under our hands (SIGBUS). A dead
+ * one is read into memory.
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/core/arena.h"
+#include "base/error.h"
+#include "collect/user/classes.h"
+#include "collect/user/clock.h"
+
+#define SPOOR_ARENA_LARGEST (4ULL << 30)
+#define SPOOR_ARENA_MOST_PACKETS 65536
+
+/* What we know of one of its packets. */
+struct spoor_user_packet {
+	uint64_t serial;   /* whose the following are */
+	uint64_t position; /* bytes taken */
+	uint64_t last;     /* stamp of the last event taken, as it stands in the arena */
+	uint32_t size;     /* bytes of the packet */
+	int fd;            /* where it is: a file that it was spilled to; -1: the arena */
+	uint64_t offset;   /* there */
+	bool bad;          /* the rest of this serial's makes no sense */
+};
+
+struct spoor_user_arena {
+	struct spoor_arena head; /* a copy, checked; its live fields are as of then */
+	uint8_t *base;
+	size_t size;
+	bool mapped;
+	bool peek; /* what is taken stays in it, for others to take */
+	struct spoor_arena_packet *headers; /* live, in base; of a dead one, with those of packets that were spilled */
+	struct spoor_user_packet *packets;
+	unsigned n_packets;
+	const struct spoor_user_class **classes; /* by the arena's id; NULL: not defined */
+	size_t n_classes;
+	uint64_t defs_read;
+	bool defs_bad; /* no more of them is understood */
+	uint64_t malformed, malformed_before;
+	char what[96]; /* of the first: what was wrong */
+};
+
+/* Maps a live one; fd stays the caller's. -EBADMSG, -EPROTO (another version), -EPERM (not sealed), -ENOMEM. */
+int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_error *e);
+/* Takes `size` bytes at base, allocated by malloc(); frees them on failure too. */
+int spoor_user_arena_own(uint8_t *base, size_t size, struct spoor_user_arena **ret, struct spoor_error *e);
+void spoor_user_arena_free(struct spoor_user_arena *a);
+
+/* What is defined by now, into the registry. */
+void spoor_user_arena_define(struct spoor_user_arena *a, struct spoor_user_classes *r);
+/* Pairs of clocks that the program noted; each fits or is left out. */
+void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock *c);
+
+/* Counts garbage and keeps the first words about it. */
+void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
+
+/* The sums of what channels lost, and whether its program said that it ends. */
+uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
+unsigned spoor_user_arena_state(const struct spoor_user_arena *a);
+const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);
+
+/*
+ * Copies what packet i has that was not taken yet; `to` has room for the whole packet. *ret_done: nothing more can come
+ * under this serial. 0: nothing new. What was copied is not taken before spoor_user_packet_taken() says so.
+ */
+size_t spoor_user_packet_copy(struct spoor_user_arena *a, unsigned i, uint8_t *to, bool *ret_done);
+/* So many bytes of it have been written. done: it is full, and goes back to the program. */
+void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done);
+/* Begins and ends looking without taking: from the start of all packets, and nothing is given back. */
+void spoor_user_arena_peek(struct spoor_user_arena *a, bool on);
+/* The thread that owned packet i, as its owner word said, is no more: the packet is full, whatever room it has. */
+void spoor_user_packet_orphan(struct spoor_user_arena *a, unsigned i, uint64_t owner);

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/classes.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "agent/core/arena.h"
+#include "base/cleanup.h"
+
+#define MAX_LABELS 65535 /* of a class: no more fit into an event */
+
+/* ---- from the arena's form to the trace's ---- */
+
+struct parser {
+	const uint8_t *at, *end;
+	struct spoor_class_value *values; /* of all fields */
+	size_t n_values;
+};
+
+/* A string that ends before `end`; *at is moved behind it. NULL: it does not. */
+static const char *text(const uint8_t **at, const uint8_t *end)
+{
+	const uint8_t *s = *at, *nul = memchr(s, 0, end - s);
+
+	if (!nul)
+		return NULL;
+	*at = nul + 1;
+	return (const char *)s;
+}
+
+static int type_of(const struct spoor_def_field *f)
+{
+	bool is_signed = f->flags & SPOOR_DEF_SIGNED;
+
+	switch (f->type) {
+	case SPOOR_DEF_INT:
+		if (f->flags & SPOOR_DEF_TEXT && f->bytes == 1 && f->shape != SPOOR_DEF_SCALAR)
+			return SPOOR_VALUE_TEXT;
+		if (is_signed)
+			return SPOOR_VALUE_SIGNED;
+		return f->base == 16 ? SPOOR_VALUE_HEX : f->base == 8 ? SPOOR_VALUE_OCTAL : SPOOR_VALUE_UNSIGNED;
+	case SPOOR_DEF_ENUM:
+		return is_signed ? SPOOR_VALUE_SIGNED : SPOOR_VALUE_UNSIGNED;
+	case SPOOR_DEF_FLOAT:
+		return SPOOR_VALUE_FLOAT;
+	case SPOOR_DEF_POINTER:
+		return SPOOR_VALUE_POINTER;
+	case SPOOR_DEF_STRING:
+		return SPOOR_VALUE_STRING;
+	}
+	return -EBADMSG;
+}
+
+/* Names of values behind the field's own name. */
+static int take_labels(struct parser *p, const struct spoor_def_field *f, const uint8_t *at, const uint8_t *end,
+		       struct spoor_class_field *ret)
+{
+	struct spoor_class_value *v;
+
+	if (!f->n_labels)
+		return 0;
+	if (f->type != SPOOR_DEF_ENUM || f->shape != SPOOR_DEF_SCALAR || p->n_values + f->n_labels > MAX_LABELS)
+		return -EBADMSG;
+	ret->values = v = p->values + p->n_values;
+	for (unsigned i = 0; i < f->n_labels; i++) {
+		const struct spoor_def_label *l = (const void *)at;
+		const uint8_t *name;
+
+		if ((size_t)(end - at) < sizeof(*l) || l->size < sizeof(*l) || l->size > end - at || l->size % 8)
+			return -EBADMSG;
+		name = at + offsetof(struct spoor_def_label, name);
+		v[i].label = text(&name, at + l->size);
+		if (!v[i].label)
+			return -EBADMSG;
+		v[i].first = l->low;
+		v[i].last = l->high;
+		at += l->size;
+	}
+	p->n_values += f->n_labels;
+	ret->n_values = f->n_labels;
+	return 0;
+}
+
+static int take_field(struct parser *p, struct spoor_class_field *ret)
+{
+	const struct spoor_def_field *f = (const void *)p->at;
+	const uint8_t *at, *end;
+	int type;
+
+	if ((size_t)(p->end - p->at) < sizeof(*f) || f->size < sizeof(*f) || f->size > p->end - p->at || f->size % 8)
+		return -EBADMSG;
+	at = p->at + sizeof(*f);
+	end = p->at + f->size;
+	type = type_of(f);
+	if (type < 0 || f->shape > SPOOR_DEF_SEQUENCE)
+		return -EBADMSG;
+	*ret = (struct spoor_class_field){
+		.name = text(&at, end),
+		.type = type,
+		.size = type == SPOOR_VALUE_STRING ? 0 : f->bytes,
+		.shape = f->shape == SPOOR_DEF_ARRAY    ? SPOOR_SHAPE_ARRAY :
+			 f->shape == SPOOR_DEF_SEQUENCE ? SPOOR_SHAPE_SEQUENCE :
+							  SPOOR_SHAPE_SCALAR,
+		.flags = (f->flags & SPOOR_DEF_CONTEXT ? SPOOR_VALUE_CONTEXT : 0) |
+			 (f->flags & SPOOR_DEF_BIG && f->bytes > 1 ? SPOOR_VALUE_BIG_ENDIAN : 0),
+		.length_size = f->shape == SPOOR_DEF_SEQUENCE ? 2 : 0,
+		.count = f->shape == SPOOR_DEF_ARRAY ? f->count : 0,
+	};
+	if (!ret->name)
+		return -EBADMSG;
+	at = p->at + (((size_t)(at - p->at) + 7) & ~7UL);
+	if (at > end)
+		return -EBADMSG;
+	p->at = end;
+	return take_labels(p, f, at, end, ret);
+}
+
+/* How many labels there are at most: so much memory, and no more, is needed for them. */
+static size_t count_labels(const uint8_t *at, const uint8_t *end, unsigned n_fields)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < n_fields && (size_t)(end - at) >= sizeof(struct spoor_def_field); i++) {
+		const struct spoor_def_field *f = (const void *)at;
+
+		if (f->size < sizeof(*f) || f->size > end - at)
+			break;
+		n += f->n_labels;
+		at += f->size;
+	}
+	return n < MAX_LABELS ? n : MAX_LABELS;
+}
+
+static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
+{
+	const struct spoor_def_class *d = (const void *)def;
+	_cleanup_(spoor_freep) struct spoor_class_field *fields = NULL;
+	_cleanup_(spoor_freep) struct spoor_class_value *values = NULL;
+	_cleanup_(spoor_freep) char *full = NULL;
+	struct parser p = { .at = def + sizeof(*d), .end = def + size };
+	const char *provider, *name, *file;
+	struct spoor_event_class c = {};
+	const uint8_t *texts = p.at;
+	int r;
+
+	if (size < sizeof(*d) || d->text_size % 8 || d->text_size > size - sizeof(*d) ||
+	    d->n_fields > SPOOR_MAX_CLASS_FIELDS || d->kind > SPOOR_DEF_LOG)
+		return -EBADMSG;
+	p.at += d->text_size;
+	provider = text(&texts, p.at);
+	name = provider ? text(&texts, p.at) : NULL;
+	file = name ? text(&texts, p.at) : NULL;
+	if (!file)
+		return -EBADMSG;
+	if (asprintf(&full, "%s:%s", provider, name) < 0) {
+		full = NULL;
+		return -ENOMEM;
+	}
+	fields = calloc(d->n_fields ? d->n_fields : 1, sizeof(*fields));
+	values = calloc(count_labels(p.at, p.end, d->n_fields) + 1, sizeof(*values));
+	if (!fields || !values)
+		return -ENOMEM;
+	p.values = values;
+	for (unsigned i = 0; i < d->n_fields; i++) {
+		r = take_field(&p, &fields[i]);
+		if (r)
+			return r;
+	}
+	c = (struct spoor_event_class){
+		.id = SPOOR_EV_USER,
+		.kind = SPOOR_CLASS_TRACEPOINT + d->kind,
+		.level = d->level <= 14 ? d->level : SPOOR_LEVEL_NONE,
+		.line = d->line,
+		.name = full,
+		.file = file,
+		.n_fields = d->n_fields,
+		.fields = fields,
+	};
+	return spoor_class_encode(&c, ret);
+}
+
+/* ---- the registry ---- */
+
+static void free_class(struct spoor_user_class *c)
+{
+	if (!c)
+		return;
+	free(c->c);
+	free(c->def);
+	free(c);
+}
+
+static void free_classp(struct spoor_user_class **c)
+{
+	free_class(*c);
+}
+
+void spoor_user_classes_done(struct spoor_user_classes *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		free_class(r->all[i]);
+	free(r->all);
+	*r = (struct spoor_user_classes){};
+}
+
+static const struct spoor_user_class *find(const struct spoor_user_classes *r, const struct spoor_user_class *c)
+{
+	size_t bytes = c->def->h.size8 * 8;
+
+	for (size_t i = 0; i < r->n; i++)
+		if (r->all[i]->hash == c->hash && r->all[i]->def->h.size8 == c->def->h.size8 &&
+		    !memcmp(r->all[i]->def, c->def, bytes))
+			return r->all[i];
+	return NULL;
+}
+
+static int make_room(struct spoor_user_classes *r)
+{
+	size_t room = r->room ? r->room * 2 : 64;
+	void *grown;
+
+	if (r->n < r->room)
+		return 0;
+	grown = reallocarray(r->all, room, sizeof(*r->all));
+	if (!grown)
+		return -ENOMEM;
+	r->all = grown;
+	r->room = room;
+	return 0;
+}
+
+/* A class of the trace, in the form in which those of arenas are compared: all under one id. */
+static int add_known(struct spoor_user_classes *r, const struct spoor_class *def, uint16_t id)
+{
+	_cleanup_(free_classp) struct spoor_user_class *c = calloc(1, sizeof(*c));
+	size_t size = def->h.size8 * 8;
+	int err;
+
+	if (!c || !(c->def = malloc(size)) || make_room(r))
+		return -ENOMEM;
+	memcpy(c->def, def, size);
+	c->def->h.ts = 0;
+	c->def->h.tid = 0;
+	c->def->event = SPOOR_EV_USER;
+	c->id = id;
+	c->hash = XXH3_64bits(c->def, size);
+	err = spoor_class_decode(c->def, &c->c);
+	if (!err)
+		r->all[r->n++] = TAKE_PTR(c);
+	return err == -ENOMEM ? err : 0;
+}
+
+int spoor_user_classes_resume(struct spoor_user_classes *r)
+{
+	const struct spoor_class *def;
+	int err = 0;
+
+	for (unsigned i = 0; !err && (def = spoor_writer_known_class(r->w, i)); i++)
+		err = add_known(r, def, SPOOR_EV_USER + i);
+	return err;
+}
+
+int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, size_t size,
+			    const struct spoor_user_class **ret)
+{
+	_cleanup_(free_classp) struct spoor_user_class *c = calloc(1, sizeof(*c));
+	struct spoor_event_class asked;
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	err = parse(def, size, &c->def);
+	if (err == -EINVAL)
+		err = -EBADMSG;
+	if (err)
+		return err;
+	c->hash = XXH3_64bits(c->def, c->def->h.size8 * 8);
+	*ret = find(r, c);
+	if (*ret)
+		return 0;
+	err = spoor_class_decode(c->def, &c->c);
+	if (!err)
+		err = make_room(r);
+	if (err)
+		return err;
+	asked = *c->c;
+	asked.id = 0;
+	c->id = SPOOR_EV_USER + r->n;
+	if (r->w)
+		err = spoor_writer_class(r->w, &asked, r->now, &c->id, NULL);
+	if (err)
+		return err;
+	*ret = r->all[r->n++] = TAKE_PTR(c);
+	return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <x86intrin.h>
+
+#define TRIES 8
+#define RATE_SHIFT 32
+/* No CPU counts slower than 100 MHz or faster than 20 GHz. */
+#define LEAST_RATE ((1ULL << RATE_SHIFT) / 20)
+#define MOST_RATE (10ULL << RATE_SHIFT)
+/* Pairs closer than this say nothing about a rate: how exactly each was taken is all that would be seen. */
+#define NEAR_NS 1000000ULL
+
+struct spoor_clock_pair spoor_clock_pair_now(void)
+{
+	struct spoor_clock_pair best = { 0, 0 };
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < TRIES; i++) {
+		struct timespec ts;
+		uint64_t before, after;
+		unsigned cpu;
+
+		before = __rdtscp(&cpu);
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		after = __rdtscp(&cpu);
+		if (after - before >= least)
+			continue;
+		least = after - before;
+		best.tsc = before + least / 2;
+		best.ns = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+	}
+	return best;
+}
+
+/* 0 if that is no clock's. */
+static uint64_t rate_of(const struct spoor_clock_pair *a, const struct spoor_clock_pair *b)
+{
+	unsigned __int128 rate;
+
+	if (b->tsc <= a->tsc || b->ns <= a->ns)
+		return 0;
+	rate = ((unsigned __int128)(b->ns - a->ns) << RATE_SHIFT) / (b->tsc - a->tsc);
+	return rate < LEAST_RATE || rate > MOST_RATE ? 0 : (uint64_t)rate;
+}
+
+/* The first pair that is later than tsc. */
+static size_t find(const struct spoor_user_clock *c, uint64_t tsc)
+{
+	size_t lo = 0, hi = c->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (c->pairs[mid].tsc <= tsc)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int fits(const struct spoor_user_clock *c, size_t at, const struct spoor_clock_pair *p)
+{
+	if (at > 0 && !rate_of(&c->pairs[at - 1], p))
+		return 0;
+	return at == c->n || rate_of(p, &c->pairs[at]);
+}
+
+int spoor_user_clock_add(struct spoor_user_clock *c, struct spoor_clock_pair p)
+{
+	size_t at = find(c, p.tsc);
+
+	if (at > 0 && p.ns >= c->pairs[at - 1].ns && p.ns - c->pairs[at - 1].ns < NEAR_NS)
+		return 0;
+	if (at < c->n && p.ns <= c->pairs[at].ns && c->pairs[at].ns - p.ns < NEAR_NS)
+		return 0;
+	if (!fits(c, at, &p))
+		return -EINVAL;
+	if (c->n == c->room) {
+		size_t room = c->room ? c->room * 2 : 64;
+		struct spoor_clock_pair *grown = reallocarray(c->pairs, room, sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		c->pairs = grown;
+		c->room = room;
+	}
+	memmove(c->pairs + at + 1, c->pairs + at, (c->n - at) * sizeof(*c->pairs));
+	c->pairs[at] = p;
+	c->n++;
+	c->piece.end = 0; /* it may have been divided */
+	return 0;
+}
+
+void spoor_user_clock_forget(struct spoor_user_clock *c, uint64_t ns)
+{
+	size_t n = 0;
+
+	while (n + 2 < c->n && c->pairs[n + 1].ns <= ns)
+		n++;
+	if (!n)
+		return;
+	c->n -= n;
+	memmove(c->pairs, c->pairs + n, c->n * sizeof(*c->pairs));
+	c->piece.end = 0;
+}
+
+void spoor_user_clock_done(struct spoor_user_clock *c)
+{
+	free(c->pairs);
+	*c = (struct spoor_user_clock){};
+}
+
+static void find_piece(struct spoor_user_clock *c, uint64_t tsc)
+{
+	size_t at = find(c, tsc), first, second;
+
+	first = at > 0 ? at - 1 : 0;
+	if (c->n >= 2 && first + 2 > c->n)
+		first = c->n - 2;
+	second = first + 1 < c->n ? first + 1 : first;
+	c->piece = (struct spoor_clock_piece){
+		.tsc = c->n ? c->pairs[first].tsc : 0,
+		.ns = c->n ? c->pairs[first].ns : 0,
+		.end = second + 1 < c->n ? c->pairs[second].tsc : UINT64_MAX,
+		.rate = c->n >= 2 ? rate_of(&c->pairs[first], &c->pairs[second]) : 0,
+	};
+	if (!c->piece.rate)
+		c->piece.rate = 1ULL << RATE_SHIFT;
+}
+
+uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc)
+{
+	struct spoor_clock_piece *p = &c->piece;
+	uint64_t back;
+
+	if (tsc < p->tsc || tsc >= p->end)
+		find_piece(c, tsc);
+	if (tsc >= p->tsc)
+		return p->ns + (uint64_t)(((unsigned __int128)(tsc - p->tsc) * p->rate) >> RATE_SHIFT);
+	back = (uint64_t)(((unsigned __int128)(p->tsc - tsc) * p->rate) >> RATE_SHIFT);
+	return back < p->ns ? p->ns - back : 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/events.h"
+
+#include <string.h>
+
+static const struct spoor_user_class *class_of(struct spoor_user_events *x, unsigned id)
+{
+	struct spoor_user_arena *a = x->arena;
+
+	if (id >= a->n_classes || !a->classes[id])
+		spoor_user_arena_define(a, x->classes); /* it came since we looked */
+	return id < a->n_classes ? a->classes[id] : NULL;
+}
+
+/* What is wrong with the event, which fits into its packet; NULL: nothing. */
+static const char *check(const struct spoor_user_class *c, const struct spoor_event_header *h)
+{
+	size_t length;
+
+	if (!c)
+		return "an event of no known class";
+	length = spoor_class_length(c->c, h);
+	if (!length || (length + 7) / 8 != h->size8)
+		return "an event's fields do not fit in it";
+	return NULL;
+}
+
+static const char *convert(struct spoor_user_events *x, struct spoor_user_packet *p, struct spoor_event_header *h,
+			   uint64_t ns)
+{
+	const struct spoor_user_class *c = class_of(x, h->id);
+	const char *what = check(c, h);
+
+	if (what)
+		return what;
+	if (h->ts < p->last)
+		return "stamps go backwards";
+	if (ns > x->most)
+		return "a stamp of the future";
+	p->last = h->ts;
+	h->ts = ns;
+	h->id = c->id;
+	h->flags = 0;
+	return NULL;
+}
+
+/* The tid of an event; most are of the same one as the event before. */
+struct tids {
+	uint32_t seen, mapped;
+	uint32_t first;
+	bool any, several;
+};
+
+static uint32_t map_tid(const struct spoor_user_events *x, struct tids *t, uint32_t tid)
+{
+	if (!t->any || tid != t->seen) {
+		t->seen = tid;
+		t->mapped = x->tid(x->ctx, tid);
+		t->first = t->any ? t->first : t->mapped;
+		t->several |= t->first != t->mapped;
+		t->any = true;
+	}
+	return t->mapped;
+}
+
+static bool fits(const struct spoor_event_header *h, size_t room)
+{
+	return room >= sizeof(*h) && h->size8 >= 2 && h->size8 * 8 <= room;
+}
+
+void spoor_user_events_convert(struct spoor_user_events *x, unsigned i, uint8_t *data, size_t len,
+			       struct spoor_user_batch *ret)
+{
+	struct spoor_user_batch b = { .run.data = data, .all = true };
+	uint8_t *to = data, *at = data, *end = data + len;
+	struct spoor_user_packet *p = &x->arena->packets[i];
+	const char *what = NULL;
+	struct tids tids = {};
+
+	for (size_t size; at < end; at += size) {
+		struct spoor_event_header *h = (void *)at;
+		uint64_t ns;
+
+		if (!fits(h, end - at)) {
+			what = "the size of an event";
+			break;
+		}
+		size = h->size8 * 8;
+		if (!h->id)
+			continue;
+		ns = x->clock ? spoor_user_clock_ns(x->clock, h->ts) : h->ts;
+		if (ns > x->until && ns <= x->most) {
+			b.all = false;
+			break;
+		}
+		what = convert(x, p, h, ns);
+		if (what)
+			break;
+		h->tid = map_tid(x, &tids, h->tid);
+		if (!b.n++)
+			b.run.begin = h->ts;
+		b.run.end = h->ts;
+		if (to != at) /* padding came before it */
+			memmove(to, at, size);
+		to += size;
+	}
+	if (what) {
+		spoor_user_arena_garbage(x->arena, what);
+		p->bad = true;
+	}
+	b.run.len = to - data;
+	b.bytes = at - data;
+	b.tid = tids.several ? 0 : tids.first;
+	*ret = b;
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * Where traced programs and their recorder meet: a socket, the programs that came to it, the sessions that record
+ * them. `spoor ust run`, `spoor daemon` and `spoor record --ust` are hosts of a hub; it lives in the host's poll loop:
+ *
+ *	poll(spoor_hub_fd(h)) -> spoor_hub_serve(h)       connections, messages, ends of programs
+ *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it wants to be called again
+ *
+ * Nothing a peer does blocks it or takes it down: sockets are non-blocking, messages are checked, a peer that breaks
+ * the protocol is disconnected. Not thread-safe.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collect/user/session.h"
+
+#define SPOOR_HUB_MOST_PROGRAMS 20000
+
+struct spoor_hub;
+struct spoor_hub_request;
+
+struct spoor_hub_options {
+	const char *path; /* of the socket */
+	bool everybody;   /* programs of all users may come */
+	/* A command of a client (`spoor ust`), words separated by NULs. Answers by spoor_hub_answer(). NULL: none. */
+	void (*command)(void *ctx, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
+	/* Something that a person should know. NULL: nobody hears it. */
+	void (*warn)(void *ctx, const char *text);
+	void *ctx;
+};
+
+/* -EADDRINUSE: another recorder lives there. A socket that nobody listens on is replaced. */
+int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e);
+/* Closes everything; sessions must be closed before. Removes the socket. NULL is fine. */
+void spoor_hub_close(struct spoor_hub *h);
+
+int spoor_hub_fd(const struct spoor_hub *h);
+void spoor_hub_serve(struct spoor_hub *h);
+/* Returns ms until it is due again. */
+int spoor_hub_tick(struct spoor_hub *h);
+
+/* Adds a session, which the hub owns from then on: programs that come get its rules. */
+void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s); /* id 0: it gets one */
+struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name);
+/* NULL: the first. */
+struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_session *s);
+/*
+ * Ends a session: takes what its programs have written so far, tells them that it is over, closes the trace.
+ * *ret (may be NULL) gets what it was at the end.
+ */
+struct spoor_hub_result {
+	uint64_t events, lost, malformed, bytes;
+	unsigned programs, crashed, damaged;
+	char why[512]; /* it failed */
+};
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e);
+/*
+ * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
+ * session's trace is closed; s is freed.
+ */
+int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e);
+/* Takes what there is, and in addition ends what is full of a rotating session. Called by tick. */
+void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s);
+int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e);
+
+/* ---- telling programs ---- */
+
+/*
+ * A request that programs are to answer, and whose sum goes to a client. The hub counts answers; it is answered when
+ * all have come, or after a second, naming who has not.
+ */
+struct spoor_hub_request;
+
+/* A rule, kept in the session and told to the programs that it concerns. */
+int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
+		   struct spoor_hub_request *q, struct spoor_error *e);
+/* Starts and stops recording: of one program (pid), or of all. */
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on, struct spoor_hub_request *q);
+/* Finds programs that run already and do not know of us, and kicks them. pid 0: all. Returns how many. */
+int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q);
+
+/* A line for the client; the last one ends the request when nothing is awaited any more. */
+void spoor_hub_answer(struct spoor_hub_request *q, const char *text);
+void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text);
+
+/* What programs there are. each() gets one after another. */
+struct spoor_hub_program_info {
+	uint32_t pid;
+	const char *comm, *exe;
+	const struct spoor_ust_session *session; /* NULL: none */
+	unsigned n_sites, n_arenas;
+	uint64_t events, lost, malformed;
+	bool listens; /* has its thread; else it is kicked */
+};
+void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx);

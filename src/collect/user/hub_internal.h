@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The hub's parts: hub.c (sockets and rounds), program.c (traced programs), request.c (clients), kick.c. */
+#include <sys/types.h>
+#include <sys/socket.h>
+
+#include "collect/user/hub.h"
+
+enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS };
+
+/* What epoll tells of: a socket, or a process. */
+struct hub_fd {
+	enum hub_kind kind;
+	int fd;
+	void *owner;
+};
+
+struct hub_awaited { /* a message that a program has not answered yet */
+	uint32_t serial;
+	struct spoor_hub_request *request;
+};
+
+/* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */
+struct hub_program {
+	struct hub_program *prev, *next;
+	struct spoor_hub *hub;
+	struct hub_fd sock, process; /* fd -1: closed, gone */
+	struct ucred cred;
+	bool program; /* it said HELLO */
+	bool listens;
+	bool dead;    /* to be freed after this turn */
+	char comm[16], exe[256];
+	unsigned n_sites;
+	uint32_t called; /* pid, as it sees itself */
+	struct spoor_ust_session *session;
+	struct spoor_source **arenas;
+	size_t n_arenas;
+	struct hub_awaited *awaited;
+	size_t n_awaited;
+	uint64_t kicked; /* ns; 0: not since it answered */
+	uint64_t looked; /* ns: whether its arenas are mapped still */
+};
+
+struct spoor_hub_request {
+	struct spoor_hub_request *next;
+	struct hub_program *client; /* NULL: it left, or there is none */
+	uint32_t serial;            /* of its command */
+	unsigned awaited;
+	uint64_t deadline; /* ns */
+	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
+	int result;
+	int64_t sum;  /* of what programs answered */
+	unsigned programs, refused;
+	char text[1024]; /* of the last line */
+	struct hub_expected { /* kicked, not come yet */
+		uint32_t pid;
+	} expected[64];
+	unsigned n_expected;
+};
+
+struct spoor_hub {
+	struct spoor_hub_options o;
+	char path[108];
+	int epoll_fd;
+	struct hub_fd listener;
+	struct hub_program *first;
+	unsigned n_programs;
+	struct spoor_ust_session *sessions;
+	struct spoor_hub_request *requests;
+	uint32_t serial;
+	uint64_t period, due; /* ns */
+	uint32_t next_session;
+};
+
+/* hub.c */
+int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
+void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
+void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
+void spoor_hub_warn(struct spoor_hub *h, const char *text);
+size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
+
+/* program.c */
+void spoor_program_accept(struct spoor_hub *h);
+/* One message of it, with at most one descriptor, which is closed. -errno: it broke the protocol. */
+int spoor_program_message(struct hub_program *p, const void *m, size_t size, int fd);
+int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,
+		       struct spoor_hub_request *q);
+void spoor_program_hung_up(struct hub_program *p);
+void spoor_program_ended(struct hub_program *p);
+/* From time to time: has it executed another program? */
+void spoor_program_look(struct hub_program *p, uint64_t now);
+void spoor_program_leave(struct hub_program *p); /* its session is over */
+void spoor_program_forget(struct hub_program *p); /* its buffers stay as they are, for another recorder */
+void spoor_program_free(struct hub_program *p);
+
+/* request.c */
+void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);
+void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text);
+void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid);
+void spoor_request_came(struct spoor_hub *h, struct hub_program *p);
+void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
+void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
+
+/* kick.c */
+int spoor_kick(uint32_t pid);

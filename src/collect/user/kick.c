@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Programs that run already and have no thread that listens. SIGURG is ignored by default, so whoever has reset its
+ * handler is not harmed; and only who handles it is sent one at all.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "collect/user/hub_internal.h"
+
+int spoor_kick(uint32_t pid)
+{
+	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
+
+	info.si_pid = getpid();
+	info.si_uid = getuid();
+	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
+	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
+}
+
+static bool handles_it(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[256];
+
+	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "SigCgt:", 7))
+			return strtoull(line + 7, NULL, 16) >> (SIGURG - 1) & 1;
+	return false;
+}
+
+/* The library's variable is mapped by whoever has it, linked or preloaded, shared or static. */
+static bool has_library(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[4352];
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") || strstr(line, "/memfd:spoor-ust"))
+			return true;
+	return false;
+}
+
+static bool is_known(struct spoor_hub *h, uint32_t pid)
+{
+	for (struct hub_program *p = h->first; p; p = p->next)
+		if ((uint32_t)p->cred.pid == pid && p->program && p->sock.fd >= 0)
+			return true;
+	return false;
+}
+
+static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
+{
+	if (is_known(h, pid) || !handles_it(pid) || !has_library(pid) || spoor_kick(pid))
+		return 0;
+	spoor_request_expect(q, pid);
+	return 1;
+}
+
+int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
+{
+	struct dirent *d;
+	int n = 0;
+	DIR *proc;
+
+	if (pid)
+		return try_kick(h, pid, q);
+	proc = opendir("/proc");
+	while (proc && (d = readdir(proc)))
+		if (isdigit(d->d_name[0]) && (uint32_t)atoi(d->d_name) != (uint32_t)getpid())
+			n += try_kick(h, atoi(d->d_name), q);
+	if (proc)
+		closedir(proc);
+	return n;
+}

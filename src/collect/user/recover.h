@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * A trace of arenas that are left: of programs that recorded without a daemon, or that died. What the arena's file
+ * holds is read, and what its program had spilled (NAME.arena, NAME.spill). Every event whose commit finished is in
+ * it. The files are not changed.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct spoor_recovery {
+	uint64_t events, lost, malformed;
+	unsigned programs, crashed, running;
+	unsigned unreadable;  /* files that are no arenas */
+	char why[512];        /* the first of those */
+};
+
+/*
+ * paths: arenas, or directories, of which *.arena are taken. output must not exist. -ENODATA: there is no arena. If
+ * only some of the files can be read, the others make a trace, and *ret says so.
+ */
+int spoor_recover(char *const *paths, size_t n, const char *output, const char *command, struct spoor_recovery *ret,
+		  struct spoor_error *e);

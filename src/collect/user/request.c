@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Clients' commands, and the answers of programs that they wait for. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "collect/user/hub_internal.h"
+
+#define PATIENCE_NS SPOOR_NS_PER_SEC
+
+static void send_text(struct spoor_hub_request *q, const char *text, bool last)
+{
+	_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
+	struct spoor_control_text *m = (void *)buf;
+	size_t n = strlen(text), room = sizeof(buf) - sizeof(*m);
+
+	if (!q->client || q->client->sock.fd < 0)
+		return;
+	n = n < room ? n : room;
+	*m = (struct spoor_control_text){
+		.head = { SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, SPOOR_CONTROL_TEXT, sizeof(*m) + n, q->serial },
+		.last = last,
+		.result = last ? q->result : 0,
+	};
+	memcpy(m->text, text, n);
+	/* A client that does not read what it asked for gets no more of it: its loss. */
+	if (send(q->client->sock.fd, m, m->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		q->client = NULL;
+}
+
+void spoor_hub_answer(struct spoor_hub_request *q, const char *text)
+{
+	if (q)
+		send_text(q, text, false);
+}
+
+static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
+{
+	struct spoor_hub_request **at = &h->requests;
+	char text[sizeof(q->text) + 128];
+
+	while (*at && *at != q)
+		at = &(*at)->next;
+	if (*at)
+		*at = q->next;
+	if (!q->result && q->refused && q->refused == q->programs)
+		q->result = -EIO;
+	snprintf(text, sizeof(text), "%s", q->text);
+	if (!q->result && q->programs)
+		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s", q->text, q->text[0] ? "; " : "", q->programs,
+			 q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s");
+	send_text(q, text, true);
+	free(q);
+}
+
+void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
+{
+	q->answered = true;
+	q->result = result;
+	snprintf(q->text, sizeof(q->text), "%s", text);
+}
+
+static bool is_complete(const struct spoor_hub_request *q)
+{
+	return q->answered && !q->awaited && !q->n_expected;
+}
+
+void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text)
+{
+	char line[400];
+
+	q->programs++;
+	if (result >= 0) {
+		q->sum += result;
+		return;
+	}
+	q->refused++;
+	snprintf(line, sizeof(line), "%u: %s", pid, *text ? text : strerror(-result));
+	send_text(q, line, false);
+}
+
+void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid)
+{
+	if (q && q->n_expected < sizeof(q->expected) / sizeof(*q->expected))
+		q->expected[q->n_expected++].pid = pid;
+}
+
+/* A program came: who kicked it need not wait any more. */
+void spoor_request_came(struct spoor_hub *h, struct hub_program *p)
+{
+	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
+		for (unsigned i = 0; i < q->n_expected; i++) {
+			if (q->expected[i].pid != (uint32_t)p->cred.pid)
+				continue;
+			q->expected[i] = q->expected[--q->n_expected];
+			q->programs++;
+			q->sum += p->session ? p->n_sites : 0;
+			break;
+		}
+}
+
+static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)
+{
+	char line[128];
+
+	for (unsigned i = 0; i < q->n_expected; i++) {
+		snprintf(line, sizeof(line), "%u: it does not answer: is SIGURG blocked there?", q->expected[i].pid);
+		send_text(q, line, false);
+		q->refused++;
+		q->programs++;
+	}
+	q->n_expected = 0;
+	for (struct hub_program *p = h->first; p; p = p->next)
+		for (size_t i = 0; i < p->n_awaited;) {
+			if (p->awaited[i].request != q) {
+				i++;
+				continue;
+			}
+			p->awaited[i] = p->awaited[--p->n_awaited];
+			q->awaited--;
+			spoor_request_done(q, p->cred.pid, -ETIMEDOUT, "it does not answer; what was asked stands");
+		}
+}
+
+void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
+{
+	for (struct spoor_hub_request *q = h->requests, *next; q; q = next) {
+		next = q->next;
+		if (now >= q->deadline)
+			give_up(h, q);
+		if (is_complete(q))
+			finish(h, q);
+	}
+}
+
+void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client)
+{
+	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
+		if (q->client == client)
+			q->client = NULL;
+}
+
+static bool may_command(const struct hub_program *p)
+{
+	return p->cred.uid == geteuid() || !p->cred.uid;
+}
+
+void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size)
+{
+	struct spoor_hub *h = client->hub;
+	struct spoor_hub_request *q = calloc(1, sizeof(*q));
+	char text[SPOOR_CONTROL_MAX_SIZE + 1];
+	size_t len = size - sizeof(*m);
+
+	if (!q)
+		return;
+	q->client = client;
+	q->serial = m->serial;
+	q->deadline = spoor_now_monotonic() + PATIENCE_NS;
+	q->next = h->requests;
+	h->requests = q;
+	memcpy(text, (const char *)m + sizeof(*m), len);
+	text[len] = '\0';
+	if (!may_command(client))
+		spoor_hub_result(q, -EPERM, "only the recorder's user and root may give commands");
+	else
+		h->o.command(h->o.ctx, h, text, len, q);
+	if (is_complete(q))
+		finish(h, q);
+}

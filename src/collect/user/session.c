@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "collect/user/threads.h"
+
+/* ---- beginning and end ---- */
+
+static void define_clock(struct spoor_writer *w)
+{
+	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size8 = sizeof(clock) / 8 };
+	struct timespec boot;
+
+	clock.h.ts = spoor_now_monotonic();
+	clock.realtime = spoor_now_realtime();
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	clock.boottime = boot.tv_sec * SPOOR_NS_PER_SEC + boot.tv_nsec;
+	spoor_writer_define_user(w, &clock.h);
+}
+
+static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
+{
+	struct spoor_writer_options wo = {
+		.path = s->output,
+		.command = s->command,
+		.mode = s->flight ? "ust, flight recorder" : "ust",
+		.n_lanes = SPOOR_LANES,
+		.resume = s->o.resume,
+		.max_size = s->o.max_size,
+		.segment_size = s->o.segment_size,
+		.segment_ns = s->o.segment_ns,
+	};
+	int r = spoor_writer_open(&wo, &s->w, e);
+
+	if (r)
+		return r;
+	define_clock(s->w);
+	return 0;
+}
+
+static void session_free(struct spoor_ust_session *s)
+{
+	if (!s)
+		return;
+	spoor_taker_free(s->taker);
+	spoor_written_done(&s->written);
+	free(s->rules);
+	free(s->name);
+	free(s->output);
+	free(s->command);
+	free(s);
+}
+
+static void default_channel(struct spoor_ust_options *o)
+{
+	if (o->n_channels)
+		return;
+	o->n_channels = 1;
+	o->channels[0] = (struct spoor_control_channel){ .name = "default", .mode = SPOOR_ARENA_DISCARD, .share = 1 };
+}
+
+static bool overwrites(const struct spoor_ust_options *o)
+{
+	for (unsigned i = 0; i < o->n_channels; i++)
+		if (o->channels[i].mode == SPOOR_ARENA_OVERWRITE)
+			return true;
+	return false;
+}
+
+int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
+			  struct spoor_error *e)
+{
+	struct spoor_ust_session *s = calloc(1, sizeof(*s));
+	int r = -ENOMEM;
+
+	if (!s)
+		return spoor_fail(e, ENOMEM, "out of memory");
+	s->o = *o;
+	s->id = id;
+	default_channel(&s->o);
+	s->flight = overwrites(&s->o);
+	s->name = strdup(o->name ? o->name : "default");
+	s->output = strdup(o->output ? o->output : "");
+	s->command = strdup(o->command ? o->command : "");
+	s->w = o->writer;
+	if (s->name && s->output && s->command)
+		r = s->w ? 0 : open_writer(s, e);
+	if (!r)
+		r = spoor_taker_new(s->w, &s->taker);
+	if (r) {
+		if (s->w && !o->writer)
+			spoor_writer_close(s->w, NULL);
+		session_free(s);
+		return r == -ENOMEM ? spoor_fail(e, ENOMEM, "out of memory") : r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static void define_counter(struct spoor_ust_session *s, const char *name, uint64_t value)
+{
+	struct {
+		struct spoor_counter c;
+		char name[56];
+	} __attribute__((packed, aligned(8))) def = {};
+
+	def.c.h.id = SPOOR_EV_COUNTER;
+	def.c.h.size8 = (sizeof(def.c) + strlen(name) + 1 + 7) / 8;
+	def.c.h.ts = spoor_now_monotonic();
+	def.c.value = value;
+	snprintf(def.name, sizeof(def.name), "%s", name);
+	spoor_writer_define_user(s->w, (const void *)&def);
+}
+
+static void define_counters(struct spoor_ust_session *s)
+{
+	struct spoor_taker_counts c;
+
+	spoor_taker_counts(s->taker, &c);
+	define_counter(s, "ust_events", c.events);
+	define_counter(s, "ust_discarded", s->lost + c.late);
+	define_counter(s, "ust_malformed", s->malformed);
+	define_counter(s, "ust_programs", s->n_programs);
+	define_counter(s, "ust_crashed", s->n_crashed);
+	define_counter(s, "ust_merged_rounds", c.merged);
+}
+
+int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e)
+{
+	int r = 0;
+
+	if (!s)
+		return 0;
+	define_counters(s);
+	if (!s->o.writer) {
+		define_clock(s->w);
+		r = spoor_writer_close(s->w, e);
+	}
+	session_free(s);
+	return r;
+}
+
+void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
+{
+	if (!s->failed)
+		snprintf(s->why, sizeof(s->why), "%s", why);
+	s->failed = true;
+}
+
+/* ---- rules ---- */
+
+int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule)
+{
+	struct spoor_ust_rule *grown;
+
+	/* The last rule that matches decides: of two that are the same, the first says nothing. */
+	for (size_t i = 0; i < s->n_rules; i++) {
+		struct spoor_ust_rule *r = &s->rules[i];
+
+		if (r->pid != rule->pid || strcmp(r->rule.pattern, rule->rule.pattern) ||
+		    r->rule.level != rule->rule.level || r->rule.kind != rule->rule.kind)
+			continue;
+		memmove(r, r + 1, (s->n_rules - i - 1) * sizeof(*r));
+		s->n_rules--;
+		break;
+	}
+	if (s->n_rules >= SPOOR_UST_MAX_RULES)
+		return -E2BIG;
+	grown = reallocarray(s->rules, s->n_rules + 1, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	s->rules = grown;
+	s->rules[s->n_rules++] = *rule;
+	return 0;
+}
+
+bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid)
+{
+	for (size_t i = 0; i < s->n_rules; i++)
+		if ((!s->rules[i].pid || s->rules[i].pid == pid) && s->rules[i].rule.enable)
+			return true;
+	return false;
+}
+
+void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret)
+{
+	*ret = (struct spoor_control_setup){
+		.flags = SPOOR_SETUP_LISTEN | (s->recording ? SPOOR_SETUP_RECORD : 0),
+		.buffers = s->o.buffers,
+		.n_channels = s->o.n_channels,
+		.session = s->id,
+	};
+	for (size_t i = 0; i < s->n_rules; i++)
+		ret->n_rules += !s->rules[i].pid || s->rules[i].pid == pid;
+	memcpy(ret->channels, s->o.channels, sizeof(ret->channels));
+}
+
+/* ---- rounds ---- */
+
+static int take_all(struct spoor_taker *t, struct spoor_source *source, struct spoor_error *e)
+{
+	int err = 0, r;
+
+	while ((r = spoor_taker_take(t, source)) == -EAGAIN) {
+		int w = spoor_taker_write(t, err ? NULL : e);
+
+		err = err ? err : w;
+	}
+	return err ? err : r;
+}
+
+int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			    struct spoor_error *e)
+{
+	uint64_t most = 0;
+	int err = 0, r;
+
+	spoor_taker_round(s->taker);
+	for (size_t i = 0; i < n; i++) {
+		struct spoor_source *k = sources[i];
+		uint64_t before = k->bytes, share;
+
+		r = take_all(s->taker, k, err ? NULL : e);
+		err = err ? err : r;
+		share = (k->bytes - before) * 1000 / k->arena->size;
+		most = share > most ? share : most;
+	}
+	r = spoor_taker_write(s->taker, err ? NULL : e);
+	err = err ? err : r;
+	return err ? err : (int)most;
+}
+
+int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			     struct spoor_error *e)
+{
+	int r = spoor_writer_segment_begin(s->w, e);
+
+	if (r)
+		return r;
+	spoor_writer_switch_lanes(s->w);
+	define_clock(s->w);
+	for (size_t i = 0; i < n; i++)
+		spoor_taker_repeat(s->taker, sources[i]);
+	return spoor_writer_segment_end(s->w, e);
+}
+
+/* A flight recorder's buffers go on as they are: they are looked at, and nothing is taken. */
+static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			    const char *path, struct spoor_error *e)
+{
+	struct spoor_ust_options o = { .name = s->name, .output = path, .command = s->command };
+	struct spoor_ust_session *shot = NULL;
+	int err = spoor_ust_session_new(&o, 0, &shot, e), r;
+
+	if (err)
+		return err;
+	for (size_t i = 0; i < n; i++) {
+		spoor_user_arena_peek(sources[i]->arena, true);
+		spoor_source_forget(sources[i]);
+		spoor_taker_tell(shot->taker, sources[i], SPOOR_PROGRAM_RUNS);
+	}
+	r = spoor_ust_session_drain(shot, sources, n, e);
+	for (size_t i = 0; i < n; i++) {
+		spoor_user_arena_peek(sources[i]->arena, false);
+		spoor_source_forget(sources[i]);
+		sources[i]->lost = 0;
+	}
+	err = spoor_ust_session_close(shot, r < 0 ? NULL : e);
+	return r < 0 ? r : err;
+}
+
+int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			       const char *path, struct spoor_error *e)
+{
+	int r;
+
+	if (s->flight)
+		return snapshot_buffers(s, sources, n, path, e);
+	r = spoor_ust_session_drain(s, sources, n, e);
+	if (r >= 0)
+		r = spoor_ust_session_rotate(s, sources, n, e);
+	return r < 0 ? r : spoor_writer_snapshot(s->w, path, e);
+}
+
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source)
+{
+	unsigned state = SPOOR_PROGRAM_CRASHED;
+	struct spoor_error e = { "" };
+
+	if (spoor_ust_session_drain(s, &source, 1, &e) < 0)
+		spoor_ust_session_fails(s, e.text);
+	if (source->arena->malformed)
+		state = SPOOR_PROGRAM_DAMAGED;
+	else if (spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
+		state = SPOOR_PROGRAM_ENDED;
+	spoor_taker_tell(s->taker, source, state);
+	s->lost += spoor_user_arena_lost(source->arena);
+	s->malformed += source->arena->malformed;
+	s->n_programs++;
+	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
+	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * A session of user-space tracing: which events of which programs are recorded, how, and into which trace. A hub
+ * (hub.h) has one or more. Not thread-safe.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/control/protocol.h"
+#include "base/error.h"
+#include "collect/user/taker.h"
+#include "collect/user/written.h"
+
+#define SPOOR_UST_MAX_RULES 1024
+
+struct spoor_ust_options {
+	const char *name;
+	const char *output; /* NAME.spoor; must not exist */
+	const char *command;
+	uint64_t buffers; /* bytes a program; 0: default */
+	uint64_t max_size, segment_size, segment_ns;
+	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
+	unsigned n_channels; /* 0: one of discarding */
+	bool resume; /* output exists: goes on with it */
+	struct spoor_writer *writer; /* to write with, which has lanes; NULL: one of its own is made */
+};
+
+struct spoor_ust_rule {
+	uint32_t pid; /* the host's; 0: all programs */
+	struct spoor_control_rule rule;
+};
+
+struct spoor_ust_session {
+	struct spoor_ust_session *next;
+	uint32_t id;
+	char *name, *output, *command;
+	struct spoor_ust_options o;
+	struct spoor_ust_rule *rules;
+	size_t n_rules;
+	bool recording;
+	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
+	struct spoor_writer *w;
+	struct spoor_taker *taker;
+	unsigned n_snapshots;
+	struct spoor_written written; /* by recorders before us */
+	bool failed;
+	char why[512]; /* it failed: the first reason */
+	/* of programs that are gone: */
+	uint64_t lost, malformed;
+	unsigned n_programs, n_crashed, n_damaged;
+};
+
+int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
+			  struct spoor_error *e);
+/* Ends the trace in order. NULL is fine. */
+int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
+
+/* Keeps the rule for programs to come. -E2BIG: too many; -ENOMEM. */
+int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule);
+/* Do rules concern this process? */
+bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid);
+void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret);
+
+/* One round over these programs. Returns the largest share of an arena that was taken, per mille, or -errno. */
+int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			    struct spoor_error *e);
+/* Begins the next segment. */
+int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			     struct spoor_error *e);
+/* What is in the trace, and in flight in the buffers, as a trace of its own at path. */
+int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			       const char *path, struct spoor_error *e);
+/* The program is gone, or its arena is: takes what is left, says how it ended. crashed: unless the arena tells. */
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source);
+void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);

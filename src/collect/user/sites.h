@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * The sites of an ELF file: Spoor's own (include/spoor/site.h, found by the note), and those of <sys/sdt.h>. The file
+ * may be anybody's: everything in it is checked and bounded. x86-64 only. Thread-safe.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum spoor_site_kind { SPOOR_SITE_TRACEPOINT, SPOOR_SITE_MARKER, SPOOR_SITE_LOG, SPOOR_SITE_SDT };
+enum spoor_site_state { SPOOR_SITE_UNKNOWN, SPOOR_SITE_OFF, SPOOR_SITE_ON };
+
+struct spoor_site_info {
+	enum spoor_site_kind kind;
+	const char *provider, *name;
+	const char *fields; /* "s32 fd, string path"; of a marker its format; of an SDT probe its arguments' places */
+	const char *file;   /* "": unknown */
+	unsigned line;
+	int level;           /* -1: none */
+	uint64_t code;       /* ELF virtual address */
+	uint64_t tracepoint; /* the same, of its struct spoor_tracepoint; 0: none */
+	bool by_flag;        /* asks a flag in memory; else it is patched */
+	enum spoor_site_state state;
+	const char *object; /* path of the file */
+};
+
+typedef void (*spoor_site_fn)(void *ctx, const struct spoor_site_info *site);
+
+/* Calls each() for all sites. Returns how many; -ENOEXEC: no ELF file for x86-64; -EBADMSG: its sites make no sense. */
+int spoor_sites_of_file(const char *path, spoor_site_fn each, void *ctx, struct spoor_error *e);
+/* Of a process: of all files that it maps as code, with their states. -ESRCH, -EACCES. */
+int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e);

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/taker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "collect/user/threads.h"
+
+#define BUFFER (8u << 20)
+#define MOST_RUNS 4000   /* of a round: below SPOOR_MAX_SOURCES */
+#define JOIN (16u << 10) /* runs of one lane that are together no larger are one packet */
+#define MOST_SPANS 500
+#define KEEP_NS (10 * SPOOR_NS_PER_SEC) /* so old are the oldest pairs of clocks */
+#define AHEAD_NS (1 * SPOOR_NS_PER_SEC) /* a stamp so far beyond the horizon is none */
+
+struct taken {
+	struct spoor_source *source;
+	unsigned packet;
+	size_t bytes;
+	bool done;
+	uint64_t n;
+	uint32_t tid;
+	struct spoor_packet_source where;
+};
+
+struct spoor_taker {
+	struct spoor_writer *w;
+	struct spoor_user_classes classes;
+	struct spoor_user_clock clock;
+	struct spoor_lanes lanes;
+	uint8_t *buffer;
+	size_t used;
+	struct spoor_run runs[MOST_RUNS];
+	struct taken taken[MOST_RUNS]; /* runs[i].owner is one of them */
+	size_t n_runs;
+	uint64_t discarded[SPOOR_LANES];
+	uint64_t lost;                    /* that no lane has told of yet */
+	uint64_t until, most;             /* the horizon, ns, and what no stamp can be beyond */
+	struct spoor_packet_source sources[MOST_RUNS];
+	struct spoor_taker_counts counts;
+};
+
+int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
+{
+	struct spoor_taker *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	t->w = w;
+	t->classes.w = w;
+	t->buffer = malloc(BUFFER);
+	if (!t->buffer || spoor_user_classes_resume(&t->classes)) {
+		spoor_taker_free(t);
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < SPOOR_LANES; i++) { /* a trace that is gone on with */
+		t->lanes.end[i] = spoor_writer_lane_end(w, i);
+		if (t->lanes.end[i])
+			t->lanes.n = i + 1;
+	}
+	*ret = t;
+	return 0;
+}
+
+void spoor_taker_free(struct spoor_taker *t)
+{
+	if (!t)
+		return;
+	spoor_user_classes_done(&t->classes);
+	spoor_user_clock_done(&t->clock);
+	free(t->buffer);
+	free(t);
+}
+
+struct spoor_user_clock *spoor_taker_clock(struct spoor_taker *t)
+{
+	return &t->clock;
+}
+
+struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t)
+{
+	return &t->classes;
+}
+
+/* ---- taking ---- */
+
+void spoor_taker_round(struct spoor_taker *t)
+{
+	struct spoor_clock_pair now = spoor_clock_pair_now();
+
+	spoor_user_clock_add(&t->clock, now);
+	t->until = now.ns;
+	t->most = now.ns + AHEAD_NS;
+	t->classes.now = now.ns;
+}
+
+void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns)
+{
+	t->until = ns;
+	t->most = SPOOR_TAKER_END;
+	t->classes.now = ns;
+}
+
+static uint32_t tid_of(void *ctx, uint32_t tid)
+{
+	return spoor_source_tid(ctx, tid);
+}
+
+int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i)
+{
+	struct spoor_user_arena *a = s->arena;
+	bool ticks = a->head.clock == SPOOR_ARENA_TSC, done;
+	struct spoor_user_events x = {
+		.arena = a,
+		.classes = &t->classes,
+		.clock = !ticks ? NULL : s->clock ? s->clock : &t->clock,
+		.until = t->until,
+		.most = t->most,
+		.tid = tid_of,
+		.ctx = s,
+	};
+	struct spoor_user_batch b;
+	size_t n;
+
+	if (t->used + a->packets[i].size > BUFFER || t->n_runs == MOST_RUNS)
+		return -EAGAIN;
+	n = spoor_user_packet_copy(a, i, t->buffer + t->used, &done);
+	if (!n) {
+		if (done)
+			spoor_user_packet_taken(a, i, 0, true);
+		return 0;
+	}
+	spoor_user_events_convert(&x, i, t->buffer + t->used, n, &b);
+	if (!b.n && !b.bytes)
+		return 0;
+	t->runs[t->n_runs] = b.run;
+	t->runs[t->n_runs].owner = &t->taken[t->n_runs];
+	t->taken[t->n_runs] = (struct taken){
+		.source = s,
+		.packet = i,
+		.bytes = b.bytes,
+		.done = done && b.all,
+		.n = b.n,
+		.tid = b.tid,
+		.where = { .serial = a->packets[i].serial, .position = a->packets[i].position + b.bytes },
+	};
+	memcpy(t->taken[t->n_runs].where.arena, a->head.uuid, sizeof(a->head.uuid));
+	t->n_runs++;
+	t->used += b.run.len;
+	return 0;
+}
+
+int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
+{
+	uint64_t lost;
+
+	for (unsigned i = 0; i < s->arena->n_packets; i++) {
+		int r = spoor_taker_take_packet(t, s, i);
+
+		if (r)
+			return r;
+	}
+	lost = spoor_user_arena_lost(s->arena);
+	if (lost > s->lost) {
+		t->lost += lost - s->lost;
+		s->lost = lost;
+	}
+	return 0;
+}
+
+size_t spoor_taker_bytes(const struct spoor_taker *t)
+{
+	return t->used;
+}
+
+void spoor_taker_undo(struct spoor_taker *t)
+{
+	for (size_t i = 0; i < t->n_runs; i++) {
+		struct spoor_user_arena *a = t->taken[i].source->arena;
+		struct spoor_user_packet *p = &a->packets[t->taken[i].packet];
+
+		a->malformed -= p->bad;
+		p->bad = false;
+		p->last = 0;
+	}
+	t->n_runs = 0;
+	t->used = 0;
+}
+
+/* ---- writing ---- */
+
+static int by_lane(const void *a, const void *b)
+{
+	const struct spoor_run *x = a, *y = b;
+
+	if (x->lane != y->lane)
+		return x->lane < y->lane ? -1 : 1;
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static int write_packet(struct spoor_taker *t, unsigned lane, const struct iovec *spans, int n_spans, uint64_t begin,
+			uint64_t end, uint32_t tid, size_t n_sources, struct spoor_error *e)
+{
+	struct spoor_lane_packet p = {
+		.spans = spans,
+		.n_spans = n_spans,
+		.ts_begin = begin,
+		.ts_end = end,
+		.vtid = tid,
+		.n_sources = n_sources,
+		.sources = t->sources,
+	};
+
+	t->discarded[lane] += t->lost;
+	t->lost = 0;
+	p.discarded = t->discarded[lane];
+	t->counts.packets++;
+	return spoor_writer_lane_packet(t->w, lane, &p, e);
+}
+
+/* Runs from i on that one packet takes. Returns how many. */
+static size_t join(struct spoor_taker *t, size_t i, struct iovec *spans, uint32_t *ret_tid)
+{
+	const struct taken *first = t->runs[i].owner;
+	size_t bytes = 0, k = 0;
+
+	*ret_tid = first->tid;
+	for (; i + k < t->n_runs && k < MOST_SPANS; k++) {
+		const struct spoor_run *run = &t->runs[i + k];
+		const struct taken *from = run->owner;
+
+		if (k && (run->lane != t->runs[i].lane || bytes + run->len > JOIN))
+			break;
+		spans[k] = (struct iovec){ run->data, run->len };
+		t->sources[k] = from->where;
+		if (from->tid != *ret_tid)
+			*ret_tid = 0;
+		bytes += run->len;
+	}
+	return k;
+}
+
+static int write_runs(struct spoor_taker *t, struct spoor_error *e)
+{
+	struct iovec spans[MOST_SPANS];
+	int err = 0;
+
+	qsort(t->runs, t->n_runs, sizeof(*t->runs), by_lane);
+	for (size_t i = 0, k; i < t->n_runs; i += k) {
+		uint32_t tid;
+		int r;
+
+		k = join(t, i, spans, &tid);
+		r = write_packet(t, t->runs[i].lane, spans, k, t->runs[i].begin, t->runs[i + k - 1].end, tid, k, e);
+		err = err ? err : r;
+	}
+	return err;
+}
+
+/* What lies before the end of every lane has no place any more. */
+static void cut_late(struct spoor_taker *t, struct spoor_run *run)
+{
+	uint64_t horizon = spoor_lanes_horizon(&t->lanes);
+
+	while (run->len && run->begin < horizon) {
+		size_t size = ((struct spoor_event_header *)run->data)->size8 * 8;
+
+		run->data += size;
+		run->len -= size;
+		run->begin = run->len ? ((struct spoor_event_header *)run->data)->ts : 0;
+		t->counts.late++;
+		t->lost++;
+	}
+}
+
+/* So many threads wrote at once that their runs do not fit into the lanes: one packet of all of them. */
+static int write_merged(struct spoor_taker *t, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) uint8_t *buffer = malloc(t->used ? t->used : 1);
+	struct spoor_run all;
+	struct iovec span;
+	int r = buffer ? spoor_runs_merge(t->runs, t->n_runs, buffer, &all) : -ENOMEM;
+
+	if (r)
+		return spoor_fail(e, -r, "out of memory");
+	t->counts.merged++;
+	cut_late(t, &all);
+	for (size_t i = 0; i < t->n_runs; i++)
+		t->sources[i] = ((const struct taken *)t->runs[i].owner)->where;
+	if (!all.len)
+		return 0;
+	r = spoor_lanes_place(&t->lanes, &all);
+	if (r)
+		return spoor_fail(e, EINVAL, "no lane takes what was merged");
+	span = (struct iovec){ all.data, all.len };
+	return write_packet(t, all.lane, &span, 1, all.begin, all.end, 0, t->n_runs, e);
+}
+
+static void give_back(struct spoor_taker *t)
+{
+	for (size_t i = 0; i < t->n_runs; i++) {
+		struct taken *k = &t->taken[i];
+
+		spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
+		k->source->n += k->n;
+		k->source->bytes += k->bytes;
+		t->counts.events += k->n;
+	}
+	t->n_runs = 0;
+	t->used = 0;
+}
+
+/* Padding alone is taken, too, but makes no run. */
+static void leave_out_empty(struct spoor_taker *t, size_t *ret_all)
+{
+	size_t n = 0;
+
+	*ret_all = t->n_runs;
+	for (size_t i = 0; i < t->n_runs; i++)
+		if (t->runs[i].len) {
+			struct spoor_run run = t->runs[i];
+
+			t->runs[i] = t->runs[n];
+			t->runs[n++] = run;
+		}
+	t->n_runs = n;
+}
+
+int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
+{
+	int r, r2 = 0;
+	size_t all;
+
+	for (size_t i = 0; i < t->n_runs; i++)
+		spoor_source_define(t->taken[i].source, t->w, t->runs[i].begin);
+	r = spoor_writer_flush(t->w, e);
+	leave_out_empty(t, &all);
+	if (t->n_runs) {
+		if (spoor_lanes_assign(&t->lanes, t->runs, t->n_runs) == 0)
+			r2 = write_runs(t, r ? NULL : e);
+		else
+			r2 = write_merged(t, r ? NULL : e);
+	}
+	t->n_runs = all;
+	give_back(t);
+	spoor_user_clock_forget(&t->clock, t->until > KEEP_NS ? t->until - KEEP_NS : 0);
+	return r ? r : r2;
+}
+
+void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)
+{
+	*ret = t->counts;
+}
+
+/* ---- what became of programs ---- */
+
+void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
+{
+	const struct spoor_arena *h = &s->arena->head;
+	struct {
+		struct spoor_program p;
+		char padding[3];
+	} __attribute__((packed, aligned(8))) def = {};
+
+	def.p.h.id = SPOOR_EV_PROGRAM;
+	def.p.h.size8 = sizeof(def) / 8;
+	def.p.h.ts = t->until;
+	def.p.h.tid = s->pid ? s->pid : h->pid;
+	def.p.pid = def.p.h.tid;
+	def.p.state = state;
+	def.p.lost = spoor_user_arena_lost(s->arena);
+	def.p.malformed = s->arena->malformed;
+	memcpy(def.p.arena, h->uuid, sizeof(def.p.arena));
+	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));
+	spoor_writer_define_user(t->w, (const void *)&def);
+	s->told = true;
+}
+
+void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)
+{
+	spoor_source_forget(s);
+	spoor_taker_tell(t, s, SPOOR_PROGRAM_RUNS);
+}

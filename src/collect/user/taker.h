@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * From arenas to the lanes of a trace, in rounds. A round takes from all programs what they wrote up to one moment, its
+ * horizon, and writes it; the next begins there. So what comes later fits behind what was written, whichever lane it
+ * is written to. Each event is copied once, from the arena to the round's buffer, and made an event of the trace
+ * there. Not thread-safe.
+ *
+ *   pair of clocks            spoor_taker_take() each program        spoor_taker_write()
+ *   = the horizon     ---->   copy, check, convert: runs      ---->  runs to lanes, packets to files,
+ *                                                                    then packets back to their programs
+ */
+#include "base/error.h"
+#include "collect/user/arena.h"
+#include "collect/user/events.h"
+#include "collect/user/lanes.h"
+#include "trace/writer.h"
+
+/* A program whose arena is read. */
+struct spoor_source {
+	struct spoor_user_arena *arena;
+	struct spoor_user_clock *clock; /* its own; NULL: the taker's */
+	uint32_t pid;  /* the host's; 0: it is gone, its arena's is taken */
+	bool live;     /* /proc can be asked for its threads */
+	bool foreign;  /* it calls its threads otherwise: it is of another pid namespace */
+	uint64_t ino;  /* of its memfd */
+	bool told;     /* SPOOR_EV_PROGRAM of it is in the trace */
+	uint64_t lost; /* of the arena's, what lanes have told of */
+	struct spoor_source_threads *threads;
+	uint64_t n, bytes; /* taken: events, bytes of the arena */
+};
+
+#define SPOOR_TAKER_END (1ULL << 62) /* no clock has come so far, ns */
+
+struct spoor_taker;
+
+int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret);
+void spoor_taker_free(struct spoor_taker *t);
+
+struct spoor_user_clock *spoor_taker_clock(struct spoor_taker *t);
+struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t);
+
+/* Begins a round that takes everything up to now. */
+void spoor_taker_round(struct spoor_taker *t);
+/* The same up to a moment in the past, CLOCK_MONOTONIC ns. */
+void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns);
+
+/*
+ * All packets of a program. -EAGAIN: the buffer is full; write, and take again, until it is 0. Other errors are of no
+ * program but ours: -ENOMEM.
+ */
+int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s);
+/* One packet. */
+int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i);
+/* Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. */
+int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e);
+/* Forgets what was taken, as if it had not been. */
+void spoor_taker_undo(struct spoor_taker *t);
+size_t spoor_taker_bytes(const struct spoor_taker *t);
+
+/* What became of a program: SPOOR_EV_PROGRAM. */
+void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
+/* A segment began: says again what of the program its events refer to. */
+void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
+void spoor_source_done(struct spoor_source *s);
+
+struct spoor_taker_counts {
+	uint64_t events, packets, merged; /* merged: rounds */
+	uint64_t late; /* events that came too late for any lane: lost */
+};
+void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/threads.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+
+#define MOST_THREADS (1u << 20) /* of one program: a hostile one makes tids up */
+
+struct thread {
+	uint32_t called, tid; /* by the program, by the host; called 0: no thread */
+	bool defined;
+};
+
+struct spoor_source_threads {
+	struct thread *all; /* by a hash of `called`, open addressing */
+	size_t n, size;     /* size: a power of two */
+	size_t undefined;
+	struct thread last;
+};
+
+void spoor_source_done(struct spoor_source *s)
+{
+	spoor_source_forget(s);
+	spoor_user_arena_free(s->arena);
+	*s = (struct spoor_source){};
+}
+
+static struct thread *slot(struct spoor_source_threads *t, uint32_t called)
+{
+	size_t i = called * 2654435761u & (t->size - 1);
+
+	while (t->all[i].called && t->all[i].called != called)
+		i = (i + 1) & (t->size - 1);
+	return &t->all[i];
+}
+
+static int grow(struct spoor_source_threads *t)
+{
+	struct spoor_source_threads bigger = *t;
+
+	if (t->n * 2 < t->size)
+		return 0;
+	bigger.size = t->size ? t->size * 2 : 16;
+	bigger.all = calloc(bigger.size, sizeof(*bigger.all));
+	if (!bigger.all)
+		return -ENOMEM;
+	for (size_t i = 0; i < t->size; i++)
+		if (t->all[i].called)
+			*slot(&bigger, t->all[i].called) = t->all[i];
+	free(t->all);
+	*t = bigger;
+	return 0;
+}
+
+/* The last number in the line NSpid of a status file: what the innermost namespace calls the thread. 0: none. */
+static uint32_t innermost(const char *path)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen(path, "re");
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		char *at = strrchr(line, '\t');
+
+		if (!strncmp(line, "NSpid:", 6))
+			return at ? strtoul(at, NULL, 10) : 0;
+	}
+	return 0;
+}
+
+/* The host's tid of a thread of another pid namespace. */
+static uint32_t find_foreign(uint32_t pid, uint32_t called)
+{
+	char path[64];
+	struct dirent *d;
+	uint32_t found = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	dir = opendir(path);
+	while (dir && !found && (d = readdir(dir))) {
+		uint32_t tid = strtoul(d->d_name, NULL, 10);
+
+		snprintf(path, sizeof(path), "/proc/%u/task/%u/status", pid, tid);
+		if (tid && innermost(path) == called)
+			found = tid;
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+static uint32_t host_tid(const struct spoor_source *s, uint32_t called)
+{
+	uint32_t tid;
+
+	if (!s->foreign || !s->live)
+		return called;
+	if (called == s->arena->head.pid)
+		return s->pid;
+	tid = find_foreign(s->pid, called);
+	return tid ? tid : called;
+}
+
+uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid)
+{
+	struct spoor_source_threads *t = s->threads;
+	struct thread *at;
+
+	if (t && t->last.called == tid && tid)
+		return t->last.tid;
+	if (!tid)
+		return 0;
+	if (!t)
+		t = s->threads = calloc(1, sizeof(*t));
+	if (!t || t->n >= MOST_THREADS || grow(t))
+		return tid;
+	at = slot(t, tid);
+	if (!at->called) {
+		*at = (struct thread){ .called = tid, .tid = host_tid(s, tid) };
+		t->n++;
+		t->undefined++;
+	}
+	t->last = *at;
+	return at->tid;
+}
+
+/* ---- definitions ---- */
+
+/* CLOCK_BOOTTIME, which goes on in suspend, less CLOCK_MONOTONIC. */
+static uint64_t suspended(void)
+{
+	struct timespec mono, boot;
+	int64_t d;
+
+	clock_gettime(CLOCK_MONOTONIC, &mono);
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	d = (boot.tv_sec - mono.tv_sec) * (int64_t)SPOOR_NS_PER_SEC + boot.tv_nsec - mono.tv_nsec;
+	return d < 1000000 ? 0 : d;
+}
+
+static uint64_t from_ticks(uint64_t ticks)
+{
+	uint64_t ns = ticks * (SPOOR_NS_PER_SEC / sysconf(_SC_CLK_TCK)), less = suspended();
+
+	return ns > less ? ns - less : 0;
+}
+
+/* What /proc says of it; false: it is gone. */
+static bool ask(uint32_t pid, uint32_t tid, struct spoor_thread *def)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[1024], *open, *close;
+	unsigned long long start;
+	unsigned ppid;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%u/task/%u/stat", pid, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	n = fread(line, 1, sizeof(line) - 1, f);
+	line[n] = '\0';
+	open = strchr(line, '(');
+	close = strrchr(line, ')');
+	if (!open || !close || close < open)
+		return false;
+	if (sscanf(close + 1, " %*c %u %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &ppid,
+		   &start) != 2)
+		return false;
+	def->ppid = ppid;
+	def->start = from_ticks(start);
+	n = close - open - 1;
+	memset(def->comm, 0, sizeof(def->comm));
+	memcpy(def->comm, open + 1, n < sizeof(def->comm) - 1 ? n : sizeof(def->comm) - 1);
+	return true;
+}
+
+static void define(struct spoor_source *s, struct spoor_writer *w, const struct thread *t, uint64_t ts)
+{
+	const struct spoor_arena *h = &s->arena->head;
+	struct {
+		struct spoor_thread t;
+		char padding[7];
+	} __attribute__((packed, aligned(8))) def = {};
+
+	def.t.h.id = SPOOR_EV_THREAD;
+	def.t.h.size8 = sizeof(def) / 8;
+	def.t.h.ts = ts;
+	def.t.h.tid = t->tid;
+	def.t.pid = s->pid ? s->pid : h->pid;
+	def.t.start = from_ticks(h->start_time);
+	memcpy(def.t.comm, h->comm, sizeof(def.t.comm));
+	if (s->live)
+		ask(def.t.pid, t->tid, &def.t);
+	/* The program came here by execve as a rule: who it was before is none of this arena's business. */
+	def.t.since = h->made > def.t.start ? h->made : def.t.start;
+	def.t.vtid = t->called;
+	def.t.why = SPOOR_THREAD_ATTACH;
+	spoor_writer_define_user(w, (const void *)&def);
+}
+
+void spoor_source_define(struct spoor_source *s, struct spoor_writer *w, uint64_t ts)
+{
+	struct spoor_source_threads *t = s->threads;
+
+	for (size_t i = 0; t && t->undefined && i < t->size; i++) {
+		if (!t->all[i].called || t->all[i].defined)
+			continue;
+		define(s, w, &t->all[i], ts);
+		t->all[i].defined = true;
+		t->undefined--;
+	}
+}
+
+void spoor_source_forget(struct spoor_source *s)
+{
+	if (s->threads)
+		free(s->threads->all);
+	free(s->threads);
+	s->threads = NULL;
+}

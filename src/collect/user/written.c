@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/written.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/reader.h"
+
+static int keep(const struct spoor_packet_source *s, void *p)
+{
+	struct spoor_written *w = p;
+
+	if (w->n == w->room) {
+		size_t room = w->room ? w->room * 2 : 1024;
+		void *grown = reallocarray(w->all, room, sizeof(*w->all));
+
+		if (!grown)
+			return -ENOMEM;
+		w->all = grown;
+		w->room = room;
+	}
+	w->all[w->n++] = *s;
+	w->sorted = 0;
+	return 0;
+}
+
+int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_error *e)
+{
+	struct spoor_trace *t;
+	uint64_t cut;
+	int r = spoor_trace_repair(path, &cut, e);
+
+	if (!r)
+		r = spoor_trace_open(path, &t, e);
+	if (r)
+		return r;
+	r = spoor_trace_sources(t, keep, w);
+	spoor_trace_close(t);
+	return r ? spoor_fail(e, -r, "%s: %s", path, strerror(-r)) : 0;
+}
+
+void spoor_written_done(struct spoor_written *w)
+{
+	free(w->all);
+	*w = (struct spoor_written){};
+}
+
+/* Of one packet, the last position comes first. */
+static int by_packet(const void *a, const void *b)
+{
+	const struct spoor_packet_source *x = a, *y = b;
+	int r = memcmp(x->arena, y->arena, sizeof(x->arena));
+
+	if (r)
+		return r;
+	if (x->serial != y->serial)
+		return x->serial < y->serial ? -1 : 1;
+	return x->position > y->position ? -1 : x->position < y->position;
+}
+
+static uint64_t find(const struct spoor_written *w, const uint8_t *uuid, uint64_t serial)
+{
+	struct spoor_packet_source key = { .serial = serial, .position = UINT64_MAX };
+	size_t lo = 0, hi = w->n;
+
+	memcpy(key.arena, uuid, sizeof(key.arena));
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (by_packet(&w->all[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == w->n || w->all[lo].serial != serial || memcmp(w->all[lo].arena, uuid, sizeof(key.arena)))
+		return 0;
+	return w->all[lo].position;
+}
+
+void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a)
+{
+	if (!w->n)
+		return;
+	if (!w->sorted)
+		qsort(w->all, w->n, sizeof(*w->all), by_packet);
+	w->sorted = 1;
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		uint64_t serial = __atomic_load_n(&a->headers[i].serial, __ATOMIC_ACQUIRE);
+		uint64_t position = find(w, a->head.uuid, serial);
+
+		if (!position || position % 8 || position > a->packets[i].size)
+			continue;
+		a->packets[i].serial = serial;
+		a->packets[i].position = position;
+		if (position > __atomic_load_n(&a->headers[i].consumed, __ATOMIC_ACQUIRE))
+			__atomic_store_n(&a->headers[i].consumed, position, __ATOMIC_RELEASE);
+	}
+}

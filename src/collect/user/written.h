@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/*
+ * What of programs' buffers is in a trace already, as the trace's packets say: for a recorder that follows one which was
+ * killed after it wrote and before it gave the packets back. Not thread-safe.
+ */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collect/user/arena.h"
+#include "trace/schema.h"
+
+struct spoor_written {
+	struct spoor_packet_source *all;
+	size_t n, room;
+	int sorted;
+};
+/* Adds what the trace at path has; cuts its torn packets first: what they hold is to be written again. */
+int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_error *e);
+void spoor_written_done(struct spoor_written *w);
+/* Moves the positions of an arena's packets behind what is written. */
+void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a);

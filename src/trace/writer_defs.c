@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Definitions: kept until a flush, which writes them in the order of time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "trace/writer_internal.h"
+
+#define DEFS_FLUSH_BYTES (256 << 10)
+#define DEFS_MAX_BYTES (64 << 20) /* waiting for space on a full disk */
+
+int spoor_segment_define(struct writer_segment *seg, const struct spoor_event_header *def)
+{
+	size_t len = def->size8 * 8;
+
+	if (seg->buf_len + len > DEFS_MAX_BYTES) {
+		seg->defs->lost++;
+		return -ENOSPC;
+	}
+	if (seg->buf_len + len > seg->buf_size) {
+		size_t size = seg->buf_size ? seg->buf_size * 2 : DEFS_FLUSH_BYTES * 2;
+		uint8_t *p = realloc(seg->buf, size);
+
+		if (!p)
+			return -ENOMEM;
+		seg->buf = p;
+		seg->buf_size = size;
+	}
+	memcpy(seg->buf + seg->buf_len, def, len);
+	seg->buf_len += len;
+	return 0;
+}
+
+int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def)
+{
+	int r;
+
+	if (!p || def->size8 < 2)
+		return -EINVAL;
+	spoor_manifest_note(w, def);
+	/* Streams that are still in the previous segment may refer to it. */
+	if (p->previous) {
+		r = spoor_segment_define(p->previous, def);
+		if (r < 0)
+			return r;
+	}
+	if (!p->current)
+		return -EBADF;
+	r = spoor_segment_define(p->current, def);
+	if (r < 0)
+		return r;
+	return p->current->buf_len >= DEFS_FLUSH_BYTES ? spoor_writer_flush(w, NULL) : 0;
+}
+
+int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def)
+{
+	return spoor_part_define(w, w->kernel, def);
+}
+
+int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def)
+{
+	return spoor_part_define(w, w->ust, def);
+}
+
+static int by_time(const void *a, const void *b)
+{
+	const struct spoor_event_header *x = *(const struct spoor_event_header *const *)a;
+	const struct spoor_event_header *y = *(const struct spoor_event_header *const *)b;
+
+	if (x->ts != y->ts)
+		return x->ts < y->ts ? -1 : 1;
+	return x < y ? -1 : x > y; /* stable: they stand in the order in which they came */
+}
+
+/* A new buffer with the same events in the order of time, none before ts. */
+static int sort_definitions(const struct writer_segment *seg, uint64_t ts, uint8_t **ret)
+{
+	_cleanup_(spoor_freep) struct spoor_event_header **index = NULL;
+	size_t n = 0, len = 0;
+	uint8_t *out;
+
+	index = malloc(seg->buf_len / sizeof(struct spoor_event_header) * sizeof(*index));
+	out = malloc(seg->buf_len);
+	if (!index || !out) {
+		free(out);
+		return -ENOMEM;
+	}
+	for (size_t at = 0; at < seg->buf_len; n++) {
+		index[n] = (struct spoor_event_header *)(seg->buf + at);
+		at += index[n]->size8 * 8;
+	}
+	qsort(index, n, sizeof(*index), by_time);
+	for (size_t i = 0; i < n; i++) {
+		struct spoor_event_header *h = (struct spoor_event_header *)(out + len);
+
+		memcpy(h, index[i], index[i]->size8 * 8);
+		if (h->ts < ts)
+			h->ts = ts;
+		ts = h->ts;
+		len += h->size8 * 8;
+	}
+	*ret = out;
+	return 0;
+}
+
+static uint64_t last_ts(const uint8_t *buf, size_t len)
+{
+	uint64_t ts = 0;
+
+	for (size_t at = 0; at < len;) {
+		const struct spoor_event_header *h = (const void *)(buf + at);
+
+		ts = h->ts;
+		at += h->size8 * 8;
+	}
+	return ts;
+}
+
+int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e)
+{
+	struct writer_packet p = { .n = 1, .bytes = seg->buf_len };
+	_cleanup_(spoor_freep) uint8_t *sorted = NULL;
+	int r;
+
+	if (!seg->buf_len)
+		return 0;
+	r = sort_definitions(seg, seg->defs->last_ts + 1, &sorted);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: out of memory", w->path);
+	r = spoor_segments_make_room(w, sizeof(struct spoor_packet) + seg->buf_len, e);
+	w->iov[1] = (struct iovec){ sorted, seg->buf_len };
+	p.ts_begin = ((struct spoor_event_header *)sorted)->ts;
+	p.ts_end = last_ts(sorted, seg->buf_len);
+	if (r >= 0) /* without room, too: what is there could not be understood */
+		r = spoor_stream_write(w, seg->defs, &p, e);
+	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
+	if (r < 0)
+		return r;
+	seg->buf_len = 0;
+	return 0;
+}
+
+int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r = 0, r2 = 0;
+
+	for_each_part(p, w) {
+		if (p->previous)
+			r2 = spoor_definitions_flush(w, p->previous, r < 0 ? NULL : e);
+		r = r < 0 ? r : r2;
+		if (p->current)
+			r2 = spoor_definitions_flush(w, p->current, r < 0 ? NULL : e);
+		r = r < 0 ? r : r2;
+	}
+	return r;
+}

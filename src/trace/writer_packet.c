@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Streams and packets. A packet is one writev of its header and the caller's spans: there wholly or not at all. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trace/writer_internal.h"
+
+static void name_of(const struct writer_stream *s, char *buf, size_t size)
+{
+	if (s->instance >= SPOOR_INSTANCE_DEFS(0))
+		snprintf(buf, size, "defs");
+	else if (s->part->stream_id == SPOOR_STREAM_UST)
+		snprintf(buf, size, "lane%u", s->cpu);
+	else if (s->level)
+		snprintf(buf, size, "cpu%u.%u", s->cpu, s->level);
+	else
+		snprintf(buf, size, "cpu%u", s->cpu);
+}
+
+static int open_stream(struct spoor_writer *w, struct writer_stream *s, struct spoor_error *e)
+{
+	char name[32];
+
+	name_of(s, name, sizeof(name));
+	s->fd = openat(s->segment->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->fd < 0)
+		return spoor_fail(e, errno, "%s: cannot create stream %s in segment %u: %m", w->path, name,
+				  s->segment->number);
+	s->file_size = 0;
+	return 0;
+}
+
+void spoor_stream_leave(struct writer_stream *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
+int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n)
+{
+	uint64_t at = offset;
+
+	while (n > 0) {
+		ssize_t done = pwritev(fd, iov, n, at);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0) {
+			int err = done < 0 ? errno : EIO;
+
+			/* If even this fails, the reader meets a torn packet and spoor_trace_repair() cuts it. */
+			if (ftruncate(fd, offset) < 0)
+				return -err;
+			return -err;
+		}
+		at += done;
+		for (; n > 0 && (size_t)done >= iov->iov_len; iov++, n--)
+			done -= iov->iov_len;
+		if (n > 0) {
+			iov->iov_base = (char *)iov->iov_base + done;
+			iov->iov_len -= done;
+		}
+	}
+	return 0;
+}
+
+/* Writes to a file whose directory was removed succeed, so ask. */
+static int vanished(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 || st.st_nlink == 0;
+}
+
+/*
+ * babeltrace2 2.0.4 sorts packets by their begin and turns equal ones round, so begins must differ even if one packet
+ * ends and the next begins with events of the same nanosecond: a packet begins a nanosecond before its first event if
+ * the packet before it has ended by then.
+ */
+static uint64_t packet_begin(const struct writer_stream *s, uint64_t ts_begin)
+{
+	return ts_begin > s->last_ts ? ts_begin - 1 : ts_begin;
+}
+
+/* What is kept free below max_size for definitions: those that wait, and some that events to come need. */
+static uint64_t room_of_definitions(const struct spoor_writer *w)
+{
+	uint64_t bytes = w->o.max_size / 16;
+
+	for_each_part(p, w) {
+		if (p->previous)
+			bytes += p->previous->buf_len + sizeof(struct spoor_packet);
+		if (p->current)
+			bytes += p->current->buf_len + sizeof(struct spoor_packet);
+	}
+	return bytes;
+}
+
+static const char *remedy(int err)
+{
+	if (err == ENOSPC)
+		return "; what was written stays readable; free space or use --max-size";
+	if (err == EFBIG)
+		return "; what was written stays readable; raise the limit (ulimit -f) or use --rotate";
+	return "";
+}
+
+static size_t packet_size(const struct writer_packet *p)
+{
+	return sizeof(struct spoor_packet) + p->bytes + p->n_sources * sizeof(*p->sources);
+}
+
+static void account(struct writer_stream *s, uint64_t size, const struct writer_packet *p)
+{
+	struct writer_segment *seg = s->segment;
+
+	s->file_size += size;
+	s->seq++;
+	s->last_ts = p->ts_end;
+	seg->bytes += size;
+	if (p->ts_begin < seg->ts_begin)
+		seg->ts_begin = p->ts_begin;
+	if (p->ts_end > seg->ts_end)
+		seg->ts_end = p->ts_end;
+}
+
+int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
+		       struct spoor_error *e)
+{
+	struct spoor_packet h = {
+		.magic = SPOOR_PACKET_MAGIC,
+		.stream_id = s->part->stream_id,
+		.stream_instance_id = s->instance,
+		.ts_begin = packet_begin(s, p->ts_begin),
+		.ts_end = p->ts_end,
+		.content_size = (sizeof(h) + p->bytes) * 8,
+		.packet_size = packet_size(p) * 8,
+		.seq = s->seq,
+		.discarded = s->discarded + s->lost,
+		.cpu = p->cpu,
+		.segment = s->segment->number,
+	};
+	int r;
+
+	if (s->fd < 0) {
+		r = open_stream(w, s, e);
+		w->failed |= r < 0;
+		if (r < 0)
+			return r;
+	}
+	if (vanished(s->fd)) {
+		w->failed = 1;
+		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
+				  w->path);
+	}
+	memcpy(h.uuid, s->part->uuid, sizeof(h.uuid));
+	w->iov[0] = (struct iovec){ &h, sizeof(h) };
+	w->iov[p->n + 1] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
+	r = spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
+	w->failed |= r < 0;
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));
+	account(s, packet_size(p), p);
+	return 0;
+}
+
+static uint64_t count_events(const struct iovec *iov, int n)
+{
+	uint64_t count = 0;
+
+	for (int i = 0; i < n; i++) {
+		size_t at = 0;
+
+		while (at + sizeof(struct spoor_event_header) <= iov[i].iov_len) {
+			const struct spoor_event_header *h = (const void *)((const char *)iov[i].iov_base + at);
+
+			if (h->size8 < 2)
+				break;
+			at += h->size8 * 8;
+			count++;
+		}
+	}
+	return count;
+}
+
+static struct writer_stream *cpu_stream(const struct spoor_writer *w, unsigned cpu, unsigned level)
+{
+	if (!w->kernel || cpu >= w->o.n_cpus || level >= SPOOR_MAX_LEVELS)
+		return NULL;
+	return &w->kernel->streams[cpu * SPOOR_MAX_LEVELS + level];
+}
+
+static struct writer_stream *lane_stream(const struct spoor_writer *w, unsigned lane)
+{
+	return w->ust && lane < w->ust->n_streams ? &w->ust->streams[lane] : NULL;
+}
+
+/* Fills w->iov from spans until it is full. Returns how many spans were taken. */
+static int gather(struct spoor_writer *w, const struct iovec *spans, int n_spans, int *ret_n, uint64_t *ret_bytes)
+{
+	int taken = 0, n = 0;
+
+	*ret_bytes = 0;
+	for (; taken < n_spans && n < SPOOR_MAX_SPANS; taken++) {
+		if (!spans[taken].iov_len)
+			continue;
+		w->iov[++n] = spans[taken];
+		*ret_bytes += spans[taken].iov_len;
+	}
+	*ret_n = n;
+	return taken;
+}
+
+static int check(struct spoor_writer *w, struct writer_stream *s, const struct iovec *spans, int n_spans,
+		 const struct writer_packet *p, struct spoor_error *e)
+{
+	char name[32];
+
+	for (int i = 0; i < n_spans; i++)
+		if (spans[i].iov_len % 8)
+			return spoor_fail(e, EINVAL, "%s: a span of %zu bytes does not hold whole events", w->path,
+					  spans[i].iov_len);
+	if (p->ts_begin >= s->last_ts && p->ts_end >= p->ts_begin)
+		return 0;
+	s->lost += count_events(spans, n_spans);
+	name_of(s, name, sizeof(name));
+	return spoor_fail(e, EINVAL, "%s: events of %s are out of order", w->path, name);
+}
+
+/* One packet, or several if there are more spans than one can have. p: its times, and what its header says. */
+static int write_events(struct spoor_writer *w, struct writer_stream *s, const struct iovec *spans, int n_spans,
+			struct writer_packet *p, uint64_t discarded, struct spoor_error *e)
+{
+	uint64_t ts_end = p->ts_end;
+	int taken, r;
+
+	r = check(w, s, spans, n_spans, p, e);
+	if (r < 0)
+		return r;
+	s->discarded = s->before + discarded;
+	while (n_spans > 0) {
+		taken = gather(w, spans, n_spans, &p->n, &p->bytes);
+		if (!p->n)
+			return 0;
+		p->ts_end = ts_end;
+		if (taken < n_spans && spans[taken].iov_len)
+			p->ts_end = ((const struct spoor_event_header *)spans[taken].iov_base)->ts;
+		r = spoor_segments_make_room(w, packet_size(p) + room_of_definitions(w), e);
+		if (r > 0)
+			r = spoor_stream_write(w, s, p, e);
+		else if (r == 0) /* max_size holds only the segments that are being written */
+			s->lost += count_events(spans, taken);
+		if (r < 0) {
+			s->lost += count_events(spans, n_spans);
+			return r;
+		}
+		p->ts_begin = p->ts_end;
+		spans += taken;
+		n_spans -= taken;
+	}
+	return 0;
+}
+
+int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans,
+			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e)
+{
+	struct writer_packet p = { .ts_begin = ts_begin, .ts_end = ts_end, .cpu = cpu };
+	struct writer_stream *s = cpu_stream(w, cpu, level);
+
+	if (!s)
+		return spoor_fail(e, EINVAL, "%s: no stream for CPU %u, level %u", w->path, cpu, level);
+	return write_events(w, s, spans, n_spans, &p, discarded, e);
+}
+
+int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct spoor_lane_packet *l,
+			     struct spoor_error *e)
+{
+	struct writer_packet p = {
+		.ts_begin = l->ts_begin,
+		.ts_end = l->ts_end,
+		.cpu = l->vtid,
+		.sources = l->sources,
+		.n_sources = l->n_sources,
+	};
+	struct writer_stream *s = lane_stream(w, lane);
+
+	if (!s || l->n_spans > SPOOR_MAX_SPANS || l->n_sources > SPOOR_MAX_SOURCES)
+		return spoor_fail(e, EINVAL, "%s: no lane %u, or more than it takes at once", w->path, lane);
+	return write_events(w, s, l->spans, l->n_spans, &p, l->discarded, e);
+}
+
+uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane)
+{
+	const struct writer_stream *s = lane_stream(w, lane);
+
+	return s ? s->last_ts : 0;
+}
+
+static void lose(struct writer_stream *s, const struct iovec *spans, int n_spans)
+{
+	if (s)
+		s->lost += count_events(spans, n_spans);
+}
+
+void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans)
+{
+	lose(cpu_stream(w, cpu, level), spans, n_spans);
+}
+
+void spoor_writer_lose_lane(struct spoor_writer *w, unsigned lane, const struct iovec *spans, int n_spans)
+{
+	lose(lane_stream(w, lane), spans, n_spans);
+}
+
+static void switch_stream(struct writer_stream *s)
+{
+	if (s->segment == s->part->current)
+		return;
+	spoor_stream_leave(s);
+	s->segment = s->part->current;
+}
+
+int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level)
+{
+	struct writer_stream *s = cpu_stream(w, cpu, level);
+
+	if (!s)
+		return -EINVAL;
+	switch_stream(s);
+	return 0;
+}
+
+void spoor_writer_switch_lanes(struct spoor_writer *w)
+{
+	for (unsigned i = 0; w->ust && i < w->ust->n_streams; i++)
+		switch_stream(&w->ust->streams[i]);
+}

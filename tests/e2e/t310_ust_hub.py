@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The recorder of programs that trace themselves, against programs made by hand: sound ones, broken ones, hostile ones."""
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def ust(build, tmp_path):
+    """ust(code, ...) -> (CompletedProcess, [events]) of `spoor ust run` of Python code with fakeprogram at hand."""
+    def run(code, *options, timeout=60, check=True):
+        path = tmp_path / "program.py"
+        path.write_text("import os, sys, time, struct, random, threading\n"
+                        f"sys.path.insert(0, {str(HERE)!r})\nfrom fakeprogram import *\n" + textwrap.dedent(code))
+        out = tmp_path / "t.spoor"
+        done = subprocess.run([build / "spoor", "ust", "run", "-o", out, *options, "--", sys.executable, path],
+                              cwd=tmp_path, capture_output=True, text=True, timeout=timeout)
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done, events(build, out)
+    return run
+
+
+def events(build, path):
+    run = subprocess.run([build / "spoor", "report", "--format", "json", path], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert lines[-1]["ended"] is True and not lines[-1]["damages"], lines[-1]
+    babel = subprocess.run(["babeltrace2", path], capture_output=True, text=True, timeout=60)
+    assert babel.returncode == 0, babel.stderr
+    found = [e for e in lines[:-1] if e["event"].startswith("fake:")]
+    assert babel.stdout.count("fake:count") == len([e for e in found if e["event"] == "fake:count"])
+    return found
+
+
+def numbers(found):
+    return [e["fields"]["n"] for e in found]
+
+
+SOUND = """
+    p = Program()
+    session, rules = p.setup()
+    assert rules == [(1, "*")] and session == 1
+    a = Arena()
+    p.offer(a)
+    a.open(0)
+    for n in range(%d):
+        a.event(0, n)
+"""
+
+
+def test_sound(ust):
+    done, found = ust(SOUND % 101 + "\n    a.end()\n")
+    assert numbers(found) == list(range(101))
+    assert "101 events of 1 program, 0 lost" in done.stderr
+    assert "crash" not in done.stderr
+
+
+def test_killed(ust):
+    """What was committed is there, what was not is not."""
+    done, found = ust(SOUND % 101 + "\n    a.event(0, 7777, commit=False)\n    os.kill(os.getpid(), 9)\n", check=False)
+    assert done.returncode == 137
+    assert numbers(found) == list(range(101))
+    assert "1 of them ended by a crash" in done.stderr
+
+
+def test_packets_come_back(ust):
+    """A full packet is given back to the program once it is written: many times what the arena holds."""
+    _, found = ust("""
+        p = Program()
+        p.setup()
+        a = Arena(packets=2, packet_size=4096)
+        p.offer(a)
+        n = 0
+        for turn in range(60):
+            i = turn % 2
+            until = time.monotonic() + 20
+            while a.state(i) != FREE:
+                assert time.monotonic() < until
+                time.sleep(0.001)
+            a.open(i)
+            for _ in range(100):
+                a.event(i, n)
+                n += 1
+            a.owner(i, FULL)
+        a.end()
+    """)
+    assert numbers(found) == list(range(6000))
+
+
+def test_many_threads_few_files(ust, tmp_path):
+    """A thousand threads that write at once: all is there, and there are no thousand files."""
+    _, found = ust("""
+        p = Program()
+        p.setup()
+        a = Arena(packets=1000, packet_size=4096)
+        p.offer(a)
+        for i in range(1000):
+            a.open(i, 5000000 + i)
+        for n in range(20):
+            for i in range(1000):
+                a.event(i, n * 1000 + i)
+        a.end()
+    """)
+    assert sorted(numbers(found)) == list(range(20000))
+    assert len(list((tmp_path / "t.spoor").rglob("lane*"))) <= 64
+
+
+GARBAGE = {
+    "id": "a.event(0, 1, number=99)",
+    "size": "a.event(0, 1); a.put(a.data + a.positions[0] - 32 + 10, '<H', 0)",
+    "fields": "a.event(0, 1, body=b'abc')",
+    "string": "a.event(0, 1, body=b'x' * 24)",
+    "order": "a.event(0, 1, ts=5)",
+    "future": "a.event(0, 1, ts=2**63)",
+    "committed": "a.put(a.header(0) + 16, '<Q', 1 << 40)",
+    "definitions": "a.put(a.USED, '<Q', 1 << 40)\na.event(0, 1, number=2)",
+    "random": "a.map[a.data:a.data + 60000] = random.randbytes(60000); a.put(a.header(0) + 16, '<Q', 60000)",
+    "headers": "a.map[a.headers:a.headers + 1024] = random.randbytes(1024)",
+    "everything": "a.map[0:a.size] = random.randbytes(a.size)",
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_garbage_harms_nobody_else(ust, what):
+    """A program writes garbage into its own buffer: that is said, and another one of the same recorder is whole."""
+    done, found = ust(f"""
+        bad, good = Program(), None
+        bad.setup()
+        random.seed(7)
+        a = Arena()
+        bad.offer(a)
+        a.open(0)
+        for n in range(10):
+            a.event(0, n, "bad")
+        time.sleep(0.3)
+        if os.fork() == 0:
+            good = Program()
+            good.setup()
+            b = Arena()
+            good.offer(b)
+            b.open(0)
+            for n in range(500):
+                b.event(0, n, "good")
+                time.sleep(0.0005)
+            b.end()
+            os._exit(0)
+        {GARBAGE[what].replace(chr(10), chr(10) + "        ")}
+        os.wait()
+        time.sleep(0.2)
+    """)
+    assert [e["fields"]["n"] for e in found if e["fields"]["who"] == "good"] == list(range(500))
+    assert [e["fields"]["n"] for e in found if e["fields"]["who"] == "bad"][:10] == list(range(10))
+    assert "made no sense" in done.stderr
+
+
+HOSTILE = {
+    "unsealed": "p = Program(); p.setup(); a = Arena(sealed=False); p.offer(a); os.ftruncate(a.fd, 0)",
+    "no descriptor": "p = Program(); p.setup(); p.send(message(ARENA, bytes(16)))",
+    "pipe": "p = Program(); p.setup(); a = Arena(); p.offer(a, os.pipe()[0])",
+    "short": "p = Program(); p.send(b'x')",
+    "empty": "p = Program(hello=False); p.sock.shutdown(1)",
+    "magic": "p = Program(); p.setup(); p.send(message(DONE, bytes(248), magic=1))",
+    "size": "p = Program(); p.setup(); p.send(message(DONE, bytes(248), size=7))",
+    "type": "p = Program(); p.setup(); p.send(message(77, bytes(8)))",
+    "huge": "p = Program(); p.setup(); p.send(message(DONE, bytes(60000)))",
+    "hello twice": "p = Program(); p.setup(); p.hello()",
+    "arena first": "p = Program(hello=False); p.offer(Arena())",
+    "forked of nobody": "p = Program(flags=FORKED, session=99)",
+    "silent": "keep = [Program(hello=False) for _ in range(200)]",
+    "never reads": "p = Program(); [p.send(message(DONE, bytes(248))) for _ in range(20000)]",
+    "random": """
+for _ in range(300):
+    p = Program(hello=random.random() < 0.5)
+    try:
+        for _ in range(5):
+            p.send(message(random.choice([1, 2, 3, 16, 17, 32, 33, 99]), random.randbytes(random.randrange(600))))
+    except OSError:
+        pass""",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_messages(ust, what):
+    """Whoever breaks the protocol loses his connection; others go on."""
+    lines = HOSTILE[what].strip().splitlines()
+    done, found = ust("""
+        random.seed(11)
+        def hostile():
+            """ + "\n            ".join(["keep = p = None"] + lines + ["return keep, p"]) + """
+        kept = None
+        try:
+            kept = hostile()
+        except OSError:
+            pass
+        q = Program()
+        q.setup()
+        b = Arena()
+        q.offer(b)
+        b.open(0)
+        for n in range(100):
+            b.event(0, n, "good")
+        time.sleep(0.3)
+        b.end()
+    """)
+    assert numbers(found) == list(range(100))
+
+
+def test_wrong_versions_are_told(ust):
+    done, found = ust("""
+        for how in {"version": 2}, {"arena_version": 9}:
+            p = Program(**how)
+            kind, _, body = p.receive()
+            assert kind == DONE and struct.unpack_from("<i", body)[0] == -71, (kind, body)
+            assert b"version 1" in body
+            assert p.receive()[0] == 0
+    """)
+    assert not found and done.stderr.count("of another version") == 2
+
+
+def test_no_program_is_said(ust):
+    done, found = ust("pass")
+    assert "no traced program came" in done.stderr and not found
+
+
+def test_exit_codes(ust, build, tmp_path):
+    done, _ = ust("sys.exit(7)", check=False)
+    assert done.returncode == 7
+    run = subprocess.run([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--", "true"], cwd=tmp_path,
+                         capture_output=True, text=True)
+    assert run.returncode == 125 and "exists already" in run.stderr
+    run = subprocess.run([build / "spoor", "ust", "run", "--", "no-such-program"], cwd=tmp_path, capture_output=True,
+                         text=True)
+    assert run.returncode == 125 and "no-such-program" in run.stderr
+    assert not list(Path("/tmp").glob("spoor-ust-*/socket"))
