@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import counting
+import walks
 from processes import wait_for
 from recordings import Counting, Recording, Trace
 
@@ -21,6 +22,15 @@ DATA = ROOT / "tests/data"
 CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] == "cgroup2"), None)
 sys.dont_write_bytecode = True
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How the walks went, which a test that passes does not get to show."""
+    lines = list(walks.lines())
+    if lines:
+        terminalreporter.section("walks")
+    for line in lines:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import counting
+import walks
 from processes import wait_for
 
 
@@ -90,6 +91,7 @@ class Trace:
         assert run.returncode == 0, run.stderr
         *self.events, self.summary = [json.loads(line) for line in run.stdout.split("\n")[:-1]]
         self.calls = [e for e in self.events if not e["event"].startswith("spoor:")]
+        self.walks = walks.seen(self.summary, path)
         if ended:
             assert self.summary["ended"] is True and not self.summary["damages"]
             assert json.loads((Path(path) / "manifest").read_text())["ended"] is True

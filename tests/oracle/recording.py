@@ -5,6 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import walks
+
 SOURCE = Path(os.environ.get("SPOOR_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("SPOOR_BUILD", SOURCE / "build"))
 SPOOR = BUILD / "spoor"
@@ -21,6 +23,7 @@ class Recording:
         out = subprocess.run([SPOOR, "report", "--format", "json", path], check=True, capture_output=True,
                              timeout=120).stdout
         *self.calls, self.summary = [json.loads(line) for line in out.decode(errors="surrogateescape").splitlines()]
+        self.walks = walks.seen(self.summary, path)
         for c in self.calls:
             c["end"] = self.monotonic(c["ts"])
             c["begin"] = c["end"] - c["dur"] if c["dur"] is not None else self.monotonic(c.get("start", c["ts"]))
