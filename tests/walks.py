@@ -24,6 +24,9 @@ class Walks:
         self.done = sum(summary["ways"].values())
         self.hits, self.misses = (counters.get(f"row_cache_{k}", 0) for k in ("hits", "misses"))
 
+    def hit_rate(self):
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else 1.0
+
 
 SEEN = []
 
