@@ -119,4 +119,5 @@ class Trace:
     def whole(self):
         """Nothing was lost."""
         assert self.summary["discarded"] == 0 and self.summary["undecodable"] == 0
+        assert self.summary["ring_damages"] == 0
         return self

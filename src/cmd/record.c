@@ -41,6 +41,10 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: %lu threads were not recorded, nor perhaps what they started: no kernel memory for "
 			"them\n",
 			(unsigned long)r->kernel.thread_misses);
+	if (r->consumer.damaged)
+		fprintf(stderr,
+			"spoor: %lu stretches of a buffer made no sense, and are lost; this is an error of Spoor's\n",
+			(unsigned long)r->consumer.damaged);
 	if (r->objects.no_memory)
 		fprintf(stderr,
 			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; "

@@ -197,19 +197,21 @@ static void put_socket(FILE *out, const struct spoor_socket *s)
 	fputs("]>", out);
 }
 
-/* A pipe has no path: as in /proc, its inode tells it from others. buf is used for such. */
+/* A pipe has no path, a namespace its kind alone: as in /proc, the inode tells them apart. buf is used for such. */
 static const char *name_of(const struct spoor_file *file, char *buf, size_t size)
 {
-	if (file->path[0] || file->kind != SPOOR_FILE_FIFO)
+	int pipe = file->kind == SPOOR_FILE_FIFO && !file->path[0];
+
+	if (!pipe && file->kind != SPOOR_FILE_NS)
 		return file->path;
-	snprintf(buf, size, "pipe:[%" PRIu64 "]", (uint64_t)file->ino);
+	snprintf(buf, size, "%.24s:[%" PRIu64 "]", pipe ? "pipe" : file->path, (uint64_t)file->ino);
 	return buf;
 }
 
 void spoor_put_file(FILE *out, const struct spoor_segment *segment, uint32_t id)
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
-	char buf[32];
+	char buf[64];
 
 	if (!def)
 		return;
@@ -255,6 +257,7 @@ static const char *kind_name(unsigned kind)
 					     [SPOOR_FILE_FIFO] = "pipe",
 					     [SPOOR_FILE_LNK] = "link",
 					     [SPOOR_FILE_ANON] = "anonymous",
+					     [SPOOR_FILE_NS] = "namespace",
 					     [SPOOR_FILE_SOCK] = "socket" };
 
 	return kind < sizeof(names) / sizeof(*names) ? names[kind] : NULL;
@@ -264,7 +267,7 @@ void spoor_put_file_json(FILE *out, const struct spoor_segment *segment, uint32_
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
 	const struct spoor_file *file = (const void *)def;
-	char buf[32];
+	char buf[64];
 
 	if (!def)
 		return;

@@ -90,8 +90,10 @@ static void put_losses(struct spoor_view *v)
 		 "events could not be written: a full disk, a removed directory, or no room below --max-size");
 	put_lost(v->out, info->threads_not_recorded,
 		 "threads were not recorded, nor perhaps what they started: no kernel memory for them");
+	put_lost(v->out, info->ring_damages,
+		 "stretches of a buffer made no sense to the recorder, with all that was in them");
 	put_dropped(v->out, info);
-	if (discarded || info->threads_not_recorded || info->dropped_segments)
+	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
 		return;
 	if (v->n_undecodable || info->n_damages || was_cut_off(info))
 		fputs("Lost: nothing that is known of, but see below.\n", v->out);
@@ -185,11 +187,11 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"threads_not_recorded\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64
-		"},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"threads_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
+		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->threads_not_recorded, info->dropped_segments, info->dropped_bytes,
-		v->n_undecodable);
+		info->lost_writing, info->threads_not_recorded, info->ring_damages, info->dropped_segments,
+		info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

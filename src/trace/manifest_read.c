@@ -186,6 +186,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j, const json_t *pa
 
 	t->info.lost_writing = count_of(j, "lost_writing");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
+	t->info.ring_damages = count_of(counters, "ring_damages");
 	t->discarded = t->info.lost_writing + count_of(counters, "discarded");
 	if (!whole)
 		return;

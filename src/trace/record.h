@@ -187,6 +187,7 @@ _Static_assert(sizeof(struct spoor_object) == 105, "");
 enum spoor_file_kind {
 	SPOOR_FILE_REG = 1, SPOOR_FILE_DIR, SPOOR_FILE_CHR, SPOOR_FILE_BLK, SPOOR_FILE_FIFO /* named or pipe */,
 	SPOOR_FILE_LNK, SPOOR_FILE_ANON /* eventfd, epoll, memfd, ...: path is its kernel name */, SPOOR_FILE_SOCK,
+	SPOOR_FILE_NS /* a namespace: path is its kind */,
 };
 struct spoor_file {
 	struct spoor_event_header h;

@@ -174,37 +174,10 @@ static int add_entry(const struct spoor_elf_view *elf, struct rowset *rows)
 	return r < 0 ? r : spoor_rowset_settle(rows, settled);
 }
 
-/*
- * A return address that is a function's first byte is looked up by the byte before. Where a stack ends in the function
- * from its first byte on (what makecontext() returns to), that byte says so too.
- */
-static int add_ends(struct rowset *rows)
-{
-	__u32 settled = rows->n_ranges;
-
-	for (__u32 i = 0; i < settled; i++) {
-		const struct rowset_range *range = &rows->ranges[i];
-		uint64_t start = rows->text_base + range->start;
-		int r;
-
-		if (!range->count || !range->start || (i && range[-1].end == range->start))
-			continue;
-		r = rows->rows[range->first].rule;
-		if (rows->rules[r].op != SPOOR_RULE_END || spoor_rowset_open(rows, start - 1, start) < 0)
-			continue;
-		r = spoor_rowset_add(rows, start - 1, r);
-		if (r < 0)
-			return r;
-	}
-	return spoor_rowset_settle(rows, settled);
-}
-
 static int add_undescribed(const struct spoor_elf_view *elf, struct rowset *rows)
 {
 	int r = add_clone(elf, rows);
 
-	if (r >= 0)
-		r = add_ends(rows);
 	if (r >= 0)
 		r = add_entry(elf, rows);
 	return r < 0 ? r : spoor_frame_pointer_rows(elf, rows);

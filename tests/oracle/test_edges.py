@@ -439,6 +439,57 @@ def test_forked_processes_map_different_code_at_one_place(tmp_path):
         ("ask", "leaf", "f_two", "child", "main"): 110}
 
 
+@pytest.mark.parametrize("flags", ["CLONE_VM", "CLONE_VM | CLONE_VFORK"])
+def test_a_process_maps_for_another_one(tmp_path, flags):
+    """They share an address space and are no threads of each other: what the child maps, the parent runs."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.S").write_text(f"""
+	.globl f_{name}
+	.type f_{name}, @function
+	.p2align 12
+f_{name}:
+	.cfi_startproc
+	sub ${24 if name == "one" else 1016}, %rsp
+	.cfi_adjust_cfa_offset {24 if name == "one" else 1016}
+	call *%rdi
+	add ${24 if name == "one" else 1016}, %rsp
+	.cfi_adjust_cfa_offset -{24 if name == "one" else 1016}
+	ret
+	.cfi_endproc
+	.size f_{name}, . - f_{name}
+	.section .note.GNU-stack,"",@progbits
+""")
+        subprocess.run(["gcc", "-shared", "-nostdlib", "-o", f"{name}.so", f"{name}.S"], cwd=tmp_path, check=True,
+                       timeout=60)
+    program = build(tmp_path, "maps", r"""
+	#include <fcntl.h>
+	#include <sched.h>
+	#define PLACE ((char *)0x700000000000)
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	static char stack[65536];
+	static int map(void *path)
+	{
+		int fd = open(path, O_RDONLY);
+		return mmap(PLACE, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 4096) == MAP_FAILED;
+	}
+	int main(int argc, char **argv)
+	{
+		void (*f)(void (*)(void)) = (void (*)(void (*)(void)))PLACE;
+		int bad = map(argv[1]), status;
+		for (int i = 0; i < 7; i++) {
+			for (int j = 0; j < 11; j++)
+				f(leaf);
+			int pid = clone(map, stack + sizeof(stack), (FLAGS) | SIGCHLD, argv[2 - (i & 1)]);
+			bad |= waitpid(pid, &status, 0) != pid || status;
+		}
+		return bad;
+	}""", f"-DFLAGS={flags}")
+    recording = run(tmp_path, program, tmp_path / "one.so", tmp_path / "two.so")
+    assert {c["walk"] for c in asked(recording)} == {"complete"}
+    assert [functions(c)[1:5] for c in asked(recording)] == [
+        ["ask", "leaf", f"f_{('one', 'two')[i // 11 % 2]}", "main"] for i in range(77)]
+
+
 def test_huge_pages(tmp_path):
     """A path and a thread's stack in pages of 2 MiB, where the kernel gives any: tables have a level less there."""
     program = build(tmp_path, "huge", r"""

@@ -52,6 +52,7 @@ KINDS = r"""
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 static void use(int fd) { fcntl(fd, F_GETFD); close(fd); }
@@ -66,6 +67,9 @@ int main(void)
 		use(timerfd_create(CLOCK_MONOTONIC, 0));
 		use(signalfd(-1, &set, 0));
 		use(inotify_init());
+		use(syscall(SYS_pidfd_open, 1, 0));
+		use(open("/proc/self/ns/net", O_RDONLY));
+		use(open("/proc/self/ns/mnt", O_RDONLY));
 	}
 	mkdir("ra", 0755);
 	mkdir("ra/b", 0755);

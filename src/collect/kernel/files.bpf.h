@@ -68,8 +68,8 @@ __noinline int path_step(struct path_walk *w, struct scratch *sc)
 			len = BPF_CORE_READ(d, d_name.len);
 			if (len > 255)
 				len = 255;
-			if (w->dentry == parent && w->dentry == (u64)BPF_CORE_READ(m, mnt.mnt_root) && len == 1)
-				return 1; /* "/" */
+			if (w->dentry == parent && len == 1)
+				return 1; /* "/": a root, or a process or namespace as a file */
 			pos = PATH_SPACE - len;
 			bpf_probe_read_kernel(sc->path + (pos & (PATH_SPACE - 1)), len & 255, name);
 			w->pos = pos;
@@ -130,12 +130,36 @@ struct file_ref {
 	u32 level;           /* ring in which a definition goes */
 };
 
+enum { PIDFS_MAGIC = 0x50494446, NSFS_MAGIC = 0x6e736673, KIND_LEN = 32 };
+
+/* A process or a namespace as a file is called by its kind: into sc->path; where that begins, and *ret_kind. */
+static __always_inline u32 kind_of(struct scratch *sc, struct inode *inode, u8 *ret_kind, u32 *ret_len)
+{
+	const u32 pos = PATH_SPACE - KIND_LEN;
+	unsigned long magic = BPF_CORE_READ(inode, i_sb, s_magic);
+	struct ns_common *ns;
+	long n;
+
+	if (magic == PIDFS_MAGIC) {
+		__builtin_memcpy(sc->path + pos, "[pidfd]", 7);
+		*ret_kind = SPOOR_FILE_ANON;
+		*ret_len = 7;
+	} else if (magic == NSFS_MAGIC) {
+		ns = BPF_CORE_READ(inode, i_private);
+		n = bpf_probe_read_kernel_str(sc->path + pos, KIND_LEN, BPF_CORE_READ(ns, ops, name));
+		*ret_kind = SPOOR_FILE_NS;
+		*ret_len = n > 0 ? (n - 1) & (KIND_LEN - 1) : 0;
+	}
+	return pos;
+}
+
 __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 {
 	struct inode *inode;
 	struct spoor_file *e;
 	struct reservation r;
 	u32 pos, len, size;
+	u8 kind = 0;
 	u16 mode;
 
 	if (!sc || !ref)
@@ -144,6 +168,8 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
 	pos = path_of(ref->path, sc);
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
+	if (!len)
+		pos = kind_of(sc, inode, &kind, &len);
 	size = (sizeof(*e) + len + 1 + 7) & ~7u;
 	emit_reserve(&r, ref->level & 1, size);
 	if (!r.to)
@@ -160,7 +186,7 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 		  mode == S_IFSOCK ? SPOOR_FILE_SOCK :
 				     SPOOR_FILE_ANON;
 	if (len && sc->path[pos & (PATH_SPACE - 1)] != '/' && sc->path[pos & (PATH_SPACE - 1)] != '.')
-		e->kind = SPOOR_FILE_ANON; /* no place in any tree */
+		e->kind = kind ? kind : SPOOR_FILE_ANON; /* no place in any tree */
 	e->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	e->ino = BPF_CORE_READ(inode, i_ino);
 	bpf_probe_read_kernel(e->path, len, sc->path + (pos & (PATH_SPACE - 1)));
@@ -290,11 +316,13 @@ static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u
 	return mix(mix(hash, kernel_word(name)), kernel_word(name + 8));
 }
 
-/* Both ends' addresses are part of a socket's identity: connect() and bind() make it another one. */
+#define TCP_LISTEN 10 /* of every family */
+
+/* Both ends' addresses are part of a socket's identity: connect(), bind() and listen() make it another one. */
 static __always_inline u64 socket_hash(struct scratch *sc, struct sock *s, u64 ino)
 {
 	u16 family = s->__sk_common.skc_family;
-	u64 hash = mix(~0ULL, ino);
+	u64 hash = mix(~0ULL - (s->__sk_common.skc_state == TCP_LISTEN), ino);
 
 	if (family == AF_UNIX) {
 		struct unix_sock *u = as_kernel(struct unix_sock, s);

@@ -34,6 +34,15 @@ struct timespec64 {
 
 struct super_block {
 	u32 s_dev;
+	unsigned long s_magic;
+};
+
+struct proc_ns_operations {
+	const char *name;
+};
+
+struct ns_common {
+	const struct proc_ns_operations *ops;
 };
 
 struct inode {
@@ -44,6 +53,7 @@ struct inode {
 	s64 i_mtime_sec, i_ctime_sec; /* since 6.11 */
 	u32 i_mtime_nsec, i_ctime_nsec;
 	u32 i_rdev;
+	void *i_private;
 };
 
 struct inode___old { /* before 6.11 */
@@ -111,8 +121,13 @@ typedef struct {
 	unsigned long pgd;
 } pgd_t;
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct mm_struct {
 	pgd_t *pgd;
+	atomic_t mm_users;
 	unsigned long start_code, end_code;
 	mm_context_t context;
 };
@@ -189,12 +204,9 @@ struct pid {
 	struct upid numbers[];
 };
 
-typedef struct {
-	int counter;
-} atomic_t;
-
 struct signal_struct {
 	atomic_t live;
+	int nr_threads;
 };
 
 struct thread_info {

@@ -89,6 +89,6 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
 	if (stale)
-		new_image(l);
+		new_image(task, l);
 	return 0;
 }

@@ -63,6 +63,7 @@ enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the 
 	u32 ended;       /* taken off live_threads */                                                    \
 	u32 joined;      /* enum joined: who counted it into live_threads */                             \
 	u8 image_shared; /* by other processes: new code makes another one of it */                      \
+	u8 vm_shared;    /* with other processes: the image is in shared_images */                       \
 	u8 follow;       /* children are in too */                                                       \
 	u8 wait_exec;    /* not before the first successful execve, but that one */                      \
 	u8 named;        /* in because its name matched: execve decides again */                         \
@@ -177,6 +178,14 @@ struct {
 	__type(key, u64);
 	__type(value, u32);
 } images SEC(".maps");
+
+/* The images of address spaces that several processes run in, by struct mm_struct *. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u64);
+	__type(value, u32);
+} shared_images SEC(".maps");
 
 /* Processes to take in at attach; filled by user space. */
 struct {

@@ -220,6 +220,9 @@ in:
 		t->layout = layout_of(parent, p);
 		t->image = share_image(parent, p);
 		t->image_shared = 1;
+		t->vm_shared = !thread && child->mm == parent->mm;
+		if (t->vm_shared)
+			share_vm(parent, p);
 	} else {
 		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
@@ -271,7 +274,11 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	}
 	t->wait_exec = 0;
 	t->gen++;
-	new_image(t);
+	if (t->vm_shared) {
+		t->vm_shared = 0;
+		unshare_vm(task);
+	}
+	new_image(task, t);
 	on_exec(task, t, old_pid, sc);
 	return 0;
 }

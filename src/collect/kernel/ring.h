@@ -26,6 +26,14 @@ static inline struct spoor_ring_reader spoor_ring_begin(const struct spoor_kerne
 	};
 }
 
+/* Where the record after h begins. One that reached the ring's end is followed by the next lap. */
+static inline uint64_t spoor_ring_after(const struct spoor_ring_reader *r, const struct spoor_event_header *h)
+{
+	uint64_t size = h->size8 * 8;
+
+	return (r->at & r->mask) + size > r->mask ? (r->at | r->mask) + 1 : r->at + size;
+}
+
 /* The next record, or NULL: that was all. */
 static inline const struct spoor_event_header *spoor_ring_peek(struct spoor_ring_reader *r)
 {
@@ -34,21 +42,17 @@ static inline const struct spoor_event_header *spoor_ring_peek(struct spoor_ring
 
 	if (r->at >= r->to)
 		return NULL;
-	if (h->size8 * 8 >= sizeof(*h) && h->size8 * 8u <= r->to - r->at)
+	if (h->size8 * 8 >= sizeof(*h) && spoor_ring_after(r, h) <= r->to)
 		return h;
 	r->damaged = true; /* never seen; but nothing must hang on it */
 	r->at = r->to;
 	return NULL;
 }
 
-/* Passes over the record just peeked at. One that reached the ring's end is followed by the next lap. */
+/* Passes over the record just peeked at. */
 static inline void spoor_ring_skip(struct spoor_ring_reader *r, const struct spoor_event_header *h)
 {
-	uint64_t size = h->size8 * 8, begin = r->at & r->mask;
-
-	r->at += size;
-	if (begin + size > r->mask)
-		r->at = ((r->at - size) | r->mask) + 1;
+	r->at = spoor_ring_after(r, h);
 }
 
 /* Gives the room of what was passed over back to the kernel. Returns how many bytes. */

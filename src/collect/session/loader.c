@@ -99,6 +99,7 @@ static void *loader(void *arg)
 	size_t stuck = 0; /* so many in a row had to wait */
 
 	spoor_privileges_hurry(false);
+	spoor_privileges_drop(false); /* of this thread alone: it opens the files of strangers */
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop) {
 		struct work *w = s->first;
