@@ -123,15 +123,17 @@ def read(spoor):
 
 @pytest.fixture
 def nothing_attached():
-    """Checks that no BPF program of ours is left without a living owner."""
-    def left(pid=None):
-        out = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
-        ours = {"sys_enter", "sys_exit", "process_fork", "process_exec", "process_exit", "task_renamed", "switched"}
-        return [p for p in json.loads(out) if p.get("name") in ours
-                and (not p.get("pids") or any(o["pid"] == pid for o in p["pids"]))]
+    """Checks that no BPF object which a spoor had when it was attached is left: no program, map or link."""
+    def left(had):
+        found = set()
+        for kind in ("prog", "map", "link"):
+            out = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
+            found |= {(kind, o["id"]) for o in json.loads(out)}
+        return found & had
 
-    def check(pid=None):
-        wait_for(lambda: not left(pid), 10, 0.1)
+    def check(running):
+        assert {kind for kind, _ in running.bpf} == {"prog", "map", "link"}
+        wait_for(lambda: not left(running.bpf), 10, 0.1)
     return check
 
 

@@ -2,6 +2,7 @@
 """`spoor record` and `spoor stat` under way, and what a trace says."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,17 @@ from processes import wait_for
 
 def segments(trace):
     return sorted(trace.glob("*/kernel/seg-*"))
+
+
+def bpf_objects(pid):
+    """{("prog", id), ("map", id), ("link", id)} of which it has descriptors."""
+    found = set()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            found |= set(re.findall(r"^(prog|map|link)_id:\t(\d+)$", info.read_text(), re.M))
+        except OSError:
+            pass  # closed meanwhile
+    return {(kind, int(number)) for kind, number in found}
 
 
 class Running:
@@ -40,6 +52,7 @@ class Running:
 
     def started(self):
         wait_for(self.watching)
+        self.bpf = bpf_objects(self.pid)
         return self
 
     def stop(self, number=signal.SIGINT):
@@ -116,8 +129,9 @@ class Trace:
         """Calls of getppid by pid."""
         return Counter(e["pid"] for e in self.calls if e["event"] == "getppid")
 
-    def whole(self):
-        """Nothing was lost."""
+    def whole(self, **bars):
+        """Nothing was lost, and the walks went as they should (walks.py has the bars)."""
         assert self.summary["discarded"] == 0 and self.summary["undecodable"] == 0
         assert self.summary["ring_damages"] == 0
+        self.walks.hold(**bars)
         return self
