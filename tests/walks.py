@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 EXPECTED = ("complete", "budget")
+UNTIL_KNOWN = 400  # walks that may be left to user space while the rows of a recording's programs are made
 
 
 class Walks:
@@ -23,6 +24,15 @@ class Walks:
         self.user = summary["ways"]["user"]
         self.done = sum(summary["ways"].values())
         self.hits, self.misses = (counters.get(f"row_cache_{k}", 0) for k in ("hits", "misses"))
+
+    def hold(self, surprised=0.002, user=None, hits=0.6):
+        """Fails where walks ended by surprise, where user space had to do what the kernel can, or where rows that were
+        used before were not at hand. (user: the share that may be its; or some at the begin, and 1 % of the rest)"""
+        said = f"{self.trace}: {self.status}, in user space {self.user}, row cache hits {100 * self.hit_rate():.2f} %"
+        assert not self.status.get("lost"), said
+        assert self.surprised <= surprised * self.total, said
+        assert self.user <= (UNTIL_KNOWN + 0.01 * self.done if user is None else user * self.done), said
+        assert self.hits + self.misses < 1000 or self.hit_rate() >= hits, said
 
     def hit_rate(self):
         return self.hits / (self.hits + self.misses) if self.hits + self.misses else 1.0

@@ -198,7 +198,8 @@ class Likeness:
         if ours["family"] == "AF_UNIX":
             m = re.search(r'sun_path=(@?)("(?:[^"\\]|\\.)*")', text)
             return bool(m) and m[1] + strace.unquote(m[2]).decode() == ours["path"]
-        port, address = (strace.unquote(re.search(rf'_{word}=("(?:[^"\\]|\\.)*")', text)[1]) for word in ("port", "addr"))
+        port, address = (strace.unquote(re.search(rf'_{word}=("(?:[^"\\]|\\.)*")', text)[1])
+                         for word in ("port", "addr"))
         return socket.inet_ntop(family, address) == ours["address"] and self.same_port(ours["port"],
                                                                                       int.from_bytes(port, "big"))
 
