@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import counting
+import walks
 from processes import wait_for
 from recordings import Counting, Recording, Trace
 
@@ -21,6 +22,15 @@ DATA = ROOT / "tests/data"
 CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] == "cgroup2"), None)
 sys.dont_write_bytecode = True
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How the walks went, which a test that passes does not get to show."""
+    lines = list(walks.lines())
+    if lines:
+        terminalreporter.section("walks")
+    for line in lines:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -113,15 +123,17 @@ def read(spoor):
 
 @pytest.fixture
 def nothing_attached():
-    """Checks that no BPF program of ours is left without a living owner."""
-    def left(pid=None):
-        out = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
-        ours = {"sys_enter", "sys_exit", "process_fork", "process_exec", "process_exit", "task_renamed", "switched"}
-        return [p for p in json.loads(out) if p.get("name") in ours
-                and (not p.get("pids") or any(o["pid"] == pid for o in p["pids"]))]
+    """Checks that no BPF object which a spoor had when it was attached is left: no program, map or link."""
+    def left(had):
+        found = set()
+        for kind in ("prog", "map", "link"):
+            out = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
+            found |= {(kind, o["id"]) for o in json.loads(out)}
+        return found & had
 
-    def check(pid=None):
-        wait_for(lambda: not left(pid), 10, 0.1)
+    def check(running):
+        assert {kind for kind, _ in running.bpf} == {"prog", "map", "link"}
+        wait_for(lambda: not left(running.bpf), 10, 0.1)
     return check
 
 

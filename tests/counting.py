@@ -7,7 +7,7 @@ FIELDS = ("calls", "errors", "seconds", "blocked_seconds", "in_flight", "unretur
 
 
 def unfinished(call):
-    return sum((call.get(k) or {}).get("calls", 0) for k in ("in_flight", "unreturned"))
+    return sum((call.get(k) or {}).get("calls", 0) for k in ("in_flight", "unreturned", "left"))
 
 
 def check(call):

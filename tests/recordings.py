@@ -2,6 +2,7 @@
 """`spoor record` and `spoor stat` under way, and what a trace says."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -9,11 +10,23 @@ from collections import Counter
 from pathlib import Path
 
 import counting
+import walks
 from processes import wait_for
 
 
 def segments(trace):
     return sorted(trace.glob("*/kernel/seg-*"))
+
+
+def bpf_objects(pid):
+    """{("prog", id), ("map", id), ("link", id)} of which it has descriptors."""
+    found = set()
+    for info in Path(f"/proc/{pid}/fdinfo").iterdir():
+        try:
+            found |= set(re.findall(r"^(prog|map|link)_id:\t(\d+)$", info.read_text(), re.M))
+        except OSError:
+            pass  # closed meanwhile
+    return {(kind, int(number)) for kind, number in found}
 
 
 class Running:
@@ -39,6 +52,7 @@ class Running:
 
     def started(self):
         wait_for(self.watching)
+        self.bpf = bpf_objects(self.pid)
         return self
 
     def stop(self, number=signal.SIGINT):
@@ -90,6 +104,7 @@ class Trace:
         assert run.returncode == 0, run.stderr
         *self.events, self.summary = [json.loads(line) for line in run.stdout.split("\n")[:-1]]
         self.calls = [e for e in self.events if not e["event"].startswith("spoor:")]
+        self.walks = walks.seen(self.summary, path)
         if ended:
             assert self.summary["ended"] is True and not self.summary["damages"]
             assert json.loads((Path(path) / "manifest").read_text())["ended"] is True
@@ -114,8 +129,9 @@ class Trace:
         """Calls of getppid by pid."""
         return Counter(e["pid"] for e in self.calls if e["event"] == "getppid")
 
-    def whole(self):
-        """Nothing was lost."""
+    def whole(self, **bars):
+        """Nothing was lost, and the walks went as they should (walks.py has the bars)."""
         assert self.summary["discarded"] == 0 and self.summary["undecodable"] == 0
         assert self.summary["ring_damages"] == 0
+        self.walks.hold(**bars)
         return self

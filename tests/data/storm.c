@@ -2,11 +2,12 @@
 /*
  * storm THREADS SECONDS LIBRARY: each thread forks children (3 marks each, by getppid), vforks and executes this
  * program ("storm mark", 2 marks), starts threads that end at once (1 mark), and opens and closes LIBRARY, whose
- * function makes 1 mark. Prints how many marks were made in all.
+ * function makes 1 mark. With 0 SECONDS they go on until SIGTERM comes. Prints how many marks were made in all.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 static atomic_long made;
 static time_t until;
+static atomic_int over;
 static const char *library;
 
 static void marks(int n)
@@ -82,9 +84,14 @@ static void once(unsigned kind)
 	}
 }
 
+static void on_term(int sig)
+{
+	over = sig;
+}
+
 static void *stormy(void *seed)
 {
-	for (unsigned i = (unsigned)(long)seed; time(NULL) < until; i++)
+	for (unsigned i = (unsigned)(long)seed; !over && (!until || time(NULL) < until); i++)
 		once(i);
 	return NULL;
 }
@@ -100,7 +107,9 @@ int main(int argc, char **argv)
 	}
 	if (argc != 4 || n < 1 || n > 64)
 		return 2;
-	until = time(NULL) + atoi(argv[2]);
+	if (atoi(argv[2]))
+		until = time(NULL) + atoi(argv[2]);
+	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term, .sa_flags = SA_RESTART }, NULL);
 	library = argv[3];
 	for (long i = 0; i < n; i++)
 		pthread_create(&threads[i], NULL, stormy, (void *)i);

@@ -241,10 +241,10 @@ def test_cgroup(record, read, start, actor, cgroups, cgroup):
     assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
 
 
-def test_who_leaves_has_not_ended(spoor, record, cgroup):
+def test_who_leaves_has_not_ended(spoor, record, cgroups, cgroup):
     """Nor is the call in which it left still under way: here the write that moves it."""
     recording = record("--cgroup", cgroup)
-    script = f"sleep 0.1; echo $$ > {CGROUPS}/cgroup.procs; exit 3"
+    script = f"sleep 0.1; echo $$ > {cgroups}/cgroup.procs; exit 3"
     leavers = [subprocess.Popen(["sh", "-c", script]) for _ in range(3)]
     for leaver in leavers:
         move(leaver, cgroup)
@@ -259,19 +259,19 @@ def test_who_leaves_has_not_ended(spoor, record, cgroup):
         assert sum("cgroup.procs>" in line and "its thread left the recording" in line for line in mine) == 1
 
 
-def test_moved_to_and_fro(record, read, start, actor, cgroup):
-    """Threads that run or sleep while they are moved: none is left out."""
+def test_moved_to_and_fro(record, read, start, actor, cgroups, cgroup):
+    """Threads that run or sleep while they are moved: none is left out. Each time their mappings have to be learned."""
     comers = [ready(start(actor(), "serve")) for _ in range(10)]
     recording = record("--cgroup", cgroup)
     for i in range(41):
         for comer in comers:
-            move(comer, CGROUPS if i & 1 else cgroup)
+            move(comer, cgroups if i & 1 else cgroup)
     time.sleep(0.3)
     for comer in comers:
         go(comer)
     assert recording.stop() == 0
     assert "not recorded" not in recording.said()
-    marks = read(recording.trace).whole().marks()
+    marks = read(recording.trace).whole(user=0.3).marks()
     assert [marks[comer.pid] for comer in comers] == [404] * 10
 
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -122,8 +123,26 @@ def test_nothing_stays(record, read, start, actor, nothing_attached):
     recording = record("-p", target.pid)
     helpers = children(recording.pid)
     assert recording.stop() == 0
-    nothing_attached(recording.pid)
+    nothing_attached(recording)
     assert helpers and not [c for c in helpers if os.path.exists(f"/proc/{c}")]
+
+
+KEPT = {"bpf", "perfmon", "sys_ptrace", "dac_read_search", "checkpoint_restore"}
+BITS = {"dac_read_search": 2, "sys_ptrace": 19, "sys_admin": 21, "perfmon": 38, "bpf": 39, "checkpoint_restore": 40}
+
+
+@pytest.mark.parametrize("options, more", [((), set()), (("--overhead", "50"), {"sys_admin"})],
+                         ids=["plain", "overhead"])
+def test_capabilities_are_given_up(record, start, actor, options, more):
+    """By every thread, once it is attached; what is left is what recording needs."""
+    recording = record("-p", ready(start(actor(), "sleep")).pid, *options)
+    allowed = sum(1 << BITS[name] for name in KEPT | more)
+    threads = list(Path(f"/proc/{recording.pid}/task").iterdir())
+    held = {t.name: re.findall(r"^Cap(?:Prm|Eff|Inh):\t(\w+)$", (t / "status").read_text(), re.M) for t in threads}
+    assert len(threads) >= 2
+    for sets in held.values():
+        assert len(sets) == 3 and not any(int(caps, 16) & ~allowed for caps in sets), held
+    assert recording.stop() == 0
 
 
 def on_a_terminal(argv, cwd):

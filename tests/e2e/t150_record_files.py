@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -157,7 +158,20 @@ def private_disk(script, tmp_path, size="2m"):
                           capture_output=True, text=True, timeout=60)
 
 
-def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
+def spoors_in(folder, build):
+    """Processes of ours that work there: only they can hold what is attached."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            links = {os.readlink(process / name) for name in ("exe", "cwd")}
+        except OSError:
+            continue
+        if links == {str(build / "spoor"), str(folder)}:
+            found.append(process.name)
+    return found
+
+
+def test_full_disk(spoor, build, read, actor, tmp_path):
     """The target's output and code are its own; what fitted is readable; it is said once."""
     program = actor(f"filler{os.getpid() % 10**8}")
     script = (f"{build}/spoor record -o disk/t.spoor -- sh -c '{program} storm 10000 100; echo out; exit 7'; "
@@ -175,7 +189,7 @@ def test_full_disk(spoor, build, read, actor, tmp_path, nothing_attached):
     out = spoor("report", tmp_path / "kept.spoor").stdout
     assert sum(int(n.replace(",", "")) for n in re.findall(r"^Lost: ([\d,]+) events ", out, re.M)) == lost
     assert "Lost: nothing" not in out and "The recording was cut off" in out
-    nothing_attached()
+    wait_for(lambda: not spoors_in(tmp_path, build))
 
 
 def test_disk_that_is_full_from_the_start(build, actor, tmp_path):
@@ -215,7 +229,7 @@ def test_vanished_directory(record, start, actor, tmp_path, nothing_attached):
     assert any("t.spoor" in line and ("vanished" in line or "gone" in line or "removed" in line or "No such" in line)
                for line in lines), lines
     assert target.poll() is None
-    nothing_attached(recording.pid)
+    nothing_attached(recording)
 
 
 def test_vanished_directory_of_a_command(record, actor, tmp_path):
@@ -238,7 +252,7 @@ def test_killed(spoor, record, read, actor, tmp_path, nothing_attached, rotate):
     trace = read(recording.trace, ended=False, babeltrace=False)
     assert trace.summary["ended"] is False and trace.count() > 100
     assert trace.summary["discarded"] == 0
-    nothing_attached(recording.pid)
+    nothing_attached(recording)
     wait_for(lambda: not os.path.exists(f"/proc/{shell}"))
     assert (tmp_path / "code").read_text() == "0\n"
     assert helpers and not [p for p in helpers if os.path.exists(f"/proc/{p}")]

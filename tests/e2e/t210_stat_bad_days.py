@@ -126,7 +126,7 @@ def test_killed(counting_under_way, counted, start, nothing_attached):
     stat = counting_under_way("-p", target.pid)
     stat.process.kill()
     stat.wait()
-    nothing_attached()
+    nothing_attached(stat)
     assert target.poll() is None
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from counting import total
-from processes import go, ready, tell
+from processes import go, ready, sleeps_in, tell, wait_for
 from terminal import Terminal
 
 NODE = re.compile(r"^ *([\d.]+) +([\d.]+) +(\d+) +(\d+) +([\d.]+) +(\d+) +(\d+) ((?:  )*)(\d+) (\S+)", re.M)
@@ -122,3 +122,25 @@ def test_intervals_with_execve_by_a_thread(counting_under_way, counted, start, l
     assert stat.print_all().stop() == 0
     *deltas, last = stat.counters()
     assert last.whole().of("getppid") == total(deltas, "getppid") == 2 * 200003 and len(deltas) > 10
+
+
+def test_a_call_of_who_is_moved_away(counting_under_way, start, actor, cgroups, cgroup):
+    """What it was in when it was moved out of the cgroup counts as a call that it left; what it calls then does not."""
+    leaver, member = (ready(start(actor(), "sleep")) for _ in range(2))
+    for process in (leaver, member):
+        (cgroup / "cgroup.procs").write_text(str(process.pid))
+        wait_for(lambda: sleeps_in(process.pid, 0))
+    stat = counting_under_way("--cgroup", cgroup, "--per-process")
+    (cgroups / "cgroup.procs").write_text(str(leaver.pid))
+    for process in (leaver, member):
+        assert go(process) == 0
+    assert stat.stop() == 0
+    (c,) = stat.counters()
+    calls = {t["pid"]: {s["name"]: s for s in t["syscalls"]} for t in c.whole().tasks}
+    read = calls[leaver.pid].pop("read")
+    assert not calls[leaver.pid]  # neither its mark nor its end
+    assert (read["calls"], read["entered"]) == (0, 1) and "unreturned" not in read and "in_flight" not in read
+    assert read["left"]["calls"] == 1 and 0 < read["left"]["blocked_seconds"] <= read["left"]["seconds"] < 20
+    read = calls[member.pid]["read"]
+    assert (read["calls"], read["entered"]) == (1, 1) and "left" not in read
+    assert calls[member.pid]["getppid"]["calls"] == 1

@@ -5,6 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import walks
+
 SOURCE = Path(os.environ.get("SPOOR_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("SPOOR_BUILD", SOURCE / "build"))
 SPOOR = BUILD / "spoor"
@@ -21,6 +23,7 @@ class Recording:
         out = subprocess.run([SPOOR, "report", "--format", "json", path], check=True, capture_output=True,
                              timeout=120).stdout
         *self.calls, self.summary = [json.loads(line) for line in out.decode(errors="surrogateescape").splitlines()]
+        self.walks = walks.seen(self.summary, path)
         for c in self.calls:
             c["end"] = self.monotonic(c["ts"])
             c["begin"] = c["end"] - c["dur"] if c["dur"] is not None else self.monotonic(c.get("start", c["ts"]))
@@ -35,23 +38,13 @@ class Recording:
             threads.setdefault(c["tid"], []).append(c)
         return threads
 
-    def hit_rate(self):
-        hits, misses = self.counters["row_cache_hits"], self.counters["row_cache_misses"]
-        return hits / (hits + misses) if hits + misses else 1.0
-
-    def check(self, user_share=None, hits=None):
-        """Prints how the walks went and fails where a bar is missed. Nothing may ever be lost."""
-        walks = {k: v for k, v in self.summary["walks"].items() if v}
-        ways = self.summary["ways"]
-        total = sum(ways.values())
-        print(f"{self.path.name}: {self.summary['calls']} calls; walks {walks}; kernel {ways['kernel']}, user "
-              f"{ways['user']}; row cache hits {100 * self.hit_rate():.2f} %")
+    def check(self, **bars):
+        """Fails where a bar is missed (walks.py has them). Nothing may ever be lost."""
+        print(f"{self.path.name}: {self.summary['calls']} calls; walks {self.walks.status}; user {self.walks.user} of "
+              f"{self.walks.done}; row cache hits {100 * self.walks.hit_rate():.2f} %")
         assert self.summary["discarded"] == 0 and self.summary["undecodable"] == 0 and not self.summary["damages"]
-        assert self.manifest["ended"] and self.counters["walks_lost"] == 0 and self.summary["walks"]["lost"] == 0
-        if user_share is not None:
-            assert ways["user"] <= user_share * total, f"{ways['user']} of {total} walks were done in user space"
-        if hits is not None:
-            assert self.hit_rate() >= hits
+        assert self.manifest["ended"] and self.counters["walks_lost"] == 0
+        self.walks.hold(**bars)
 
 
 def stack_of(call):

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `strace -ff -y -v` wrote, read back: per thread a list of (call, arguments as texts, result text)."""
+"""What `strace -ff -y -v -X raw` wrote, read back: per thread a list of (call, arguments as texts, result text)."""
 import re
 import subprocess
 from pathlib import Path
 
 LINE = re.compile(r"(\w+)\((.*)\)\s+= (.*)$", re.S)
-PATH = re.compile(r"<(?:/|\w+:)[^>]*>")  # a > in a path is escaped
+PATH = re.compile(r"<(?:[\w-]+:\[.*?\]|(?:/|\w+:)[^>]*)>")  # a > in a path is escaped
 OPEN, CLOSE = "([{", ")]}"
+CALM = ["/usr/bin/setarch", "-R"]  # no randomized addresses
 
 
-def run(prefix, command, **how):
-    """{tid: [(name, [argument], result)]}"""
-    subprocess.run(["strace", "-ff", "-y", "-v", "-s", "4096", "-o", prefix, *map(str, command)], timeout=60, **how)
+def run(prefix, command, descriptors="-y", **how):
+    """{tid: [(name, [argument], result)]}; with descriptors="-yy" sockets have their addresses instead of inodes."""
+    subprocess.run([*CALM, "strace", "-ff", descriptors, "-v", "-X", "raw", "-s", "4096", "-o", prefix,
+                    *map(str, command)], timeout=60, **how)
     prefix = Path(prefix)
     return {int(p.suffix[1:]): [x for x in map(parse, p.read_text(errors="surrogateescape").splitlines()) if x]
             for p in prefix.parent.glob(prefix.name + ".*")}
@@ -67,13 +69,24 @@ def unescape(m):
     return {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}.get(c, c)
 
 
+def number(text):
+    """0x1|0x80 -> 0x81, 0644 -> 420, NULL -> 0; None if it is no number."""
+    if text == "NULL":
+        return 0
+    if not re.fullmatch(r"\|?-?(0x[0-9a-f]+|\d+)(\|(0x[0-9a-f]+|\d+))*", text):
+        return None
+    value = 0
+    for part in text.lstrip("|").split("|"):
+        value |= int(part, 8 if re.fullmatch("0[0-7]+", part) else 0)
+    return value
+
+
 def descriptor(text):
-    """3</a/b> -> (3, "/a/b"); AT_FDCWD</a> -> (-100, "/a"); -1 -> (-1, None); None if it is no descriptor."""
-    m = re.fullmatch(r"(AT_FDCWD|-?\d+)(?:<(.*)>)?((?:\(deleted\))?)", text, re.S)
+    """3</a/b> -> (3, "/a/b"); -100</a> -> (-100, "/a"); -1 -> (-1, None); None if it is no descriptor."""
+    m = re.fullmatch(r"(-?\d+)(?:<(.*)>)?((?:\(deleted\))?)", text, re.S)
     if not m:
         return None
-    fd = -100 if m[1] == "AT_FDCWD" else int(m[1])
-    path = m[2]
+    fd, path = int(m[1]), m[2]
     if path and path.startswith(("/", "\\")):
         path = unquote(f'"{path}"').decode(errors="surrogateescape")
     return fd, path

@@ -55,9 +55,9 @@ def names_of(recording, own):
     return Counter(tuple(n for n in functions(c) if n in own) for c in asked(recording))
 
 
-def run(tmp_path, program, *args, options=("-m", "all", "-S", "512"), user=1.0, hits=None):
+def run(tmp_path, program, *args, options=("-m", "all", "-S", "512"), **bars):
     recording = record(tmp_path / f"{program.name}.spoor", *options, "--", program, *args)
-    recording.check(user_share=user, hits=hits)
+    recording.check(**bars)
     return recording
 
 

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+import likeness
 import strace
-import test_events_vs_strace as likeness
 from recording import SPOOR, record
 
 PROGRAM = r"""
@@ -78,12 +78,11 @@ def program(tmp_path_factory):
 
 def test_like_strace(program, tmp_path, monkeypatch):
     monkeypatch.setattr(likeness, "OWN_ORDER", likeness.OWN_ORDER | {"_llseek"})  # strace joins the offset's halves
-    command = ["/usr/bin/setarch", "-R", program]
     (tmp_path / "w").mkdir()
     how = dict(stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path / "w",
                env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
-    theirs = likeness.from_strace(strace.run(tmp_path / "st", command, stderr=subprocess.DEVNULL, **how))
-    recording = record(tmp_path / "t.spoor", "-m", "app", "--", *command, **how)
+    theirs = likeness.from_strace(strace.run(tmp_path / "st", [program], stderr=subprocess.DEVNULL, **how))
+    recording = record(tmp_path / "t.spoor", "-m", "app", "--", program, prefix=strace.CALM, **how)
     counts, wrong = likeness.compare(likeness.from_spoor(recording), theirs)
     assert not wrong and counts["calls"] > 60, wrong
     recording.check()

@@ -190,7 +190,7 @@ def compare_all(name, tmp_path, stops, recording):
         assert number_of(call["event"]) == stop["nr"], (call, stop["nr"], show(frames_of(stop)[0]))
         comparison.compare(stop, call)
     comparison.result()
-    recording.check()
+    recording.check(user=0.05, hits=0.75)
     return comparison
 
 
@@ -358,11 +358,14 @@ def test_mariadbd(tmp_path):
     settle("mariadbd", compare_all("mariadbd", tmp_path, stops, recording))
 
 
-def test_enough_of_them():
-    """The bar: 12 programs, 1,000 events. A test that was named alone sees fewer."""
+def test_enough_of_them(request):
+    """The bar: 12 programs, 1,000 events, of which a test that ended early is one too few. What was named alone is not
+    enough for it."""
+    chosen = sum(item.path == request.path for item in request.session.items) - 1
     events, agreed = sum(c.events for c in SEEN.values()), sum(c.agreed for c in SEEN.values())
     listed = sum(sum(c.listed.values()) for c in SEEN.values())
     print(f"{len(SEEN)} programs, {events} events: {agreed} equal to gdb's, {listed} arbitrated")
     assert agreed + listed == events
-    if len(SEEN) >= len(PROGRAMS):
-        assert events >= 1000
+    assert len(SEEN) == chosen
+    if chosen >= len(PROGRAMS):
+        assert len(SEEN) >= 12 and events >= 1000

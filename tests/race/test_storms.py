@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """fork, vfork, exec, exit and dlopen storms: every mark that was made is in the trace. `make check-loop` repeats."""
+import signal
 import subprocess
 import time
 
 import pytest
 
 LIBRARY = "#include <sys/syscall.h>\n#include <unistd.h>\nvoid mark(void) { syscall(SYS_getppid); }\n"
+# While another thread maps or unmaps, the address space is locked, and who looks a little later finds it changed.
+# A cache of rows that are used some ten times by a process that ends then is of less use.
+STORM = {"surprised": 0.03, "user": 0.05, "hits": 0.25}
+ALONE = STORM | {"surprised": 0.0005}
 CALLS = ("-e", "getppid,execve,exit_group")
 
 
@@ -20,13 +25,9 @@ def library(tmp_path):
 def test_every_mark(spoor, read, compiled, library, tmp_path, threads):
     run = spoor("record", "-o", "t.spoor", *CALLS, "--", compiled("storm.c"), threads, 2, library)
     assert run.returncode == 0
-    trace = read(tmp_path / "t.spoor", babeltrace=threads == 4).whole()
-    print(trace.summary)
+    trace = read(tmp_path / "t.spoor", babeltrace=threads == 4).whole(**(STORM if threads > 1 else ALONE))
     assert trace.count() == int(run.stdout)
-    # While another thread maps or unmaps, the address space is locked, and who looks a little later finds it changed.
-    walks = trace.summary["walks"]
-    cut = sum(n for status, n in walks.items() if status not in ("complete", "budget"))
-    assert walks["lost"] == 0 and cut <= 0.03 * sum(walks.values()) * (threads > 1) + 3
+    assert not set(trace.walks.status) & {"unreadable", "truncated"}
 
 
 def test_every_mark_of_everything(spoor, read, compiled, library, tmp_path):
@@ -34,18 +35,20 @@ def test_every_mark_of_everything(spoor, read, compiled, library, tmp_path):
     run = spoor("record", "-o", "t.spoor", "-m", "all", "-S", "32", "--rotate", "300ms", "--",
                 compiled("storm.c"), 4, 2, library)
     assert run.returncode == 0
-    assert read(tmp_path / "t.spoor", babeltrace=False).whole().count() == int(run.stdout)
+    assert read(tmp_path / "t.spoor", babeltrace=False).whole(**STORM).count() == int(run.stdout)
 
 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_attach_in_the_midst(record, read, start, compiled, library, threads):
     """-p --follow from the midst on: whoever was born and died meanwhile has all its marks; ends are seen."""
-    target = start(compiled("storm.c"), threads, 4, library)
+    target = start(compiled("storm.c"), threads, 0, library)
     time.sleep(0.5)
     recording = record("-p", target.pid, "--follow", *CALLS)
+    time.sleep(2)
+    target.send_signal(signal.SIGTERM)
     assert recording.wait(30) == 0
     made = int(target.stdout.read())
-    trace = read(recording.trace, babeltrace=False).whole()
+    trace = read(recording.trace, babeltrace=False).whole(**STORM)
     marks = trace.marks()
     children = [n for pid, n in marks.items() if pid != target.pid]
     assert len(children) > 50 and 0 < trace.count() <= made
@@ -54,12 +57,13 @@ def test_attach_in_the_midst(record, read, start, compiled, library, threads):
 
 
 def test_many_recordings_one_after_another(record, read, start, compiled, library, nothing_attached):
-    target = start(compiled("storm.c"), 4, 6, library)
+    target = start(compiled("storm.c"), 4, 0, library)
     last = None
     for lap in range(5):
         last = record("-n", "storm", *CALLS, trace=f"{lap}.spoor")
         time.sleep(0.2)
         assert last.stop() == 0
-        read(last.trace, babeltrace=False).whole()
+        read(last.trace, babeltrace=False).whole(**STORM)
+    target.send_signal(signal.SIGTERM)
     assert target.wait(30) == 0
-    nothing_attached(last.pid)
+    nothing_attached(last)

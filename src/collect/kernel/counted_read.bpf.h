@@ -6,7 +6,8 @@
  */
 #include "collect/kernel/counted.bpf.h"
 
-#define TRIES 256
+#define TRIES (1 << 16)
+#define TRIES_NS 2000000 /* and no longer: a virtual processor that stands still may do so for long */
 #define TRIES_FLIGHT 16
 
 struct copy {
@@ -26,6 +27,7 @@ struct copying {
 	struct thread *t;
 	struct copy *to;
 	struct seq_file *out;
+	u64 until;
 	u32 again, done;
 };
 
@@ -81,6 +83,8 @@ static long try_thread(u32 n, void *ctx)
 	struct copying *c = ctx;
 	u32 seq = *(volatile u32 *)&c->t->seq;
 
+	if (bpf_ktime_get_ns() > c->until)
+		return 1;
 	if (seq & 1)
 		return 0;
 	barrier();
@@ -108,6 +112,7 @@ static long try_flight(u32 n, void *ctx)
 static __always_inline void copy_thread(struct copying *c)
 {
 	c->to->head.n_slots = 0;
+	c->until = bpf_ktime_get_ns() + TRIES_NS;
 	bpf_loop(TRIES, try_thread, c, 0);
 	if (c->done)
 		return;

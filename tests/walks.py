@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""How the walks of every trace that a test reads went: told at the end, test file by test file (conftest.py)."""
+import json
+import os
+from pathlib import Path
+
+EXPECTED = ("complete", "budget")
+UNTIL_KNOWN = 400  # walks that may be left to user space while the rows of a recording's programs are made
+
+
+class Walks:
+    """Of one trace: by status, by where they were done, and how often a row was found in the cache."""
+
+    def __init__(self, summary, trace):
+        try:
+            counters = json.loads((Path(trace) / "manifest").read_text()).get("counters", {})
+        except OSError:
+            counters = {}
+        self.test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
+        self.trace = Path(trace).name
+        self.status = {k: n for k, n in summary["walks"].items() if n}
+        self.total = sum(self.status.values())
+        self.surprised = self.total - sum(self.status.get(k, 0) for k in EXPECTED)
+        self.user = summary["ways"]["user"]
+        self.done = sum(summary["ways"].values())
+        self.hits, self.misses = (counters.get(f"row_cache_{k}", 0) for k in ("hits", "misses"))
+
+    def hold(self, surprised=0.002, user=None, hits=0.6):
+        """Fails where walks ended by surprise, where user space had to do what the kernel can, or where rows that were
+        used before were not at hand. (user: the share that may be its; or some at the begin, and 1 % of the rest)"""
+        said = f"{self.trace}: {self.status}, in user space {self.user}, row cache hits {100 * self.hit_rate():.2f} %"
+        assert not self.status.get("lost"), said
+        assert self.surprised <= surprised * self.total, said
+        assert self.user <= (UNTIL_KNOWN + 0.01 * self.done if user is None else user * self.done), said
+        assert self.hits + self.misses < 1000 or self.hit_rate() >= hits, said
+
+    def hit_rate(self):
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else 1.0
+
+
+SEEN = []
+
+
+def seen(summary, trace):
+    """Notes them for the summary."""
+    SEEN.append(Walks(summary, trace))
+    return SEEN[-1]
+
+
+def share(part, whole):
+    return f"{100 * part / whole:.2f} %" if whole else "-"
+
+
+def lines():
+    """One a test file."""
+    files = {}
+    for walks in SEEN:
+        files.setdefault(Path(walks.test.split("::")[0]).name, []).append(walks)
+    for name, all_of in sorted(files.items()):
+        total, done = sum(w.total for w in all_of), sum(w.done for w in all_of)
+        status = {}
+        for walks in all_of:
+            for k, n in walks.status.items():
+                status[k] = status.get(k, 0) + n
+        how = ", ".join(f"{k} {share(n, total)}" for k, n in sorted(status.items(), key=lambda x: -x[1]))
+        hits = sum(w.hits for w in all_of)
+        yield (f"{name}: {total} walks in {len(all_of)} traces: {how or '-'}; in user space "
+               f"{share(sum(w.user for w in all_of), done)}; row cache hits "
+               f"{share(hits, hits + sum(w.misses for w in all_of))}")
