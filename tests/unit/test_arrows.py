@@ -18,7 +18,8 @@ MAY_USE = {
     "agent": set(),
 }
 # Layouts that both sides of a boundary share; they include nothing of Spoor's but each other.
-LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/walk_core.h", "unwind/walk_state.h"}
+LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/walk_core.h", "unwind/walk_state.h",
+           "agent/core/arena.h", "agent/control/protocol.h"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 
 
@@ -31,6 +32,8 @@ def folder(path):
 
 
 def allowed(user, used):
+    if folder(used) in ("spoor", "ust"):  # include/: what programs are built with
+        return folder(user) == "agent"
     return folder(used) == folder(user) or folder(used) in MAY_USE[folder(user)] or used in LAYOUTS
 
 
