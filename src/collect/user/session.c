@@ -289,7 +289,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 	return r < 0 ? r : spoor_writer_snapshot(s->w, path, e);
 }
 
-void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source)
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs)
 {
 	unsigned state = SPOOR_PROGRAM_CRASHED;
 	struct spoor_error e = { "" };
@@ -298,7 +298,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 		spoor_ust_session_fails(s, e.text);
 	if (source->arena->malformed)
 		state = SPOOR_PROGRAM_DAMAGED;
-	else if (spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
+	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
 		state = SPOOR_PROGRAM_ENDED;
 	spoor_taker_tell(s->taker, source, state);
 	s->lost += spoor_user_arena_lost(source->arena);
