@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,6 +44,7 @@ enum {
 	OPT_TID,
 	OPT_FUNCTION,
 	OPT_EVENT,
+	OPT_FOLLOW,
 	OPT_ERRNO,
 	OPT_FAILED,
 	OPT_MIN_DURATION,
@@ -53,6 +55,7 @@ static const struct option long_options[] = {
 	{ "events", no_argument, NULL, OPT_EVENTS },
 	{ "format", required_argument, NULL, 'f' },
 	{ "folded", optional_argument, NULL, OPT_FOLDED },
+	{ "follow", no_argument, NULL, OPT_FOLLOW },
 	{ "blocked", no_argument, NULL, OPT_BLOCKED },
 	{ "stacks", no_argument, NULL, 'k' },
 	{ "by", required_argument, NULL, OPT_BY },
@@ -256,6 +259,9 @@ static int parse_option(struct options *o, int c)
 	case 'k':
 		o->view.stacks = 1;
 		return 0;
+	case OPT_FOLLOW:
+		o->view.follow = 1;
+		return 0;
 	case OPT_FROM:
 		o->from = optarg;
 		return 0;
@@ -292,6 +298,8 @@ static int parse(int argc, char **argv, struct options *o)
 		return usage_error("--events, --folded and --blocked exclude each other");
 	if (o->view.stacks && !o->events)
 		return usage_error("-k shows the stacks of --events; add it");
+	if (o->view.follow && !o->events && !(o->json && !o->blocked))
+		return usage_error("--follow shows what comes, one by one; add --events or --format json");
 	if (o->json && o->folded)
 		return usage_error("--folded has a format of its own");
 	o->trace = argv[optind];
@@ -404,7 +412,7 @@ static int show(struct options *o, struct spoor_trace *trace)
 {
 	const char *no_colour = getenv("NO_COLOR");
 	bool terminal = isatty(STDOUT_FILENO), text = !o->json && !o->folded;
-	struct spoor_pager pager = text ? spoor_pager_open() : (struct spoor_pager){ .out = stdout };
+	struct spoor_pager pager = text && !o->view.follow ? spoor_pager_open() : (struct spoor_pager){ .out = stdout };
 	struct spoor_error e = {};
 	int r;
 
@@ -427,6 +435,24 @@ static int show(struct options *o, struct spoor_trace *trace)
 	return SPOOR_EXIT_FAILED;
 }
 
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+	stopped = 1;
+}
+
+/* Ctrl-C ends the looking on, and what was lost so far is still said; a second one ends it at once. */
+static void follow(struct options *o, struct spoor_trace *trace)
+{
+	struct sigaction act = { .sa_handler = stop, .sa_flags = SA_RESETHAND };
+
+	spoor_trace_follow(trace);
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	o->view.stop = &stopped;
+}
+
 static int report(struct options *o)
 {
 	struct spoor_packed *packed = NULL;
@@ -438,6 +464,8 @@ static int report(struct options *o)
 		fprintf(stderr, "spoor report: %s\n", e.text);
 		return SPOOR_EXIT_FAILED;
 	}
+	if (o->view.follow)
+		follow(o, trace);
 	r = resolve_times(o, trace);
 	if (r == 0 && spoor_symbolizer_new(o->debug_root, NULL, &o->view.symbols) < 0) {
 		fputs("spoor report: out of memory\n", stderr);
