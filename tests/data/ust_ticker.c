@@ -2,13 +2,16 @@
 /*
  * Events whose numbers can be checked: ust_ticker THREADS COUNT [PAUSE_US] [fork]. Each thread does zoo:tick COUNT times
  * with its number and 0, 1, 2 ...; COUNT 0: until it is killed. zoo:rare comes with every tenth. fork: a child does the
- * same as thread 100 and on. Standard output gets "ready" first and "done N" (ticks while the site was on) last.
+ * same as thread 100 and on. Standard output gets "ready" first. $TICKER_COUNTER is a file of 8 bytes a thread: how many
+ * ticks it has behind it.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +24,7 @@ SPOOR_TRACEPOINT_LEVEL(zoo, rare, SPOOR_LEVEL_DEBUG, TP_PROTO(unsigned long n, c
 
 static unsigned long count, pause_us;
 static int first;
+static volatile unsigned long *behind;
 
 static void *run(void *arg)
 {
@@ -28,6 +32,8 @@ static void *run(void *arg)
 
 	for (unsigned long n = 0; !count || n < count; n++) {
 		spoor_trace(zoo, tick, thread, n);
+		if (behind)
+			behind[thread] = n + 1;
 		if (n % 10 == 0)
 			spoor_trace(zoo, rare, n, "one of ten");
 		if (pause_us)
@@ -44,6 +50,13 @@ int main(int argc, char **argv)
 
 	count = argc > 2 ? strtoul(argv[2], NULL, 10) : 10;
 	pause_us = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
+	if (getenv("TICKER_COUNTER")) {
+		int fd = open(getenv("TICKER_COUNTER"), O_RDWR);
+
+		behind = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		if (behind == MAP_FAILED)
+			return 1;
+	}
 	puts("ready");
 	fflush(stdout);
 	if (argc > 4 && !strcmp(argv[4], "fork")) {
