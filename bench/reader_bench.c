@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * How fast a trace is read back: `reader_bench TRACE [ROUNDS]`. Three loops over the same trace, interleaved, medians:
- * the merge alone, with every call or user event taken apart, and with what a report asks for (stack, thread, unfinished calls).
+ * the merge alone, with every call or user event taken apart, and with what a report asks for (stack, thread,
+ * unfinished calls).
  * The floor of the same run: the bytes of the stream files summed up once from their mappings.
  */
 #include <dirent.h>
