@@ -172,11 +172,9 @@ static bool spill_some(struct slot *s, uint32_t begin, uint32_t end)
 /* Threads that ended without a destructor left packets behind. Looks for them now and then. */
 static void free_orphans(struct slot *s)
 {
-	uint64_t now = clock_monotonic(), next = process->next_orphans;
 	uint32_t i;
 
-	if (now < next || !__atomic_compare_exchange_n(&process->next_orphans, &next, now + ORPHANS_EVERY, false,
-						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (!now_and_then(&process->next_orphans, ORPHANS_EVERY))
 		return;
 	for (i = s->n_shared; i < s->n_packets; i++) {
 		uint64_t o = owner_of(&s->packets[i]);

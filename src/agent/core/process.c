@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 
+#include "agent/core/clock.h"
 #include "agent/core/process.h"
 
 static struct process none;
@@ -104,4 +105,11 @@ void process_unlock(void)
 bool thread_is_dead(uint32_t tid)
 {
 	return sys3(SYS_tgkill, process->pid, tid, 0) == -ESRCH;
+}
+
+bool now_and_then(uint64_t *next, uint64_t every)
+{
+	uint64_t now = clock_monotonic(), was = *next;
+
+	return now >= was && __atomic_compare_exchange_n(next, &was, now + every, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

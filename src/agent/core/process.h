@@ -12,6 +12,7 @@ struct process {
 	uint32_t lock;  /* tid of who holds it */
 	uint32_t probes_lock;
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
+	uint64_t next_dead;    /* and of producers */
 };
 extern struct process *process HIDDEN;
 
@@ -46,6 +47,9 @@ void process_unlock(void);
 /* A lock that is a tid, in memory that fork wipes. False: this thread has it already. */
 bool tid_lock(uint32_t *lock);
 void tid_unlock(uint32_t *lock);
+
+/* True once in `every` ns for one of all threads; *next is when it is next. */
+bool now_and_then(uint64_t *next, uint64_t every);
 
 /* Whether that thread of this process is gone. */
 bool thread_is_dead(uint32_t tid);

@@ -6,6 +6,7 @@
 
 #define BLOCKS_A_CHUNK 128
 #define MAX_CHUNKS 1024
+#define DEAD_EVERY 100000000 /* ns between two looks: that is a system call for each thread */
 
 struct block nobody;
 __thread struct block *block = &nobody;
@@ -27,7 +28,7 @@ static struct block *chunk(unsigned i)
 	return c;
 }
 
-/* Also finds blocks of threads that ended without their destructors: only when all the chunks so far are taken. */
+/* from_dead: also of threads that ended without their destructors. */
 static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
 {
 	uint32_t n = n_chunks * BLOCKS_A_CHUNK, begin = __atomic_load_n(&hint, __ATOMIC_RELAXED), i;
@@ -62,7 +63,7 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 	for (n = 1; n < MAX_CHUNKS && chunks[n]; n++)
 		;
 	b = take(tid, n, false);
-	if (!b)
+	if (!b && now_and_then(&process->next_dead, DEAD_EVERY))
 		b = take(tid, n, true);
 	if (!b && n < MAX_CHUNKS)
 		b = take(tid, n + 1, false);
