@@ -29,7 +29,8 @@ enum {
 	OPT_SET,
 	OPT_OVERHEAD,
 	OPT_SNAPSHOT,
-	OPT_ROW_MEMORY
+	OPT_ROW_MEMORY,
+	OPT_UST
 };
 
 static const struct option long_options[] = {
@@ -50,6 +51,7 @@ static const struct option long_options[] = {
 	{ "overhead", required_argument, NULL, OPT_OVERHEAD },
 	{ "snapshot-on", required_argument, NULL, OPT_SNAPSHOT },
 	{ "row-memory", required_argument, NULL, OPT_ROW_MEMORY },
+	{ "ust", no_argument, NULL, OPT_UST },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
@@ -139,6 +141,9 @@ static int parse_option(int c, struct spoor_record_options *o, int *follow, stru
 			return spoor_fail(e, E2BIG, "--set: at most %d at once", SPOOR_MAX_SETS);
 		o->sets[o->n_sets++] = optarg;
 		return 0;
+	case OPT_UST:
+		s->ust = true;
+		return 0;
 	case OPT_ROW_MEMORY:
 		return spoor_size_option("--row-memory", optarg, 64 << 10, &s->row_memory, e);
 	case OPT_SNAPSHOT:
@@ -177,6 +182,8 @@ static int check_targets(struct spoor_record_options *o, int follow, struct spoo
 	if (o->s.max_size && o->s.segment_size > o->s.max_size / 2)
 		return spoor_fail(e, EINVAL, "--max-size must hold two segments of --rotate's size at least: one is "
 					     "written while the other is kept");
+	if (o->s.ust && !t->argv)
+		return spoor_fail(e, EINVAL, "--ust needs a command: -- CMD; for what runs already there is 'spoor daemon'");
 	return spoor_targets_settle(t, follow, "record", e);
 }
 

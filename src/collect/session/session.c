@@ -30,6 +30,7 @@ struct session {
 	struct spoor_consumer *consumer;
 	struct spoor_host host;
 	struct spoor_settings settings;
+	struct spoor_user_part user;
 	int remote_fd;
 	uint64_t said;
 	bool full;
@@ -89,6 +90,7 @@ static int open_trace(struct session *s, struct spoor_error *e)
 		.command = o->command,
 		.mode = mode,
 		.n_cpus = s->kernel->n_cpus,
+		.n_lanes = o->ust ? SPOOR_LANES : 0,
 		.max_size = o->max_size,
 		.segment_size = o->segment_size,
 		.segment_ns = o->segment_ns,
@@ -97,6 +99,9 @@ static int open_trace(struct session *s, struct spoor_error *e)
 
 	describe_mode(o, mode, sizeof(mode));
 	r = spoor_writer_open(&wo, &s->writer, e);
+	if (r)
+		return r;
+	r = o->ust ? spoor_user_part_open(&s->user, s->writer, e) : 0;
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
@@ -214,8 +219,10 @@ static void rotate(struct session *s)
 		take_snapshot(s);
 	}
 	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic())) {
-		if (!spoor_consumer_rotate(s->consumer, NULL))
+		if (!spoor_consumer_rotate(s->consumer, NULL)) {
 			s->ending = s->snapshot;
+			spoor_user_part_segment(&s->user);
+		}
 	}
 }
 
@@ -244,12 +251,15 @@ static void run(struct session *s)
 			{ .fd = spoor_kernel_wakeup_fd(s->kernel), .events = POLLIN },
 			{ .fd = spoor_objects_fd(s->objects), .events = POLLIN },
 			{ .fd = s->remote_fd, .events = POLLIN },
+			{ .fd = spoor_user_part_fd(&s->user), .events = POLLIN },
 		};
 		uint64_t now = spoor_now_monotonic();
 		int look = spoor_consumer_rotating(s->consumer) ? 20 : LOOK_MS;
 		int wait = until <= now ? 0 : until - now < look * 1000000ULL ? (until - now) / 1000000 + 1 : look;
 
-		poll(fds, 4, wait);
+		int soon = spoor_user_part_serve(&s->user);
+
+		poll(fds, 5, soon >= 0 && soon < wait ? soon : wait);
 		if (fds[1].revents)
 			spoor_kernel_wakeup_drain(s->kernel);
 		if (fds[0].revents && spoor_host_signals(&s->host))
@@ -339,6 +349,7 @@ static void end(struct session *s)
 	uint64_t until;
 
 	spoor_host_await_command(&s->host);
+	spoor_user_part_end(&s->user, &r->user);
 	spoor_consumer_ends(s->consumer);
 	spoor_kernel_flush_pending(s->kernel);
 	spoor_kernel_detach(s->kernel);
@@ -385,6 +396,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		run(&s);
 		end(&s);
 	}
+	spoor_user_part_end(&s.user, NULL);
 	if (s.writer) {
 		int c;
 

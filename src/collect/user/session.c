@@ -237,6 +237,14 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 	return err ? err : (int)most;
 }
 
+void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
+{
+	spoor_writer_switch_lanes(s->w);
+	define_clock(s->w);
+	for (size_t i = 0; i < n; i++)
+		spoor_taker_repeat(s->taker, sources[i]);
+}
+
 int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			     struct spoor_error *e)
 {
@@ -244,10 +252,7 @@ int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *c
 
 	if (r)
 		return r;
-	spoor_writer_switch_lanes(s->w);
-	define_clock(s->w);
-	for (size_t i = 0; i < n; i++)
-		spoor_taker_repeat(s->taker, sources[i]);
+	spoor_ust_session_segment(s, sources, n);
 	return spoor_writer_segment_end(s->w, e);
 }
 

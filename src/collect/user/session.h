@@ -68,6 +68,8 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 /* Begins the next segment. */
 int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			     struct spoor_error *e);
+/* The second half of that, where somebody else began it. */
+void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n);
 /* What is in the trace, and in flight in the buffers, as a trace of its own at path. */
 int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			       const char *path, struct spoor_error *e);
