@@ -238,10 +238,11 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->malformed)
 		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
 			result->malformed);
-	if (!result->programs && !result->events)
-		fputs("spoor: no traced program came: does the command have tracepoints ('spoor ust list FILE')? In a container "
-		      "the recorder's socket must be mounted, too\n",
-		      stderr);
+	if (!result->events)
+		fprintf(stderr,
+			"spoor: %s: does the command have tracepoints ('spoor ust list FILE')? In a container the recorder's "
+			"socket and the library must be there, too\n",
+			result->programs ? "no event came" : "no traced program came");
 	if (result->why[0])
 		spoor_ust_say(result->why);
 }

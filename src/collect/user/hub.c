@@ -15,8 +15,8 @@
 
 #define PERIOD_LEAST (2 * 1000000ULL)
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
-#define BUSY 250                       /* per mille of an arena in one round: look sooner */
-#define IDLE 60
+#define BUSY 120                       /* per mille of an arena in one round: look sooner */
+#define IDLE 30
 #define MOST_EVENTS 64
 #define MOST_TURNS 16
 

@@ -324,26 +324,31 @@ void spoor_program_ended(struct hub_program *p)
 	p->dead = true;
 }
 
-/* Does the process still map the arena? After execve it does not. */
-static bool maps(uint32_t pid, ino_t ino)
+/*
+ * Has the process come to map something else than the arena, by execve? One that is about to end maps nothing; its end
+ * will tell, as it will of one that is not ours to see.
+ */
+static bool left(uint32_t pid, ino_t ino)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char line[512], path[64];
+	char line[4352], path[64];
+	bool any = false;
 
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		unsigned long long found;
 
+		any = true;
 		if (sscanf(line, "%*s %*s %*s %*s %llu", &found) == 1 && found == ino && strstr(line, "memfd:"))
-			return true;
+			return false;
 	}
-	return !f && errno != ENOENT; /* not ours to see: then its end will tell */
+	return any;
 }
 
 void spoor_program_look(struct hub_program *p, uint64_t now)
 {
-	bool any = false;
+	bool all = true;
 
 	if (p->kicked && now - p->kicked > 50 * 1000000ULL && p->n_awaited) {
 		p->kicked = now;
@@ -353,11 +358,11 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 		return;
 	p->looked = now;
 	for (size_t i = 0; i < p->n_arenas; i++)
-		any |= maps(p->cred.pid, p->arenas[i]->ino);
-	if (any)
+		all &= left(p->cred.pid, p->arenas[i]->ino);
+	if (!all)
 		return;
 	spoor_hub_unwatch(p->hub, &p->process);
-	end_arenas(p, false);
+	end_arenas(p, true);
 	p->dead = true;
 }
 
