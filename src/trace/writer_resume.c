@@ -138,7 +138,8 @@ int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 	if (r == -ESTALE)
 		return spoor_fail(e, ESTALE, "%s: was recorded before the machine was started again", w->path);
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot go on with it: its manifest is damaged, or of another kind", w->path);
+		return spoor_fail(e, -r, "%s: cannot go on with it: its manifest is damaged, or of another kind",
+				  w->path);
 	return 0;
 }
 
@@ -307,6 +308,7 @@ int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 	if (r >= 0)
 		r = check_metadatas(w, t);
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged", w->path);
+		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged",
+				  w->path);
 	return 0;
 }
