@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * How fast a trace is read back: `reader_bench TRACE [ROUNDS]`. Three loops over the same trace, interleaved, medians:
- * the merge alone, with every call taken apart, and with what a report asks for (stack, thread, unfinished calls).
+ * the merge alone, with every call or user event taken apart, and with what a report asks for (stack, thread,
+ * unfinished calls).
  * The floor of the same run: the bytes of the stream files summed up once from their mappings.
  */
 #include <dirent.h>
@@ -39,6 +40,18 @@ static void ask(struct spoor_pendings *p, const struct spoor_event *ev, const st
 	spoor_pendings_see(p, ev);
 }
 
+static void take_user(const struct spoor_event *ev, enum loop loop)
+{
+	struct spoor_value values[SPOOR_MAX_CLASS_FIELDS];
+	const struct spoor_thread *t;
+
+	spoor_class_values(ev->class, ev->h, values);
+	for (unsigned i = 0; i < ev->class->n_fields; i++)
+		sum += values[i].n;
+	t = loop == REPORT ? spoor_segment_thread(ev->segment, ev->h->tid, ev->h->ts) : NULL;
+	sum += t ? t->pid : 0;
+}
+
 static uint64_t read_all(struct spoor_trace *t, enum loop loop)
 {
 	struct spoor_pendings *p = NULL;
@@ -55,6 +68,8 @@ static uint64_t read_all(struct spoor_trace *t, enum loop loop)
 			sum += c.args[0].value;
 		if (loop == REPORT && ev.h->id <= SPOOR_EV_SYSCALL_OTHER)
 			ask(p, &ev, &c);
+		if (loop >= DECODE && ev.class)
+			take_user(&ev, loop);
 	}
 	spoor_pendings_free(p);
 	return n;

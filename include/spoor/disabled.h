@@ -11,15 +11,16 @@
 	{                                                                                                 \
 		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                     \
 	}                                                                                                 \
-	static inline __attribute__((unused)) int register_trace_##symbol(                               \
-		void (*probe)(SPOOR_DATA_PROTO_(proto)), void *data)                                      \
+	SPOOR_PROBE_TYPE_(symbol, proto)                                                                  \
+	static inline __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe, \
+									  void *data)                     \
 	{                                                                                                 \
 		(void)probe;                                                                              \
 		(void)data;                                                                               \
 		return SPOOR_NO_LIBRARY_;                                                                 \
 	}                                                                                                 \
 	static inline __attribute__((unused)) int unregister_trace_##symbol(                             \
-		void (*probe)(SPOOR_DATA_PROTO_(proto)), void *data)                                      \
+		spoor_probe_of_##symbol probe, void *data)                                                \
 	{                                                                                                 \
 		(void)probe;                                                                              \
 		(void)data;                                                                               \
@@ -32,8 +33,9 @@
 
 #define spoor_trace(provider, name, ...)                                    \
 	do {                                                                \
-		if (0)                                                      \
-			trace_##provider##_##name(__VA_ARGS__);             \
+		if (0) {                                                    \
+			SPOOR_STRICT_(trace_##provider##_##name(__VA_ARGS__)); \
+		}                                                           \
 	} while (0)
 
 #endif

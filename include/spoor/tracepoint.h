@@ -81,6 +81,19 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 
 #define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
 
+/* What C compilers of old only warn of: an argument of the wrong type. */
+#ifdef __cplusplus
+#define SPOOR_STRICT_(call) call
+#else
+#define SPOOR_STRICT_(call)                                                      \
+	_Pragma("GCC diagnostic push")                                           \
+	_Pragma("GCC diagnostic error \"-Wint-conversion\"")                     \
+	_Pragma("GCC diagnostic error \"-Wincompatible-pointer-types\"")         \
+	_Pragma("GCC diagnostic error \"-Wimplicit-function-declaration\"")      \
+	call;                                                                    \
+	_Pragma("GCC diagnostic pop")
+#endif
+
 /* `void *data, int a, ...` */
 #define SPOOR_DATA_PROTO_(...) SPOOR_JOIN_(SPOOR_DATA_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
 #define SPOOR_DATA_PROTO_0(...) void *data, __VA_ARGS__
@@ -93,21 +106,33 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 #define SPOOR_PROTO_0(...) __VA_ARGS__
 #define SPOOR_PROTO_1(...) void
 
+/* A probe of another type is an error: C only warns of pointers, but not where a union takes them. */
+#ifdef __cplusplus
+#define SPOOR_PROBE_TYPE_(symbol, ...) typedef void (*spoor_probe_of_##symbol)(SPOOR_DATA_PROTO_(__VA_ARGS__));
+#define SPOOR_PROBE_OF_(probe) ((void (*)(void))(probe))
+#else
+#define SPOOR_PROBE_TYPE_(symbol, ...)                                        \
+	typedef union {                                                       \
+		void (*function)(SPOOR_DATA_PROTO_(__VA_ARGS__));             \
+	} spoor_probe_of_##symbol __attribute__((transparent_union));
+#define SPOOR_PROBE_OF_(probe) ((void (*)(void))(probe).function)
+#endif
+
 /* desc: an expression for the tracepoint's description. */
 #define SPOOR_PROBES_(desc, symbol, ...)                                                                             \
-	static inline __attribute__((unused)) int register_trace_##symbol(                                           \
-		void (*probe)(SPOOR_DATA_PROTO_(__VA_ARGS__)), void *data)                                           \
+	SPOOR_PROBE_TYPE_(symbol, __VA_ARGS__)                                                                       \
+	static inline __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe, void *data) \
 	{                                                                                                            \
 		if (!spoor_probe_register)                                                                           \
 			return SPOOR_NO_LIBRARY_;                                                                    \
-		return spoor_probe_register(desc, __FILE__, __LINE__, (void (*)(void))probe, data);                  \
+		return spoor_probe_register(desc, __FILE__, __LINE__, SPOOR_PROBE_OF_(probe), data);                 \
 	}                                                                                                            \
-	static inline __attribute__((unused)) int unregister_trace_##symbol(                                         \
-		void (*probe)(SPOOR_DATA_PROTO_(__VA_ARGS__)), void *data)                                           \
+	static inline __attribute__((unused)) int unregister_trace_##symbol(spoor_probe_of_##symbol probe,           \
+									    void *data)                              \
 	{                                                                                                            \
 		if (!spoor_probe_unregister)                                                                         \
 			return SPOOR_NO_LIBRARY_;                                                                    \
-		return spoor_probe_unregister(desc, __FILE__, __LINE__, (void (*)(void))probe, data);                \
+		return spoor_probe_unregister(desc, __FILE__, __LINE__, SPOOR_PROBE_OF_(probe), data);               \
 	}
 
 #ifdef SPOOR_DISABLE
@@ -164,14 +189,14 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		spoor_desc_of_##provider##__##name __attribute__((unused)) = SPOOR_DESC_(provider, name, level,      \
 			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
 	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \
-	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))                         \
+	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_##provider##__##name;                                 \
 		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \
 		SPOOR_EACH_(SPOOR_V_, fields)                                                                        \
 		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
 	}                                                                                                            \
-	static inline __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto))                   \
+	static inline __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \
 		return;                                                                                              \
@@ -186,7 +211,8 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 #define spoor_trace(provider, name, ...)                                                                            \
 	do {                                                                                                        \
 		if ([]() __attribute__((always_inline)) -> bool {                                                   \
-			SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on); \
+			SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__,    \
+				    on);                                                                            \
 			return false;                                                                               \
 		on:                                                                                                 \
 			return SPOOR_SITE_ON_(spoor_tp_##provider##__##name);                                       \
@@ -197,11 +223,13 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 #define spoor_trace(provider, name, ...)                                                                            \
 	do {                                                                                                        \
 		__label__ spoor_on_, spoor_off_;                                                                    \
-		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, spoor_on_); \
+		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__,            \
+			    spoor_on_);                                                                             \
 		goto spoor_off_;                                                                                    \
 	spoor_on_:                                                                                                  \
-		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name))                                                  \
-			spoor_emit_##provider##__##name(__VA_ARGS__);                                               \
+		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name)) {                                                \
+			SPOOR_STRICT_(spoor_emit_##provider##__##name(__VA_ARGS__))                                 \
+		}                                                                                                   \
 	spoor_off_:;                                                                                                \
 	} while (0)
 #endif

@@ -65,8 +65,11 @@ void spoor_programs_done(struct spoor_programs *p)
 const char *spoor_program_state_name(unsigned state)
 {
 	static const char *const names[] = {
-		[SPOOR_PROGRAM_BEGUN] = "begun",     [SPOOR_PROGRAM_RUNS] = "runs",	  [SPOOR_PROGRAM_ENDED] = "ended",
-		[SPOOR_PROGRAM_CRASHED] = "crashed", [SPOOR_PROGRAM_DAMAGED] = "damaged",
+		[SPOOR_PROGRAM_BEGUN] = "begun",
+		[SPOOR_PROGRAM_RUNS] = "runs",
+		[SPOOR_PROGRAM_ENDED] = "ended",
+		[SPOOR_PROGRAM_CRASHED] = "crashed",
+		[SPOOR_PROGRAM_DAMAGED] = "damaged",
 	};
 
 	return state < sizeof(names) / sizeof(*names) && names[state] ? names[state] : "unknown";

@@ -107,6 +107,7 @@ static const struct spoor_option options[] = {
 	{ "overhead", 0, SPOOR_OPTION_OWN, AT(s.overhead), .take = take_percent },
 	{ "snapshot-on", 0, SPOOR_OPTION_OWN, AT(s.snapshot_signal), .take = spoor_take_snapshot_signal },
 	{ "row-memory", 0, SPOOR_OPTION_SIZE, AT(s.row_memory), .least = 64 << 10 },
+	{ "ust", 0, SPOOR_OPTION_FLAG, AT(s.ust) },
 	{},
 };
 
@@ -141,6 +142,8 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 		return spoor_fail(e, EINVAL,
 				  "--max-size must hold two segments of --rotate's size at least: one is "
 				  "written while the other is kept");
+	if (o->s.ust && !o->s.targets.argv)
+		return spoor_fail(e, EINVAL, "--ust needs a command: -- CMD; for what runs already there is 'spoor daemon'");
 	return spoor_targets_settle(&o->s.targets, "record", e);
 }
 

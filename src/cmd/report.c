@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* spoor report: options in, a trace read, one of the forms of src/present out. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +32,7 @@ static int show(struct spoor_report_options *o, struct spoor_trace *trace)
 {
 	const char *no_colour = getenv("NO_COLOR");
 	bool terminal = isatty(STDOUT_FILENO), text = !o->json && !o->folded;
-	struct spoor_pager pager = text ? spoor_pager_open() : (struct spoor_pager){ .out = stdout };
+	struct spoor_pager pager = text && !o->view.follow ? spoor_pager_open() : (struct spoor_pager){ .out = stdout };
 	struct spoor_error e = {};
 	int r;
 
@@ -54,6 +55,24 @@ static int show(struct spoor_report_options *o, struct spoor_trace *trace)
 	return SPOOR_EXIT_FAILED;
 }
 
+static volatile sig_atomic_t stopped;
+
+static void stop(int number)
+{
+	stopped = 1;
+}
+
+/* Ctrl-C ends the looking on, and what was lost so far is still said; a second one ends it at once. */
+static void follow(struct spoor_report_options *o, struct spoor_trace *trace)
+{
+	struct sigaction act = { .sa_handler = stop, .sa_flags = SA_RESETHAND };
+
+	spoor_trace_follow(trace);
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+	o->view.stop = &stopped;
+}
+
 static int report(struct spoor_report_options *o)
 {
 	struct spoor_packed *packed = NULL;
@@ -65,6 +84,8 @@ static int report(struct spoor_report_options *o)
 		fprintf(stderr, "spoor report: %s\n", e.text);
 		return SPOOR_EXIT_FAILED;
 	}
+	if (o->view.follow)
+		follow(o, trace);
 	if (spoor_report_times(o->from, o->to, trace, &o->select, &e) < 0)
 		r = spoor_cmd_misuse("report", &e);
 	if (r == 0 && spoor_symbolizer_new(o->debug_root, NULL, &o->view.symbols) < 0) {

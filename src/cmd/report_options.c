@@ -109,6 +109,7 @@ static const struct spoor_option options[] = {
 	{ "events", 0, SPOOR_OPTION_FLAG, AT(events) },
 	{ "format", 'f', SPOOR_OPTION_WORD, AT(json), .words = spoor_format_words },
 	{ "folded", 0, SPOOR_OPTION_OWN, .take = take_folded, .optional = true },
+	{ "follow", 0, SPOOR_OPTION_FLAG, AT(view.follow) },
 	{ "blocked", 0, SPOOR_OPTION_FLAG, AT(blocked) },
 	{ "stacks", 'k', SPOOR_OPTION_FLAG, AT(view.stacks) },
 	{ "by", 0, SPOOR_OPTION_WORD, AT(view.by), .words = groups },
@@ -153,6 +154,8 @@ static int check(const struct spoor_report_options *o, uint64_t given, struct sp
 		return spoor_fail(e, EINVAL, "--events, --folded and --blocked exclude each other");
 	if (o->view.stacks && !o->events)
 		return spoor_fail(e, EINVAL, "-k shows the stacks of --events; add it");
+	if (o->view.follow && !o->events && !(o->json && !o->blocked))
+		return spoor_fail(e, EINVAL, "--follow shows what comes, one by one; add --events or --format json");
 	if (o->json && o->folded)
 		return spoor_fail(e, EINVAL, "--folded has a format of its own");
 	return 0;

@@ -21,15 +21,13 @@
 #include "cmd/target_options.h"
 #include "cmd/ust_options.h"
 #include "collect/session/targets.h"
-#include "collect/user/hub.h"
-#include "collect/user/library.h"
+#include "collect/user/private.h"
 
 struct run {
 	struct spoor_ust_cmd_options o;
 	char **argv;
 	char command[4096];
-	char dir[64], socket[96]; /* of the recorder */
-	struct spoor_hub *hub;
+	struct spoor_private_hub private;
 	struct spoor_ust_session *session;
 	struct spoor_command child;
 	int signal_fd;
@@ -119,22 +117,6 @@ static void warn(void *ctx, const char *text)
 	spoor_ust_say(text);
 }
 
-static int open_hub(struct run *r, struct spoor_error *e)
-{
-	struct spoor_hub_options o = { .path = r->socket, .everybody = !geteuid(), .warn = warn };
-	const char *place = getenv("XDG_RUNTIME_DIR");
-
-	if (!place || strlen(place) > 40 || access(place, W_OK))
-		place = "/tmp";
-	snprintf(r->dir, sizeof(r->dir), "%s/spoor-ust-XXXXXX", place);
-	if (!mkdtemp(r->dir))
-		return spoor_fail(e, errno, "%s: cannot be created: %s", r->dir, strerror(errno));
-	if (!geteuid())
-		chmod(r->dir, 0711); /* what the command runs under other users comes, too */
-	snprintf(r->socket, sizeof(r->socket), "%s/socket", r->dir);
-	return spoor_hub_open(&o, &r->hub, e);
-}
-
 static int open_session(struct run *r, struct spoor_error *e)
 {
 	int err;
@@ -148,7 +130,7 @@ static int open_session(struct run *r, struct spoor_error *e)
 	if (err)
 		return err;
 	r->session->recording = true;
-	spoor_hub_add(r->hub, r->session);
+	spoor_hub_add(r->private.hub, r->session);
 	return 0;
 }
 
@@ -171,23 +153,19 @@ static int block_signals(struct run *r)
 static int begin(struct run *r, struct spoor_error *e)
 {
 	struct spoor_targets t = { .argv = r->argv };
-	char path[PATH_MAX], library[PATH_MAX];
+	char path[PATH_MAX];
 	int err = spoor_targets_check(&t, path, e);
 
 	if (!err)
-		err = open_hub(r, e);
+		err = spoor_private_open(&r->private, warn, r, e);
 	if (!err)
 		err = open_session(r, e);
 	if (!err)
 		err = block_signals(r);
 	if (err)
 		return err;
-	if (!spoor_ust_library(library))
-		spoor_ust_preload(library);
-	else
+	if (spoor_private_environment(&r->private))
 		spoor_ust_say("libspoor-ust.so is not found: only programs that are linked with it are traced");
-	setenv(SPOOR_CONTROL_VARIABLE, r->socket, 1);
-	unsetenv("SPOOR_UST_OUTPUT");
 	err = spoor_command_fork(r->argv, path, &r->child, e);
 	return err ? err : spoor_command_go(&r->child, e);
 }
@@ -205,7 +183,7 @@ static void take_snapshot(struct run *r)
 	do
 		snprintf(path, sizeof(path), "%.*s-snapshot-%u.spoor", (int)n, r->o.output, ++r->n_snapshots);
 	while (!access(path, F_OK));
-	if (spoor_hub_snapshot(r->hub, r->session, path, &e))
+	if (spoor_hub_snapshot(r->private.hub, r->session, path, &e))
 		spoor_ust_say(e.text);
 	else
 		fprintf(stderr, "spoor ust: snapshot in %s\n", path);
@@ -230,12 +208,12 @@ static void take_signals(struct run *r)
 static void loop(struct run *r)
 {
 	while (!r->stop) {
-		struct pollfd fds[] = { { .fd = spoor_hub_fd(r->hub), .events = POLLIN },
+		struct pollfd fds[] = { { .fd = spoor_hub_fd(r->private.hub), .events = POLLIN },
 					{ .fd = r->signal_fd, .events = POLLIN } };
 
-		poll(fds, 2, spoor_hub_tick(r->hub));
+		poll(fds, 2, spoor_hub_tick(r->private.hub));
 		if (fds[0].revents)
-			spoor_hub_serve(r->hub);
+			spoor_hub_serve(r->private.hub);
 		if (fds[1].revents)
 			take_signals(r);
 		if (r->session->failed)
@@ -246,7 +224,7 @@ static void loop(struct run *r)
 		usleep(10000);
 		take_signals(r);
 	}
-	spoor_hub_serve(r->hub);
+	spoor_hub_serve(r->private.hub);
 }
 
 /* ---- the end ---- */
@@ -260,19 +238,13 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->malformed)
 		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
 			result->malformed);
-	if (!result->programs && !result->events)
-		fputs("spoor: no traced program came: does the command have tracepoints ('spoor ust list FILE')? In a container "
-		      "the recorder's socket must be mounted, too\n",
-		      stderr);
+	if (!result->events)
+		fprintf(stderr,
+			"spoor: %s: does the command have tracepoints ('spoor ust list FILE')? In a container the recorder's "
+			"socket and the library must be there, too\n",
+			result->programs ? "no event came" : "no traced program came");
 	if (result->why[0])
 		spoor_ust_say(result->why);
-}
-
-static void remove_socket(struct run *r)
-{
-	spoor_hub_close(r->hub);
-	if (r->dir[0])
-		rmdir(r->dir);
 }
 
 int spoor_ust_cmd_run(int argc, char **argv)
@@ -287,14 +259,14 @@ int spoor_ust_cmd_run(int argc, char **argv)
 	err = begin(&r, &e);
 	if (err) {
 		spoor_ust_say(e.text[0] ? e.text : strerror(-err));
-		if (r.session && r.hub)
-			spoor_hub_end(r.hub, r.session, NULL, NULL);
-		remove_socket(&r);
+		if (r.session && r.private.hub)
+			spoor_hub_end(r.private.hub, r.session, NULL, NULL);
+		spoor_private_close(&r.private);
 		return SPOOR_EXIT_INTERNAL;
 	}
 	loop(&r);
-	err = spoor_hub_end(r.hub, r.session, &result, &e);
-	remove_socket(&r);
+	err = spoor_hub_end(r.private.hub, r.session, &result, &e);
+	spoor_private_close(&r.private);
 	if (err && !result.why[0])
 		snprintf(result.why, sizeof(result.why), "%s", e.text);
 	say_end(&r, &result);

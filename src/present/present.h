@@ -4,6 +4,7 @@
  * The forms of a report. Each reads the trace from its beginning, writes to `out`, and ends with what was lost and how
  * the stacks were walked. They return 0 or -errno with the reason in e. A reader who closes the pipe early is no error.
  */
+#include <signal.h>
 #include <stdio.h>
 
 #include "analyze/callsites.h"
@@ -23,6 +24,8 @@ struct spoor_view {
 	uint8_t colour;
 	uint8_t progress; /* stderr is a terminal: show how far long symbolization is */
 	uint8_t json;     /* of blocked calls */
+	uint8_t follow;   /* go on as long as the trace is being written, or until *stop */
+	volatile sig_atomic_t *stop; /* may be NULL */
 	uint8_t stacks;   /* --events: each with its stack */
 	uint8_t by_time;  /* --folded: time instead of counts */
 	enum spoor_by by;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "analyze/userevents.h"
@@ -99,6 +100,34 @@ static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pe
 	return r;
 }
 
+/* What is being written comes some times a second. */
+#define LOOK_AGAIN_US 100000
+
+static int must_stop(const struct spoor_view *v)
+{
+	return v->stop && *v->stop;
+}
+
+/* The next event, waiting for it if the trace is followed. As spoor_trace_next(). */
+static int next(struct spoor_view *v, struct spoor_event *ev)
+{
+	int r = must_stop(v) ? 0 : spoor_trace_next(v->trace, ev);
+
+	while (r == 0 && v->follow && !must_stop(v)) {
+		int live = spoor_trace_info(v->trace)->live;
+
+		if (fflush(v->out))
+			return -EPIPE;
+		r = spoor_trace_more(v->trace);
+		if (r == 0)
+			r = spoor_trace_next(v->trace, ev);
+		if (r != 0 || !live) /* it had ended before we looked */
+			break;
+		usleep(LOOK_AGAIN_US);
+	}
+	return r;
+}
+
 int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_other *other, void *p,
 		    struct spoor_error *e)
 {
@@ -106,7 +135,7 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	struct spoor_event ev;
 	int r = spoor_pendings_new(&pendings);
 
-	while (r == 0 && (r = spoor_trace_next(v->trace, &ev)) == 1) {
+	while (r == 0 && (r = next(v, &ev)) == 1) {
 		if (!v->first_ts)
 			v->first_ts = ev.h->ts;
 		v->last_ts = ev.h->ts;

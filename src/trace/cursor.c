@@ -11,6 +11,9 @@
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
+/* A file that is followed has so much room to grow; beyond that it is read no further. */
+#define ROOM_TO_GROW (1UL << 30)
+
 int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path,
 		      const struct spoor_segment *segment, uint32_t instance)
 {
@@ -30,14 +33,17 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 		spoor_trace_note(t, path, 0, "not a regular file");
 		return -EINVAL;
 	}
-	if (st.st_size == 0)
+	c->mapped = st.st_size;
+	if (t->following) /* what lies beyond the end of the file is not touched until the file has grown */
+		c->mapped += ROOM_TO_GROW;
+	if (!c->mapped)
 		return 0;
-	map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	map = mmap(NULL, c->mapped, PROT_READ, t->following ? MAP_SHARED : MAP_PRIVATE, fd, 0);
 	if (map == MAP_FAILED) {
 		spoor_trace_note(t, path, 0, strerror(errno));
 		return -errno;
 	}
-	madvise(map, st.st_size, MADV_SEQUENTIAL);
+	madvise(map, c->mapped, MADV_SEQUENTIAL);
 	c->map = map;
 	c->len = st.st_size;
 	c->next_packet = 0;
@@ -47,8 +53,17 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 void spoor_cursor_close(struct spoor_cursor *c)
 {
 	if (c->map)
-		munmap((void *)c->map, c->len);
+		munmap((void *)c->map, c->mapped);
 	*c = (struct spoor_cursor){ .next_packet = SIZE_MAX };
+}
+
+void spoor_cursor_grow(struct spoor_cursor *c)
+{
+	struct stat st;
+
+	if (!c->map || stat(c->path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= (off_t)c->len)
+		return;
+	c->len = (size_t)st.st_size < c->mapped ? (size_t)st.st_size : c->mapped;
 }
 
 const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left)
@@ -94,8 +109,11 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	if (!bad && p.stream_instance_id != c->instance)
 		bad = "a packet of another stream";
 	/* What is being written grows: a packet that is not whole yet is no damage. */
-	if (t->info.live && (left < sizeof(p) || (!bad && p.packet_size / 8 > left)))
-		bad = NULL, c->next_packet = SIZE_MAX;
+	if (t->info.live && (left < sizeof(p) || (!bad && p.packet_size / 8 > left))) {
+		if (!t->following)
+			c->next_packet = SIZE_MAX;
+		return 0;
+	}
 	if (bad) {
 		if (spoor_trace_note(t, c->path, at, bad) && left < sizeof(p))
 			t->info.torn_bytes += left;
@@ -129,6 +147,13 @@ static void leave_packet(struct spoor_trace *t, struct spoor_cursor *c, const ch
 	c->pos = c->end;
 }
 
+/* Its class may have been defined after we looked: definitions are written before the events. */
+static int is_of_later(const struct spoor_trace *t, const struct spoor_cursor *c, const struct spoor_event_header *h)
+{
+	return t->info.live && c->stream_id == SPOOR_STREAM_UST && h->id >= SPOOR_EV_USER && c != &c->segment->defs &&
+	       h->size8 >= 2 && !spoor_class_of(c->segment, h->id);
+}
+
 const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c)
 {
 	for (;;) {
@@ -143,6 +168,15 @@ const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct
 			continue;
 		}
 		bad = spoor_event_check(t, c, h, c->end - c->pos);
+		if (__builtin_expect(bad != NULL, 0) && is_of_later(t, c, h)) {
+			if (!t->following) { /* what was not there when the trace was opened is not seen */
+				c->pos = c->end;
+				c->next_packet = SIZE_MAX;
+				continue;
+			}
+			spoor_segment_load_more((struct spoor_segment *)c->segment);
+			bad = spoor_event_check(t, c, h, c->end - c->pos);
+		}
 		if (__builtin_expect(bad != NULL, 0)) {
 			leave_packet(t, c, bad);
 			continue;

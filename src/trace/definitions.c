@@ -50,16 +50,16 @@ static const void *get(const struct spoor_idmap *m, uint32_t id)
 	return m->size ? m->slots[slot_of(m, id)].def : NULL;
 }
 
-static int put_thread(struct spoor_segment *s, const struct spoor_thread *def, size_t *room)
+static int put_thread(struct spoor_segment *s, const struct spoor_thread *def)
 {
-	if (s->n_threads == *room) {
-		size_t n = *room ? *room * 2 : 64;
+	if (s->n_threads == s->threads_room) {
+		size_t n = s->threads_room ? s->threads_room * 2 : 64;
 		void *p = reallocarray(s->threads, n, sizeof(*s->threads));
 
 		if (!p)
 			return -ENOMEM;
 		s->threads = p;
-		*room = n;
+		s->threads_room = n;
 	}
 	s->threads[s->n_threads] = (struct spoor_thread_def){
 		def->h.tid, s->n_threads, def->since && def->since < def->h.ts ? def->since : def->h.ts, def
@@ -146,7 +146,7 @@ static int put_program(struct spoor_segment *s, const struct spoor_program *def)
 	return 0;
 }
 
-static int take(struct spoor_segment *s, const struct spoor_event_header *h, size_t *room)
+static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 {
 	switch (h->id) {
 	case SPOOR_EV_STACK:
@@ -158,7 +158,7 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h, siz
 	case SPOOR_EV_SOCKET:
 		return put(&s->files, ((const struct spoor_socket *)h)->id, h);
 	case SPOOR_EV_THREAD:
-		return put_thread(s, (const struct spoor_thread *)h, room);
+		return put_thread(s, (const struct spoor_thread *)h);
 	case SPOOR_EV_CLASS:
 		return put_class(s, (const struct spoor_class *)h);
 	case SPOOR_EV_PROGRAM:
@@ -168,11 +168,20 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h, siz
 	}
 }
 
-int spoor_segment_load(struct spoor_segment *s)
+static int take_all(struct spoor_segment *s)
 {
 	const struct spoor_event_header *h;
-	size_t room = 0;
 
+	if (!s->defs.map)
+		return 0;
+	while ((h = spoor_cursor_next(s->trace, &s->defs)))
+		if (take(s, h) < 0)
+			return -ENOMEM;
+	return index_threads(s);
+}
+
+int spoor_segment_load(struct spoor_segment *s)
+{
 	if (s->loaded)
 		return 0;
 	s->loaded = 1;
@@ -180,12 +189,23 @@ int spoor_segment_load(struct spoor_segment *s)
 		return -ENOMEM;
 	if (s->defs_path) /* if it cannot: noted */
 		spoor_cursor_open(s->trace, &s->defs, s->defs_path, s, SPOOR_INSTANCE_DEFS(s->number));
-	if (!s->defs.map)
+	return take_all(s);
+}
+
+int spoor_segment_load_more(struct spoor_segment *s)
+{
+	size_t len = s->defs.len;
+
+	if (!s->loaded)
 		return 0;
-	while ((h = spoor_cursor_next(s->trace, &s->defs)))
-		if (take(s, h, &room) < 0)
-			return -ENOMEM;
-	return index_threads(s);
+	if (s->defs_path && !s->defs.map)
+		spoor_cursor_open(s->trace, &s->defs, s->defs_path, s, SPOOR_INSTANCE_DEFS(s->number));
+	spoor_cursor_grow(&s->defs);
+	if (s->defs.len == len)
+		return 0;
+	free(s->tids.slots);
+	s->tids = (struct spoor_idmap){};
+	return take_all(s);
 }
 
 void spoor_segment_unload(struct spoor_segment *s)
@@ -276,7 +296,7 @@ int spoor_definitions_new(struct spoor_segment **ret)
 
 int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def)
 {
-	size_t size = def->size8 * 8, room = s->n_threads;
+	size_t size = def->size8 * 8;
 	struct spoor_own_def *own = malloc(offsetof(struct spoor_own_def, h) + size);
 
 	if (!own)
@@ -284,7 +304,7 @@ int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_head
 	memcpy(&own->h, def, size);
 	own->before = s->own;
 	s->own = own;
-	return take(s, &own->h, &room);
+	return take(s, &own->h);
 }
 
 void spoor_definitions_free(struct spoor_segment *s)

@@ -127,7 +127,7 @@ static int find_host(struct spoor_trace *t, const char *path, const char *root)
 }
 
 /* The writer holds a lock on the directory for as long as it lives. */
-static int is_live(const char *root)
+int spoor_trace_is_live(const char *root)
 {
 	_cleanup_(spoor_closep) int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -261,7 +261,7 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 		file = NULL;
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	}
-	t->info.live = up >= 0 && is_live(root);
+	t->info.live = up >= 0 && spoor_trace_is_live(root);
 	t->root = up < 0 ? strdup(path) : TAKE_PTR(root);
 	if (!t->root)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);

@@ -59,6 +59,8 @@ static int stream_advance(struct spoor_trace *t, struct spoor_stream *s)
 			if (s->h)
 				return 1;
 		}
+		if (t->following && s->file == s->n_files)
+			return 0; /* it may grow, or be followed by another */
 		last_ts = s->c.last_ts;
 		spoor_cursor_close(&s->c);
 		if (s->file == s->n_files)
@@ -186,22 +188,44 @@ uint64_t spoor_trace_discarded(const struct spoor_trace *t)
 
 /* ---- open, close ---- */
 
-static int same_stream(const struct spoor_stream_file *a, const struct spoor_stream_file *b)
+static int is_of(const struct spoor_stream *s, const struct spoor_stream_file *f)
 {
-	return a->part == b->part && a->instance == b->instance;
+	return s->part == f->part && s->instance == f->instance;
 }
 
-static int make_streams(struct spoor_trace *t)
+/* The stream that these files were of before; else one at its begin. */
+static struct spoor_stream stream_before(const struct spoor_stream *old, unsigned n, const struct spoor_stream_file *f)
 {
-	t->streams = calloc(t->n_files + 1, sizeof(*t->streams));
-	t->heap = calloc(t->n_files + 1, sizeof(*t->heap));
-	if (!t->streams || !t->heap)
+	for (unsigned i = 0; i < n; i++)
+		if (is_of(&old[i], f))
+			return old[i];
+	return (struct spoor_stream){ .part = f->part, .instance = f->instance };
+}
+
+int spoor_trace_make_streams(struct spoor_trace *t)
+{
+	struct spoor_stream *streams = calloc(t->n_files + 1, sizeof(*streams)), *s = streams - 1;
+	struct spoor_heap_slot *heap = calloc(t->n_files + 1, sizeof(*heap));
+
+	if (!streams || !heap) {
+		free(streams);
+		free(heap);
 		return -ENOMEM;
-	for (size_t i = 0; i < t->n_files; i++) {
-		if (!i || !same_stream(&t->files[i - 1], &t->files[i]))
-			t->streams[t->n_streams++].files = &t->files[i];
-		t->streams[t->n_streams - 1].n_files++;
 	}
+	for (size_t i = 0; i < t->n_files; i++) {
+		if (!i || !is_of(s, &t->files[i])) {
+			*++s = stream_before(t->streams, t->n_streams, &t->files[i]);
+			s->files = &t->files[i];
+			s->n_files = 0;
+		}
+		s->n_files++;
+	}
+	free(t->streams);
+	free(t->heap);
+	t->streams = streams;
+	t->n_streams = (unsigned)(s + 1 - streams);
+	t->heap = heap;
+	t->n_heap = 0;
 	return 0;
 }
 
@@ -251,7 +275,7 @@ int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_er
 	if (r < 0)
 		return r;
 	t->info.n_segments = t->n_segments;
-	if (spoor_trace_check_layout(t) < 0 || make_streams(t) < 0)
+	if (spoor_trace_check_layout(t) < 0 || spoor_trace_make_streams(t) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	*ret = TAKE_PTR(t);
 	return 0;

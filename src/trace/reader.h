@@ -59,6 +59,14 @@ struct spoor_event {
 /* Next event in time order (ties: by stream). Returns 1, or 0 at the end, or -errno. Borrowed until the next call. */
 int spoor_trace_next(struct spoor_trace *t, struct spoor_event *ret);
 int spoor_trace_rewind(struct spoor_trace *t);
+
+/*
+ * Following a trace that is being written: spoor_trace_follow() before the first next(); and whenever that has returned
+ * 0, spoor_trace_more(), after which next() gives what was written meanwhile, in order of time by itself: what another
+ * stream had from before comes late. info->live tells whether still more may come. 0 or -errno.
+ */
+void spoor_trace_follow(struct spoor_trace *t);
+int spoor_trace_more(struct spoor_trace *t);
 /* Discarded events so far, all streams, for whatever reason. Complete once spoor_trace_next() returned 0. */
 uint64_t spoor_trace_discarded(const struct spoor_trace *t);
 

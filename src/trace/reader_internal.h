@@ -3,7 +3,7 @@
 /*
  * The reader's parts: reader.c (opening, merging), scan.c (which files there are), cursor.c (packets of one file),
  * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c,
- * pending.c, sources.c, repair.c.
+ * pending.c, sources.c, follow.c, repair.c.
  */
 #include "trace/reader.h"
 #include "trace/schema.h"
@@ -14,7 +14,8 @@
 /* One stream file, mapped, and where we are in it. All zero: nothing mapped. */
 struct spoor_cursor {
 	const uint8_t *map;
-	size_t len;
+	size_t len;    /* of the file, as far as we look */
+	size_t mapped; /* in a trace that is followed more than the file has: it grows into it */
 	size_t pos, end;    /* events of the packet not yet given out */
 	size_t next_packet; /* SIZE_MAX: none */
 	uint64_t ts_begin, ts_end; /* of the packet */
@@ -54,7 +55,7 @@ struct spoor_segment {
 	struct spoor_idmap stacks, objects, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;
-	size_t n_threads;
+	size_t n_threads, threads_room;
 	struct spoor_event_class **classes; /* by id - SPOOR_EV_USER; NULL: not defined */
 	unsigned n_classes;
 	const struct spoor_program **programs; /* in the order of their definitions */
@@ -72,7 +73,9 @@ struct spoor_stream_file {
 /* The files of one CTF stream, oldest segment first; one of them is mapped at a time. */
 struct spoor_stream {
 	const struct spoor_stream_file *files;
-	unsigned n_files, file;
+	unsigned part;
+	uint32_t instance;
+	unsigned n_files, file; /* file: those begun */
 	struct spoor_cursor c;
 	const struct spoor_event_header *h;
 	uint64_t discarded;
@@ -102,12 +105,18 @@ struct spoor_trace {
 	struct spoor_heap_slot *heap;
 	unsigned n_heap;
 	uint8_t started;
+	uint8_t following;
 	uint8_t changed[SPOOR_EV_MAX]; /* by event id: laid out otherwise than we know it */
 };
 
 /* Notes a damage once, and returns 1 if it is new; beyond SPOOR_MAX_DAMAGES only that there are more. */
 int spoor_trace_note(struct spoor_trace *t, const char *path, uint64_t offset, const char *reason);
 
+/* scan.c: parts of the below; a segment and a file that were not there, and their order. */
+int spoor_trace_add_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr,
+			    struct spoor_segment **ret);
+int spoor_trace_add_file(struct spoor_trace *t, struct spoor_segment *s, const char *name, uint32_t instance);
+int spoor_trace_order(struct spoor_trace *t);
 /* scan.c: fills segments, files, and host if path is above it. */
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
@@ -142,6 +151,15 @@ static inline const struct spoor_event_class *spoor_class_of(const struct spoor_
 	return s && id - SPOOR_EV_USER < s->n_classes ? s->classes[id - SPOOR_EV_USER] : NULL;
 }
 
+/* What was appended since it was opened can be read. */
+void spoor_cursor_grow(struct spoor_cursor *c);
+
 /* definitions.c */
 int spoor_segment_load(struct spoor_segment *s);
+/* Definitions that came since; of a trace that is followed. */
+int spoor_segment_load_more(struct spoor_segment *s);
+/* reader.c: makes streams of the files; those that are there go on where they are. */
+int spoor_trace_make_streams(struct spoor_trace *t);
+/* manifest_read.c */
+int spoor_trace_is_live(const char *root);
 void spoor_segment_unload(struct spoor_segment *s);

@@ -68,7 +68,7 @@ static int stream_instance(const char *name, unsigned segment, uint32_t *ret)
 	return 0;
 }
 
-static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *name, uint32_t instance)
+int spoor_trace_add_file(struct spoor_trace *t, struct spoor_segment *s, const char *name, uint32_t instance)
 {
 	struct spoor_stream_file *f;
 
@@ -90,7 +90,8 @@ static int add_file(struct spoor_trace *t, struct spoor_segment *s, const char *
 	return 0;
 }
 
-static int add_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr, struct spoor_segment **ret)
+int spoor_trace_add_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr,
+			    struct spoor_segment **ret)
 {
 	struct spoor_segment *s;
 
@@ -130,12 +131,12 @@ static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, 
 		spoor_trace_note(t, path, 0, strerror(errno));
 		return 0;
 	}
-	r = add_segment(t, path, part, nr, &s);
+	r = spoor_trace_add_segment(t, path, part, nr, &s);
 	for (struct dirent *de; r >= 0 && (de = readdir(d));) {
 		uint32_t instance;
 
 		if (stream_instance(de->d_name, nr, &instance) >= 0)
-			r = add_file(t, s, de->d_name, instance);
+			r = spoor_trace_add_file(t, s, de->d_name, instance);
 	}
 	return r;
 }
@@ -254,6 +255,13 @@ static int join_parts(struct spoor_trace *t)
 	return 0;
 }
 
+int spoor_trace_order(struct spoor_trace *t)
+{
+	if (t->n_files)
+		qsort(t->files, t->n_files, sizeof(*t->files), by_stream);
+	return join_parts(t);
+}
+
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
@@ -272,12 +280,11 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		r = scan_dir(t, path, 1, &parts);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
-	if (join_parts(t) < 0)
+	if (spoor_trace_order(t) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments)
 		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
-	qsort(t->files, t->n_files, sizeof(*t->files), by_stream);
 	return check_hosts(t, path, e);
 }

@@ -86,28 +86,36 @@ static int create(struct spoor_writer *w, struct writer_part *p, struct writer_s
 	return 0;
 }
 
+static void drop_new(struct spoor_writer *w, struct writer_segment **new)
+{
+	for (unsigned i = 0; i < w->n_parts; i++) {
+		if (new[i])
+			spoor_segment_remove(w->parts[i].fd, new[i]->number);
+		spoor_segment_free(new[i]);
+	}
+}
+
 int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e)
 {
 	struct writer_segment *new[SPOOR_MAX_PARTS] = {};
-	int r = 0;
 
-	for (unsigned i = 0; i < w->n_parts && r >= 0; i++)
-		r = create(w, &w->parts[i], &new[i], e);
 	for (unsigned i = 0; i < w->n_parts; i++) {
+		int r = create(w, &w->parts[i], &new[i], e);
+
+		if (r < 0) {
+			drop_new(w, new);
+			return r;
+		}
+	}
+	for (unsigned i = 0; i < w->n_parts && new[i]; i++) {
 		struct writer_part *p = &w->parts[i];
 
-		if (r < 0 && new[i])
-			spoor_segment_remove(p->fd, new[i]->number);
-		if (r < 0) {
-			spoor_segment_free(new[i]);
-			continue;
-		}
 		p->previous = p->current;
 		p->current = new[i];
 		p->current->defs->segment = p->current;
 	}
-	w->n_begun += r >= 0;
-	return r;
+	w->n_begun++;
+	return 0;
 }
 
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)

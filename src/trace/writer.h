@@ -43,9 +43,10 @@ struct spoor_writer_options {
 	uint64_t epoch_offset;
 };
 /*
- * resume: goes on with a trace of user events alone that has no writer any more, in a new segment. What was torn is cut;
- * uuid, command and mode, lanes' ends and counts of what was discarded, and classes are those that it has. -EBUSY: it
- * is being written. -ESTALE: it is of another boot. -EPROTO, -EBADMSG: it cannot be gone on with; it is as it was.
+ * resume: goes on with a trace of user events alone that has no writer any more, in a new segment. What was torn is
+ * cut; uuid, command and mode, lanes' ends and counts of what was discarded, and classes are those that it has. -EBUSY:
+ * it is being written. -ESTALE: it is of another boot. -EPROTO, -EBADMSG: it cannot be gone on with; but for what was
+ * torn it is as it was.
  */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 

@@ -137,8 +137,10 @@ int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 		r = check_boot(w);
 	if (r == -ESTALE)
 		return spoor_fail(e, ESTALE, "%s: was recorded before the machine was started again", w->path);
-	return r < 0 ? spoor_fail(e, -r, "%s: cannot go on with it: its manifest is damaged, or of another kind", w->path) :
-		       0;
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: cannot go on with it: its manifest is damaged, or of another kind",
+				  w->path);
+	return 0;
 }
 
 /* ---- segments and streams ---- */
@@ -250,8 +252,8 @@ static int take_classes(struct spoor_writer *w, struct spoor_trace *t)
 }
 
 /*
- * A segment's text is the begin of this one, or longer by a class whose definition was not written any more: that one is
- * forgotten, for its id is going to be another's.
+ * A segment's text is the begin of this one, or longer by a class whose definition was not written any more: that one
+ * is forgotten, for its id is going to be another's.
  */
 static int check_metadata(const struct writer_part *p, const struct spoor_segment *s)
 {
@@ -305,7 +307,8 @@ int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 	r = take_classes(w, t);
 	if (r >= 0)
 		r = check_metadatas(w, t);
-	return r < 0 ? spoor_fail(e, -r, "%s: cannot go on with it: what is written there is of another Spoor, or damaged",
-				  w->path) :
-		       0;
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged",
+				  w->path);
+	return 0;
 }

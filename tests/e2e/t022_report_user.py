@@ -5,12 +5,15 @@ import os
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 from collections import Counter
 
 import bt2
 import pytest
+
+from conftest import wait_for
 
 SCENARIOS = ["types", "names", "long", "many", "lanes", "both", "rotate"]
 FORMS = [[], ["--by", "app"], ["--by", "all", "--top", "3"], ["--events"], ["--events", "-k"], ["--format", "json"],
@@ -260,6 +263,74 @@ def test_repair(spoor, traces, tmp_path):
     assert spoor("repair", trace).returncode == 0
     assert subprocess.run(["babeltrace2", trace], capture_output=True, timeout=60).returncode == 0
     assert "Damaged" not in spoor("report", trace).stdout
+
+
+# ---- following ----
+
+def sorted_lines(text):
+    """Without names of threads: what comes later may know a better one."""
+    return sorted(re.sub('"comm":"[^"]*"', "", l) for l in text.splitlines() if "spoor:summary" not in l)
+
+
+def start_slowly(build, trace, count):
+    writer = subprocess.Popen([build / "tests/tools/user_gen", "slow", trace, str(count)])
+    wait_for(lambda: list(trace.glob("*/ust/seg-*/lane0")), every=0.001)
+    return writer
+
+
+def test_follow(build, spoor, tmp_path):
+    """Everything that is written while it is looked on, segments and classes that come later too; once each."""
+    trace = tmp_path / "slow.spoor"
+    writer = start_slowly(build, trace, 10)
+    shown = spoor("report", "--follow", "--format", "json", trace)
+    assert shown.returncode == 0, shown.stderr
+    assert writer.wait(20) == 0
+    after = spoor("report", "--format", "json", trace)
+    assert sorted_lines(shown.stdout) == sorted_lines(after.stdout) and len(sorted_lines(after.stdout)) > 500
+    end = lines(shown.stdout)[-1]
+    assert end["ended"] and not end["damages"] and end["user_events"] == lines(after.stdout)[-1]["user_events"]
+
+
+def test_follow_is_in_time(build, tmp_path):
+    """Events are shown long before the recording ends."""
+    trace = tmp_path / "slow.spoor"
+    writer = start_slowly(build, trace, 100)
+    reader = subprocess.Popen([build / "spoor", "report", "--follow", "--events", trace], stdout=subprocess.PIPE,
+                              text=True)
+    try:
+        seen = 0
+        while seen < 200:
+            assert (line := reader.stdout.readline())
+            seen += " both:string " in line
+        assert writer.poll() is None
+        writer.kill()
+        rest = reader.stdout.read()  # it ends by itself, and says how the recording did
+        assert reader.wait(20) == 0 and "The recording was cut off" in rest
+    finally:
+        writer.kill()
+        writer.wait()
+        reader.kill()
+        reader.wait()
+
+
+def test_follow_until_stopped(build, tmp_path):
+    trace = tmp_path / "slow.spoor"
+    writer = start_slowly(build, trace, 100)
+    try:
+        reader = subprocess.Popen([build / "spoor", "report", "--follow", "--events", trace], stdout=subprocess.PIPE,
+                                  text=True)
+        reader.stdout.readline()
+        reader.send_signal(signal.SIGINT)
+        assert "The recording is still going on" in reader.stdout.read() and reader.wait(20) == 0
+    finally:
+        writer.kill()
+        writer.wait()
+
+
+def test_follow_what_has_ended(spoor, traces):
+    shown, plain_ = (spoor("report", *args, "--events", traces / "rotate").stdout for args in (["--follow"], []))
+    assert shown == plain_
+    assert spoor("report", "--follow", "x").returncode == 2
 
 
 def test_wrong_usage(spoor):

@@ -11,12 +11,14 @@
  *   both      kernel and user events in one trace
  *   rotate    both, segments handed over, new classes in each, the oldest dropped if there is a COUNT (bytes)
  *   snapshot  as rotate, halfway a snapshot into the directory that stands in COUNT's place
+ *   slow      rotate, COUNT times (10), with a tenth of a second in between: for following
  *   bulk      COUNT (10 million) events of two fields on 4 lanes, for measuring
  *   strings   the same with a string
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "trace/class.h"
 #include "trace/writer.h"
@@ -426,7 +428,7 @@ static void both(unsigned count)
 	flush_all();
 }
 
-static void rotate(unsigned times)
+static void rotate(unsigned times, unsigned us)
 {
 	struct spoor_error e = {};
 
@@ -435,6 +437,7 @@ static void rotate(unsigned times)
 		uint16_t id;
 
 		both(50);
+		usleep(us);
 		if (spoor_writer_segment_begin(writer, &e) < 0)
 			die(e.text);
 		define_thread(50, 50, "rotate");
@@ -455,10 +458,10 @@ static int rotate_with_snapshot(const char *path)
 {
 	struct spoor_error e = {};
 
-	rotate(10);
+	rotate(10, 0);
 	if (spoor_writer_snapshot(writer, path, &e) < 0)
 		die(e.text);
-	rotate(10);
+	rotate(10, 0);
 	return 0;
 }
 
@@ -486,7 +489,7 @@ int main(int argc, char **argv)
 	};
 	struct spoor_error e = {};
 
-	if (!strcmp(what, "both") || !strcmp(what, "rotate") || !strcmp(what, "snapshot"))
+	if (!strcmp(what, "both") || !strcmp(what, "rotate") || !strcmp(what, "snapshot") || !strcmp(what, "slow"))
 		o.n_cpus = 2;
 	if (!strcmp(what, "rotate") && count) {
 		o.segment_size = 1 << 16;
@@ -509,7 +512,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "both"))
 		both(2000);
 	else if (!strcmp(what, "rotate"))
-		rotate(20);
+		rotate(20, 0);
+	else if (!strcmp(what, "slow"))
+		rotate(count ? count : 10, 100000);
 	else if (!strcmp(what, "snapshot"))
 		rotate_with_snapshot(argv[argc > 3 ? 3 : 2]);
 	else if (!strcmp(what, "bulk") || !strcmp(what, "strings"))

@@ -76,7 +76,8 @@ static inline void arena_lay_out(struct made_arena *m, unsigned n_packets)
 
 	m->n_packets = n_packets;
 	m->size = 4096 + ARENA_DEFS + n_packets * (64 + ARENA_PACKET);
-	m->base = calloc(1, m->size);
+	m->base = aligned_alloc(1024, (m->size + 1023) / 1024 * 1024);
+	memset(m->base, 0, m->size);
 	h = arena_head(m);
 	h->magic = SPOOR_ARENA_MAGIC;
 	h->version = SPOOR_ARENA_VERSION;

@@ -224,9 +224,10 @@ static int write_lane(struct fixture *f, unsigned lane, uint16_t id, uint64_t ts
 {
 	struct user_event e = { .h = { .ts = ts, .id = id, .size8 = 3, .tid = 5 } };
 	struct iovec span = { &e, 24 };
+	struct spoor_lane_packet p = { &span, 1, ts, ts, 0, 5, !!s, s };
 
 	memcpy(e.body, &ts, 8);
-	return spoor_writer_lane_packet(f->w, lane, &(struct spoor_lane_packet){ &span, 1, ts, ts, 0, 5, !!s, s }, &f->e);
+	return spoor_writer_lane_packet(f->w, lane, &p, &f->e);
 }
 
 static int take_source(const struct spoor_packet_source *s, void *p)

@@ -10,6 +10,8 @@
 #include <sys/prctl.h>
 
 #include "agent/control/connection.h"
+#include "agent/core/output.h"
+#include "agent/core/process.h"
 
 #define PRIVATE_MS 1000   /* who names a recorder wants everything from the start */
 #define STANDARD_MS 1     /* what comes later is served by a kick */
@@ -192,6 +194,8 @@ static void start_listener(void)
 
 static void kicked(void)
 {
+	if (!process->alive && outputs_renew())
+		return; /* a child, which has buffers of its own before it is told anything */
 	if (spoor_agent_lock(false))
 		return; /* we are to be kicked again */
 	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, session) >= 0)

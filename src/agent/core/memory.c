@@ -69,44 +69,65 @@ static void parse_boot_id(uint8_t id[16])
 	}
 }
 
-/*
- * A quarter of a channel's packets, and at least one, is for threads that find none of their own. Packets of 64 KiB,
- * smaller where there would be fewer than 16.
- */
+/* 64 KiB, smaller where there would be fewer than 16. 0: not possible. */
+static uint64_t packet_size(const struct arena_channel_wish *wish, uint64_t bytes)
+{
+	uint64_t packet = wish->packet_size;
+
+	if (!packet)
+		for (packet = 65536; packet > SPOOR_ARENA_MIN_PACKET && bytes / packet < 16; packet /= 2)
+			;
+	if (packet % PAGE || packet < SPOOR_ARENA_MIN_PACKET || packet > SPOOR_ARENA_MAX_PACKET || bytes / packet < 2 ||
+	    bytes / packet > 1 << 20)
+		return 0;
+	return packet;
+}
+
+/* A quarter of a channel's packets, and at least one, is for threads that find none of their own. */
+static int lay_out_channel(const struct arena_channel_wish *wish, uint64_t bytes, struct spoor_arena *a, uint64_t *size)
+{
+	struct spoor_arena_channel *c = &a->channels[a->n_channels];
+	uint64_t packet = packet_size(wish, bytes);
+
+	if (!packet)
+		return -EINVAL;
+	memcpy(c->name, wish->name, sizeof(c->name));
+	c->name[sizeof(c->name) - 1] = 0;
+	c->mode = wish->mode;
+	c->block_us = wish->block_us;
+	c->contexts = wish->contexts;
+	c->packet_size = (uint32_t)packet;
+	c->first_packet = a->n_packets;
+	c->n_packets = (uint32_t)(bytes / packet);
+	c->n_shared = c->n_packets / 4 ?: 1;
+	a->n_packets += c->n_packets;
+	a->n_channels++;
+	*size += packet * c->n_packets;
+	return 0;
+}
+
 static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 {
-	uint64_t packet = wish->packet_size, each;
+	uint64_t shares = 0, size = 0;
 	uint32_t i;
+	int r;
 
 	if (!wish->n_channels || wish->n_channels > SPOOR_ARENA_MAX_CHANNELS)
 		return -EINVAL;
-	each = wish->size / wish->n_channels;
-	if (!packet)
-		for (packet = 65536; packet > SPOOR_ARENA_MIN_PACKET && each / packet < 16; packet /= 2)
-			;
-	if (packet % PAGE || packet < SPOOR_ARENA_MIN_PACKET || packet > SPOOR_ARENA_MAX_PACKET || each / packet < 2 ||
-	    each / packet > 1 << 20)
-		return -EINVAL;
+	for (i = 0; i < wish->n_channels; i++)
+		shares += wish->channels[i].share ?: 1;
 	for (i = 0; i < wish->n_channels; i++) {
-		struct spoor_arena_channel *c = &a->channels[i];
+		const struct arena_channel_wish *c = &wish->channels[i];
 
-		memcpy(c->name, wish->channels[i].name, sizeof(c->name));
-		c->name[sizeof(c->name) - 1] = 0;
-		c->mode = wish->channels[i].mode;
-		c->block_us = wish->channels[i].block_us;
-		c->contexts = wish->channels[i].contexts;
-		c->packet_size = (uint32_t)packet;
-		c->first_packet = a->n_packets;
-		c->n_packets = (uint32_t)(each / packet);
-		c->n_shared = c->n_packets / 4 ?: 1;
-		a->n_packets += c->n_packets;
+		r = lay_out_channel(c, wish->size / shares * (c->share ?: 1), a, &size);
+		if (r)
+			return r;
 	}
-	a->n_channels = wish->n_channels;
 	a->defs_offset = SPOOR_ARENA_DEFS_OFFSET;
 	a->defs_size = SPOOR_ARENA_DEFS_SIZE;
 	a->headers_offset = a->defs_offset + a->defs_size;
 	a->data_offset = ROUND_UP(a->headers_offset + a->n_packets * sizeof(struct spoor_arena_packet), PAGE);
-	a->size = a->data_offset + packet * a->n_packets;
+	a->size = a->data_offset + size;
 	return 0;
 }
 

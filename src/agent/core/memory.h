@@ -11,20 +11,21 @@ struct arena_channel_wish {
 	uint32_t mode; /* enum spoor_arena_mode */
 	uint32_t block_us;
 	uint32_t contexts;
+	uint32_t packet_size; /* 0: as fits */
+	uint32_t share;       /* of the buffers; those of all channels are added up. All 0: alike */
 };
 
 /* What an arena is to be; kept, so that a child process can have one like it. */
 struct arena_wish {
 	char dir[PATH_MAX - 64]; /* where its file goes; "": a memfd */
 	uint64_t size;           /* of the packets, bytes */
-	uint32_t packet_size;    /* 0: as fits */
 	uint32_t n_channels;
 	struct arena_channel_wish channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 
 struct arena_made {
 	struct spoor_arena *arena;
-	int fd;              /* of a memfd, to be handed on and closed; -1 of a file */
+	int fd;              /* of a memfd, to be handed on; -1 of a file */
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include "agent/control/control.h"
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
@@ -13,6 +16,7 @@ struct slot slots[SPOOR_SLOTS];
 static void fill_slots(struct output *o)
 {
 	struct spoor_arena *a = o->made.arena;
+	char *data = (char *)a + a->data_offset;
 	uint32_t i;
 
 	for (i = 0; i < a->n_channels; i++) {
@@ -22,13 +26,44 @@ static void fill_slots(struct output *o)
 		s->arena = a;
 		s->channel = c;
 		s->packets = arena_packets(a) + c->first_packet;
-		s->data = (char *)a + a->data_offset + (uint64_t)c->first_packet * c->packet_size;
+		s->data = data;
+		data += (uint64_t)c->n_packets * c->packet_size;
 		s->packet_size = c->packet_size;
 		s->n_packets = c->n_packets;
 		s->n_shared = c->n_shared;
 		s->mode = c->mode;
+		s->shared_gave_up = 0;
 		s->output = o;
 	}
+}
+
+/* Out of the way of programs that expect low numbers; which file it is is kept, since they close what they do not know. */
+static void keep_fd(struct output *o)
+{
+	struct stat st;
+	long high;
+
+	if (o->made.fd < 0)
+		return;
+	high = sys3(SYS_fcntl, o->made.fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);
+	if (!sys_failed(high)) {
+		sys3(SYS_close, o->made.fd, 0, 0);
+		o->made.fd = (int)high;
+	}
+	if (sys_failed(sys3(SYS_fstat, o->made.fd, &st, 0)))
+		return;
+	o->fd_dev = st.st_dev;
+	o->fd_ino = st.st_ino;
+}
+
+int output_fd(const struct output *o)
+{
+	struct stat st;
+
+	if (o->made.fd < 0 || sys_failed(sys3(SYS_fstat, o->made.fd, &st, 0)) || st.st_dev != o->fd_dev ||
+	    st.st_ino != o->fd_ino)
+		return -EBADF;
+	return o->made.fd;
 }
 
 /* `n` slots in a row that nobody has used. */
@@ -66,6 +101,10 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	o->first_slot = first;
 	o->spill_fd = -1;
 	o->used = true;
+	keep_fd(o);
+	for (i = 0; i < (int)wish->n_channels; i++)
+		slots[first + (unsigned)i].generation++;
+	blocks_forget(); /* some thread may have taken a packet of the old generation while that was ended */
 	fill_slots(o);
 	*ret = o;
 	return 0;
@@ -89,9 +128,32 @@ static int renew(struct output *o)
 	o->spill_fd = -1;
 	o->spilled = 0;
 	o->spill_lock = 0;
-	o->clocks_spilled = 0;
+	keep_fd(o);
 	fill_slots(o);
+	if (made.fd >= 0)
+		spoor_control_offer(o->made.fd, made.arena->uuid);
 	return 0;
+}
+
+void output_close(struct output *o)
+{
+	struct spoor_arena *a = o->made.arena;
+	uint64_t size = a->size;
+	uint32_t i, n = a->n_channels;
+	int fd = output_fd(o);
+
+	for (i = 0; i < n; i++) {
+		slots[o->first_slot + i].generation++;
+		slots[o->first_slot + i].output = NULL;
+	}
+	blocks_forget();
+	__atomic_store_n(&a->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
+	if (fd >= 0)
+		sys3(SYS_close, fd, 0, 0);
+	/* In its place memory that costs nothing, for whom we cannot see: threads in the midst of an event. */
+	sys6(SYS_mmap, (long)a, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+	     -1, 0);
+	memset(o, 0, sizeof(*o));
 }
 
 int outputs_renew(void)

@@ -2,24 +2,25 @@
 #pragma once
 /*
  * Where events go: an output is an arena and, without a daemon, the spill file beside it; each of its channels has a
- * slot, by whose number tracepoints and producers know it. Slots are never given back while threads may use them.
+ * slot, by whose number tracepoints and producers know it. A slot that is given back and taken again has another generation: producers notice that they are of the old one.
  */
 #include "agent/core/memory.h"
 #include "agent/core/producer.h"
 
 #define SPOOR_OUTPUTS 4
+#define SPOOR_FD_FROM 500 /* descriptors that stay open have numbers from here on */
 
 struct output {
 	struct arena_wish wish;
 	struct arena_made made;
 	uint32_t first_slot;
 	bool used;
+	uint64_t fd_dev, fd_ino; /* of made.fd, which the program may have closed */
 	/* The spill file (arena.h), opened at the first full packet; which file the number was of, lest it was closed. */
 	int spill_fd;
 	uint64_t spill_dev, spill_ino;
-	uint64_t spill_lock;
+	uint32_t spill_lock;
 	uint64_t spilled, spill_limit; /* bytes; limit 0: none */
-	uint64_t clocks_spilled;
 };
 
 struct slot {
@@ -29,7 +30,8 @@ struct slot {
 	struct spoor_arena_packet *packets;
 	char *data;
 	uint32_t packet_size, n_packets, n_shared, mode;
-	uintptr_t shared_sp;     /* stack pointer of the event that has the shared packet's lock */
+	uint32_t generation;
+	uint64_t shared_signals; /* of the thread that has the shared packet's lock */
 	uint32_t shared_gave_up; /* channel->space when the shared packet found no room, + 1 */
 };
 extern struct output outputs[SPOOR_OUTPUTS] HIDDEN;
@@ -37,6 +39,15 @@ extern struct slot slots[SPOOR_SLOTS] HIDDEN;
 
 /* Makes the arena and takes slots. 0 or -errno. Under the process's lock. */
 int output_open(const struct arena_wish *wish, struct output **ret);
+
+/*
+ * Its session is over, its tracepoints off: the arena is ended and its memory given up. Events that are half written go
+ * nowhere. Under the process's lock.
+ */
+void output_close(struct output *o);
+
+/* The arena's memfd, if the program has not closed it; else -EBADF. Async-signal-safe. */
+int output_fd(const struct output *o);
 
 /* In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno. */
 int outputs_renew(void);

@@ -6,7 +6,6 @@
 
 #include "agent/core/clock.h"
 #include "agent/core/packets.h"
-#include "agent/core/stack.h"
 #include "agent/core/process.h"
 #include "trace/record.h"
 
@@ -173,11 +172,9 @@ static bool spill_some(struct slot *s, uint32_t begin, uint32_t end)
 /* Threads that ended without a destructor left packets behind. Looks for them now and then. */
 static void free_orphans(struct slot *s)
 {
-	uint64_t now = clock_monotonic(), next = process->next_orphans;
 	uint32_t i;
 
-	if (now < next || !__atomic_compare_exchange_n(&process->next_orphans, &next, now + ORPHANS_EVERY, false,
-						      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (!now_and_then(&process->next_orphans, ORPHANS_EVERY))
 		return;
 	for (i = s->n_shared; i < s->n_packets; i++) {
 		uint64_t o = owner_of(&s->packets[i]);
@@ -256,6 +253,8 @@ void packet_give_back(struct slot *s, struct producer *p, bool full)
 	p->p.end = NULL;
 	p->packet = 0;
 	barrier();
+	if (p->generation != s->generation)
+		return; /* that arena is no more */
 	o = owner_of(h);
 	if (SPOOR_OWNER_STATE(o) != SPOOR_PACKET_OWNED || SPOOR_OWNER_TID(o) != p->tid)
 		return; /* taken for dead: it is the consumer's */
@@ -283,6 +282,7 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 	p->gave_up = 0;
 	data = data_of(s, h);
 	p->packet = (uint32_t)(h - s->packets) + 1;
+	p->generation = s->generation;
 	p->p.begin = data;
 	p->p.committed = (uint64_t *)&h->committed;
 	p->p.end = data + s->packet_size;
@@ -302,30 +302,32 @@ void packets_give_back_all(struct block *b)
 }
 
 /*
- * The shared packet. Its lock is held from reserving to committing; between lie only the stores of the event's fields.
+ * The shared packet. Whoever has it for longer than that has been stopped; we cannot wait for him.
  */
-static bool lock_shared(struct slot *s, uint32_t tid, uintptr_t sp, bool *ret_nested)
+#define SHARED_WAITS 200
+#define SHARED_WAIT_NS 50000
+
+static bool lock_shared(struct slot *s, uint32_t tid)
 {
+	static const struct timespec a_moment = { 0, SHARED_WAIT_NS };
 	uint32_t *lock = &s->channel->lock;
-	int i;
+	int i, spins;
 
-	for (i = 0; i < 2000; i++) {
-		uint32_t holder = 0;
+	for (i = 0; i < SHARED_WAITS; i++) {
+		uint32_t holder;
 
-		if (__atomic_compare_exchange_n(lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-			return true;
-		if (holder == tid && stack_was_left(s->shared_sp, sp))
-			return true; /* an event that a handler jumped out of */
-		if (holder == tid) {
-			*ret_nested = true;
-			return false;
-		}
-		if (i % 100 < 50)
+		for (spins = 0; spins < 50; spins++) {
+			holder = 0;
+			if (__atomic_compare_exchange_n(lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				return true;
 			cpu_relax();
-		else if (i % 100 == 50 && thread_is_dead(holder))
+		}
+		if (i % 20 == 19 && thread_is_dead(holder))
 			__atomic_compare_exchange_n(lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-		else
+		else if (i < 20)
 			sys0(SYS_sched_yield);
+		else
+			sys3(SYS_nanosleep, &a_moment, NULL, 0);
 	}
 	return false;
 }
@@ -357,16 +359,16 @@ static struct spoor_arena_packet *shared_with_room(struct slot *s, size_t size)
 	return h;
 }
 
-char *packet_shared_reserve(struct slot *s, size_t size, uintptr_t sp, bool *ret_nested)
+char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals)
 {
 	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
 	struct spoor_arena_packet *h;
 
 	if (s->shared_gave_up == space && clock_monotonic() < process->next_orphans)
 		return NULL;
-	if (!lock_shared(s, sys_tid(), sp, ret_nested))
+	if (!lock_shared(s, sys_tid()))
 		return NULL;
-	s->shared_sp = sp;
+	s->shared_signals = signals;
 	h = shared_with_room(s, size);
 	s->shared_gave_up = h ? 0 : space;
 	if (h)
@@ -378,8 +380,10 @@ char *packet_shared_reserve(struct slot *s, size_t size, uintptr_t sp, bool *ret
 void packet_shared_commit(struct slot *s, char *at, size_t size)
 {
 	struct spoor_arena_packet *h = &s->packets[(uint64_t)(at - s->data) / s->packet_size];
+	uint64_t signals = s->shared_signals;
 
 	__atomic_store_n(&h->committed, (uint64_t)(at + size - data_of(s, h)), __ATOMIC_RELEASE);
 	__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
+	signals_restore(signals);
 }

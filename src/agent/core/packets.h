@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
-/* Packets change hands here (arena.h draws how); all of it is async-signal-safe. */
+/* Packets change hands here (arena.h draws how). All of it with the thread's signals blocked. */
 #include "agent/core/output.h"
 
 /* Takes back what p has and gives it a packet with room for size bytes. False: there is none. */
@@ -9,8 +9,11 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 /* Gives p's packet back: for others to go on in, or (full) for the consumer. */
 void packet_give_back(struct slot *s, struct producer *p, bool full);
 
-/* The packet of all who have none. Locks it; NULL: not to be had. `nested`: this thread is in it already. */
-char *packet_shared_reserve(struct slot *s, size_t size, uintptr_t sp, bool *ret_nested);
+/*
+ * Room in the packet of all who have none, NULL: not to be had. Between this and the commit, which lets others go on,
+ * the thread's signals stay blocked: `signals` are what it had.
+ */
+char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals);
 void packet_shared_commit(struct slot *s, char *at, size_t size);
 
 /* This thread ends: all that it has. */

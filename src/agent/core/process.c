@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 
+#include "agent/core/clock.h"
 #include "agent/core/process.h"
 
 static struct process none;
@@ -36,6 +37,13 @@ int process_init(void)
 	return 0;
 }
 
+static bool tid_trylock(uint32_t *lock)
+{
+	uint32_t nobody = 0;
+
+	return __atomic_compare_exchange_n(lock, &nobody, sys_tid(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
 /* A sleeper looks again every few ms, so that the holder's unlock is a plain store that needs no count of waiters. */
 bool tid_lock(uint32_t *lock)
 {
@@ -62,17 +70,46 @@ void tid_unlock(uint32_t *lock)
 	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }
 
+static uint64_t signals; /* of the thread that has the lock */
+
+static bool lock(bool take(uint32_t *lock))
+{
+	uint64_t old = signals_block();
+
+	if (take(&process->lock)) {
+		signals = old;
+		return true;
+	}
+	signals_restore(old);
+	return false;
+}
+
 bool process_lock(void)
 {
-	return tid_lock(&process->lock);
+	return lock(tid_lock);
+}
+
+bool process_trylock(void)
+{
+	return lock(tid_trylock);
 }
 
 void process_unlock(void)
 {
+	uint64_t old = signals;
+
 	tid_unlock(&process->lock);
+	signals_restore(old);
 }
 
 bool thread_is_dead(uint32_t tid)
 {
 	return sys3(SYS_tgkill, process->pid, tid, 0) == -ESRCH;
+}
+
+bool now_and_then(uint64_t *next, uint64_t every)
+{
+	uint64_t now = clock_monotonic(), was = *next;
+
+	return now >= was && __atomic_compare_exchange_n(next, &was, now + every, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

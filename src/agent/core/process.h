@@ -12,6 +12,7 @@ struct process {
 	uint32_t lock;  /* tid of who holds it */
 	uint32_t probes_lock;
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
+	uint64_t next_dead;    /* and of producers */
 };
 extern struct process *process HIDDEN;
 
@@ -19,15 +20,36 @@ extern struct process *process HIDDEN;
 int process_init(void);
 
 /*
- * The one lock around everything that changes state: patching, classes, arenas. Returns false if this thread has it
- * already (a signal handler over itself): the caller then does without. Async-signal-safe.
+ * While this thread changes what others may find half changed no signal handler runs in it: none that would come to the
+ * same place, none that would leave it by siglongjmp, no cancellation.
+ */
+static inline uint64_t signals_block(void)
+{
+	uint64_t all = ~0ULL, old = 0;
+
+	sys6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&all, (long)&old, sizeof(all), 0, 0);
+	return old;
+}
+
+static inline void signals_restore(uint64_t old)
+{
+	sys6(SYS_rt_sigprocmask, 2, (long)&old, 0, sizeof(old), 0, 0);
+}
+
+/*
+ * The one lock around everything that changes state: patching, classes, arenas. Signals are blocked in whoever has it.
+ * Returns false if this thread has it already. Async-signal-safe.
  */
 bool process_lock(void);
+bool process_trylock(void);
 void process_unlock(void);
 
-/* Any lock that is a tid in memory that fork wipes; likewise. */
+/* A lock that is a tid, in memory that fork wipes. False: this thread has it already. */
 bool tid_lock(uint32_t *lock);
 void tid_unlock(uint32_t *lock);
+
+/* True once in `every` ns for one of all threads; *next is when it is next. */
+bool now_and_then(uint64_t *next, uint64_t every);
 
 /* Whether that thread of this process is gone. */
 bool thread_is_dead(uint32_t tid);

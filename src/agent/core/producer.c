@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <string.h>
+
 #include "agent/core/producer.h"
 #include "agent/core/process.h"
 
 #define BLOCKS_A_CHUNK 128
 #define MAX_CHUNKS 1024
+#define DEAD_EVERY 100000000 /* ns between two looks: that is a system call for each thread */
 
 struct block nobody;
 __thread struct block *block = &nobody;
@@ -25,7 +28,7 @@ static struct block *chunk(unsigned i)
 	return c;
 }
 
-/* Also finds blocks of threads that ended without their destructors: only when all the chunks so far are taken. */
+/* from_dead: also of threads that ended without their destructors. */
 static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
 {
 	uint32_t n = n_chunks * BLOCKS_A_CHUNK, begin = __atomic_load_n(&hint, __ATOMIC_RELAXED), i;
@@ -44,7 +47,7 @@ static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
 			continue;
 		if (owner) {
 			b->deeper = NULL; /* is found by itself */
-			__builtin_memset(b->slot, 0, sizeof(b->slot));
+			memset(b->slot, 0, sizeof(b->slot));
 		}
 		__atomic_store_n(&hint, at + 1, __ATOMIC_RELAXED);
 		return b;
@@ -60,7 +63,7 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 	for (n = 1; n < MAX_CHUNKS && chunks[n]; n++)
 		;
 	b = take(tid, n, false);
-	if (!b)
+	if (!b && now_and_then(&process->next_dead, DEAD_EVERY))
 		b = take(tid, n, true);
 	if (!b && n < MAX_CHUNKS)
 		b = take(tid, n + 1, false);
@@ -71,36 +74,23 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 	return b;
 }
 
-/* A handler may do the same meanwhile; who comes second gives its block back. */
 struct block *block_own(void)
 {
-	struct block *was = block, *b;
+	struct block *b = block;
 
-	if (was != &nobody && was->tid)
-		return was;
-	nobody.slot[0].p.busy = 0;
-	b = new_block(sys_tid(), 0);
-	if (!b)
-		return NULL;
-	if (__atomic_compare_exchange_n(&block, &was, b, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+	if (b != &nobody && b->tid)
 		return b;
-	blocks_free(b);
-	return block;
+	memset(nobody.slot, 0, sizeof(nobody.slot)); /* all mark it as busy on their way here */
+	b = new_block(sys_tid(), 0);
+	if (b)
+		block = b;
+	return b;
 }
 
 struct block *block_deeper(struct block *b)
 {
-	struct block *deeper, *none = NULL;
-
-	if (b->deeper && b->deeper->tid)
-		return b->deeper;
-	none = b->deeper;
-	deeper = new_block(b->tid, b->level + 1);
-	if (!deeper)
-		return NULL;
-	if (__atomic_compare_exchange_n(&b->deeper, &none, deeper, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		return deeper;
-	blocks_free(deeper);
+	if (!b->deeper || !b->deeper->tid)
+		b->deeper = new_block(b->tid, b->level + 1);
 	return b->deeper;
 }
 
@@ -110,8 +100,19 @@ void blocks_free(struct block *b)
 		struct block *deeper = b->deeper;
 
 		b->deeper = NULL;
-		__builtin_memset(b->slot, 0, sizeof(b->slot));
+		memset(b->slot, 0, sizeof(b->slot));
 		__atomic_store_n(&b->tid, 0, __ATOMIC_RELEASE);
 		b = deeper;
 	}
+}
+
+/* `end` is written by its owner only when it takes a packet, and a producer without it cannot write. */
+void blocks_forget(void)
+{
+	unsigned i, j, k;
+
+	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
+		for (j = 0; j < BLOCKS_A_CHUNK; j++)
+			for (k = 0; chunks[i][j].tid && k < SPOOR_SLOTS; k++)
+				__atomic_store_n(&chunks[i][j].slot[k].p.end, NULL, __ATOMIC_RELAXED);
 }

@@ -23,8 +23,8 @@ struct producer {
 	uint32_t tid;
 	uint32_t packet;   /* index + 1 in the arena; 0: none */
 	uint32_t gave_up;  /* channel->space when no packet was found, + 1; 0: not so */
-	uint32_t reserved;
-	uint64_t reserved2;
+	uint32_t generation; /* of the slot, when the packet was taken */
+	uint64_t reserved;
 };
 _Static_assert(sizeof(struct producer) == 64, "");
 
@@ -45,9 +45,11 @@ _Static_assert(sizeof(struct block) == 512, "");
 extern __thread struct block *block HIDDEN __attribute__((tls_model("initial-exec")));
 extern struct block nobody HIDDEN;
 
-/* This thread's own block, made if it has none. NULL: no memory. Async-signal-safe. */
+/* This thread's own block, made if it has none. NULL: no memory. With its signals blocked. */
 struct block *block_own(void);
-/* The block one level deeper. NULL: no memory. */
+/* The block one level deeper. NULL: no memory. Likewise. */
 struct block *block_deeper(struct block *b);
+/* Takes the room from all producers of all threads, so that they ask before their next event. */
+void blocks_forget(void);
 /* Gives a thread's blocks back (their packets have been given back before). */
 void blocks_free(struct block *b);

@@ -23,12 +23,14 @@ static bool has_key;
 /* Runs at the thread's end, again if events came after it. */
 static void thread_ends(void *b)
 {
+	uint64_t signals = signals_block();
+
 	block = &nobody;
-	barrier();
-	if (!((struct block *)b)->tid)
-		return; /* of the parent process */
-	packets_give_back_all(b);
-	blocks_free(b);
+	if (((struct block *)b)->tid) { /* else it is the parent process's */
+		packets_give_back_all(b);
+		blocks_free(b);
+	}
+	signals_restore(signals);
 }
 
 int reserve_init(void)
@@ -87,20 +89,21 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 	return NULL;
 }
 
-static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp)
+/* Found: the thread's signals stay blocked until it commits. */
+static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uint64_t signals)
 {
-	bool nested = false;
-	char *at = packet_shared_reserve(s, size, sp, &nested);
+	char *at = packet_shared_reserve(s, size, signals);
 
 	if (!at) {
-		count(nested ? &s->channel->lost_nested : &s->channel->lost);
+		count(&s->channel->lost);
 		return NO_HANDLE;
 	}
 	put_head(at, stamp(), tp->id, size, sys_tid());
 	return (struct spoor_handle){ at, NULL };
 }
 
-static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size, uintptr_t sp)
+static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
+				      uintptr_t sp, uint64_t signals)
 {
 	struct producer *p = claim(s, b, tp->slot, sp);
 	unsigned level;
@@ -114,7 +117,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	if (!p->packet || (ptrdiff_t)size > p->p.end - p->p.at) {
 		if (!packet_next(s, p, level, size)) {
 			p->p.busy = 0;
-			return shared(tp, s, size, sp);
+			return shared(tp, s, size, signals);
 		}
 	}
 	at = p->p.at;
@@ -122,8 +125,20 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	return (struct spoor_handle){ at, &p->p };
 }
 
-static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
-								      uintptr_t sp)
+/* This thread's block; it is to be given back when the thread ends. */
+static struct block *enter(void)
+{
+	struct block *b = block;
+
+	if (b != &nobody && b->tid)
+		return b;
+	b = block_own();
+	if (b && has_key)
+		pthread_setspecific(key, b); /* of an early key: a store */
+	return b;
+}
+
+static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp, uint64_t signals)
 {
 	struct slot *s = slot_of(tp);
 	struct block *b;
@@ -136,17 +151,21 @@ static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct s
 		count(&s->channel->lost_large);
 		return NO_HANDLE;
 	}
-	b = block;
-	if (b == &nobody || !b->tid) {
-		b = block_own();
-		if (!b)
-			return shared(tp, s, size, sp);
-		if (has_key)
-			pthread_setspecific(key, b);
-	}
-	if (b->flags & BLOCK_SHARED_TLS)
-		return shared(tp, s, size, sp);
-	return reserve_in(tp, s, b, size, sp);
+	b = enter();
+	if (!b || b->flags & BLOCK_SHARED_TLS)
+		return shared(tp, s, size, signals);
+	return reserve_in(tp, s, b, size, sp, signals);
+}
+
+static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
+								      uintptr_t sp)
+{
+	uint64_t signals = signals_block();
+	struct spoor_handle h = reserve_blocked(tp, size, sp, signals);
+
+	if (!h.at || h.producer)
+		signals_restore(signals);
+	return h;
 }
 
 static inline __attribute__((always_inline)) struct spoor_handle reserve(struct spoor_tracepoint *tp, size_t size,
@@ -198,13 +217,14 @@ void commit_by_call(struct spoor_tracepoint *tp, char *at, size_t size)
  */
 EXPORT void spoor_thread_init(void)
 {
-	struct block *b = block_own();
+	uint64_t signals = signals_block();
+	struct block *b = enter();
 	unsigned i;
 
-	if (!b)
-		return;
-	b->flags |= BLOCK_SHARED_TLS;
-	for (i = 0; i < SPOOR_SLOTS; i++)
+	if (b)
+		b->flags |= BLOCK_SHARED_TLS;
+	for (i = 0; b && i < SPOOR_SLOTS; i++)
 		if (slots[i].output)
 			packet_give_back(&slots[i], &b->slot[i], true);
+	signals_restore(signals);
 }

@@ -14,8 +14,6 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
-#define SPILL_FD_FROM 500 /* out of the way of programs that expect low numbers */
-
 static bool is_ours(struct output *o)
 {
 	struct stat st;
@@ -39,7 +37,7 @@ static int open_spill(struct output *o)
 	fd = sys3(SYS_open, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (sys_failed(fd))
 		return (int)fd;
-	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPILL_FD_FROM);
+	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);
 	if (!sys_failed(high)) {
 		sys3(SYS_close, fd, 0, 0);
 		fd = high;
@@ -79,20 +77,18 @@ static int write_packet(struct output *o, const struct spoor_arena_packet *packe
 	return append(o, pieces, 3, record.size);
 }
 
-/* A thread that dies or is interrupted for good while it has the lock is waited for by nobody. */
+/* A disk that hangs holds up the one thread that writes; others discard after a while. */
 static bool lock(struct output *o)
 {
 	uint32_t tid = sys_tid();
 	int i;
 
 	for (i = 0; i < 1000; i++) {
-		uint64_t holder = 0;
+		uint32_t holder = 0;
 
 		if (__atomic_compare_exchange_n(&o->spill_lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return true;
-		if (holder == tid)
-			return false;
-		if (thread_is_dead((uint32_t)holder))
+		if (thread_is_dead(holder))
 			__atomic_compare_exchange_n(&o->spill_lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 		else
 			sys0(SYS_sched_yield);

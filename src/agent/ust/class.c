@@ -219,7 +219,7 @@ int class_define(struct class *c, unsigned slot)
 	char *end;
 	int r;
 
-	if (c->defined & 1U << slot)
+	if (c->defined[slot] == s->generation)
 		return 0;
 	if (!d)
 		d = agent_memory(MAX_DEFINITION, false);
@@ -238,6 +238,6 @@ int class_define(struct class *c, unsigned slot)
 	d->line = c->line;
 	r = arena_define(s->arena, &d->def);
 	if (!r)
-		c->defined |= 1U << slot;
+		c->defined[slot] = s->generation;
 	return r;
 }

@@ -21,7 +21,7 @@ struct class {
 	uint32_t fields_size;
 	uint16_t n_fields;
 	int16_t slot;     /* recorded there; -1: not */
-	uint32_t defined; /* bit per slot: its arena has the definition */
+	uint32_t defined[SPOOR_SLOTS]; /* generation of the slot whose arena has the definition */
 	const struct spoor_probe *probes; /* to a NULL function; replaced, never changed (probes.c) */
 	struct spoor_probe *old_probes;   /* to be freed when nobody can be in them */
 	struct marker_plan *plan;

@@ -21,14 +21,16 @@ struct object {
 
 struct rule {
 	struct rule *next;
-	uint32_t max_level;
-	int slot;
+	uint32_t max_level, kind;
+	int channel;
 	char globs[];
 };
 
 static struct object *objects;
 static uint32_t n_objects, max_objects;
 static struct rule *rules, **last_rule = &rules;
+static bool recording;
+static unsigned first_slot;
 
 static const struct spoor_ops ops = {
 	.commit = commit_by_call,
@@ -129,15 +131,20 @@ int sites_refresh(struct class *c)
 	return switch_all(objects, n_objects, c);
 }
 
+static bool rule_is_for(const struct rule *r, const struct class *c)
+{
+	return c->level <= r->max_level && (!r->kind || r->kind == c->kind + 1U) && globs_match(r->globs, c->full);
+}
+
 static int wanted_slot(const struct class *c)
 {
 	const struct rule *r;
-	int slot = -1;
+	int channel = -1;
 
-	for (r = rules; r; r = r->next)
-		if (c->level <= r->max_level && globs_match(r->globs, c->full))
-			slot = r->slot;
-	return slot;
+	for (r = recording ? rules : NULL; r; r = r->next)
+		if (rule_is_for(r, c))
+			channel = r->channel;
+	return channel < 0 ? -1 : (int)first_slot + channel;
 }
 
 /* Gives the class the slot that the rules say, if its arena can take it. */
@@ -177,23 +184,79 @@ void sites_resolve(void)
 		resolve_object(&objects[i]);
 }
 
-int sites_record(const char *globs, uint32_t max_level, int slot)
+/* Sites of the classes of a rule, or (NULL) of those that are recorded. */
+static int count_sites(const struct rule *r)
 {
-	struct rule *r = keep(sizeof(*r) + strlen(globs) + 1);
+	int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < n_objects; i++) {
+		struct spoor_site *s;
+
+		for (s = objects[i].begin; s < objects[i].end; s++) {
+			const struct class *c = s->code ? tracepoint_of(s)->agent : NULL;
+
+			n += c && (r ? rule_is_for(r, c) : c->slot >= 0);
+		}
+	}
+	return n;
+}
+
+static void apply(void)
+{
 	struct class *c;
 
-	if (!r)
-		return -ENOMEM;
-	r->next = NULL;
-	r->max_level = max_level;
-	r->slot = slot;
-	strcpy(r->globs, globs);
-	*last_rule = r;
-	last_rule = &r->next;
 	sites_resolve();
 	for (c = classes(); c; c = c->next)
 		assign(c);
-	return switch_all(objects, n_objects, NULL);
+	switch_all(objects, n_objects, NULL);
+}
+
+int sites_rule(const struct rule_wish *wish)
+{
+	struct rule *r = keep(sizeof(*r) + strlen(wish->globs) + 1);
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct rule){ .max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel };
+	strcpy(r->globs, wish->globs);
+	*last_rule = r;
+	last_rule = &r->next;
+	if (recording)
+		apply();
+	else
+		sites_resolve();
+	return count_sites(r);
+}
+
+void sites_forget_rules(void)
+{
+	rules = NULL;
+	last_rule = &rules;
+}
+
+int sites_record(bool on, unsigned slot)
+{
+	if (!on && !recording)
+		return 0;
+	recording = on;
+	first_slot = slot;
+	apply();
+	return count_sites(NULL);
+}
+
+unsigned sites_count(void)
+{
+	unsigned n = 0;
+	uint32_t i;
+
+	for (i = 0; i < n_objects; i++) {
+		const struct spoor_site *s;
+
+		for (s = objects[i].begin; s < objects[i].end; s++)
+			n += s->code != 0;
+	}
+	return n;
 }
 
 /*

@@ -13,10 +13,23 @@ void sites_object_out(const void *note);
 void sites_find_objects(void);
 
 /*
- * Records what matches (comma-separated globs over provider:name) into a slot, in present objects and in future ones,
- * or no longer (slot -1). 0; -EPERM: some sites could not be switched, because code may not be written here.
+ * Of the rules that a class matches the last decides: its events go to a channel, or (-1) nowhere. Rules hold for
+ * present objects and for future ones. The number of sites concerned, or -ENOMEM.
  */
-int sites_record(const char *globs, uint32_t max_level, int slot);
+struct rule_wish {
+	const char *globs; /* over provider:name, separated by commas */
+	uint32_t max_level;
+	uint32_t kind; /* 0: any; else 1 + enum spoor_desc_kind */
+	int channel;
+};
+int sites_rule(const struct rule_wish *wish);
+void sites_forget_rules(void);
+
+/* Recording is on, into the slots from first_slot on, or off. The number of sites that the rules enable. */
+int sites_record(bool on, unsigned first_slot);
+
+/* How many there are. */
+unsigned sites_count(void);
 
 /* A class's slot or probes were changed: switches its sites. */
 int sites_refresh(struct class *c);

@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
+#include "agent/control/control.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
@@ -104,6 +106,7 @@ static int parse_directory(const char *s, char *to, size_t size)
 
 static int record_to(const char *dir, char **envp)
 {
+	struct rule_wish rule = { .max_level = UINT32_MAX };
 	static struct arena_wish wish; /* too large for a stack that may be small */
 	struct output *o;
 	int r = parse_directory(dir, wish.dir, sizeof(wish.dir) - 1);
@@ -123,7 +126,9 @@ static int record_to(const char *dir, char **envp)
 	if (r)
 		return r;
 	o->spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
-	return sites_record(variable(envp, "SPOOR_UST_EVENTS") ?: "*", UINT32_MAX, (int)o->first_slot);
+	rule.globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
+	sites_rule(&rule);
+	return sites_record(true, o->first_slot);
 }
 
 static __attribute__((constructor(101))) void start(int argc, char **argv, char **envp)
@@ -134,15 +139,20 @@ static __attribute__((constructor(101))) void start(int argc, char **argv, char 
 	(void)argv;
 	if (process_init() || !process_lock())
 		return;
+	if (!environ)
+		environ = envp; /* libc has not been initialized yet */
 	sites_find_objects();
 	dir = getauxval(AT_SECURE) ? NULL : variable(envp, "SPOOR_UST_OUTPUT");
 	if (dir)
 		record_to(dir, envp);
 	process_unlock();
+	if (!dir)
+		spoor_control_start();
 }
 
 static __attribute__((destructor(101))) void end(void)
 {
+	spoor_control_stop();
 	outputs_end();
 }
 

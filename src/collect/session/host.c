@@ -32,7 +32,7 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 {
 	int r;
 
-	*h = (struct spoor_host){ .targets = t, .signal_fd = -1 };
+	*h = (struct spoor_host){ .targets = t, .signal_fd = -1, .also_fd = -1 };
 	survive_file_limit();
 	r = spoor_targets_check(t, h->cmd_path, e);
 	return r ? r : spoor_privileges_check(e);
@@ -152,10 +152,11 @@ struct spoor_host_news spoor_host_wait(struct spoor_host *h, int fd, uint64_t un
 		{ .fd = spoor_kernel_wakeup_fd(h->kernel), .events = POLLIN },
 		{ .fd = fd, .events = POLLIN },
 		{ .fd = h->objects ? spoor_objects_fd(h->objects) : -1, .events = POLLIN },
+		{ .fd = h->also_fd, .events = POLLIN },
 	};
 	struct spoor_host_news news = {};
 
-	poll(fds, 4, wait_ms(h, until_ns, most_ms));
+	poll(fds, 5, wait_ms(h, until_ns, most_ms));
 	if (fds[0].revents)
 		news.other_signal = take_signals(h);
 	if (fds[1].revents)

@@ -22,6 +22,7 @@ struct spoor_host {
 	struct spoor_command command;
 	char cmd_path[PATH_MAX];
 	int signal_fd;        /* to be polled */
+	int also_fd;          /* ends a wait, too; -1: none */
 	bool hurry;           /* what comes too late is lost: before others, after the command is forked */
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t began;

@@ -27,6 +27,7 @@ struct session {
 	struct spoor_consumer *consumer;
 	struct spoor_host host;
 	struct spoor_settings settings;
+	struct spoor_user_part user;
 	int remote_fd;
 	uint64_t said;
 	bool full;
@@ -80,6 +81,7 @@ static int open_trace(struct session *s, struct spoor_error *e)
 		.command = o->command,
 		.mode = mode,
 		.n_cpus = s->host.kernel->n_cpus,
+		.n_lanes = o->ust ? SPOOR_LANES : 0,
 		.max_size = o->max_size,
 		.segment_size = o->segment_size,
 		.segment_ns = o->segment_ns,
@@ -88,6 +90,9 @@ static int open_trace(struct session *s, struct spoor_error *e)
 
 	describe_mode(o, mode, sizeof(mode));
 	r = spoor_writer_open(&wo, &s->writer, e);
+	if (r)
+		return r;
+	r = o->ust ? spoor_user_part_open(&s->user, s->writer, e) : 0;
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
@@ -193,8 +198,10 @@ static void rotate(struct session *s)
 		take_snapshot(s);
 	}
 	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic())) {
-		if (!spoor_consumer_rotate(s->consumer, NULL))
+		if (!spoor_consumer_rotate(s->consumer, NULL)) {
 			s->ending = s->snapshot;
+			spoor_user_part_segment(&s->user);
+		}
 	}
 }
 
@@ -216,8 +223,11 @@ static void run(struct session *s)
 {
 	while (!s->host.stop) {
 		unsigned look = spoor_consumer_rotating(s->consumer) ? ROTATING_MS : SPOOR_LOOK_MS;
-		struct spoor_host_news news = spoor_host_wait(&s->host, s->remote_fd, UINT64_MAX, look);
+		struct spoor_host_news news;
+		int soon = spoor_user_part_serve(&s->user);
 
+		s->host.also_fd = spoor_user_part_fd(&s->user);
+		news = spoor_host_wait(&s->host, s->remote_fd, UINT64_MAX, soon >= 0 && soon < (int)look ? soon : look);
 		if (news.other_signal)
 			s->snapshot = true;
 		if (news.fd)
@@ -297,6 +307,7 @@ static void end(struct session *s)
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
+	spoor_user_part_end(&s->user, &r->user);
 	spoor_consumer_ends(s->consumer);
 	spoor_kernel_flush_pending(s->host.kernel);
 	spoor_kernel_detach(s->host.kernel);
@@ -337,6 +348,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		run(&s);
 		end(&s);
 	}
+	spoor_user_part_end(&s.user, NULL);
 	if (s.writer) {
 		int c;
 

@@ -10,10 +10,12 @@
 #include "collect/session/host.h"
 #include "collect/session/scope.h"
 #include "collect/session/targets.h"
+#include "collect/session/user_part.h"
 
 struct spoor_session_options {
 	struct spoor_targets targets;
 	const char *output;  /* NAME.spoor */
+	bool ust;            /* what the command says of itself, too */
 	const char *command; /* the command line, for the manifest */
 	struct spoor_filter filter;
 	struct spoor_scope app, custom;
@@ -43,6 +45,7 @@ struct spoor_session_result {
 	struct spoor_consumer_counts consumer;
 	struct spoor_objects_counts objects;
 	struct spoor_kernel_stats kernel;
+	struct spoor_hub_result user; /* of the part `ust` */
 	uint64_t duration_ns, user_ns, system_ns; /* our own */
 	uint64_t program_ns, program_runs;        /* of the kernel side; 0: not counted */
 	unsigned overhead;                        /* per mille, what --overhead could not hold; 0: it held */

@@ -102,6 +102,17 @@ static void lay_out(struct spoor_user_arena *a)
 		}
 }
 
+/* The head is aligned to more than malloc() gives. */
+static void *aligned(size_t size)
+{
+	size_t to = _Alignof(struct spoor_arena);
+	void *p = aligned_alloc(to, (size + to - 1) / to * to);
+
+	if (p)
+		memset(p, 0, size);
+	return p;
+}
+
 /* a->base, size and head are set; frees a on failure. */
 static int finish(struct spoor_user_arena *a, struct spoor_user_arena **ret, struct spoor_error *e)
 {
@@ -145,7 +156,7 @@ int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_err
 	base = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return spoor_fail(e, errno, "the program's buffer cannot be mapped: %s", strerror(errno));
-	a = calloc(1, sizeof(*a));
+	a = aligned(sizeof(*a));
 	if (!a) {
 		munmap(base, st.st_size);
 		return spoor_fail(e, ENOMEM, "out of memory");
@@ -159,16 +170,22 @@ int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_err
 
 int spoor_user_arena_own(uint8_t *base, size_t size, struct spoor_user_arena **ret, struct spoor_error *e)
 {
-	struct spoor_user_arena *a = calloc(1, sizeof(*a));
+	struct spoor_user_arena *a = aligned(sizeof(*a));
+	uint8_t *copy = aligned(size);
 
-	if (!a || size < sizeof(a->head)) {
+	if (copy)
+		memcpy(copy, base, size);
+	free(base);
+	if (!a || !copy || size < sizeof(a->head)) {
+		bool small = a && copy;
+
 		free(a);
-		free(base);
-		return a ? wrong(e, "it is too small") : spoor_fail(e, ENOMEM, "out of memory");
+		free(copy);
+		return small ? wrong(e, "it is too small") : spoor_fail(e, ENOMEM, "out of memory");
 	}
-	a->base = base;
+	a->base = copy;
 	a->size = size;
-	memcpy(&a->head, base, sizeof(a->head));
+	memcpy(&a->head, copy, sizeof(a->head));
 	return finish(a, ret, e);
 }
 

@@ -15,9 +15,10 @@
 
 #define PERIOD_LEAST (2 * 1000000ULL)
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
-#define BUSY 250                       /* per mille of an arena in one round: look sooner */
-#define IDLE 60
+#define BUSY 120                       /* per mille of an arena in one round: look sooner */
+#define IDLE 30
 #define MOST_EVENTS 64
+#define MOST_TURNS 16
 
 /* ---- epoll ---- */
 
@@ -133,7 +134,7 @@ static void bury(struct spoor_hub *h)
 	}
 }
 
-void spoor_hub_serve(struct spoor_hub *h)
+static int serve_once(struct spoor_hub *h)
 {
 	struct epoll_event events[MOST_EVENTS];
 	int n = epoll_wait(h->epoll_fd, events, MOST_EVENTS, 0);
@@ -149,6 +150,14 @@ void spoor_hub_serve(struct spoor_hub *h)
 			spoor_program_ended(f->owner);
 	}
 	bury(h);
+	return n;
+}
+
+/* Who came, what he says, and whether he is gone already, are three turns; talkers without end get some more. */
+void spoor_hub_serve(struct spoor_hub *h)
+{
+	for (int i = 0; i < MOST_TURNS && serve_once(h) > 0; i++)
+		;
 }
 
 /* ---- rounds ---- */
@@ -261,6 +270,14 @@ static void unlink_session(struct spoor_hub *h, struct spoor_ust_session *s)
 		at = &(*at)->next;
 	if (*at)
 		*at = s->next;
+}
+
+void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	size_t n = spoor_hub_sources(h, s, &sources);
+
+	spoor_ust_session_segment(s, sources, n);
 }
 
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e)

@@ -63,6 +63,8 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e);
 /* Takes what there is, and in addition ends what is full of a rotating session. Called by tick. */
 void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s);
+/* Its writer, which is another one's too, has begun a segment. */
+void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s);
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e);
 
 /* ---- telling programs ---- */

@@ -6,6 +6,8 @@
 
 #include "collect/user/hub.h"
 
+#define HUB_SOON (5 * 1000000ULL) /* ns to the first round of a program that is new */
+
 enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS };
 
 /* What epoll tells of: a socket, or a process. */

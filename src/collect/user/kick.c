@@ -53,6 +53,36 @@ static bool has_library(uint32_t pid)
 	return false;
 }
 
+/*
+ * Does the program look for a recorder where we are? What its environment was when it began tells; a setuid program's
+ * does not matter to it.
+ */
+static bool looks_here(const struct spoor_hub *h, uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	_cleanup_(spoor_freep) char *variable = NULL;
+	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
+	bool standard = !strcmp(h->path, SPOOR_CONTROL_SOCKET);
+	char path[64];
+	size_t room = 0;
+
+	snprintf(path, sizeof(path), "/proc/%u/environ", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	while (getdelim(&variable, &room, '\0', f) > 0) {
+		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
+			return !strcmp(variable + n, h->path);
+		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
+			size_t dir = strlen(variable + 16);
+
+			standard = !strncmp(h->path, variable + 16, dir) && h->path[dir] == '/' &&
+				   !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
+		}
+	}
+	return standard;
+}
+
 static bool is_known(struct spoor_hub *h, uint32_t pid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
@@ -63,8 +93,14 @@ static bool is_known(struct spoor_hub *h, uint32_t pid)
 
 static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
 {
-	if (is_known(h, pid) || !handles_it(pid) || !has_library(pid) || spoor_kick(pid))
+	if (is_known(h, pid))
 		return 0;
+	if (!handles_it(pid) || !has_library(pid))
+		return -ENOENT;
+	if (!looks_here(h, pid))
+		return -EBUSY;
+	if (spoor_kick(pid))
+		return -errno;
 	spoor_request_expect(q, pid);
 	return 1;
 }
@@ -75,12 +111,19 @@ int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *
 	int n = 0;
 	DIR *proc;
 
-	if (pid)
-		return try_kick(h, pid, q);
+	if (pid) {
+		n = try_kick(h, pid, q);
+		if (n < 0 && q)
+			spoor_request_done(q, pid, n,
+					   n == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
+					   n == -EBUSY  ? "it obeys another recorder" :
+							  "");
+		return n;
+	}
 	proc = opendir("/proc");
 	while (proc && (d = readdir(proc)))
 		if (isdigit(d->d_name[0]) && (uint32_t)atoi(d->d_name) != (uint32_t)getpid())
-			n += try_kick(h, atoi(d->d_name), q);
+			n += try_kick(h, atoi(d->d_name), q) > 0;
 	if (proc)
 		closedir(proc);
 	return n;

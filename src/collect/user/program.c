@@ -199,6 +199,9 @@ static int add_source(struct hub_program *p, struct spoor_user_arena *a, ino_t i
 	s->live = p->cred.pid > 0;
 	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
 	p->arenas[p->n_arenas++] = s;
+	p->hub->period = HUB_SOON;
+	p->hub->due = 0;
+	spoor_taker_look_back(p->session->taker, s);
 	spoor_taker_tell(p->session->taker, s, SPOOR_PROGRAM_BEGUN);
 	return 0;
 }
@@ -275,10 +278,10 @@ int spoor_program_message(struct hub_program *p, const void *message, size_t siz
 
 /* ---- going ---- */
 
-static void end_arenas(struct hub_program *p)
+static void end_arenas(struct hub_program *p, bool runs)
 {
 	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_ust_session_gone(p->session, p->arenas[i]);
+		spoor_ust_session_gone(p->session, p->arenas[i], runs);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
 	}
@@ -304,7 +307,7 @@ void spoor_program_hung_up(struct hub_program *p)
 	give_up(p);
 	p->looked = 0;
 	if (!p->n_arenas || p->process.fd < 0) {
-		end_arenas(p);
+		end_arenas(p, false);
 		p->dead = true;
 	}
 }
@@ -317,30 +320,35 @@ void spoor_program_ended(struct hub_program *p)
 		spoor_hub_flush(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
-	end_arenas(p);
+	end_arenas(p, false);
 	p->dead = true;
 }
 
-/* Does the process still map the arena? After execve it does not. */
-static bool maps(uint32_t pid, ino_t ino)
+/*
+ * Has the process come to map something else than the arena, by execve? One that is about to end maps nothing; its end
+ * will tell, as it will of one that is not ours to see.
+ */
+static bool left(uint32_t pid, ino_t ino)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char line[512], path[64];
+	char line[4352], path[64];
+	bool any = false;
 
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		unsigned long long found;
 
+		any = true;
 		if (sscanf(line, "%*s %*s %*s %*s %llu", &found) == 1 && found == ino && strstr(line, "memfd:"))
-			return true;
+			return false;
 	}
-	return !f && errno != ENOENT; /* not ours to see: then its end will tell */
+	return any;
 }
 
 void spoor_program_look(struct hub_program *p, uint64_t now)
 {
-	bool any = false;
+	bool all = true;
 
 	if (p->kicked && now - p->kicked > 50 * 1000000ULL && p->n_awaited) {
 		p->kicked = now;
@@ -350,11 +358,11 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 		return;
 	p->looked = now;
 	for (size_t i = 0; i < p->n_arenas; i++)
-		any |= maps(p->cred.pid, p->arenas[i]->ino);
-	if (any)
+		all &= left(p->cred.pid, p->arenas[i]->ino);
+	if (!all)
 		return;
 	spoor_hub_unwatch(p->hub, &p->process);
-	end_arenas(p);
+	end_arenas(p, true);
 	p->dead = true;
 }
 
@@ -363,7 +371,7 @@ void spoor_program_leave(struct hub_program *p)
 	struct spoor_control_head end = {};
 
 	spoor_program_send(p, &end, SPOOR_CONTROL_END, sizeof(end), NULL);
-	end_arenas(p);
+	end_arenas(p, true);
 	p->session = NULL;
 }
 

@@ -237,6 +237,14 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 	return err ? err : (int)most;
 }
 
+void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
+{
+	spoor_writer_switch_lanes(s->w);
+	define_clock(s->w);
+	for (size_t i = 0; i < n; i++)
+		spoor_taker_repeat(s->taker, sources[i]);
+}
+
 int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			     struct spoor_error *e)
 {
@@ -244,10 +252,7 @@ int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *c
 
 	if (r)
 		return r;
-	spoor_writer_switch_lanes(s->w);
-	define_clock(s->w);
-	for (size_t i = 0; i < n; i++)
-		spoor_taker_repeat(s->taker, sources[i]);
+	spoor_ust_session_segment(s, sources, n);
 	return spoor_writer_segment_end(s->w, e);
 }
 
@@ -289,7 +294,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 	return r < 0 ? r : spoor_writer_snapshot(s->w, path, e);
 }
 
-void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source)
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs)
 {
 	unsigned state = SPOOR_PROGRAM_CRASHED;
 	struct spoor_error e = { "" };
@@ -298,7 +303,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 		spoor_ust_session_fails(s, e.text);
 	if (source->arena->malformed)
 		state = SPOOR_PROGRAM_DAMAGED;
-	else if (spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
+	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
 		state = SPOOR_PROGRAM_ENDED;
 	spoor_taker_tell(s->taker, source, state);
 	s->lost += spoor_user_arena_lost(source->arena);

@@ -68,9 +68,11 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 /* Begins the next segment. */
 int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			     struct spoor_error *e);
+/* The second half of that, where somebody else began it. */
+void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n);
 /* What is in the trace, and in flight in the buffers, as a trace of its own at path. */
 int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			       const char *path, struct spoor_error *e);
-/* The program is gone, or its arena is: takes what is left, says how it ended. crashed: unless the arena tells. */
-void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source);
+/* The program is gone, or is to be recorded no longer: takes what is left, says how it ended. */
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);

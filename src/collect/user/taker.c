@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/time.h"
@@ -13,6 +14,7 @@
 #define MOST_RUNS 4000   /* of a round: below SPOOR_MAX_SOURCES */
 #define JOIN (16u << 10) /* runs of one lane that are together no larger are one packet */
 #define MOST_SPANS 500
+#define RATE_US 3000
 #define KEEP_NS (10 * SPOOR_NS_PER_SEC) /* so old are the oldest pairs of clocks */
 #define AHEAD_NS (1 * SPOOR_NS_PER_SEC) /* a stamp so far beyond the horizon is none */
 
@@ -39,6 +41,7 @@ struct spoor_taker {
 	uint64_t discarded[SPOOR_LANES];
 	uint64_t lost;                    /* that no lane has told of yet */
 	uint64_t until, most;             /* the horizon, ns, and what no stamp can be beyond */
+	struct spoor_clock_pair now;      /* both clocks at the horizon */
 	struct spoor_packet_source sources[MOST_RUNS];
 	struct spoor_taker_counts counts;
 };
@@ -61,6 +64,10 @@ int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
 		if (t->lanes.end[i])
 			t->lanes.n = i + 1;
 	}
+	/* Two pairs make a rate: from the first event on there is one. */
+	spoor_taker_round(t);
+	usleep(RATE_US);
+	spoor_taker_round(t);
 	*ret = t;
 	return 0;
 }
@@ -75,9 +82,23 @@ void spoor_taker_free(struct spoor_taker *t)
 	free(t);
 }
 
-struct spoor_user_clock *spoor_taker_clock(struct spoor_taker *t)
+int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s)
 {
-	return &t->clock;
+	struct spoor_user_arena *a = s->arena;
+
+	if (a->head.clock != SPOOR_ARENA_TSC || a->head.made >= t->clock.pairs[0].ns)
+		return 0;
+	s->clock = calloc(1, sizeof(*s->clock));
+	if (!s->clock)
+		return -ENOMEM;
+	s->own_clock = true;
+	for (size_t i = 0; i < t->clock.n; i++)
+		spoor_user_clock_add(s->clock, t->clock.pairs[i]);
+	spoor_user_arena_clocks(a, s->clock);
+	for (unsigned i = 0; i < a->n_packets; i++)
+		if (a->headers[i].mono)
+			spoor_user_clock_add(s->clock, (struct spoor_clock_pair){ a->headers[i].tsc, a->headers[i].mono });
+	return 0;
 }
 
 struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t)
@@ -92,6 +113,7 @@ void spoor_taker_round(struct spoor_taker *t)
 	struct spoor_clock_pair now = spoor_clock_pair_now();
 
 	spoor_user_clock_add(&t->clock, now);
+	t->now = now;
 	t->until = now.ns;
 	t->most = now.ns + AHEAD_NS;
 	t->classes.now = now.ns;
@@ -157,6 +179,8 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 {
 	uint64_t lost;
 
+	if (s->own_clock)
+		spoor_user_clock_add(s->clock, t->now);
 	for (unsigned i = 0; i < s->arena->n_packets; i++) {
 		int r = spoor_taker_take_packet(t, s, i);
 

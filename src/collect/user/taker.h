@@ -19,7 +19,8 @@
 /* A program whose arena is read. */
 struct spoor_source {
 	struct spoor_user_arena *arena;
-	struct spoor_user_clock *clock; /* its own; NULL: the taker's */
+	struct spoor_user_clock *clock; /* its own, for stamps that are older than the taker; NULL: the taker's */
+	bool own_clock;                 /* it is freed with the source */
 	uint32_t pid;  /* the host's; 0: it is gone, its arena's is taken */
 	bool live;     /* /proc can be asked for its threads */
 	bool foreign;  /* it calls its threads otherwise: it is of another pid namespace */
@@ -37,7 +38,11 @@ struct spoor_taker;
 int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret);
 void spoor_taker_free(struct spoor_taker *t);
 
-struct spoor_user_clock *spoor_taker_clock(struct spoor_taker *t);
+/*
+ * If the arena is older than the taker: a clock by the pairs that the program noted, so that what it wrote before is
+ * right. Those of a program are believed for itself alone. -ENOMEM.
+ */
+int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s);
 struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t);
 
 /* Begins a round that takes everything up to now. */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What a recorder's messages do (agent/control/control.h): one session at a time, in one output. */
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <string.h>
+
+#include "agent/control/control.h"
+#include "agent/core/output.h"
+#include "agent/core/process.h"
+#include "agent/core/reserve.h"
+#include "agent/ust/sites.h"
+
+#define DEFAULT_BUFFERS (4 << 20)
+
+static struct arena_wish wish;
+static struct output *output; /* NULL: no arena yet */
+
+int spoor_agent_lock(bool wait)
+{
+	if (wait)
+		return process_lock() ? 0 : -EDEADLK;
+	return process_trylock() ? 0 : -EBUSY;
+}
+
+void spoor_agent_unlock(void)
+{
+	process_unlock();
+}
+
+int spoor_agent_setup(const struct spoor_control_setup *s)
+{
+	uint32_t i;
+
+	spoor_agent_end();
+	memset(&wish, 0, sizeof(wish));
+	wish.size = s->buffers ?: DEFAULT_BUFFERS;
+	wish.n_channels = s->n_channels;
+	for (i = 0; i < s->n_channels; i++) {
+		const struct spoor_control_channel *from = &s->channels[i];
+		struct arena_channel_wish *to = &wish.channels[i];
+
+		memcpy(to->name, from->name, sizeof(to->name));
+		to->mode = from->mode;
+		to->packet_size = from->packet_size;
+		to->share = from->share;
+		to->block_us = from->block_us;
+		to->contexts = from->contexts;
+	}
+	return 0;
+}
+
+int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size)
+{
+	static const char no_filters[] = "this library does not know filters";
+
+	if (r->channel >= wish.n_channels)
+		return -EINVAL;
+	if (r->filter[0]) {
+		memcpy(text, no_filters, sizeof(no_filters) < size ? sizeof(no_filters) : size);
+		return -EOPNOTSUPP;
+	}
+	return sites_rule(&(struct rule_wish){ r->pattern, r->level == 255 ? UINT32_MAX : r->level, r->kind,
+					       r->enable ? r->channel : -1 });
+}
+
+static int make_output(void)
+{
+	int r = reserve_init();
+
+	if (!r)
+		r = output_open(&wish, &output);
+	if (r)
+		return r;
+	return spoor_control_offer(output->made.fd, output->made.arena->uuid);
+}
+
+int spoor_agent_record(bool on)
+{
+	int r = 0;
+
+	if (on && !output) {
+		if (!wish.n_channels)
+			return -EINVAL;
+		sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+		r = make_output();
+		if (!output)
+			return r;
+	}
+	return sites_record(on, on ? output->first_slot : 0);
+}
+
+void spoor_agent_end(void)
+{
+	sites_record(false, 0);
+	sites_forget_rules();
+	if (output)
+		output_close(output);
+	output = NULL;
+}
+
+unsigned spoor_agent_sites(void)
+{
+	return sites_count();
+}
+
+int spoor_agent_arena(int *ret_fd, __u8 ret_uuid[16])
+{
+	int fd = output ? output_fd(output) : -ENOENT;
+
+	if (fd < 0)
+		return -ENOENT;
+	memcpy(ret_uuid, output->made.arena->uuid, 16);
+	*ret_fd = fd;
+	return 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/session/user_part.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void warn(void *ctx, const char *text)
+{
+	struct spoor_user_part *u = ctx;
+
+	if (u->session)
+		spoor_ust_session_fails(u->session, text);
+}
+
+int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, struct spoor_error *e)
+{
+	struct spoor_ust_options o = { .name = "record", .writer = w };
+	struct spoor_ust_rule all = { .rule = { .enable = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
+	int r = spoor_private_open(&u->private, warn, u, e);
+
+	if (!r)
+		r = spoor_ust_session_new(&o, 0, &u->session, e);
+	if (!r)
+		r = spoor_ust_session_rule(u->session, &all);
+	if (r)
+		return r;
+	u->session->recording = true;
+	spoor_hub_add(u->private.hub, u->session);
+	if (spoor_private_environment(&u->private))
+		return spoor_fail(e, ENOENT, "--ust: libspoor-ust.so is not found; SPOOR_UST_LIBRARY can name it");
+	return 0;
+}
+
+int spoor_user_part_fd(const struct spoor_user_part *u)
+{
+	return u->session ? spoor_hub_fd(u->private.hub) : -1;
+}
+
+int spoor_user_part_serve(struct spoor_user_part *u)
+{
+	if (!u->session)
+		return -1;
+	spoor_hub_serve(u->private.hub);
+	return spoor_hub_tick(u->private.hub);
+}
+
+void spoor_user_part_segment(struct spoor_user_part *u)
+{
+	if (u->session)
+		spoor_hub_segment(u->private.hub, u->session);
+}
+
+void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret)
+{
+	if (u->session)
+		spoor_hub_serve(u->private.hub);
+	if (u->session)
+		spoor_hub_end(u->private.hub, u->session, ret, NULL);
+	u->session = NULL;
+	spoor_private_close(&u->private);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* A hub for a command and its descendants alone: its socket is in a directory of its own. */
+#include "collect/user/hub.h"
+
+struct spoor_private_hub {
+	char dir[64], socket[96];
+	struct spoor_hub *hub;
+};
+
+/* warn gets a line that a person should know; may be NULL. */
+int spoor_private_open(struct spoor_private_hub *p, void (*warn)(void *ctx, const char *text), void *ctx,
+		       struct spoor_error *e);
+/* For what is executed from now on: where the recorder is, and the library. -ENOENT: there is no library. */
+int spoor_private_environment(const struct spoor_private_hub *p);
+void spoor_private_close(struct spoor_private_hub *p);

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor daemon and spoor ust on real programs: found, switched, recorded, killed at random moments."""
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from fakeprogram import Arena, Program, command
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+
+
+def wait_for(condition, seconds=20):
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.005)
+    return value
+
+
+@pytest.fixture(scope="session")
+def ticker(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bin") / "ticker"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
+                   check=True, timeout=60)
+    return out
+
+
+@pytest.fixture(scope="session")
+def library(build):
+    return build / "src/agent/libspoor-ust.so"
+
+
+class Daemon:
+    def __init__(self, build, tmp_path, library):
+        self.build, self.cwd, self.library = build, tmp_path, library
+        self.socket = tmp_path / "ust.sock"
+        self.running, self.process = [], None
+
+    def start(self):
+        self.process = subprocess.Popen([self.build / "spoor", "daemon", "--socket", self.socket], cwd=self.cwd,
+                                        stderr=subprocess.PIPE, text=True)
+        line = self.process.stderr.readline()
+        while "ready" not in line:
+            assert line, self.process.wait()
+            line = self.process.stderr.readline()
+        return self
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait(10)
+
+    def ust(self, *words, check=True):
+        run = subprocess.run([self.build / "spoor", "ust", words[0], "--socket", self.socket, *map(str, words[1:])],
+                             cwd=self.cwd, capture_output=True, text=True, timeout=30)
+        assert not check or run.returncode == 0, (words, run.stderr)
+        return run
+
+    def program(self, *argv, preload=True, **env):
+        """A program that has said that it is ready."""
+        if preload:
+            env["LD_PRELOAD"] = str(self.library)
+        env = os.environ | {"SPOOR_UST_SOCKET": str(self.socket)} | env
+        p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdout=subprocess.PIPE)
+        assert p.stdout.readline() == b"ready\n"
+        self.running.append(p)
+        return p
+
+    def events(self, name="t.spoor"):
+        run = subprocess.run([self.build / "spoor", "report", "--format", "json", name], cwd=self.cwd,
+                             capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        *events, self.summary = [json.loads(line) for line in run.stdout.splitlines()]
+        assert not self.summary["damages"]
+        babel = subprocess.run(["babeltrace2", "-o", "dummy", name], cwd=self.cwd, capture_output=True, text=True)
+        assert babel.returncode == 0, babel.stderr
+        return [e for e in events if e["event"].startswith("zoo:")]
+
+    def ticks(self, name="t.spoor"):
+        """{(pid, thread): [n, ...]} in the order of time."""
+        found = defaultdict(list)
+        for e in self.events(name):
+            if e["event"] == "zoo:tick":
+                found[e["pid"], e["fields"]["thread"]].append(e["fields"]["n"])
+        return found
+
+
+@pytest.fixture
+def daemon(build, tmp_path, library):
+    d = Daemon(build, tmp_path, library)
+    yield d.start()
+    for p in d.running:
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+    if d.process.poll() is None:
+        d.kill()
+
+
+def in_a_row(numbers):
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def listed(daemon, pid):
+    out = daemon.ust("list", "--format", "json", pid).stdout if False else subprocess.run(
+        [daemon.build / "spoor", "ust", "list", "--format", "json", str(pid)], capture_output=True, text=True,
+        check=True).stdout
+    return {s["event"]: s for s in map(json.loads, out.splitlines())}
+
+
+def test_from_the_start(daemon, ticker):
+    """A session that is there before the program: its first event is in."""
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(ticker, 3, 1009)
+    p.wait(20)
+    assert "0 lost" in daemon.ust("end").stdout
+    ticks = daemon.ticks()
+    assert sorted(ticks) == [(p.pid, i) for i in range(3)]
+    assert all(n == list(range(1009)) for n in ticks.values())
+
+
+def test_running_program_is_found(daemon, ticker):
+    """A program without a session, and so without a thread, is switched on and off while it runs."""
+    p = daemon.program(ticker, 1, 0, 500)
+    assert len(os.listdir(f"/proc/{p.pid}/task")) == 1
+    assert listed(daemon, p.pid)["zoo:tick"]["state"] == "off"
+    said = daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid).stdout
+    assert "1 program" in said
+    sites = listed(daemon, p.pid)
+    assert sites["zoo:tick"]["state"] == "on" and sites["zoo:rare"]["state"] == "off"
+    assert sites["zoo:tick"]["how"] == "patched" and sites["zoo:tick"]["fields"] == "s32 thread, u64 n"
+    assert sites["zoo:tick"]["file"].endswith("ust_ticker.c") and sites["zoo:rare"]["level"] == "debug"
+    time.sleep(0.2)
+    assert "1 program, 1 site" in daemon.ust("enable", "zoo:rare", p.pid).stdout
+    daemon.ust("disable", "zoo:tick", "-a")
+    sites = listed(daemon, p.pid)
+    assert sites["zoo:tick"]["state"] == "off" and sites["zoo:rare"]["state"] == "on"
+    time.sleep(0.2)
+    assert f"{p.pid} ticker" in daemon.ust("status").stdout
+    daemon.ust("stop", p.pid)
+    assert listed(daemon, p.pid)["zoo:rare"]["state"] == "off"
+    daemon.ust("end")
+    events = daemon.events()
+    ticks = [e["fields"]["n"] for e in events if e["event"] == "zoo:tick"]
+    rare = [e["fields"]["n"] for e in events if e["event"] == "zoo:rare"]
+    assert len(ticks) > 50 and in_a_row(ticks)
+    assert len(rare) > 5 and rare == list(range(rare[0], rare[-1] + 1, 10))
+    assert p.poll() is None
+
+
+def test_levels_and_exclusions(daemon, ticker):
+    daemon.ust("start", "-o", "t.spoor", "-l", "info")
+    daemon.program(ticker, 1, 100).wait(20)
+    daemon.ust("end")
+    assert {e["event"] for e in daemon.events()} == {"zoo:tick"}
+    daemon.ust("start", "-o", "u.spoor", "-e", "zoo:*", "-e", "!zoo:t*")
+    daemon.program(ticker, 1, 100).wait(20)
+    daemon.ust("end")
+    assert {e["event"] for e in daemon.events("u.spoor")} == {"zoo:rare"}
+
+
+def test_children(daemon, ticker):
+    """A child by fork is recorded on its own from its first event, with nothing preloaded for it."""
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(ticker, 2, 1009, 0, "fork")
+    p.wait(20)
+    daemon.ust("end")
+    ticks = daemon.ticks()
+    assert sorted(t for _, t in ticks) == [0, 1, 100, 101]
+    assert len({pid for pid, _ in ticks}) == 2
+    assert all(n == list(range(1009)) for n in ticks.values())
+
+
+def test_wrong_commands(daemon, ticker):
+    for words, says in [(("enable", "x:y", "-a"), "no session"), (("start",), "-o NAME"), (("stop", "-a"), "no session"),
+                        (("start", "-o", "t.spoor", "--mode", "quick"), "discard"), (("end",), "no session")]:
+        run = daemon.ust(*words, check=False)
+        assert run.returncode in (1, 2) and says in run.stderr, (words, run.stderr)
+    daemon.ust("start", "-o", "t.spoor")
+    again = daemon.ust("start", "-o", "u.spoor", check=False)
+    assert again.returncode == 1 and "exists already" in again.stderr
+    other = daemon.ust("start", "-s", "other", "-o", "t.spoor", check=False)
+    assert other.returncode == 1 and "exists already" in other.stderr
+    assert daemon.ust("end").returncode == 0
+    daemon.kill(signal.SIGTERM)
+    run = daemon.ust("status", check=False)
+    assert run.returncode == 1 and "no daemon" in run.stderr
+    daemon.start()
+
+
+def test_second_daemon_is_refused(daemon, build, tmp_path):
+    run = subprocess.run([build / "spoor", "daemon", "--socket", daemon.socket], capture_output=True, text=True)
+    assert run.returncode == 1 and "another recorder" in run.stderr
+
+
+def test_client_that_stops_reading(daemon, ticker):
+    """The daemon does not wait for it, and others are served."""
+    daemon.ust("start", "-o", "t.spoor")
+    import socket
+    from fakeprogram import COMMAND, message
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(str(daemon.socket))
+    s.setblocking(False)
+    try:
+        for _ in range(5000):
+            s.send(message(COMMAND, b"status"))
+    except BlockingIOError:
+        pass
+    daemon.program(ticker, 1, 500).wait(20)
+    assert "session default" in daemon.ust("status").stdout
+    daemon.ust("end")
+    assert len(daemon.ticks()) == 1
+
+
+def test_sigterm_and_on(daemon, ticker):
+    """A daemon that is stopped and started again under a session: nothing is lost, nothing is there twice."""
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(ticker, 2, 0, 200)
+    for _ in range(3):
+        time.sleep(0.3)
+        daemon.kill(signal.SIGTERM)
+        time.sleep(0.2)
+        daemon.start()
+    time.sleep(0.5)
+    p.kill()
+    p.wait()
+    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    ticks = daemon.ticks()
+    assert sorted(ticks) == [(p.pid, 0), (p.pid, 1)]
+    for numbers in ticks.values():
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
+
+
+def test_daemon_killed(daemon, ticker, tmp_path):
+    """SIGKILL of the daemon at random moments: every event exactly once."""
+    daemon.ust("start", "-o", "t.spoor")
+    counter = tmp_path / "counter"
+    counter.write_bytes(bytes(4096))
+    p = daemon.program(ticker, 3, 0, 50, TICKER_COUNTER=str(counter))
+    random.seed(KILLS)
+    for _ in range(KILLS):
+        time.sleep(random.uniform(0.0, 0.12))
+        daemon.kill()
+        daemon.start()
+    wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    p.kill()
+    p.wait()
+    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    ticks = daemon.ticks()
+    behind = struct.unpack_from("<3Q", counter.read_bytes())
+    for i in range(3):
+        numbers = ticks[p.pid, i]
+        assert numbers[0] == 0 and in_a_row(numbers)
+        assert len(numbers) - behind[i] in (0, 1)
+
+
+def test_program_killed(build, ticker, tmp_path, library):
+    """SIGKILL of the program at random moments, with a recorder and alone: each event that was committed is there."""
+    random.seed(7)
+    counter = tmp_path / "counter"
+    for turn in range(KILLS):
+        counter.write_bytes(bytes(4096))
+        out = tmp_path / f"t{turn}.spoor"
+        env = os.environ | {"TICKER_COUNTER": str(counter)}
+        if turn % 2:
+            run = [build / "spoor", "ust", "run", "-o", out, "--", ticker, "2", "0", "7"]
+        else:
+            alone = tmp_path / f"alone{turn}"
+            alone.mkdir()
+            env |= {"SPOOR_UST_OUTPUT": str(alone), "LD_PRELOAD": str(library)}
+            run = [ticker, "2", "0", "7"]
+        p = subprocess.Popen([str(a) for a in run], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert p.stdout.readline() == b"ready\n"
+        time.sleep(random.uniform(0, 0.05))
+        if turn % 2:
+            child = int(Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0])
+            os.kill(child, 9)
+            assert p.wait(20) == 137
+        else:
+            p.kill()
+            p.wait()
+            said = subprocess.run([build / "spoor", "ust", "recover", alone, "-o", out], capture_output=True, text=True)
+            assert said.returncode == 0 and "ended by a crash" in said.stdout, said
+        run = subprocess.run([build / "spoor", "report", "--format", "json", out], capture_output=True, text=True)
+        events = [json.loads(line) for line in run.stdout.splitlines()]
+        behind = struct.unpack_from("<2Q", counter.read_bytes())
+        for i in range(2):
+            numbers = [e["fields"]["n"] for e in events if e.get("event") == "zoo:tick" and e["fields"]["thread"] == i]
+            assert numbers == list(range(len(numbers))) and len(numbers) - behind[i] in (0, 1), (turn, i, behind)
+
+
+def test_dead_program_of_a_dead_daemon(daemon, ticker):
+    """What a fake program's buffer holds when the daemon comes back is taken, what was written is not taken again."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "*")
+    program = Program(str(daemon.socket))
+    session, _ = program.setup()
+    arena = Arena()
+    program.offer(arena)
+    arena.open(0)
+    for n in range(50):
+        arena.event(0, n)
+    time.sleep(0.4)
+    daemon.kill()
+    # as if it had been killed before it noted what it had written
+    arena.put(arena.header(0) + 24, "<Q", 0)
+    for n in range(50, 80):
+        arena.event(0, n)
+    daemon.start()
+    again = Program(str(daemon.socket))
+    assert again.setup()[0] == session
+    again.offer(arena)
+    time.sleep(0.3)
+    arena.end()
+    daemon.ust("end")
+    run = subprocess.run([daemon.build / "spoor", "report", "--format", "json", "t.spoor"], cwd=daemon.cwd,
+                         capture_output=True, text=True)
+    found = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [e["fields"]["n"] for e in found if e.get("event") == "fake:count"] == list(range(80))
+
+
+def test_flight_recorder(daemon, ticker):
+    """Overwriting: a snapshot has the last events, in a row, and the recording goes on."""
+    daemon.ust("start", "-o", "t.spoor", "--mode", "overwrite", "--buffers", "256k")
+    p = daemon.program(ticker, 1, 0, 10)
+    time.sleep(1.5)
+    daemon.ust("snapshot", "-o", "one.spoor")
+    time.sleep(0.3)
+    daemon.ust("snapshot", "-o", "two.spoor")
+    first, second = daemon.ticks("one.spoor")[p.pid, 0], daemon.ticks("two.spoor")[p.pid, 0]
+    assert in_a_row(first) and in_a_row(second) and second[-1] > first[-1]
+    taken = daemon.ust("snapshot", "-o", "two.spoor", check=False)
+    assert taken.returncode == 1 and "exists already" in taken.stderr
+    daemon.ust("end")
+    last = daemon.ticks()[p.pid, 0]
+    assert in_a_row(last) and last[-1] > second[-1]
+
+
+def test_rotation_and_limit(daemon, ticker):
+    daemon.ust("start", "-o", "t.spoor", "--max-size", "4M")
+    p = daemon.program(ticker, 2, 400000, 0)
+    p.wait(30)
+    daemon.ust("end")
+    size = sum(f.stat().st_size for f in (daemon.cwd / "t.spoor").rglob("*") if f.is_file())
+    assert size <= 4 << 20
+    for numbers in daemon.ticks().values():
+        assert numbers == sorted(numbers)
+    assert daemon.summary["dropped"]["segments"] > 0
+
+
+def test_many_programs(daemon, ticker):
+    """Hundreds at once, each on its own."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
+    running = [daemon.program(ticker, 1, 101, 500) for _ in range(200)]
+    for p in running:
+        p.wait(60)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    ticks = daemon.ticks()
+    assert sorted(ticks) == sorted((p.pid, 0) for p in running)
+    assert all(n == list(range(101)) for n in ticks.values())
+
+
+def test_session_ends_under_load(daemon, ticker):
+    """Sessions that come and go while threads run through the sites: the program does not notice."""
+    p = daemon.program(ticker, 3, 0, 0)
+    for turn in range(8):
+        daemon.ust("start", "-o", f"t{turn}.spoor")
+        time.sleep(0.05)
+        daemon.ust("end")
+        assert p.poll() is None
+        daemon.events(f"t{turn}.spoor")

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor ust run, list, recover and record --ust on real programs, with readelf and the kernel's clock as oracles."""
+import json
+import os
+import re
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PYTHON = "/usr/bin/python3.11"
+
+
+def compile_to(out, source, *flags):
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source, *flags],
+                   check=True, timeout=60)
+    return out
+
+
+@pytest.fixture(scope="session")
+def ticker(tmp_path_factory):
+    return compile_to(tmp_path_factory.mktemp("bin") / "ticker", "ust_ticker.c")
+
+
+@pytest.fixture
+def events(spoor):
+    def read(path):
+        run = spoor("report", "--format", "json", path)
+        assert run.returncode == 0, run.stderr
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        assert not lines[-1]["damages"]
+        return lines[:-1], lines[-1]
+    return read
+
+
+def ticks(events):
+    return Counter((e["pid"], e["fields"]["thread"]) for e in events if e["event"] == "zoo:tick")
+
+
+def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
+    """Without -o it is in ./usttrace/, each run in a place of its own."""
+    for _ in range(2):
+        run = spoor("ust", "run", "--", ticker, 2, 211)
+        assert run.returncode == 0 and run.stdout == "ready\n", run.stderr
+    made = sorted((tmp_path / "usttrace").iterdir())
+    assert len(made) == 2
+    for path in made:
+        assert sorted(ticks(events(path)[0]).values()) == [211, 211]
+
+
+def test_run_follows_exec(spoor, ticker, events):
+    """A shell, what it executes in its place, and what it starts."""
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{ticker} 1 31; {ticker} 1 37 & wait; exec {ticker} 1 41")
+    assert run.returncode == 0, run.stderr
+    assert sorted(ticks(events("t.spoor")[0]).values()) == [31, 37, 41]
+    assert "crash" not in run.stderr
+
+
+def test_unwritable(spoor, ticker):
+    run = spoor("ust", "run", "-o", "/proc/t.spoor", "--", ticker)
+    assert run.returncode == 125 and "/proc/t.spoor" in run.stderr and "ready" not in run.stdout
+
+
+def test_recover_alone(spoor, build, ticker, tmp_path, events):
+    """Daemonless, many times what the buffers hold, with children; and while it runs."""
+    out = tmp_path / "alone"
+    out.mkdir()
+    env = os.environ | {"SPOOR_UST_OUTPUT": str(out), "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so"),
+                        "SPOOR_UST_BUFFERS": "256K"}
+    subprocess.run([ticker, "3", "50021", "0", "fork"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    run = spoor("ust", "recover", out, "-o", "t.spoor")
+    assert run.returncode == 0 and "crash" not in run.stdout, run
+    found, summary = events("t.spoor")
+    lost = int(m[1]) if (m := re.search(r"(\d+) lost", run.stdout)) else 0
+    assert sum(ticks(found).values()) + sum(e["event"] == "zoo:rare" for e in found) + lost == 6 * (50021 + 5003)
+    assert lost == 0
+    p = subprocess.Popen([ticker, "1", "0", "100"], env=env, stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"ready\n"
+    time.sleep(0.3)
+    mine = [f for f in out.iterdir() if f.name.startswith(f"{p.pid}-") and f.suffix == ".arena"]
+    run = spoor("ust", "recover", *mine, "-o", "running.spoor")
+    p.kill()
+    p.wait()
+    assert "still running" in run.stdout, run
+    assert len(ticks(events("running.spoor")[0])) == 1
+
+
+def test_recover_refuses(spoor, tmp_path):
+    run = spoor("ust", "recover", tmp_path)
+    assert run.returncode == 1 and "*.arena" in run.stderr
+    (tmp_path / "x.arena").write_bytes(b"no arena" * 1000)
+    run = spoor("ust", "recover", tmp_path)
+    assert run.returncode == 1 and "no buffer" in run.stderr
+    run = spoor("ust", "recover", tmp_path / "nothing")
+    assert run.returncode == 1
+
+
+def test_record_with_ust(spoor, ticker, events):
+    """System calls and events of one run in one trace, by one clock: what lies between two calls is there."""
+    run = spoor("record", "--ust", "-o", "t.spoor", "-e", "nanosleep,clock_nanosleep,getppid", "--", ticker, 1, 101, 100)
+    assert run.returncode == 0, run.stderr
+    found, _ = events("t.spoor")
+    order = [e["event"] for e in found if e["event"] in ("zoo:tick", "clock_nanosleep")]
+    # a call's stamp is its end: tick, sleep, tick, sleep ...
+    assert order == ["zoo:tick", "clock_nanosleep"] * 101
+    run = spoor("record", "--ust", "-a", "-o", "u.spoor")
+    assert run.returncode == 2 and "--ust" in run.stderr
+
+
+def test_list_agrees_with_readelf(spoor):
+    """SDT probes of unmodified Debian files: provider, name, arguments and address as readelf has them."""
+    for path in PYTHON, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6":
+        text = subprocess.run(["readelf", "-nW", path], capture_output=True, text=True, check=True).stdout
+        expected = re.findall(r"Provider: (\S+)\s+Name: (\S+)\s+Location: (\S+), Base: \S+, Semaphore: \S+\s+"
+                              r"Arguments: (.*)", text)
+        assert len(expected) > 2
+        run = spoor("ust", "list", "--format", "json", path)
+        listed = [json.loads(line) for line in run.stdout.splitlines()]
+        got = [(*s["event"].split(":", 1), int(s["address"], 16), s["fields"]) for s in listed if s["kind"] == "sdt"]
+        assert sorted(got) == sorted((p, n, int(at, 16), args.strip()) for p, n, at, args in expected)
+
+
+def test_list_of_file(spoor, ticker):
+    run = spoor("ust", "list", ticker)
+    lines = sorted(run.stdout.splitlines())
+    assert len(lines) == 2
+    assert re.match(r"zoo:rare tracepoint patched debug \(u64 n, string what\) \S+ust_ticker\.c:\d+ \S+/ticker\+0x", lines[0])
+    assert re.match(r"zoo:tick tracepoint patched info \(s32 thread, u64 n\) \S+ust_ticker\.c:\d+ \S+/ticker\+0x", lines[1])
+    run = spoor("ust", "list", __file__)
+    assert run.returncode == 1 and "x86-64" in run.stderr
+    run = spoor("ust", "list", "/usr/bin/true")
+    assert run.returncode == 0 and "no tracepoints" in run.stderr
+    assert spoor("ust", "list", "999999999").returncode == 1
+
+
+def test_clock(spoor, tmp_path, events):
+    """Stamps against the kernel's clock, read by the program just before each: no more than 1 us off."""
+    program = compile_to(tmp_path / "clock", "ust_clock.c")
+    run = spoor("ust", "run", "-o", "t.spoor", "--", program, 20000, 50)
+    assert run.returncode == 0, run.stderr
+    epoch = json.loads((tmp_path / "t.spoor/manifest").read_text())["epoch_offset"]
+    found = [e for e in events("t.spoor")[0] if e["event"] == "zoo:clock"]
+    assert len(found) == 20000
+    late = []
+    for e in found:
+        seconds, ns = e["ts"].split(".")
+        late.append(int(seconds) * 10**9 + int(ns) - epoch - e["fields"]["before"])
+    late.sort()
+    # An event is stamped some tens of ns after the clock was read, unless the thread was interrupted in between.
+    assert late[0] > -1000, late[:10]
+    assert late[len(late) // 2] < 1000, late[len(late) // 2]
+    assert late[len(late) * 98 // 100] < 2000
+
+
+def test_container(spoor, ticker, events, tmp_path):
+    """Another pid and mount namespace: threads under the host's numbers."""
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "unshare", "--fork", "--pid", "--mount-proc", ticker, 2, 307, 100)
+    assert run.returncode == 0, run.stderr
+    found, _ = events("t.spoor")
+    count = ticks(found)
+    assert sorted(count.values()) == [307, 307]
+    assert len({pid for pid, _ in count}) == 1 and min(pid for pid, _ in count) > 2
+    tids = {e["tid"] for e in found if e["event"] == "zoo:tick"}
+    assert len(tids) == 2 and min(tids) > 2
+
+
+def test_container_without_socket(spoor, ticker):
+    """It fails with a message, never with a silent empty trace."""
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "unshare", "--mount", "sh", "-c",
+                f"cp {ticker} /var/tmp/t; mount -t tmpfs none /tmp && /var/tmp/t 1 10; rm /var/tmp/t")
+    assert run.returncode == 0 and "no event came" in run.stderr and "container" in run.stderr
+
+
+def test_a_million_a_second(spoor, tmp_path, events, build):
+    """It keeps up, also on a busy machine. (That default buffers do is the benchmark's to show.)"""
+    source = tmp_path / "steady.c"
+    source.write_text("""
+#include <stdint.h>
+#include <time.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, step, TP_PROTO(int i, long n), TP_ARGS(i, n), TP_FIELDS(spoor_int(int, i, i), spoor_int(long, n, n)))
+static uint64_t now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
+int main(void)
+{
+	uint64_t begin = now();
+	for (long n = 0; n < 2000000; n++) {
+		spoor_trace(zoo, step, n & 7, n);
+		if (n % 100 == 99)
+			while (now() - begin < n * 1000ull)
+				;
+	}
+}
+""")
+    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", tmp_path / "steady", source], check=True)
+    run = spoor("ust", "run", "--buffers", "32M", "-o", "t.spoor", "--", tmp_path / "steady")
+    assert "2000000 events of 1 program, 0 lost" in run.stderr

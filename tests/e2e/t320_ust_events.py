@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What tracepoints and markers record, by whichever compiler, and what their probes are called with."""
+import subprocess
+
+import arenas
+import pytest
+import tracing
+
+COMPILERS = ["gcc", "gcc -O0 -std=gnu11", "clang", "g++ -std=c++11", "g++ -O0", "clang++ -std=c++17", "clang++ -O0"]
+PROBED = """0
+-17
+0
+0
+probe one 1 7
+probe two 1 7
+marker one myint 43 mystring probed
+0
+probe two 2 7
+-2
+0
+"""
+
+
+@pytest.fixture(scope="module", params=COMPILERS)
+def trace(request, build, tmp_path_factory):
+    where = tmp_path_factory.mktemp("types")
+    program = tracing.build_program(where / "types", "ust_types.c", compiler=request.param)
+    run, traces = tracing.traced(build, where / "out", program)
+    assert run.returncode == 0 and run.stdout == PROBED, run.stderr
+    return traces[0]
+
+
+def values(trace, event):
+    return [e.values for e in trace.events if e.name == event]
+
+
+def of(trace, name):
+    return [c for c in trace.classes.values() if c.name == name]
+
+
+def test_integers(trace):
+    assert values(trace, "types:integers") == [dict(
+        a=-1, b=255, c=-2, d=65535, e=-3, f=7, g=-2**63, h=2**64 - 1, i=ord("x"), j=1, k=-4)]
+    c, = of(trace, "types:integers")
+    assert [(f.bytes, f.base, f.flags & arenas.SIGNED) for f in c.fields] == [
+        (1, 10, 1), (1, 10, 0), (2, 10, 1), (2, 16, 0), (4, 8, 1), (4, 2, 0), (8, 10, 1), (8, 16, 0), (1, 10, 1),
+        (1, 10, 0), (8, 10, 1)]
+
+
+def test_others(trace):
+    assert values(trace, "types:others") == [
+        dict(f=1.5, d=-0.1, p=4096, s="string", array=[-1, 2, 3], sequence=[-1, 2, 3, 4], text=b"st", c=5),
+        dict(f=0, d=0, p=0, s="(null)", array=[-1, 2, 3], sequence=[], text=b"", c=-1)]
+    c, = of(trace, "types:others")
+    assert c.level == 14
+    assert [f.type for f in c.fields] == [arenas.FLOAT, arenas.FLOAT, arenas.POINTER, arenas.STRING, arenas.INT,
+                                          arenas.INT, arenas.INT, arenas.ENUM]
+    assert c.fields[-1].labels == [(0, 0, "red"), (4, 6, "green"), (-1, -1, "blue")]
+
+
+def test_inline_functions_and_loops(trace):
+    assert len(values(trace, "types:none")) == 9
+    assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))
+
+
+def test_the_first_form(trace):
+    found = values(trace, "trace:subsys_eventname")
+    assert [v["firstarg"] for v in found] == [1, 1, 2]
+    c, = of(trace, "trace:subsys_eventname")
+    assert [(f.name, f.type, f.bytes) for f in c.fields] == [("firstarg", arenas.INT, 4), ("p", arenas.POINTER, 8)]
+    assert len({v["p"] for v in found}) == 1 and found[0]["p"]
+
+
+def test_markers(trace):
+    assert values(trace, "marker:hinted") == [dict(size=4, port=80, ratio=0.5, who="ab", c=b"x", x=255, plain=3)]
+    sizes = {f.name: f.bytes for f in of(trace, "marker:hinted")[0].fields}
+    assert sizes["size"] == 1 and sizes["port"] == 2
+    # Markers of one name and several formats are several classes.
+    formats = {c.format for c in of(trace, "marker:subsystem_event")}
+    assert formats == {"myint %d mystring %s", "other %d"}
+    assert [v for v in values(trace, "marker:subsystem_event") if "myint" in v] == [
+        dict(myint=42, mystring="forty-two"), dict(myint=43, mystring="probed"), dict(myint=45, mystring="not probed")]
+
+
+def test_logs(trace):
+    log, = [c for c in trace.classes.values() if c.name.startswith("log:")]
+    assert log.name.endswith(f"ust_types.c:{log.line}") and log.format == "%d%% of %s"
+    assert [list(e.values.values()) for e in trace.events if e.name == log.name] == [[99, "all"]]
+
+
+def test_places(trace):
+    """gcc takes a statement's first line, clang its last."""
+    source = (tracing.DATA / "ust_types.c").read_text().splitlines()
+    c, = of(trace, "marker:hinted")
+    assert c.file.endswith("ust_types.c") and "hinted" in "".join(source[c.line - 2:c.line])
+    c, = of(trace, "types:integers")
+    assert "spoor_trace(types, integers" in source[c.line - 1]
+
+
+def test_events_by_name(build, tmp_path):
+    program = tracing.build_program(tmp_path / "types", "ust_types.c")
+    for wanted, names in (("types:*", {"types:integers", "types:others", "types:none"}),
+                          ("*:none,marker:h?nted", {"types:none", "marker:hinted"}), ("no*", set())):
+        _, (trace,) = tracing.traced(build, tmp_path / wanted.replace("*", "x"), program, SPOOR_UST_EVENTS=wanted)
+        assert {e.name for e in trace.events} == names
+
+
+def test_contexts(build, tmp_path):
+    program = tracing.build_program(tmp_path / "types", "ust_types.c")
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_CONTEXT="*")
+    assert run.stdout == PROBED
+    for e in trace.events:
+        assert e.values["vpid"] == trace.pid and e.values["vtid"] == e.tid == trace.pid
+        assert e.values["procname"].rstrip(b"\0") == b"types" and e.values["cpu"] < 4096 and e.values["ip"]
+    assert [v["a"] for v in values(trace, "types:integers")] == [-1]
+    assert all(f.flags & arenas.CONTEXT for f in of(trace, "types:none")[0].fields)
+
+
+def test_without_the_library_nothing_is_there(build, tmp_path):
+    program = tracing.build_program(tmp_path / "types", "ust_types.c")
+    run, traces = tracing.traced(build, tmp_path / "out", program, preload=False)
+    assert run.returncode == 0 and run.stdout == "-38\n" * 7 and not traces
+
+
+def test_disabled_nothing_is_compiled(tmp_path):
+    program = tracing.build_program(tmp_path / "types", "ust_types.c", "-DSPOOR_DISABLE")
+    sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
+    assert "spoor" not in sections
+    assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 7

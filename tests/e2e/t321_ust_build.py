@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ways of building a program with tracepoints and of giving it the library; what must not compile or link."""
+import os
+import subprocess
+
+import arenas
+import pytest
+import tracing
+
+WAYS = ["-O0", "-O3 -funroll-loops", "-fPIC -pie", "-fno-pic -no-pie", "-flto", "-flto -O0", "-fuse-ld=gold",
+        "-ffunction-sections -Wl,--gc-sections", "-fno-plt -Wl,-z,now", "-fsanitize=address,undefined",
+        "-fstack-protector-all -D_FORTIFY_SOURCE=2"]
+
+
+def flags(build, *more):
+    env = os.environ | {"PKG_CONFIG_PATH": str(build / "meson-uninstalled")}
+    run = subprocess.run(["pkg-config", *more, "spoor-ust"], env=env, capture_output=True, text=True, check=True)
+    return run.stdout.split()
+
+
+def check(out, n=101):
+    trace = arenas.arena(out)
+    assert [e.values for e in trace.events] == [{"n": i, "what": "count"} for i in range(n)]
+    assert trace.state == arenas.ENDED
+
+
+# clang's link-time optimization needs a linker of its own, which is not among the packages.
+@pytest.mark.parametrize("compiler, way", [(c, w) for c in ("gcc", "clang") for w in WAYS
+                                           if c == "gcc" or "lto" not in w])
+def test_flags(build, tmp_path, compiler, way):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *way.split(), compiler=compiler)
+    preload = "sanitize" not in way  # whose runtime wants to be first
+    if not preload:
+        program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *way.split(), *flags(build, "--libs"),
+                                        compiler=compiler)
+    run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=preload)
+    assert run.returncode == 0, run.stderr
+    check(tmp_path / "out")
+
+
+@pytest.mark.parametrize("library", ["linked", "static", "static-pie"])
+def test_linked(build, tmp_path, library):
+    more = {"linked": flags(build, "--cflags", "--libs"), "static": ["-static", *flags(build, "--static", "--libs")],
+            "static-pie": ["-static-pie", "-fPIE", *flags(build, "--static", "--libs")]}[library]
+    if library == "static-pie":  # whose startup code cannot bear a RUNPATH, which only the build tree's flags have
+        more = [f for f in more if not f.startswith("-Wl,-rpath")]
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *more)
+    run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=False)
+    assert run.returncode == 0, run.stderr
+    check(tmp_path / "out")
+
+
+def test_preloaded_and_linked_is_one(build, tmp_path):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *flags(build, "--libs"))
+    tracing.traced(build, tmp_path / "out", program, "count", 101)
+    check(tmp_path / "out")
+
+
+def test_only_what_is_ours_is_exported(build):
+    run = subprocess.run(["nm", "-D", "--defined-only", tracing.library(build)], capture_output=True, text=True,
+                         check=True)
+    names = [line.split()[-1] for line in run.stdout.splitlines()]
+    assert names and all(n.startswith("spoor_") for n in names), names
+
+
+HEADER = """
+#include <spoor/tracepoint.h>
+#include <spoor/marker.h>
+SPOOR_TRACEPOINT(t, e, TP_PROTO(int n, const char *s), TP_ARGS(n, s), TP_FIELDS(spoor_int(int, n, n), spoor_string(s, s)))
+static void probe(void *data, int n, const char *s) { (void)data; (void)n; (void)s; }
+static void wrong_probe(void *data, const char *s) { (void)data; (void)s; }
+struct some { int x; };
+"""
+WRONG = {
+    "too few": "spoor_trace(t, e, 1);",
+    "too many": 'spoor_trace(t, e, 1, "s", 2);',
+    "pointer for integer": 'spoor_trace(t, e, "1", "s");',
+    "integer for pointer": "spoor_trace(t, e, 1, 17);",
+    "other pointer": "int x = 0; spoor_trace(t, e, 1, &x);",
+    "structure": 'struct some x = { 1 }; spoor_trace(t, e, x, "s");',
+    "no such tracepoint": "spoor_trace(t, other, 1);",
+    "probe": "register_trace_t_e(wrong_probe, 0);",
+    "format": 'trace_mark(m, "n %d", "s");',
+    "format of log": 'spoor_log("n %s", 1);',
+    "format, too few": 'spoor_log("n %s %d", "s");',
+}
+RIGHT = 'spoor_trace(t, e, 1, "s"); register_trace_t_e(probe, 0); trace_mark(m, "n %d", 1); (void)wrong_probe;'
+
+
+def compiles(tmp_path, compiler, body, *flags):
+    source = tmp_path / ("x.cc" if "++" in compiler else "x.c")
+    source.write_text(HEADER + "int main(void) { " + body + " return 0; }\n")
+    run = subprocess.run([compiler, f"-I{tracing.INCLUDE}", "-c", "-o", tmp_path / "x.o", source, *flags],
+                         capture_output=True, text=True, timeout=60)
+    return run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("disabled", [[], ["-DSPOOR_DISABLE"]], ids=["on", "disabled"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_wrong_types_do_not_compile(tmp_path, compiler, disabled):
+    assert compiles(tmp_path, compiler, RIGHT, "-Wall", "-Werror", *disabled)[0]
+    for what, body in WRONG.items():
+        # A format is checked as printf's is: a warning, which -Wformat makes.
+        how = ["-Werror=format"] if "format" in what else []
+        assert not compiles(tmp_path, compiler, body, *how, *disabled)[0], what
+
+
+OTHER = HEADER.replace("int n, const char *s", "long n, const char *s")
+
+
+@pytest.mark.parametrize("flags", [[], ["-flto"], ["-fuse-ld=gold"]], ids=str)
+def test_a_different_declaration_does_not_link(tmp_path, flags):
+    def link(first, second):
+        use = "{ spoor_trace(t, e, 1, 0); (void)probe; (void)wrong_probe; }"
+        (tmp_path / "a.c").write_text(first + "void f(void); void f(void) " + use)
+        (tmp_path / "b.c").write_text(second + "void f(void); int main(void) { f(); " + use + " return 0; }")
+        return subprocess.run(["gcc", "-O2", *flags, f"-I{tracing.INCLUDE}", "-o", tmp_path / "x", tmp_path / "a.c",
+                               tmp_path / "b.c"], capture_output=True, text=True, timeout=60)
+    other = OTHER.replace("(void *data, int n", "(void *data, long n")
+    right = link(HEADER, HEADER)
+    assert right.returncode == 0, right.stderr
+    wrong = link(HEADER, other.replace("void probe(void *data, int n", "void probe(void *data, long n"))
+    assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, wrong.stderr
+
+
+def test_the_same_twice_in_one_source_does_not_compile(tmp_path):
+    twice = HEADER.replace("static void probe", "SPOOR_TRACEPOINT(t, e, TP_PROTO(long n), TP_ARGS(n), TP_FIELDS())\n"
+                           "static void probe")
+    (tmp_path / "x.c").write_text(twice + "int main(void) { return 0; }")
+    assert subprocess.run(["gcc", f"-I{tracing.INCLUDE}", "-c", "-o", "/dev/null", tmp_path / "x.c"],
+                          capture_output=True).returncode != 0

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs that carry tracepoints: built in many ways, run with the library in many ways."""
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import arenas
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+INCLUDE = DATA.parent.parent / "include"
+
+
+def build_program(out, source, *flags, compiler="gcc"):
+    """compiler may hold flags: "g++ -std=c++11". The language is the compiler's, whatever the source's name."""
+    command = compiler.split()
+    language = "c++" if "++" in command[0] else "c"
+    command += ["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{INCLUDE}", "-x", language, DATA / source,
+                "-x", "none", "-o", out, *flags]
+    subprocess.run([str(c) for c in command], check=True, timeout=120)
+    return out
+
+
+def library(build):
+    return build / "src/agent/libspoor-ust.so.0"
+
+
+def environment(build, out, preload=True, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_UST")}
+    if preload:
+        env["LD_PRELOAD"] = str(library(build))
+    if out:
+        Path(out).mkdir(exist_ok=True)
+        env["SPOOR_UST_OUTPUT"] = str(out)
+    return env | {k: str(v) for k, v in more.items()}
+
+
+def promised(stdout):
+    """What a program says that it recorded: [(event, range)]."""
+    lines = [line.split() for line in stdout.splitlines() if line.startswith("recorded ")]
+    return [(event, range(int(first), int(end))) for _, event, first, end in lines]
+
+
+def check_promises(stdout, traces, again=0):
+    """Each promised number is there; at most `again` twice: begun, recorded, interrupted, begun again."""
+    promises = promised(stdout)
+    assert promises
+    for event, numbers in promises:
+        seen = Counter(e.values["n"] for t in traces for e in t.events if e.name == event)
+        missing = [n for n in numbers if n not in seen]
+        assert not missing, (event, len(missing), missing[:10])
+        assert sum(seen[n] - 1 for n in numbers) <= again, event
+        known = [r for name, r in promises if name == event]
+        extra = [n for n in seen if not any(n in r for r in known)]
+        assert len(extra) <= again, (event, extra[:10])
+
+
+def traced(build, out, program, *args, preload=True, timeout=100, **env):
+    """Runs it to its end: (CompletedProcess, [Arena])."""
+    run = subprocess.run([str(program), *map(str, args)], env=environment(build, out, preload, **env),
+                         capture_output=True, text=True, timeout=timeout)
+    return run, arenas.arenas(out)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Arenas of hostile programs: whatever is in one, what comes out of it are whole events of known classes, in order. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect/user/events.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint32_t same_tid(void *ctx, uint32_t tid)
+{
+	return tid;
+}
+
+static const struct spoor_user_class *class_of(const struct spoor_user_classes *r, unsigned id)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (r->all[i]->id == id)
+			return r->all[i];
+	return NULL;
+}
+
+static void check(const struct spoor_user_classes *r, const struct spoor_user_batch *b, uint64_t until)
+{
+	uint64_t last = 0, n = 0;
+
+	for (size_t at = 0; at < b->run.len; n++) {
+		const struct spoor_event_header *h = (const void *)(b->run.data + at);
+		const struct spoor_user_class *c = class_of(r, h->id);
+
+		if (!c || h->size8 * 8 > b->run.len - at || h->ts < last || h->ts > until)
+			abort();
+		if (!spoor_class_length(c->c, h))
+			abort();
+		if ((!at && h->ts != b->run.begin) || (at + h->size8 * 8 == b->run.len && h->ts != b->run.end))
+			abort();
+		last = h->ts;
+		at += h->size8 * 8;
+	}
+	if (n != b->n)
+		abort();
+}
+
+static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struct spoor_user_clock *clock, uint64_t until)
+{
+	struct spoor_user_events x = {
+		.arena = a,
+		.classes = r,
+		.clock = a->head.clock == SPOOR_ARENA_TSC ? clock : NULL,
+		.until = until,
+		.most = 1ULL << 62,
+		.tid = same_tid,
+	};
+
+	for (unsigned i = 0; i < a->n_packets && i < 64; i++) {
+		uint8_t *copy = malloc(a->packets[i].size);
+		struct spoor_user_batch b;
+		bool done;
+		size_t n;
+
+		if (!copy)
+			abort();
+		n = spoor_user_packet_copy(a, i, copy, &done);
+		if (n > a->packets[i].size)
+			abort();
+		if (n) {
+			spoor_user_events_convert(&x, i, copy, n, &b);
+			if (b.bytes > n || b.run.len > b.bytes)
+				abort();
+			check(r, &b, until);
+			spoor_user_packet_taken(a, i, b.bytes, done && b.all);
+		}
+		free(copy);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct spoor_user_classes classes = {};
+	struct spoor_user_clock clock = {};
+	struct spoor_user_arena *a;
+	uint8_t *copy = malloc(size + 1);
+
+	if (!copy)
+		abort();
+	memcpy(copy, data, size);
+	if (spoor_user_arena_own(copy, size, &a, NULL))
+		return 0;
+	spoor_user_arena_define(a, &classes);
+	spoor_user_arena_clocks(a, &clock);
+	for (uint64_t until = 1000000; until <= 1000000000000; until *= 1000000)
+		take(a, &classes, &clock, until);
+	take(a, &classes, &clock, UINT64_MAX);
+	spoor_user_arena_lost(a);
+	spoor_user_arena_free(a);
+	spoor_user_classes_done(&classes);
+	spoor_user_clock_done(&clock);
+	return 0;
+}
