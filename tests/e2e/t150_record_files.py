@@ -123,32 +123,51 @@ int clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
 	int r = real(clock, ts);
-	if (r == 0 && clock == CLOCK_REALTIME && access("STEPPED", F_OK) == 0)
+	if (r == 0 && (clock == CLOCK_REALTIME || (clock == CLOCK_BOOTTIME && SLEPT)) && access("STEPPED", F_OK) == 0)
 		ts->tv_sec += STEP;
 	return r;
 }
 """
 
 
-@pytest.mark.parametrize("step", [-3600, 7200])
-def test_clock_is_set(spoor, read, tmp_path, step):
-    """The wall clock is set while it records (it is only for Spoor that it is: the machine's stays as it is). Times
-    are those of the clock as it was at the begin, in order; the manifest tells of the step."""
-    (tmp_path / "clock.c").write_text(STEPPING_CLOCK.replace("STEPPED", str(tmp_path / "stepped"))
-                                      .replace("STEP;", f"{step};"))
+def record_with_a_step(spoor, tmp_path, step, slept):
+    """The machine's clocks are set, or stand still while it sleeps, as it is recorded: for Spoor alone. The clocks that
+    the manifest has."""
+    source = STEPPING_CLOCK.replace("STEPPED", str(tmp_path / "stepped"))
+    (tmp_path / "clock.c").write_text(source.replace("STEP;", f"{step};").replace("SLEPT", str(int(slept))))
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
-    before = time.time()
     run = spoor("record", "-o", "t.spoor", "--rotate", "200ms", "--", "sh", "-c",
                 "sleep 0.7; env -u LD_PRELOAD touch stepped; sleep 0.7; :",
                 env=os.environ | {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"})
     assert run.returncode == 0, run.stderr
     manifest = json.loads((tmp_path / "t.spoor/manifest").read_text())
-    offsets = [c["realtime"] - c["monotonic"] for c in manifest["clocks"]]
-    assert len(offsets) > 3 and abs(offsets[0] - manifest["epoch_offset"]) < 10**9
-    steps = [b - a for a, b in zip(offsets, offsets[1:]) if abs(b - a) > 10**9]
-    assert len(steps) == 1 and abs(steps[0] - step * 10**9) < 10**8
+    assert len(manifest["clocks"]) > 3
+    first = manifest["clocks"][0]
+    assert abs(first["realtime"] - first["monotonic"] - manifest["epoch_offset"]) < 10**9
+    return manifest["clocks"]
+
+
+def steps_of(clocks, name):
+    offsets = [c[name] - c["monotonic"] for c in clocks]
+    return [round((b - a) / 1e9) for a, b in zip(offsets, offsets[1:]) if abs(b - a) > 10**9]
+
+
+@pytest.mark.parametrize("step", [-3600, 7200])
+def test_clock_is_set(spoor, read, tmp_path, step):
+    """Times are those of the clock as it was at the begin, in order; the manifest tells of the step."""
+    before = time.time()
+    clocks = record_with_a_step(spoor, tmp_path, step, slept=False)
+    assert steps_of(clocks, "realtime") == [step] and not steps_of(clocks, "boottime")
     times = [float(e["ts"]) for e in read(tmp_path / "t.spoor").whole().calls]
     assert times == sorted(times) and before <= times[0] and times[-1] <= time.time()
+
+
+def test_machine_sleeps(spoor, read, tmp_path):
+    """Time that was slept through is in no duration; the manifest tells of it."""
+    clocks = record_with_a_step(spoor, tmp_path, 5000, slept=True)
+    assert steps_of(clocks, "realtime") == [5000] == steps_of(clocks, "boottime")
+    calls = read(tmp_path / "t.spoor").whole().calls
+    assert calls and max(c["dur"] or 0 for c in calls) < 5 * 10**9
 
 
 def private_disk(script, tmp_path, size="2m"):
