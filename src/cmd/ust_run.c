@@ -240,9 +240,8 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 			result->malformed);
 	if (!result->events)
 		fprintf(stderr,
-			"spoor: %s: does the command have tracepoints ('spoor ust list FILE')? In a container the recorder's "
-			"socket and the library must be there, too\n",
-			result->programs ? "no event came" : "no traced program came");
+			"spoor: no event came: does the command have tracepoints ('spoor ust list FILE')? In a container the "
+			"recorder's socket and the library must be there, too\n");
 	if (result->why[0])
 		spoor_ust_say(result->why);
 }

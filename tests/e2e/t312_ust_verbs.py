@@ -174,6 +174,53 @@ def test_container_without_socket(spoor, ticker):
     assert run.returncode == 0 and "no event came" in run.stderr and "container" in run.stderr
 
 
+def test_full_disk(spoor, ticker, tmp_path, events):
+    """What was written stays readable, the program goes on and is not slowed, and it is said."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3M", "none", small], check=True)
+    try:
+        run = spoor("ust", "run", "-o", small / "t.spoor", "--", ticker, 2, 300000, 0)
+        assert run.stdout == "ready\n" and run.returncode == 125
+        assert "No space left" in run.stderr and "lost" in run.stderr
+        report = spoor("report", "--format", "json", small / "t.spoor")
+        assert report.returncode == 0 and report.stdout.count("zoo:tick") > 10000
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_descriptors_closed(spoor, tmp_path, events):
+    """A program that closes what it does not know, as daemons do, is recorded on, and never writes into another's file."""
+    source = tmp_path / "closer.c"
+    source.write_text("""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <unistd.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, int n), TP_ARGS(thread, n), TP_FIELDS(spoor_int(int, thread, thread), spoor_int(int, n, n)))
+int main(void)
+{
+	for (int n = 0; n < 300; n++) {
+		if (n == 100) {
+			closefrom(3);
+			for (int i = 0; i < 1000; i++)
+				open("mine", O_RDWR | O_CREAT, 0600);
+		}
+		if (n == 200 && fork())
+			_exit(0); /* the child goes on, as with daemon() */
+		spoor_trace(zoo, tick, 0, n);
+		usleep(3000);
+	}
+}
+""")
+    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", tmp_path / "closer", source], check=True)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{tmp_path}/closer; sleep 1")
+    assert run.returncode == 0, run.stderr
+    found = [e["fields"]["n"] for e in events("t.spoor")[0] if e["event"] == "zoo:tick"]
+    assert found == list(range(300))
+    assert (tmp_path / "mine").stat().st_size == 0
+
+
 def test_a_million_a_second(spoor, tmp_path, events, build):
     """It keeps up, also on a busy machine. (That default buffers do is the benchmark's to show.)"""
     source = tmp_path / "steady.c"

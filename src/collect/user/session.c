@@ -297,10 +297,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs)
 {
 	unsigned state = SPOOR_PROGRAM_CRASHED;
-	struct spoor_error e = { "" };
 
-	if (spoor_ust_session_drain(s, &source, 1, &e) < 0)
-		spoor_ust_session_fails(s, e.text);
 	if (source->arena->malformed)
 		state = SPOOR_PROGRAM_DAMAGED;
 	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
@@ -308,6 +305,9 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	spoor_taker_tell(s->taker, source, state);
 	s->lost += spoor_user_arena_lost(source->arena);
 	s->malformed += source->arena->malformed;
+	/* The library is preloaded into shells, too, which say nothing. */
+	if (!source->n && !source->arena->malformed && !spoor_user_arena_lost(source->arena))
+		return;
 	s->n_programs++;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
 	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;

@@ -73,6 +73,6 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 /* What is in the trace, and in flight in the buffers, as a trace of its own at path. */
 int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			       const char *path, struct spoor_error *e);
-/* The program is gone, or is to be recorded no longer: takes what is left, says how it ended. */
+/* The program is gone, or is to be recorded no longer, and all that it wrote was taken: says how it ended. */
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);

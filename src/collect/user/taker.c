@@ -377,6 +377,7 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)
 {
 	*ret = t->counts;
+	ret->events -= t->counts.late;
 }
 
 /* ---- what became of programs ---- */
