@@ -197,6 +197,41 @@ def test_killed_at_random_moments(build, actor, tmp_path):
     assert n >= 20 and max(lengths) > 10000
 
 
+def test_killed_after_each_instruction(build, tmp_path):
+    """Of the event's path: the event is there from the commit on, whole, and nothing else ever is."""
+    program = tracing.build_program(tmp_path / "step", "ust_step.c")
+    seen = []
+    for n in range(0, 400):
+        out = tmp_path / f"out{n}"
+        done = subprocess.run([program, str(n)], env=tracing.environment(build, out), capture_output=True, text=True,
+                              timeout=20)
+        assert done.returncode == 0, done.stderr
+        trace, = [t for t in arenas.arenas(out) if t.events]
+        got = [tuple(e.values.values()) for e in trace.events]
+        before = [(i, "before it") for i in range(3)]
+        assert got in (before, before + [(3, "seventeen letters")]), (n, got)
+        seen.append(len(got) == 4)
+        subprocess.run(["rm", "-rf", out], check=True)
+        if done.stdout == "through\n":
+            break
+    assert done.stdout == "through\n" and n > 50
+    first = seen.index(True)
+    assert all(seen[first:]) and first > 30 and len(seen) - first < 30
+
+
+def patched_under_fire(build, tmp_path, switches, threads):
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
+    program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
+    env = tracing.environment(build, tmp_path / "out", preload=False, SPOOR_UST_MODE="overwrite")
+    return subprocess.run([program, str(switches), str(threads)], env=env, capture_output=True, text=True, timeout=90)
+
+
+@pytest.mark.parametrize("switches, threads", [(100000, 1), (5000, 3)])
+def test_patched_under_fire(build, tmp_path, switches, threads):
+    done = patched_under_fire(build, tmp_path, switches, threads)
+    assert done.returncode == 0 and done.stdout == f"checked {switches // 50 * threads}\n", done.stdout
+
+
 def may_not_write_code():
     PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
     assert ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) == 0
