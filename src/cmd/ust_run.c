@@ -126,7 +126,7 @@ static int open_session(struct run *r, struct spoor_error *e)
 	r->o.s.command = r->command;
 	err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
 	for (unsigned i = 0; i < r->o.n_rules && !err; i++)
-		err = spoor_ust_session_rule(r->session, &r->o.rules[i]);
+		err = spoor_ust_session_rule(r->session, &r->o.rules[i], e);
 	if (err)
 		return err;
 	r->session->recording = true;

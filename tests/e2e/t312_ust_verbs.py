@@ -174,6 +174,32 @@ def test_container_without_socket(spoor, ticker):
     assert run.returncode == 0 and "no event came" in run.stderr and "container" in run.stderr
 
 
+@pytest.mark.parametrize("expression, expected", [
+    ("thread == 1", {1: 300}), ("n < 50", {0: 50, 1: 50}), ("thread == 0 && n >= 0x100", {0: 44}),
+    ("!(n > 9) || n == 299", {0: 11, 1: 11}), ("n != 7", {0: 299, 1: 299}), ("thread > -1 && n <= 9.5", {0: 10, 1: 10}),
+    ("nothing == 1", {}), ('n == "7"', {})])
+def test_filter(spoor, ticker, events, expression, expected):
+    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", expression, "-o", "t.spoor", "--", ticker, 2, 300)
+    assert run.returncode == 0, run.stderr
+    assert {thread: n for (_, thread), n in ticks(events("t.spoor")[0]).items()} == expected
+    assert " 0 lost" in run.stderr
+
+
+def test_filter_of_text(spoor, ticker, events):
+    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--", ticker,
+                1, 300)
+    assert not ticks(events("t.spoor")[0])
+    run = spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
+    assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
+
+
+@pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x", "3 == n",
+                                        "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
+def test_wrong_filter(spoor, ticker, expression):
+    run = spoor("ust", "run", "--filter", expression or " ", "-o", "t.spoor", "--", ticker)
+    assert run.returncode == 125 and "--filter" in run.stderr and run.stdout == ""
+
+
 def test_full_disk(spoor, ticker, tmp_path, events):
     """What was written stays readable, the program goes on and is not slowed, and it is said."""
     small = tmp_path / "small"

@@ -128,6 +128,7 @@ static int send_setup(struct hub_program *p)
 	for (size_t i = 0; !r && s && i < s->n_rules; i++) {
 		struct spoor_control_rule rule = s->rules[i].rule;
 
+		rule.filter[0] = '\0';
 		if (!s->rules[i].pid || s->rules[i].pid == p->cred.pid)
 			r = spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), NULL);
 	}
@@ -432,14 +433,14 @@ void spoor_program_free(struct hub_program *p)
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
 		   struct spoor_hub_request *q, struct spoor_error *e)
 {
-	int r = spoor_ust_session_rule(s, rule);
+	int r = spoor_ust_session_rule(s, rule, e);
 
 	if (r)
-		return spoor_fail(e, -r, "session %s: %s", s->name,
-				  r == -E2BIG ? "it has too many rules" : "out of memory");
+		return r;
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		struct spoor_control_rule m = rule->rule;
 
+		m.filter[0] = '\0'; /* the session's own business */
 		if (p->program && p->session == s && (!rule->pid || rule->pid == (uint32_t)p->cred.pid))
 			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
 	}
