@@ -16,7 +16,7 @@ static const struct verb {
 	{ "record", spoor_cmd_record, "record an application's system calls and who in its code made them" },
 	{ "report", spoor_cmd_report, "show a trace by call site, or event by event" },
 	{ "stat", spoor_cmd_stat, "count system calls in the kernel, by thread, with their times" },
-	{ "ust", spoor_cmd_ust, "programs that trace themselves: tracepoints and markers" },
+	{ "ust", spoor_cmd_ust, "record what programs say of themselves" },
 	{ "daemon", spoor_cmd_daemon, "record what programs say of themselves, as sessions ask for it" },
 	{ "pack", spoor_cmd_pack, "put into a trace what its reading needs on another machine" },
 	{ "repair", spoor_cmd_repair, "cut what a killed recording left torn, for other readers" },

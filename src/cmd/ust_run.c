@@ -126,7 +126,7 @@ static int open_session(struct run *r, struct spoor_error *e)
 	r->o.s.command = r->command;
 	err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
 	for (unsigned i = 0; i < r->o.n_rules && !err; i++)
-		err = spoor_ust_session_rule(r->session, &r->o.rules[i]);
+		err = spoor_ust_session_rule(r->session, &r->o.rules[i], e);
 	if (err)
 		return err;
 	r->session->recording = true;
@@ -240,9 +240,8 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 			result->malformed);
 	if (!result->events)
 		fprintf(stderr,
-			"spoor: %s: does the command have tracepoints ('spoor ust list FILE')? In a container the recorder's "
-			"socket and the library must be there, too\n",
-			result->programs ? "no event came" : "no traced program came");
+			"spoor: no event came: does the command have tracepoints ('spoor ust list FILE')? In a container the "
+			"recorder's socket and the library must be there, too\n");
 	if (result->why[0])
 		spoor_ust_say(result->why);
 }

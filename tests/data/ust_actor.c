@@ -270,6 +270,7 @@ static void *pest(void *arg)
 	for (;;) {
 		syscall(SYS_tgkill, pid, tid, SIGUSR1);
 		syscall(SYS_tgkill, pid, tid, SIGUSR2);
+		usleep(20); /* or it would get nowhere */
 	}
 	return NULL;
 }
@@ -296,10 +297,10 @@ static void nested(char **argv)
 	pthread_t t;
 	sigset_t both;
 
-	handle(SIGUSR1, on_alarm, SA_NODEFER * 0);
+	handle(SIGUSR1, on_alarm, 0);
 	handle(SIGUSR2, on_usr2, 0);
 	pthread_create(&t, NULL, pest, (void *)(long)getpid());
-	for (i = 0; i < n || deeper_count < 2000; i++)
+	for (i = 0; i < n || deeper_count < 500; i++)
 		spoor_trace(actor, step, i, "nested");
 	sigemptyset(&both);
 	sigaddset(&both, SIGUSR1);

@@ -143,8 +143,9 @@ class Arena:
 
 
 def arenas(directory):
-    """All of a directory, in the order of their making."""
-    return sorted((Arena(p) for p in Path(directory).glob("*.arena")), key=lambda a: a.made)
+    """All of a directory, in the order of their making; but for those whose program died while it made them."""
+    made = (p for p in Path(directory).glob("*.arena") if p.stat().st_size and any(p.open("rb").read(8)))
+    return sorted(map(Arena, made), key=lambda a: a.made)
 
 
 def arena(directory):

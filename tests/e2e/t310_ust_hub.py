@@ -227,7 +227,7 @@ def test_wrong_versions_are_told(ust):
 
 def test_no_program_is_said(ust):
     done, found = ust("pass")
-    assert "no traced program came" in done.stderr and not found
+    assert "no event came" in done.stderr and not found
 
 
 def test_exit_codes(ust, build, tmp_path):

@@ -76,7 +76,7 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
     found, summary = events("t.spoor")
     lost = int(m[1]) if (m := re.search(r"(\d+) lost", run.stdout)) else 0
     assert sum(ticks(found).values()) + sum(e["event"] == "zoo:rare" for e in found) + lost == 6 * (50021 + 5003)
-    assert lost == 0
+    assert sum(ticks(found).values()) > 6 * 50021 / 2 # many times what the buffers hold
     p = subprocess.Popen([ticker, "1", "0", "100"], env=env, stdout=subprocess.PIPE)
     assert p.stdout.readline() == b"ready\n"
     time.sleep(0.3)
@@ -172,6 +172,79 @@ def test_container_without_socket(spoor, ticker):
     run = spoor("ust", "run", "-o", "t.spoor", "--", "unshare", "--mount", "sh", "-c",
                 f"cp {ticker} /var/tmp/t; mount -t tmpfs none /tmp && /var/tmp/t 1 10; rm /var/tmp/t")
     assert run.returncode == 0 and "no event came" in run.stderr and "container" in run.stderr
+
+
+@pytest.mark.parametrize("expression, expected", [
+    ("thread == 1", {1: 300}), ("n < 50", {0: 50, 1: 50}), ("thread == 0 && n >= 0x100", {0: 44}),
+    ("!(n > 9) || n == 299", {0: 11, 1: 11}), ("n != 7", {0: 299, 1: 299}), ("thread > -1 && n <= 9.5", {0: 10, 1: 10}),
+    ("nothing == 1", {}), ('n == "7"', {})])
+def test_filter(spoor, ticker, events, expression, expected):
+    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", expression, "-o", "t.spoor", "--", ticker, 2, 300)
+    assert run.returncode == 0, run.stderr
+    assert {thread: n for (_, thread), n in ticks(events("t.spoor")[0]).items()} == expected
+    assert " 0 lost" in run.stderr
+
+
+def test_filter_of_text(spoor, ticker, events):
+    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--", ticker,
+                1, 300)
+    assert not ticks(events("t.spoor")[0])
+    run = spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
+    assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
+
+
+@pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x", "3 == n",
+                                        "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
+def test_wrong_filter(spoor, ticker, expression):
+    run = spoor("ust", "run", "--filter", expression or " ", "-o", "t.spoor", "--", ticker)
+    assert run.returncode == 125 and "--filter" in run.stderr and run.stdout == ""
+
+
+def test_full_disk(spoor, ticker, tmp_path, events):
+    """What was written stays readable, the program goes on and is not slowed, and it is said."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3M", "none", small], check=True)
+    try:
+        run = spoor("ust", "run", "-o", small / "t.spoor", "--", ticker, 2, 300000, 0)
+        assert run.stdout == "ready\n" and run.returncode == 125
+        assert "No space left" in run.stderr and "lost" in run.stderr
+        report = spoor("report", "--format", "json", small / "t.spoor")
+        assert report.returncode == 0 and report.stdout.count("zoo:tick") > 10000
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_descriptors_closed(spoor, tmp_path, events):
+    """A program that closes what it does not know, as daemons do, is recorded on, and never writes into another's file."""
+    source = tmp_path / "closer.c"
+    source.write_text("""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <unistd.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, int n), TP_ARGS(thread, n), TP_FIELDS(spoor_int(int, thread, thread), spoor_int(int, n, n)))
+int main(void)
+{
+	for (int n = 0; n < 300; n++) {
+		if (n == 100) {
+			closefrom(3);
+			for (int i = 0; i < 1000; i++)
+				open("mine", O_RDWR | O_CREAT, 0600);
+		}
+		if (n == 200 && fork())
+			_exit(0); /* the child goes on, as with daemon() */
+		spoor_trace(zoo, tick, 0, n);
+		usleep(3000);
+	}
+}
+""")
+    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", tmp_path / "closer", source], check=True)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{tmp_path}/closer; sleep 1")
+    assert run.returncode == 0, run.stderr
+    found = [e["fields"]["n"] for e in events("t.spoor")[0] if e["event"] == "zoo:tick"]
+    assert found == list(range(300))
+    assert (tmp_path / "mine").stat().st_size == 0
 
 
 def test_a_million_a_second(spoor, tmp_path, events, build):

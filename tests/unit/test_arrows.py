@@ -14,8 +14,8 @@ MAY_USE = {
     "analyze": {"trace", "object", "base"},
     "present": {"analyze", "trace", "object", "base"},
     "cmd": {"present", "analyze", "collect", "trace", "unwind", "object", "base"},
-    # It must link into anybody's program: records and rows only, no library of ours.
-    "agent": set(),
+    # It must link into anybody's program: what programs include, records and rows, no library of ours.
+    "agent": {"spoor"},
 }
 # Layouts that both sides of a boundary share; they include nothing of Spoor's but each other.
 LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/walk_core.h", "unwind/walk_state.h",

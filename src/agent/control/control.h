@@ -14,7 +14,7 @@
  */
 #include <stdbool.h>
 
-#include "protocol.h"
+#include "agent/control/protocol.h"
 
 /*
  * From the constructor, once everything else is ready. Looks for the recorder: $SPOOR_UST_SOCKET, else the user's

@@ -16,7 +16,7 @@
  */
 #include <linux/types.h>
 
-#include "../core/arena.h"
+#include "agent/core/arena.h"
 
 #define SPOOR_CONTROL_MAGIC 0x43525053U /* "SPRC" */
 #define SPOOR_CONTROL_VERSION 1

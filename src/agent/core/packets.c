@@ -304,7 +304,7 @@ void packets_give_back_all(struct block *b)
 /*
  * The shared packet. Whoever has it for longer than that has been stopped; we cannot wait for him.
  */
-#define SHARED_WAITS 200
+#define SHARED_WAITS 2000
 #define SHARED_WAIT_NS 50000
 
 static bool lock_shared(struct slot *s, uint32_t tid)

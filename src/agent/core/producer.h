@@ -13,7 +13,7 @@
  */
 #include "agent/core/arena.h"
 #include "agent/core/sys.h"
-#include "spoor/site.h"
+#include <spoor/site.h>
 
 #define SPOOR_SLOTS 7
 #define SPOOR_LEVELS 3

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
-#include "spoor/site.h"
+#include <spoor/site.h>
 
 /* What a tracepoint's `reserve` points to while it is recorded; size: of the record, a multiple of 8, head included. */
 struct spoor_handle reserve_tsc(struct spoor_tracepoint *tp, size_t size);

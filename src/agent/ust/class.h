@@ -6,7 +6,7 @@
  * lock.
  */
 #include "agent/core/output.h"
-#include "spoor/site.h"
+#include <spoor/site.h>
 
 struct class {
 	struct class *next;

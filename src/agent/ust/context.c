@@ -6,7 +6,7 @@
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/context.h"
-#include "spoor/record.h"
+#include <spoor/record.h>
 
 struct context {
 	uint32_t bit;

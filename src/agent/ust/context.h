@@ -3,7 +3,7 @@
 /* What a channel adds to its events (enum spoor_arena_context of arena.h). */
 #include "agent/core/arena.h"
 #include "agent/core/sys.h"
-#include "spoor/site.h"
+#include <spoor/site.h>
 
 /* Writes the fields' definitions; the end of them, NULL: beyond end. */
 char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret_n);

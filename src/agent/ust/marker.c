@@ -7,8 +7,8 @@
 #include "agent/ust/marker.h"
 #include "agent/ust/marker_plan.h"
 #include "agent/ust/probes.h"
-#include "spoor/marker.h"
-#include "spoor/record.h"
+#include <spoor/marker.h>
+#include <spoor/record.h>
 
 #define MAX_FIELDS_SIZE 8192
 

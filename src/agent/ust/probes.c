@@ -7,8 +7,8 @@
 #include "agent/core/process.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/sites.h"
-#include "spoor/marker.h"
-#include "spoor/tracepoint.h"
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
 
 /* Of a tracepoint: class is set. Of markers: those of that name, and format unless NULL; also of objects to come. */
 struct registration {

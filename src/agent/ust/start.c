@@ -24,7 +24,7 @@
 #include "agent/core/reserve.h"
 #include "agent/ust/glob.h"
 #include "agent/ust/sites.h"
-#include "spoor/tracepoint.h"
+#include <spoor/tracepoint.h>
 
 #define DEFAULT_BUFFERS (4 << 20)
 #define DEFAULT_BLOCK_US 100000

@@ -22,7 +22,7 @@ int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, stru
 	if (!r)
 		r = spoor_ust_session_new(&o, 0, &u->session, e);
 	if (!r)
-		r = spoor_ust_session_rule(u->session, &all);
+		r = spoor_ust_session_rule(u->session, &all, e);
 	if (r)
 		return r;
 	u->session->recording = true;

@@ -41,6 +41,7 @@ static const char *convert(struct spoor_user_events *x, struct spoor_user_packet
 	h->ts = ns;
 	h->id = c->id;
 	h->flags = 0;
+	x->class = c;
 	return NULL;
 }
 
@@ -96,6 +97,8 @@ void spoor_user_events_convert(struct spoor_user_events *x, unsigned i, uint8_t 
 		what = convert(x, p, h, ns);
 		if (what)
 			break;
+		if (x->keep && !x->keep(x->keep_ctx, x->ctx, x->class, h))
+			continue;
 		h->tid = map_tid(x, &tids, h->tid);
 		if (!b.n++)
 			b.run.begin = h->ts;

@@ -14,6 +14,8 @@
 #include "collect/user/hub_internal.h"
 
 #define PERIOD_LEAST (2 * 1000000ULL)
+#define PERIOD_NEW (5 * 1000000ULL)
+#define CROWD 40
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
 #define BUSY 120                       /* per mille of an arena in one round: look sooner */
 #define IDLE 30
@@ -129,7 +131,7 @@ static void bury(struct spoor_hub *h)
 {
 	for (struct hub_program *p = h->first, *next; p; p = next) {
 		next = p->next;
-		if (p->dead)
+		if (p->dead && !p->gone)
 			spoor_program_free(p);
 	}
 }
@@ -201,11 +203,30 @@ void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 	drain(h, s, false);
 }
 
+/*
+ * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
+ * ends another lane: so they must not follow each other too soon, or lanes run out for who comes late.
+ */
+static uint64_t least_period(const struct spoor_hub *h)
+{
+	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
+}
+
+void spoor_hub_hurry(struct spoor_hub *h)
+{
+	if (h->n_programs > CROWD)
+		return;
+	h->period = PERIOD_NEW;
+	h->due = 0;
+}
+
 /* Often enough that no arena fills, and not oftener. */
 static void adapt(struct spoor_hub *h, int most)
 {
-	if (most > BUSY)
-		h->period = h->period / 2 > PERIOD_LEAST ? h->period / 2 : PERIOD_LEAST;
+	uint64_t least = least_period(h);
+
+	if (most > BUSY || h->period < least)
+		h->period = h->period / 2 > least ? h->period / 2 : least;
 	else if (most < IDLE)
 		h->period = h->period * 5 / 4 < PERIOD_MOST ? h->period * 5 / 4 : PERIOD_MOST;
 }
@@ -224,6 +245,9 @@ int spoor_hub_tick(struct spoor_hub *h)
 
 		most = share > most ? share : most;
 	}
+	for (struct hub_program *p = h->first; p; p = p->next)
+		if (p->gone)
+			spoor_program_finish(p);
 	adapt(h, most);
 	spoor_requests_tick(h, now);
 	bury(h);

@@ -6,8 +6,6 @@
 
 #include "collect/user/hub.h"
 
-#define HUB_SOON (5 * 1000000ULL) /* ns to the first round of a program that is new */
-
 enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS };
 
 /* What epoll tells of: a socket, or a process. */
@@ -31,6 +29,8 @@ struct hub_program {
 	bool program; /* it said HELLO */
 	bool listens;
 	bool dead;    /* to be freed after this turn */
+	bool gone;    /* its arenas end with the next round */
+	bool runs;    /* they do, and it goes on */
 	char comm[16], exe[256];
 	unsigned n_sites;
 	uint32_t called; /* pid, as it sees itself */
@@ -78,6 +78,7 @@ struct spoor_hub {
 int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
+void spoor_hub_hurry(struct spoor_hub *h);      /* a program is new: nobody knows yet how much it writes */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
 
@@ -91,6 +92,7 @@ void spoor_program_hung_up(struct hub_program *p);
 void spoor_program_ended(struct hub_program *p);
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
+void spoor_program_finish(struct hub_program *p); /* its arenas have been taken to their end */
 void spoor_program_leave(struct hub_program *p); /* its session is over */
 void spoor_program_forget(struct hub_program *p); /* its buffers stay as they are, for another recorder */
 void spoor_program_free(struct hub_program *p);

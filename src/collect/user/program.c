@@ -128,6 +128,7 @@ static int send_setup(struct hub_program *p)
 	for (size_t i = 0; !r && s && i < s->n_rules; i++) {
 		struct spoor_control_rule rule = s->rules[i].rule;
 
+		rule.filter[0] = '\0';
 		if (!s->rules[i].pid || s->rules[i].pid == p->cred.pid)
 			r = spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), NULL);
 	}
@@ -199,8 +200,7 @@ static int add_source(struct hub_program *p, struct spoor_user_arena *a, ino_t i
 	s->live = p->cred.pid > 0;
 	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
 	p->arenas[p->n_arenas++] = s;
-	p->hub->period = HUB_SOON;
-	p->hub->due = 0;
+	spoor_hub_hurry(p->hub);
 	spoor_taker_look_back(p->session->taker, s);
 	spoor_taker_tell(p->session->taker, s, SPOOR_PROGRAM_BEGUN);
 	return 0;
@@ -278,16 +278,34 @@ int spoor_program_message(struct hub_program *p, const void *message, size_t siz
 
 /* ---- going ---- */
 
-static void end_arenas(struct hub_program *p, bool runs)
+void spoor_program_finish(struct hub_program *p)
 {
+	p->gone = false;
 	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_ust_session_gone(p->session, p->arenas[i], runs);
+		spoor_ust_session_gone(p->session, p->arenas[i], p->runs);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
 	}
 	free(p->arenas);
 	p->arenas = NULL;
 	p->n_arenas = 0;
+}
+
+/*
+ * What is left in them is taken in the session's next round: taken alone, it would lie behind what others, who are not
+ * read yet, wrote before.
+ */
+static void end_arenas(struct hub_program *p, bool runs)
+{
+	struct spoor_error e = { "" };
+
+	p->runs = runs;
+	p->gone = p->n_arenas;
+	if (!p->gone || !p->session->flight)
+		return;
+	if (spoor_ust_session_drain(p->session, p->arenas, p->n_arenas, &e) < 0)
+		spoor_ust_session_fails(p->session, e.text);
+	spoor_program_finish(p);
 }
 
 /* Who waits for an answer of it gets none. */
@@ -354,7 +372,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 		p->kicked = now;
 		spoor_kick(p->cred.pid);
 	}
-	if (p->sock.fd >= 0 || !p->n_arenas || p->dead || now - p->looked < LOOK_NS)
+	if (p->sock.fd >= 0 || !p->n_arenas || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;
 	for (size_t i = 0; i < p->n_arenas; i++)
@@ -371,7 +389,8 @@ void spoor_program_leave(struct hub_program *p)
 	struct spoor_control_head end = {};
 
 	spoor_program_send(p, &end, SPOOR_CONTROL_END, sizeof(end), NULL);
-	end_arenas(p, true);
+	p->runs = !p->gone || p->runs;
+	spoor_program_finish(p);
 	p->session = NULL;
 }
 
@@ -414,14 +433,14 @@ void spoor_program_free(struct hub_program *p)
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
 		   struct spoor_hub_request *q, struct spoor_error *e)
 {
-	int r = spoor_ust_session_rule(s, rule);
+	int r = spoor_ust_session_rule(s, rule, e);
 
 	if (r)
-		return spoor_fail(e, -r, "session %s: %s", s->name,
-				  r == -E2BIG ? "it has too many rules" : "out of memory");
+		return r;
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		struct spoor_control_rule m = rule->rule;
 
+		m.filter[0] = '\0'; /* the session's own business */
 		if (p->program && p->session == s && (!rule->pid || rule->pid == (uint32_t)p->cred.pid))
 			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
 	}

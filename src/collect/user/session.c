@@ -2,6 +2,7 @@
 #include "collect/user/session.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,8 @@ static void session_free(struct spoor_ust_session *s)
 		return;
 	spoor_taker_free(s->taker);
 	spoor_written_done(&s->written);
+	for (size_t i = 0; i < s->n_rules; i++)
+		spoor_condition_free(s->rules[i].condition);
 	free(s->rules);
 	free(s->name);
 	free(s->output);
@@ -156,28 +159,110 @@ void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
 
 /* ---- rules ---- */
 
-int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule)
-{
-	struct spoor_ust_rule *grown;
+/* ---- filters: of the rules that an event matches, the last one's ---- */
 
+struct spoor_source_verdicts {
+	uint64_t changed; /* as of which rules */
+	size_t n;
+	struct spoor_condition *by_class[]; /* by id - SPOOR_EV_USER; UNDECIDED: not looked for yet */
+};
+#define UNDECIDED ((struct spoor_condition *)1)
+
+static bool concerns(const struct spoor_ust_rule *r, const struct spoor_source *source, const struct spoor_event_class *c)
+{
+	if (!r->rule.enable || (r->pid && r->pid != source->pid))
+		return false;
+	if (r->rule.level != SPOOR_LEVEL_NONE && c->level > r->rule.level)
+		return false;
+	return (!r->rule.kind || r->rule.kind == c->kind) && !fnmatch(r->rule.pattern, c->name, 0);
+}
+
+static struct spoor_condition *condition_for(const struct spoor_ust_session *s, const struct spoor_source *source,
+					     const struct spoor_event_class *c)
+{
+	struct spoor_condition *found = NULL;
+
+	for (size_t i = 0; i < s->n_rules; i++)
+		if (concerns(&s->rules[i], source, c))
+			found = s->rules[i].condition;
+	return found;
+}
+
+static struct spoor_source_verdicts *verdicts_of(struct spoor_ust_session *s, struct spoor_source *source, size_t class)
+{
+	struct spoor_source_verdicts *v = source->verdicts;
+	size_t n = (class + 64) & ~63UL;
+
+	if (v && v->changed == s->rules_changed && class < v->n)
+		return v;
+	v = realloc(v, sizeof(*v) + n * sizeof(*v->by_class));
+	if (!v)
+		return NULL;
+	v->changed = s->rules_changed;
+	v->n = n;
+	for (size_t i = 0; i < n; i++)
+		v->by_class[i] = UNDECIDED;
+	source->verdicts = v;
+	return v;
+}
+
+static bool is_wanted(void *ctx, void *source, const struct spoor_user_class *c, const struct spoor_event_header *h)
+{
+	size_t class = c->id - SPOOR_EV_USER;
+	struct spoor_source_verdicts *v = verdicts_of(ctx, source, class);
+
+	if (!v)
+		return true;
+	if (v->by_class[class] == UNDECIDED)
+		v->by_class[class] = condition_for(ctx, source, c->c);
+	return !v->by_class[class] || spoor_condition_holds(v->by_class[class], c->c, h);
+}
+
+static void remove_rule(struct spoor_ust_session *s, size_t i)
+{
+	spoor_condition_free(s->rules[i].condition);
+	memmove(&s->rules[i], &s->rules[i + 1], (--s->n_rules - i) * sizeof(*s->rules));
+}
+
+static void apply_filters(struct spoor_ust_session *s)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < s->n_rules; i++)
+		any |= s->rules[i].condition != NULL;
+	s->rules_changed++;
+	spoor_taker_filter(s->taker, any ? is_wanted : NULL, s);
+}
+
+int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e)
+{
+	struct spoor_condition *condition = NULL;
+	struct spoor_ust_rule *grown;
+	int r = rule->rule.filter[0] ? spoor_condition_parse(rule->rule.filter, &condition, e) : 0;
+
+	if (r)
+		return r;
 	/* The last rule that matches decides: of two that are the same, the first says nothing. */
 	for (size_t i = 0; i < s->n_rules; i++) {
-		struct spoor_ust_rule *r = &s->rules[i];
+		const struct spoor_ust_rule *k = &s->rules[i];
 
-		if (r->pid != rule->pid || strcmp(r->rule.pattern, rule->rule.pattern) ||
-		    r->rule.level != rule->rule.level || r->rule.kind != rule->rule.kind)
+		if (k->pid != rule->pid || strcmp(k->rule.pattern, rule->rule.pattern) ||
+		    k->rule.level != rule->rule.level || k->rule.kind != rule->rule.kind)
 			continue;
-		memmove(r, r + 1, (s->n_rules - i - 1) * sizeof(*r));
-		s->n_rules--;
+		remove_rule(s, i);
 		break;
 	}
-	if (s->n_rules >= SPOOR_UST_MAX_RULES)
-		return -E2BIG;
-	grown = reallocarray(s->rules, s->n_rules + 1, sizeof(*grown));
-	if (!grown)
-		return -ENOMEM;
+	grown = s->n_rules < SPOOR_UST_MAX_RULES ? reallocarray(s->rules, s->n_rules + 1, sizeof(*grown)) : NULL;
+	if (!grown) {
+		spoor_condition_free(condition);
+		return s->n_rules < SPOOR_UST_MAX_RULES ?
+			       spoor_fail(e, ENOMEM, "out of memory") :
+			       spoor_fail(e, E2BIG, "session %s: more than %d rules", s->name, SPOOR_UST_MAX_RULES);
+	}
 	s->rules = grown;
-	s->rules[s->n_rules++] = *rule;
+	s->rules[s->n_rules] = *rule;
+	s->rules[s->n_rules++].condition = condition;
+	apply_filters(s);
 	return 0;
 }
 
@@ -297,10 +382,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs)
 {
 	unsigned state = SPOOR_PROGRAM_CRASHED;
-	struct spoor_error e = { "" };
 
-	if (spoor_ust_session_drain(s, &source, 1, &e) < 0)
-		spoor_ust_session_fails(s, e.text);
 	if (source->arena->malformed)
 		state = SPOOR_PROGRAM_DAMAGED;
 	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
@@ -308,6 +390,9 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	spoor_taker_tell(s->taker, source, state);
 	s->lost += spoor_user_arena_lost(source->arena);
 	s->malformed += source->arena->malformed;
+	/* The library is preloaded into shells, too, which say nothing. */
+	if (!source->n && !source->arena->malformed && !spoor_user_arena_lost(source->arena))
+		return;
 	s->n_programs++;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
 	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;

@@ -9,6 +9,7 @@
 
 #include "agent/control/protocol.h"
 #include "base/error.h"
+#include "collect/user/condition.h"
 #include "collect/user/taker.h"
 #include "collect/user/written.h"
 
@@ -29,6 +30,7 @@ struct spoor_ust_options {
 struct spoor_ust_rule {
 	uint32_t pid; /* the host's; 0: all programs */
 	struct spoor_control_rule rule;
+	struct spoor_condition *condition; /* the session's: rule.filter, parsed; NULL: none */
 };
 
 struct spoor_ust_session {
@@ -38,6 +40,7 @@ struct spoor_ust_session {
 	struct spoor_ust_options o;
 	struct spoor_ust_rule *rules;
 	size_t n_rules;
+	uint64_t rules_changed; /* counts */
 	bool recording;
 	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
 	struct spoor_writer *w;
@@ -56,8 +59,11 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 /* Ends the trace in order. NULL is fine. */
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 
-/* Keeps the rule for programs to come. -E2BIG: too many; -ENOMEM. */
-int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule);
+/*
+ * Keeps the rule for programs to come. Its filter is applied here, to what programs have written. -EINVAL: the filter;
+ * -E2BIG: too many rules; -ENOMEM.
+ */
+int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e);
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid);
 void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret);
@@ -73,6 +79,6 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 /* What is in the trace, and in flight in the buffers, as a trace of its own at path. */
 int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			       const char *path, struct spoor_error *e);
-/* The program is gone, or is to be recorded no longer: takes what is left, says how it ended. */
+/* The program is gone, or is to be recorded no longer, and all that it wrote was taken: says how it ended. */
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);

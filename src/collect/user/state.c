@@ -127,7 +127,7 @@ static int read_rules(struct spoor_ust_session *s, const json_t *list)
 		r.rule.kind = number(j, "kind");
 		copy(r.rule.pattern, sizeof(r.rule.pattern), j, "pattern");
 		copy(r.rule.filter, sizeof(r.rule.filter), j, "filter");
-		err = spoor_ust_session_rule(s, &r);
+		err = spoor_ust_session_rule(s, &r, NULL);
 		if (err)
 			return err;
 	}

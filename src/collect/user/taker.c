@@ -43,6 +43,8 @@ struct spoor_taker {
 	uint64_t until, most;             /* the horizon, ns, and what no stamp can be beyond */
 	struct spoor_clock_pair now;      /* both clocks at the horizon */
 	struct spoor_packet_source sources[MOST_RUNS];
+	bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c, const struct spoor_event_header *h);
+	void *keep_ctx;
 	struct spoor_taker_counts counts;
 };
 
@@ -126,6 +128,15 @@ void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns)
 	t->classes.now = ns;
 }
 
+void spoor_taker_filter(struct spoor_taker *t,
+			bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c,
+				     const struct spoor_event_header *h),
+			void *ctx)
+{
+	t->keep = keep;
+	t->keep_ctx = ctx;
+}
+
 static uint32_t tid_of(void *ctx, uint32_t tid)
 {
 	return spoor_source_tid(ctx, tid);
@@ -141,6 +152,8 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		.clock = !ticks ? NULL : s->clock ? s->clock : &t->clock,
 		.until = t->until,
 		.most = t->most,
+		.keep = t->keep,
+		.keep_ctx = t->keep_ctx,
 		.tid = tid_of,
 		.ctx = s,
 	};
@@ -377,6 +390,7 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)
 {
 	*ret = t->counts;
+	ret->events -= t->counts.late;
 }
 
 /* ---- what became of programs ---- */

@@ -28,6 +28,7 @@ struct spoor_source {
 	bool told;     /* SPOOR_EV_PROGRAM of it is in the trace */
 	uint64_t lost; /* of the arena's, what lanes have told of */
 	struct spoor_source_threads *threads;
+	struct spoor_source_verdicts *verdicts; /* the session's: which filter is for which class */
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
 };
 
@@ -45,6 +46,11 @@ void spoor_taker_free(struct spoor_taker *t);
 int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s);
 struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t);
 
+/* Of the events that are taken, which are wanted; NULL: all. */
+void spoor_taker_filter(struct spoor_taker *t,
+			bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c,
+				     const struct spoor_event_header *h),
+			void *ctx);
 /* Begins a round that takes everything up to now. */
 void spoor_taker_round(struct spoor_taker *t);
 /* The same up to a moment in the past, CLOCK_MONOTONIC ns. */

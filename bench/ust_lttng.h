@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The same events for LTTng-UST. */
+#undef LTTNG_UST_TRACEPOINT_PROVIDER
+#define LTTNG_UST_TRACEPOINT_PROVIDER bench
+#undef LTTNG_UST_TRACEPOINT_INCLUDE
+#define LTTNG_UST_TRACEPOINT_INCLUDE "./ust_lttng.h"
+
+#if !defined(BENCH_UST_LTTNG_H) || defined(LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ)
+#define BENCH_UST_LTTNG_H
+#include <lttng/tracepoint.h>
+
+LTTNG_UST_TRACEPOINT_EVENT(bench, two, LTTNG_UST_TP_ARGS(int, a, long, b),
+			   LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(int, a, a) lttng_ust_field_integer(long, b, b)))
+LTTNG_UST_TRACEPOINT_EVENT(bench, text, LTTNG_UST_TP_ARGS(int, a, const char *, s),
+			   LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(int, a, a) lttng_ust_field_string(s, s)))
+#endif
+#include <lttng/tracepoint-event.h>
+
+#undef TRACE_TWO
+#undef TRACE_TEXT
+#define TRACE_TWO(a, b) lttng_ust_tracepoint(bench, two, a, b)
+#define TRACE_TEXT(a, s) lttng_ust_tracepoint(bench, text, a, s)

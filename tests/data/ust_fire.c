@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Sites that are switched while threads run through them: ust_fire SWITCHES THREADS. Linked with libspoor-ust.a, whose
+ * insides it calls as a recorder's message would. While off no event may come, while on every one must: a site's
+ * arguments are evaluated only for an event, and count them.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <spoor/tracepoint.h>
+
+SPOOR_TRACEPOINT(fire, shot, TP_PROTO(unsigned long n), TP_ARGS(n), TP_FIELDS(spoor_int(unsigned long, n, n)))
+
+/* src/agent/ust/sites.h, src/agent/core/process.h */
+int sites_record(bool on, unsigned first_slot);
+bool process_lock(void);
+void process_unlock(void);
+
+static volatile bool stop;
+static volatile unsigned long rounds[64]; /* of each thread: odd while it is in a round */
+static volatile unsigned long hits[64];
+
+static void *shooter(void *arg)
+{
+	unsigned long i = (unsigned long)arg;
+
+	volatile unsigned long *hit = &hits[i];
+
+	while (!stop) {
+		rounds[i]++;
+		spoor_trace(fire, shot, ++*hit);
+		spoor_trace(fire, shot, ++*hit);
+		for (int k = 0; k < 4; k++)
+			spoor_trace(fire, shot, ++*hit);
+		rounds[i]++;
+	}
+	return NULL;
+}
+
+static void switch_to(bool on)
+{
+	process_lock();
+	sites_record(on, 0);
+	process_unlock();
+}
+
+/* Each thread finishes the round it is in and does another: none of what it does from now on began before. */
+static void pass(int n)
+{
+	for (int i = 0; i < n; i++) {
+		unsigned long from = rounds[i];
+
+		while (rounds[i] - from < 3)
+			sched_yield();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long switches = strtoul(argv[1], NULL, 0), checked = 0, i;
+	int n = atoi(argv[2]);
+	pthread_t t[64];
+
+	(void)argc;
+	for (i = 0; i < (unsigned long)n; i++)
+		pthread_create(&t[i], NULL, shooter, (void *)i);
+	for (i = 0; i < switches; i++) {
+		bool on = i % 2;
+
+		switch_to(on);
+		if (i % 100 > 1)
+			continue;
+		pass(n);
+		for (int k = 0; k < n; k++) {
+			unsigned long before = hits[k], from = rounds[k], after;
+
+			while (rounds[k] - from < 6)
+				sched_yield();
+			after = hits[k]; /* two rounds at least, of six events */
+			if (on ? after - before < 12 : after != before) {
+				printf("thread %d, switch %lu: %lu hits while %s\n", k, i, after - before, on ? "on" : "off");
+				return 1;
+			}
+			checked++;
+		}
+	}
+	stop = true;
+	for (i = 0; i < (unsigned long)n; i++)
+		pthread_join(t[i], NULL);
+	printf("checked %lu\n", checked);
+	return 0;
+}

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What programs do to a tracer: threads, processes, signals, objects that come and go, sudden death."""
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import time
+
+import arenas
+import pytest
+import tracing
+
+
+@pytest.fixture(scope="module")
+def actor(tmp_path_factory):
+    return tracing.build_program(tmp_path_factory.mktemp("actor") / "ust_actor", "ust_actor.c")
+
+
+@pytest.fixture
+def run(build, actor, tmp_path):
+    """run("threads", 100) -> (stdout, [Arena])"""
+    def go(*args, code=0, **env):
+        done, traces = tracing.traced(build, tmp_path / "out", actor, *args, **env)
+        assert done.returncode == code, done.stderr
+        return done.stdout, traces
+    return go
+
+
+def numbers(trace, event="actor:step"):
+    return [e.values["n"] for e in trace.events if e.name == event]
+
+
+def lost(traces):
+    return sum(t.lost() for t in traces)
+
+
+@pytest.mark.parametrize("what", [("threads", 10007, 3), ("abrupt", 503), ("count", 200003)], ids=str)
+def test_threads(run, what):
+    out, traces = run(*what)
+    tracing.check_promises(out, traces)
+    trace, = traces
+    assert not lost(traces) and trace.path.stat().st_size < 5 << 20
+
+
+def test_ten_thousand_threads_at_once(run):
+    """Far more than there are packets: most write into the shared one."""
+    out, traces = run("crowd", 10007)
+    tracing.check_promises(out, traces)
+    channel, = traces[0].channels
+    assert not lost(traces) and channel["shared"] > 19000
+    assert len({e.tid for e in traces[0].events}) == 10007
+    assert traces[0].path.stat().st_size < 5 << 20
+
+
+def test_small_buffers(run):
+    out, traces = run("threads", 1009, 7, SPOOR_UST_BUFFERS="64K")
+    tracing.check_promises(out, traces)
+    assert traces[0].path.stat().st_size < 400 << 10
+
+
+def test_cancelled_threads(run):
+    out, traces = run("cancel", 53)
+    tracing.check_promises(out, traces, again=53)
+    assert not lost(traces)
+
+
+def test_fork(run):
+    _, traces = run("fork", 7)
+    parent, child, grandchild = traces
+    assert numbers(parent) == list(range(14))
+    assert numbers(child) == list(range(1000, 1007)) and numbers(grandchild) == list(range(2000, 2007))
+    assert len({t.pid for t in traces}) == 3
+    assert all({e.tid for e in t.events} == {t.pid} and t.state == arenas.ENDED for t in traces)
+
+
+def test_clone(run):
+    """A child that no handler of pthread_atfork has seen."""
+    _, traces = run("clone", 7)
+    assert [numbers(t) for t in traces] == [list(range(14)), list(range(1000, 1007))]
+    assert traces[1].state == arenas.LIVE  # it did not go through exit()
+
+
+def test_vfork(run):
+    _, traces = run("vfork", 7)
+    assert [numbers(t) for t in traces] == [list(range(15)), list(range(5))]
+
+
+def test_exec(run):
+    _, traces = run("exec", 2)
+    assert [numbers(t) for t in traces] == [[5000, 5001, 5002]] * 2 + [list(range(5))]
+    assert len({t.pid for t in traces}) == 1 and len({t.path for t in traces}) == 3
+
+
+def test_a_daemon_closes_what_it_does_not_know(run, tmp_path):
+    victim = tmp_path / "victim"
+    _, traces = run("daemon", victim, 100003)
+    deadline = time.monotonic() + 20
+    while len(traces) < 2 or len(numbers(traces[1])) < 100003:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+        traces = arenas.arenas(tmp_path / "out")
+    assert numbers(traces[0]) == list(range(10)) and numbers(traces[1]) == list(range(10, 100013))
+    assert victim.stat().st_size == 0
+
+
+def test_nested_handlers(run):
+    """Two signals in a storm, one handler over the other over half-written events."""
+    out, traces = run("nested", 300007)
+    tracing.check_promises(out, traces)
+    assert not lost(traces)
+    assert {p.level for p in traces[0].packets} >= {0, 1}
+
+
+@pytest.mark.parametrize("stack", ["longjmp", "longjmp-alternate"])
+def test_left_by_siglongjmp(run, stack):
+    out, traces = run(stack, 1000003)
+    jumps = int(out.split("jumps ")[1])
+    assert jumps > 50
+    tracing.check_promises(out, traces, again=jumps)
+    assert not lost(traces)
+
+
+@pytest.mark.parametrize("init", [[], [1]], ids=["not told", "told"])
+def test_threads_that_share_their_storage(run, init):
+    """Told, nothing is lost; not told, nothing but that buffer is at risk."""
+    out, traces = run("shared-tls", *init)
+    if init:
+        tracing.check_promises(out, traces)
+    assert "recorded" in out
+
+
+def test_modes(run):
+    """Without room on disk: exactly what is missing is counted; the flight recorder has the last."""
+    n = 200003
+    _, (trace,) = run("count", n, SPOOR_UST_MAX_SIZE=1)
+    got = numbers(trace)
+    assert 0 < len(got) < n and got == list(range(len(got))) and lost([trace]) == n - len(got)
+
+
+def test_flight_recorder(run):
+    n = 200003
+    _, (trace,) = run("count", n, SPOOR_UST_MODE="overwrite", SPOOR_UST_BUFFERS="256K")
+    got = numbers(trace)
+    assert got == list(range(n - len(got), n)) and len(got) > 1000
+    assert trace.channels[0]["overwritten"] == n - len(got) and not lost([trace])
+
+
+def test_blocking_is_bounded(run):
+    began = time.monotonic()
+    """For once; while nobody makes room no later event waits again."""
+    _, (trace,) = run("count", 2003, SPOOR_UST_MODE="block:200000", SPOOR_UST_BUFFERS="16K", SPOOR_UST_MAX_SIZE=1)
+    got = numbers(trace)
+    assert len(got) + lost([trace]) == 2003 and lost([trace]) > 100
+    assert 0.2 < time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_objects_come_and_go(build, tmp_path, count):
+    host = tracing.build_program(tmp_path / "host", "ust_host.c", "-rdynamic", "-ldl")
+    plugins = [tracing.build_program(tmp_path / f"plugin{i}.so", "ust_plugin.c", "-shared", "-fPIC")
+               for i in range(count)]
+    done, (trace,) = tracing.traced(build, tmp_path / "out", host, 211, *plugins)
+    assert done.returncode == 0, done.stderr
+    assert numbers(trace, "host:round") == list(range(211))
+    expected = [n for i in range(211) for _ in range(count) for n in (-1, i, -2)]
+    assert numbers(trace, "plugin:work") == expected
+    assert numbers(trace, "marker:plugin_mark") == [i for i in range(211) for _ in range(count)]
+    # Many objects, often: one class each.
+    assert len(trace.classes) == 3
+
+
+def killed(build, actor, out, rounds, seed):
+    """A random moment of a program that says how far it has come."""
+    rng = random.Random(seed)
+    for i in range(rounds):
+        where = out / str(i)
+        p = subprocess.Popen([actor, "count", "100000000"], env=tracing.environment(build, where))
+        time.sleep(rng.uniform(0.001, 0.006))
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        yield where
+
+
+def test_killed_at_random_moments(build, actor, tmp_path):
+    """Whatever was committed is there, once: an unbroken row from 0 on, however long."""
+    lengths, n = [], 0
+    (tmp_path / "out").mkdir()
+    for where in killed(build, actor, tmp_path / "out", 30, 4):
+        for trace in arenas.arenas(where):
+            got = numbers(trace)
+            assert got == list(range(len(got)))
+            assert trace.state in (arenas.LIVE, arenas.MAKING)
+            lengths.append(len(got))
+            n += 1
+        subprocess.run(["rm", "-rf", where], check=True)
+    assert n >= 20 and max(lengths) > 10000
+
+
+def test_killed_after_each_instruction(build, tmp_path):
+    """Of the event's path: the event is there from the commit on, whole, and nothing else ever is."""
+    program = tracing.build_program(tmp_path / "step", "ust_step.c")
+    seen = []
+    for n in range(0, 400):
+        out = tmp_path / f"out{n}"
+        done = subprocess.run([program, str(n)], env=tracing.environment(build, out), capture_output=True, text=True,
+                              timeout=20)
+        assert done.returncode == 0, done.stderr
+        trace, = [t for t in arenas.arenas(out) if t.events]
+        got = [tuple(e.values.values()) for e in trace.events]
+        before = [(i, "before it") for i in range(3)]
+        assert got in (before, before + [(3, "seventeen letters")]), (n, got)
+        seen.append(len(got) == 4)
+        subprocess.run(["rm", "-rf", out], check=True)
+        if done.stdout == "through\n":
+            break
+    assert done.stdout == "through\n" and n > 50
+    first = seen.index(True)
+    assert all(seen[first:]) and first > 30 and len(seen) - first < 30
+
+
+def patched_under_fire(build, tmp_path, switches, threads):
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
+    program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
+    env = tracing.environment(build, tmp_path / "out", preload=False, SPOOR_UST_MODE="overwrite")
+    return subprocess.run([program, str(switches), str(threads)], env=env, capture_output=True, text=True, timeout=90)
+
+
+@pytest.mark.parametrize("switches, threads", [(100000, 1), (5000, 3)])
+def test_patched_under_fire(build, tmp_path, switches, threads):
+    done = patched_under_fire(build, tmp_path, switches, threads)
+    assert done.returncode == 0 and done.stdout == f"checked {switches // 50 * threads}\n", done.stdout
+
+
+def may_not_write_code():
+    PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
+    assert ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["-DSPOOR_FLAG_SITES"]], ids=["patched", "flag"])
+@pytest.mark.parametrize("denied", [False, True])
+@pytest.mark.parametrize("compiler", ["gcc", "clang++"])
+def test_code_may_not_be_written(build, tmp_path, flags, denied, compiler):
+    """With SPOOR_FLAG_SITES a flag in memory stands in; without, the program runs on untraced."""
+    program = tracing.build_program(tmp_path / "types", "ust_types.c", *flags, compiler=compiler)
+    done = subprocess.run([program], env=tracing.environment(build, tmp_path / "out"), capture_output=True, timeout=30,
+                          preexec_fn=may_not_write_code if denied else None)
+    assert done.returncode == 0
+    trace = arenas.arena(tmp_path / "out")
+    assert len(trace.events) == (0 if denied and not flags else 29)
+
+
+def test_without_the_library_flags_are_off(tmp_path):
+    program = tracing.build_program(tmp_path / "types", "ust_types.c", "-DSPOOR_FLAG_SITES")
+    assert subprocess.run([program], timeout=10, capture_output=True).returncode == 0
+
+
+def test_strangers_do_not_trace_setuid_programs(build, actor, tmp_path):
+    """The library is linked in, as the loader itself refuses to preload."""
+    flags = ["-Wl,--no-as-needed", f"-L{build}/src/agent", "-lspoor-ust", f"-Wl,-rpath,{build}/src/agent"]
+    program = tracing.build_program(tmp_path / "setuid", "ust_actor.c", *flags)
+    out = tmp_path / "out"
+    out.mkdir(mode=0o777)
+    os.chmod(out, 0o777)
+    os.chmod(tmp_path, 0o755)
+    env = tracing.environment(build, out, preload=False)
+    command = ["setpriv", "--reuid=65534", "--clear-groups", program, "count", "5"]
+    program.chmod(0o4755)
+    reachable = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", "test", "-x", program]).returncode == 0
+    if not reachable:
+        place = tmp_path.parent.parent.parent  # pytest's directories are its user's alone
+        program = tracing.build_program(place / f"setuid-{os.getpid()}", "ust_actor.c", *flags)
+        program.chmod(0o4755)
+        command[3] = program
+    try:
+        assert subprocess.run([str(c) for c in command], env=env, timeout=10).returncode == 0
+        assert not list(out.iterdir())
+    finally:
+        program.unlink()
+
+
+@pytest.mark.parametrize("directory", ["missing", "file", "full"])
+def test_nowhere_to_write(build, actor, tmp_path, directory):
+    """The program is none the worse."""
+    out = tmp_path / "out"
+    if directory == "file":
+        out.write_text("")
+    elif directory == "full":
+        out.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "none", out], check=True)
+    try:
+        env = tracing.environment(build, None, SPOOR_UST_OUTPUT=out)
+        done = subprocess.run([actor, "threads", "500", "200"], env=env, capture_output=True, timeout=60, text=True)
+        assert done.returncode == 0 and done.stdout == "recorded actor:step 0 100000\n"
+        if directory == "full":
+            trace = arenas.arena(out)
+            got = sorted(numbers(trace))
+            assert 0 < len(got) < 100000 and len(got) + trace.lost() == 100000
+    finally:
+        if directory == "full":
+            subprocess.run(["umount", out], check=True)
+
+
+def test_start_up(build, actor, tmp_path):
+    """The median of many runs: what the library adds to a program that records nothing, and to one that does."""
+    def median(env):
+        times = []
+        for _ in range(41):
+            began = time.perf_counter()
+            subprocess.run([actor, "none"], env=env, check=False)
+            times.append(time.perf_counter() - began)
+        return sorted(times)[20]
+    bare = median(tracing.environment(build, None, preload=False))
+    assert median(tracing.environment(build, None)) - bare < 0.002
+    assert median(tracing.environment(build, tmp_path / "out")) - bare < 0.003
