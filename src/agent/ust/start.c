@@ -6,7 +6,7 @@
  *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas; without it everything
  *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K and M understood; 4M
  *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block:MICROSECONDS
- *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu
+ *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers)
  *	SPOOR_UST_MAX_SIZE=SIZE bytes on disk beside the buffers; then events are discarded
  *
  * The environment of a program that runs with more rights than its caller is not looked at.
@@ -76,7 +76,7 @@ static void parse_mode(const char *s, struct arena_channel_wish *c)
 
 static uint32_t parse_contexts(const char *s)
 {
-	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu" };
+	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
 	uint32_t contexts = 0, i;
 
 	for (i = 0; s && i < sizeof(names) / sizeof(names[0]); i++)
