@@ -151,3 +151,30 @@ def test_disabled_nothing_is_compiled(tmp_path):
     sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
     assert "spoor" not in sections
     assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 7
+
+
+@pytest.mark.parametrize("expression, kept", [
+    ("n < 10", range(10)), ("n == 3 || n == 0x10", [3, 16]), ("!(n >= 2)", [0, 1]), ("n", range(1, 101)),
+    ("n > 97 && what == \"count\"", [98, 99, 100]), ("what == \"c*t\" && n < 2", [0, 1]), ("what != \"c?unt\"", []),
+    ("what < \"d\" && n==1", [1]), ("n < 1.5", [0, 1]), ("absent == 1", []), ("absent != 1", []), ("what == 3", []),
+    ("!absent && n <= 0", [0]), ("n < -1", []), ("vpid > 1 && n < 2", [0, 1]),
+])
+def test_filters(build, tmp_path, expression, kept):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    context = {"SPOOR_UST_CONTEXT": "vpid"} if "vpid" in expression else {}
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, "count", 101, SPOOR_UST_FILTER=expression, **context)
+    assert [e.values["n"] for e in trace.events] == list(kept)
+
+
+@pytest.mark.parametrize("expression", ["n ==", "(n", "n = 3", "\"unended", "n == 3 x", "&& n", "9" * 30, "(" * 500,
+                                        "n ||" * 200 + "n"])
+def test_wrong_filters_record_nothing(build, tmp_path, expression):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    done, traces = tracing.traced(build, tmp_path / "out", program, "count", 101, SPOOR_UST_FILTER=expression)
+    assert done.returncode == 0 and not [e for t in traces for e in t.events]
+
+
+def test_filters_of_the_shared_packet(build, tmp_path):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    done, (trace,) = tracing.traced(build, tmp_path / "out", program, "crowd", 503, SPOOR_UST_FILTER="n < 500")
+    assert sorted(e.values["n"] for e in trace.events) == list(range(500)) and not trace.lost()

@@ -143,7 +143,7 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, uintptr_t ip
  */
 struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size)
 {
-	const struct slot *s = &slots[(tp->slot - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer)];
+	const struct slot *s = &slots[tp_slot(tp)];
 	uintptr_t ip = (uintptr_t)__builtin_return_address(0), *frame = __builtin_frame_address(0);
 	uint32_t contexts = s->channel->contexts, tid;
 	size_t more = contexts_size(contexts);
