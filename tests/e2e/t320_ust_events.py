@@ -111,9 +111,33 @@ def test_contexts(build, tmp_path):
     assert run.stdout == PROBED
     for e in trace.events:
         assert e.values["vpid"] == trace.pid and e.values["vtid"] == e.tid == trace.pid
+        assert e.values["callstack"][0] == e.values["ip"]
         assert e.values["procname"].rstrip(b"\0") == b"types" and e.values["cpu"] < 4096 and e.values["ip"]
     assert [v["a"] for v in values(trace, "types:integers")] == [-1]
     assert all(f.flags & arenas.CONTEXT for f in of(trace, "types:none")[0].fields)
+
+
+def test_call_stacks(build, tmp_path):
+    """By frame pointers: as addr2line names them. Without them there is the site, and that the walk did not get far."""
+    source = tmp_path / "chain.c"
+    source.write_text("""
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(chain, end, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+__attribute__((noinline)) int inner(int n) { spoor_trace(chain, end, n); return n + 1; }
+__attribute__((noinline)) int middle(int n) { return inner(n) + 1; }
+__attribute__((noinline)) int outer(int n) { return middle(n) + 1; }
+int main(void) { return outer(1) != 4; }
+""")
+    for flags, least in ((["-fno-omit-frame-pointer"], 5), (["-fomit-frame-pointer"], 1)):
+        program = tracing.build_program(tmp_path / "chain", source, "-no-pie", "-fno-pie", *flags)
+        _, (trace,) = tracing.traced(build, tmp_path / flags[0], program, SPOOR_UST_CONTEXT="callstack")
+        found, = values(trace, "chain:end")
+        assert found["n"] == 1 and len(found["callstack"]) >= least
+        names = subprocess.run(["addr2line", "-f", "-e", program, *[hex(a - 1) for a in found["callstack"]]],
+                               capture_output=True, text=True, check=True).stdout.split("\n")[0::2]
+        assert names[0] == "spoor_emit_chain__end"
+        if least > 1:
+            assert names[1:5] == ["inner", "middle", "outer", "main"]
 
 
 def test_without_the_library_nothing_is_there(build, tmp_path):
@@ -127,3 +151,30 @@ def test_disabled_nothing_is_compiled(tmp_path):
     sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
     assert "spoor" not in sections
     assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 7
+
+
+@pytest.mark.parametrize("expression, kept", [
+    ("n < 10", range(10)), ("n == 3 || n == 0x10", [3, 16]), ("!(n >= 2)", [0, 1]), ("n", range(1, 101)),
+    ("n > 97 && what == \"count\"", [98, 99, 100]), ("what == \"c*t\" && n < 2", [0, 1]), ("what != \"c?unt\"", []),
+    ("what < \"d\" && n==1", [1]), ("n < 1.5", [0, 1]), ("absent == 1", []), ("absent != 1", []), ("what == 3", []),
+    ("!absent && n <= 0", [0]), ("n < -1", []), ("vpid > 1 && n < 2", [0, 1]),
+])
+def test_filters(build, tmp_path, expression, kept):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    context = {"SPOOR_UST_CONTEXT": "vpid"} if "vpid" in expression else {}
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, "count", 101, SPOOR_UST_FILTER=expression, **context)
+    assert [e.values["n"] for e in trace.events] == list(kept)
+
+
+@pytest.mark.parametrize("expression", ["n ==", "(n", "n = 3", "\"unended", "n == 3 x", "&& n", "9" * 30, "(" * 500,
+                                        "n ||" * 200 + "n"])
+def test_wrong_filters_record_nothing(build, tmp_path, expression):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    done, traces = tracing.traced(build, tmp_path / "out", program, "count", 101, SPOOR_UST_FILTER=expression)
+    assert done.returncode == 0 and not [e for t in traces for e in t.events]
+
+
+def test_filters_of_the_shared_packet(build, tmp_path):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    done, (trace,) = tracing.traced(build, tmp_path / "out", program, "crowd", 503, SPOOR_UST_FILTER="n < 500")
+    assert sorted(e.values["n"] for e in trace.events) == list(range(500)) and not trace.lost()

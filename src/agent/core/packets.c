@@ -382,8 +382,19 @@ void packet_shared_commit(struct slot *s, char *at, size_t size)
 	struct spoor_arena_packet *h = &s->packets[(uint64_t)(at - s->data) / s->packet_size];
 	uint64_t signals = s->shared_signals;
 
-	__atomic_store_n(&h->committed, (uint64_t)(at + size - data_of(s, h)), __ATOMIC_RELEASE);
-	__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
+	if (size) {
+		__atomic_store_n(&h->committed, (uint64_t)(at + size - data_of(s, h)), __ATOMIC_RELEASE);
+		__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
+	}
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
 	signals_restore(signals);
+}
+
+char *packet_shared_from(struct slot *s, char *at)
+{
+	uint64_t i = (uint64_t)(at - s->data) / s->packet_size;
+
+	if (at < s->data || i >= s->n_shared || __atomic_load_n(&s->channel->lock, __ATOMIC_RELAXED) != sys_tid())
+		return NULL;
+	return data_of(s, &s->packets[i]) + s->packets[i].committed;
 }

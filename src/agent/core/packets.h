@@ -14,7 +14,10 @@ void packet_give_back(struct slot *s, struct producer *p, bool full);
  * the thread's signals stay blocked: `signals` are what it had.
  */
 char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals);
+/* size 0: it is not kept. */
 void packet_shared_commit(struct slot *s, char *at, size_t size);
+/* Where the record at `at` begins, if this thread has reserved it in a shared packet; else NULL. */
+char *packet_shared_from(struct slot *s, char *at);
 
 /* This thread ends: all that it has. */
 void packets_give_back_all(struct block *b);

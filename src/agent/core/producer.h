@@ -42,6 +42,12 @@ struct block {
 _Static_assert(sizeof(struct block) == 512, "");
 #define SPOOR_SLOT_OFFSET(i) (offsetof(struct block, slot) + (i) * sizeof(struct producer))
 
+/* Which slot a tracepoint's events go to. */
+static inline unsigned tp_slot(const struct spoor_tracepoint *tp)
+{
+	return (unsigned)((tp->slot - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer));
+}
+
 extern __thread struct block *block HIDDEN __attribute__((tls_model("initial-exec")));
 extern struct block nobody HIDDEN;
 

@@ -64,7 +64,7 @@ static void count(__u64 *counter)
 
 static struct slot *slot_of(const struct spoor_tracepoint *tp)
 {
-	return &slots[(tp->slot - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer)];
+	return &slots[tp_slot(tp)];
 }
 
 /* The block that this event may use, marked as busy: of the first level that no unfinished event is on. */
@@ -206,9 +206,44 @@ struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
 	return NO_HANDLE;
 }
 
-void commit_by_call(struct spoor_tracepoint *tp, char *at, size_t size)
+/* This thread's producer whose record that is. */
+static struct producer *producer_of(struct spoor_tracepoint *tp, const char *at)
 {
-	packet_shared_commit(slot_of(tp), at, size);
+	struct block *b;
+
+	for (b = block; b && b != &nobody; b = b->deeper) {
+		struct producer *p = (struct producer *)((char *)b + tp->slot);
+
+		if (p->p.at == at && p->p.busy)
+			return p;
+	}
+	return NULL;
+}
+
+char *reserved_from(struct spoor_tracepoint *tp, char *at)
+{
+	struct producer *p = producer_of(tp, at);
+
+	if (p)
+		return p->p.begin + *p->p.committed;
+	return packet_shared_from(slot_of(tp), at);
+}
+
+void reserved_done(struct spoor_tracepoint *tp, char *at, size_t size, bool kept)
+{
+	struct producer *p = producer_of(tp, at);
+
+	if (!p) {
+		packet_shared_commit(slot_of(tp), at, kept ? size : 0);
+		return;
+	}
+	if (kept) {
+		*(volatile uint64_t *)p->p.committed = (uint64_t)(at + size - p->p.begin);
+		barrier();
+	}
+	p->p.at = p->p.begin + *p->p.committed;
+	barrier();
+	p->p.busy = 0;
 }
 
 /*

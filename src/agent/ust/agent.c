@@ -8,6 +8,7 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
+#include "agent/ust/filter.h"
 #include "agent/ust/sites.h"
 
 #define DEFAULT_BUFFERS (4 << 20)
@@ -51,16 +52,16 @@ int spoor_agent_setup(const struct spoor_control_setup *s)
 
 int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size)
 {
-	static const char no_filters[] = "this library does not know filters";
+	const struct filter *filter = NULL;
+	int n;
 
 	if (r->channel >= wish.n_channels)
 		return -EINVAL;
-	if (r->filter[0]) {
-		memcpy(text, no_filters, sizeof(no_filters) < size ? sizeof(no_filters) : size);
-		return -EOPNOTSUPP;
-	}
+	n = r->filter[0] ? filter_compile(r->filter, &filter, text, size) : 0;
+	if (n)
+		return n;
 	return sites_rule(&(struct rule_wish){ r->pattern, r->level == 255 ? UINT32_MAX : r->level, r->kind,
-					       r->enable ? r->channel : -1 });
+					       r->enable ? r->channel : -1, filter });
 }
 
 static int make_output(void)

@@ -25,6 +25,7 @@ struct class {
 	const struct spoor_probe *probes; /* to a NULL function; replaced, never changed (probes.c) */
 	struct spoor_probe *old_probes;   /* to be freed when nobody can be in them */
 	struct marker_plan *plan;
+	const struct filter *filter; /* NULL: all events */
 };
 
 /* The class of what a site says, made if it is new. NULL: malformed, no memory, or too many. */

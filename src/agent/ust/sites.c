@@ -8,6 +8,7 @@
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/context.h"
+#include "agent/ust/filter.h"
 #include "agent/ust/glob.h"
 #include "agent/ust/patch.h"
 #include "agent/ust/probes.h"
@@ -23,6 +24,7 @@ struct rule {
 	struct rule *next;
 	uint32_t max_level, kind;
 	int channel;
+	const struct filter *filter;
 	char globs[];
 };
 
@@ -33,7 +35,7 @@ static bool recording;
 static unsigned first_slot;
 
 static const struct spoor_ops ops = {
-	.commit = commit_by_call,
+	.commit = commit_filtered,
 	.probes_begin = probes_begin,
 	.probes_end = probes_end,
 	.mark = marker_record,
@@ -59,6 +61,15 @@ static bool is_on(const struct class *c)
 	return c->slot >= 0 || c->probes;
 }
 
+static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tracepoint *tp, size_t size)
+{
+	if (c->filter)
+		return reserve_filtered;
+	if (slots[c->slot].channel->contexts)
+		return reserve_with_contexts;
+	return clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc : reserve_monotonic;
+}
+
 /* The tracepoint is complete before its sites lead to it. */
 static void prepare(struct spoor_tracepoint *tp, struct class *c)
 {
@@ -69,11 +80,7 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c)
 	} else {
 		tp->slot = (uint16_t)SPOOR_SLOT_OFFSET((unsigned)c->slot);
 		barrier();
-		if (slots[c->slot].channel->contexts)
-			__atomic_store_n(&tp->reserve, reserve_with_contexts, __ATOMIC_RELEASE);
-		else
-			__atomic_store_n(&tp->reserve, clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc : reserve_monotonic,
-					 __ATOMIC_RELEASE);
+		__atomic_store_n(&tp->reserve, reserve_of(c), __ATOMIC_RELEASE);
 	}
 	__atomic_store_n(&tp->probes, c->probes, __ATOMIC_RELEASE);
 	__atomic_store_n(&tp->enabled, is_on(c), __ATOMIC_RELEASE);
@@ -136,24 +143,26 @@ static bool rule_is_for(const struct rule *r, const struct class *c)
 	return c->level <= r->max_level && (!r->kind || r->kind == c->kind + 1U) && globs_match(r->globs, c->full);
 }
 
-static int wanted_slot(const struct class *c)
+/* The last that is for the class. */
+static const struct rule *rule_of(const struct class *c)
 {
-	const struct rule *r;
-	int channel = -1;
+	const struct rule *r, *found = NULL;
 
 	for (r = recording ? rules : NULL; r; r = r->next)
 		if (rule_is_for(r, c))
-			channel = r->channel;
-	return channel < 0 ? -1 : (int)first_slot + channel;
+			found = r;
+	return found;
 }
 
 /* Gives the class the slot that the rules say, if its arena can take it. */
 static void assign(struct class *c)
 {
-	int slot = wanted_slot(c);
+	const struct rule *r = rule_of(c);
+	int slot = r && r->channel >= 0 ? (int)first_slot + r->channel : -1;
 
 	if (slot >= 0 && class_define(c, (unsigned)slot))
 		slot = -1;
+	c->filter = r ? r->filter : NULL;
 	c->slot = (int16_t)slot;
 }
 
@@ -218,7 +227,8 @@ int sites_rule(const struct rule_wish *wish)
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rule){ .max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel };
+	*r = (struct rule){ .max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel,
+			    .filter = wish->filter };
 	strcpy(r->globs, wish->globs);
 	*last_rule = r;
 	last_rule = &r->next;

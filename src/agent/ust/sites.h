@@ -21,6 +21,7 @@ struct rule_wish {
 	uint32_t max_level;
 	uint32_t kind; /* 0: any; else 1 + enum spoor_desc_kind */
 	int channel;
+	const struct filter *filter; /* NULL: all events */
 };
 int sites_rule(const struct rule_wish *wish);
 void sites_forget_rules(void);

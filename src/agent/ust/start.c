@@ -4,9 +4,10 @@
  *
  *	SPOOR_UST_OUTPUT=DIR    record without a daemon, into files in DIR, which must exist
  *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas; without it everything
+ *	SPOOR_UST_FILTER=EXPR   of these only the events whose fields are so (agent/ust/filter.h)
  *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K and M understood; 4M
  *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block:MICROSECONDS
- *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu
+ *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers)
  *	SPOOR_UST_MAX_SIZE=SIZE bytes on disk beside the buffers; then events are discarded
  *
  * The environment of a program that runs with more rights than its caller is not looked at.
@@ -22,6 +23,7 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
+#include "agent/ust/filter.h"
 #include "agent/ust/glob.h"
 #include "agent/ust/sites.h"
 #include <spoor/tracepoint.h>
@@ -76,7 +78,7 @@ static void parse_mode(const char *s, struct arena_channel_wish *c)
 
 static uint32_t parse_contexts(const char *s)
 {
-	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu" };
+	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
 	uint32_t contexts = 0, i;
 
 	for (i = 0; s && i < sizeof(names) / sizeof(names[0]); i++)
@@ -107,6 +109,8 @@ static int parse_directory(const char *s, char *to, size_t size)
 static int record_to(const char *dir, char **envp)
 {
 	struct rule_wish rule = { .max_level = UINT32_MAX };
+	const char *filter;
+	char wrong[64];
 	static struct arena_wish wish; /* too large for a stack that may be small */
 	struct output *o;
 	int r = parse_directory(dir, wish.dir, sizeof(wish.dir) - 1);
@@ -127,6 +131,9 @@ static int record_to(const char *dir, char **envp)
 		return r;
 	o->spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
 	rule.globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
+	filter = variable(envp, "SPOOR_UST_FILTER");
+	if (filter && filter_compile(filter, &rule.filter, wrong, sizeof(wrong)))
+		return -EINVAL;
 	sites_rule(&rule);
 	return sites_record(true, o->first_slot);
 }

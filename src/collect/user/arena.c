@@ -398,6 +398,9 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 		STORE(h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 2, 0, SPOOR_PACKET_FULL, SPOOR_OWNER_TID(owner)));
 		return;
 	}
+	/* Who takes it has it with the old serial for a moment. */
+	a->packets[i].serial = 0;
+	a->packets[i].position = 0;
 	STORE(h->committed, 0);
 	STORE(h->consumed, 0);
 	STORE(h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 2, 0, SPOOR_PACKET_FREE, 0));

@@ -136,6 +136,24 @@ static void bury(struct spoor_hub *h)
 	}
 }
 
+/*
+ * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
+ * ends another lane: so they must not follow each other too soon, or lanes run out for who comes late.
+ */
+static uint64_t least_period(const struct spoor_hub *h)
+{
+	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
+}
+
+/* A program writes faster than rounds come. */
+static void packet_is_full(struct spoor_hub *h)
+{
+	uint64_t soon = h->last + least_period(h);
+
+	spoor_waker_heard(h->waker);
+	h->due = soon < h->due ? soon : h->due;
+}
+
 static int serve_once(struct spoor_hub *h)
 {
 	struct epoll_event events[MOST_EVENTS];
@@ -146,6 +164,8 @@ static int serve_once(struct spoor_hub *h)
 
 		if (f->kind == HUB_LISTENER)
 			spoor_program_accept(h);
+		else if (f->kind == HUB_WAKER)
+			packet_is_full(h);
 		else if (f->kind == HUB_PEER)
 			serve_peer(f->owner);
 		else
@@ -203,15 +223,6 @@ void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 	drain(h, s, false);
 }
 
-/*
- * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
- * ends another lane: so they must not follow each other too soon, or lanes run out for who comes late.
- */
-static uint64_t least_period(const struct spoor_hub *h)
-{
-	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
-}
-
 void spoor_hub_hurry(struct spoor_hub *h)
 {
 	if (h->n_programs > CROWD)
@@ -251,6 +262,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 	adapt(h, most);
 	spoor_requests_tick(h, now);
 	bury(h);
+	h->last = now;
 	h->due = now + h->period;
 	now = spoor_now_monotonic();
 	return h->due > now ? (h->due - now) / 1000000 + 1 : 0;
@@ -402,8 +414,12 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = PERIOD_MOST / 5;
-	h->listener.fd = -1;
+	h->listener.fd = h->wakes.fd = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
+		spoor_hub_close(h);
+		return spoor_fail(e, ENOMEM, "out of memory or descriptors");
+	}
 	fd = h->epoll_fd < 0 ? spoor_fail(e, errno, "cannot wait for programs: %s", strerror(errno)) :
 			       listen_at(o->path, o->everybody, e);
 	if (fd < 0) {
@@ -432,6 +448,7 @@ void spoor_hub_close(struct spoor_hub *h)
 		h->requests = q->next;
 		free(q);
 	}
+	spoor_waker_free(h->waker);
 	if (h->epoll_fd >= 0)
 		close(h->epoll_fd);
 	free(h);

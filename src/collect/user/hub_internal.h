@@ -5,8 +5,9 @@
 #include <sys/socket.h>
 
 #include "collect/user/hub.h"
+#include "collect/user/waker.h"
 
-enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS };
+enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER };
 
 /* What epoll tells of: a socket, or a process. */
 struct hub_fd {
@@ -64,13 +65,14 @@ struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
 	int epoll_fd;
-	struct hub_fd listener;
+	struct hub_fd listener, wakes;
+	struct spoor_waker *waker;
 	struct hub_program *first;
 	unsigned n_programs;
 	struct spoor_ust_session *sessions;
 	struct spoor_hub_request *requests;
 	uint32_t serial;
-	uint64_t period, due; /* ns */
+	uint64_t period, due, last; /* ns; last: the round before */
 	uint32_t next_session;
 };
 

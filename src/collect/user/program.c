@@ -200,6 +200,8 @@ static int add_source(struct hub_program *p, struct spoor_user_arena *a, ino_t i
 	s->live = p->cred.pid > 0;
 	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
 	p->arenas[p->n_arenas++] = s;
+	if (!p->session->flight)
+		spoor_waker_add(p->hub->waker, a);
 	spoor_hub_hurry(p->hub);
 	spoor_taker_look_back(p->session->taker, s);
 	spoor_taker_tell(p->session->taker, s, SPOOR_PROGRAM_BEGUN);
@@ -229,7 +231,7 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 		return r;
 	}
 	r = add_source(p, a, st.st_ino);
-	if (r)
+	if (r) /* nobody has it yet */
 		spoor_user_arena_free(a);
 	return r;
 }
@@ -283,6 +285,7 @@ void spoor_program_finish(struct hub_program *p)
 	p->gone = false;
 	for (size_t i = 0; i < p->n_arenas; i++) {
 		spoor_ust_session_gone(p->session, p->arenas[i], p->runs);
+		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
 	}
@@ -398,6 +401,7 @@ void spoor_program_forget(struct hub_program *p)
 {
 	for (size_t i = 0; i < p->n_arenas; i++) {
 		spoor_taker_tell(p->session->taker, p->arenas[i], SPOOR_PROGRAM_RUNS);
+		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
 	}
@@ -413,6 +417,7 @@ void spoor_program_free(struct hub_program *p)
 	spoor_hub_unwatch(h, &p->sock);
 	spoor_hub_unwatch(h, &p->process);
 	for (size_t i = 0; i < p->n_arenas; i++) {
+		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
 	}
