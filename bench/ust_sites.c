@@ -39,7 +39,7 @@ static volatile unsigned long table[64];
 	static __attribute__((noinline)) unsigned long name(long laps)       \
 	{                                                                    \
 		unsigned long x = 1;                                         \
-                                                                             \
+								\
 		while (laps-- > 0) {                                         \
 			THOUSAND(what)                                       \
 		}                                                            \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_DECLARE_H
-#define SPOOR_DECLARE_H
+#pragma once
 /*
  * The first form of tracepoints in user space (Blunck, Desnoyers, Fournier: Userspace Application Tracing with Markers
  * and Tracepoints, 2009), which is the kernel's:
@@ -126,5 +125,3 @@ static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(v
 		return &spoor_desc_.d;                                                                               \
 	}                                                                                                            \
 	SPOOR_PROBES_(spoor_ask_desc_((void (*)(void))spoor_describe_##name), name, proto)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_DISABLED_H
-#define SPOOR_DISABLED_H
+#pragma once
 /* Tracepoints with SPOOR_DISABLE: no code, no data; a site's arguments are still checked. */
 
 #define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields) \
@@ -37,5 +36,3 @@
 			SPOOR_STRICT_(trace_##provider##_##name(__VA_ARGS__)); \
 		}                                                           \
 	} while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_EACH_H
-#define SPOOR_EACH_H
+#pragma once
 /* Lists of macro arguments: counting them, doing something with each. No more than 32. */
 
 /* SPOOR_EACH_(PREFIX, x, y, ...): PREFIXx PREFIXy ...; at most 32. */
@@ -92,5 +91,3 @@
 #define SPOOR_NUMBERED_30(P, x, ...) P(30, x) SPOOR_NUMBERED_29(P, __VA_ARGS__)
 #define SPOOR_NUMBERED_31(P, x, ...) P(31, x) SPOOR_NUMBERED_30(P, __VA_ARGS__)
 #define SPOOR_NUMBERED_32(P, x, ...) P(32, x) SPOOR_NUMBERED_31(P, __VA_ARGS__)
-
-#endif

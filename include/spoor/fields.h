@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_FIELDS_H
-#define SPOOR_FIELDS_H
+#pragma once
 /*
  * The fields of a tracepoint, TP_FIELDS(...), each one of:
  *
@@ -172,5 +171,3 @@
 #define SPOOR_S_spoor_enum(type, name, value, ...) +sizeof(type)
 #define SPOOR_W_spoor_enum(type, name, value, ...) SPOOR_W_spoor_int(type, name, value)
 #define SPOOR_Q_spoor_enum(type, name, value, ...) " enum " #type " " #name SPOOR_NUMBERED_(SPOOR_LQ_, __VA_ARGS__) ","
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_MARKER_H
-#define SPOOR_MARKER_H
+#pragma once
 /*
  * Markers: events by a printf format, without a declaration.
  *
@@ -132,4 +131,3 @@ static inline __attribute__((unused, format(printf, 1, 2))) void spoor_check_for
 	} while (0)
 #endif
 #endif /* !SPOOR_DISABLE */
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_RECORD_H
-#define SPOOR_RECORD_H
+#pragma once
 /*
  * How cold code writes an event: reserve (the one call), fields, commit (plain stores). All of it is async-signal-safe
  * and calls nothing of libc. Not for programs to use by themselves.
@@ -120,5 +119,3 @@ SPOOR_INLINE_ char *spoor_put_sequence_(char *at, const void *from, uint16_t cou
 	spoor_copy_(at + 2, (const char *)from, bytes);
 	return at + 2 + bytes;
 }
-
-#endif

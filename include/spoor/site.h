@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_SITE_H
-#define SPOOR_SITE_H
+#pragma once
 /*
  * A site: the place in a program's code where an event is. This header is the contract between programs and whoever
  * switches their sites; programs include spoor/tracepoint.h or spoor/marker.h.
@@ -211,5 +210,4 @@ __asm__(".ifndef spoor_object_note_\n"
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef SPOOR_TRACEPOINT_H
-#define SPOOR_TRACEPOINT_H
+#pragma once
 /*
  * Tracepoints: typed events of a program. Declared once, in a header or above their use:
  *
@@ -237,4 +236,3 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 #include "declare.h"
 
 #endif /* !SPOOR_DISABLE */
-#endif

@@ -1,3 +1,4 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
 /* By this name the first user-space tracer had it (spoor/marker.h). */
 #include <spoor/marker.h>

@@ -66,7 +66,8 @@ def test_only_what_is_ours_is_exported(build):
 HEADER = """
 #include <spoor/tracepoint.h>
 #include <spoor/marker.h>
-SPOOR_TRACEPOINT(t, e, TP_PROTO(int n, const char *s), TP_ARGS(n, s), TP_FIELDS(spoor_int(int, n, n), spoor_string(s, s)))
+SPOOR_TRACEPOINT(t, e, TP_PROTO(int n, const char *s), TP_ARGS(n, s),
+		 TP_FIELDS(spoor_int(int, n, n), spoor_string(s, s)))
 static void probe(void *data, int n, const char *s) { (void)data; (void)n; (void)s; }
 static void wrong_probe(void *data, const char *s) { (void)data; (void)s; }
 struct some { int x; };

@@ -30,7 +30,8 @@ uint64_t clock_realtime(void)
 static bool kernel_uses_tsc(void)
 {
 	char name[4] = "";
-	long fd = sys3(SYS_open, "/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC, 0);
+	long fd = sys3(SYS_open, "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+		       O_RDONLY | O_CLOEXEC, 0);
 	long n;
 
 	if (sys_failed(fd))

@@ -12,10 +12,10 @@
 
 #define PAGE 4096ULL
 #define DEFS_STEP 16384ULL
-/* Behind the last packet: two threads that share their thread-local storage may run over a packet's end, not further. */
+/* Behind the last packet: threads that share their thread-local storage may run over a packet's end, not further. */
 #define SLACK 65536ULL
 
-#define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
+#define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
 
 /* Reads a small file. Bytes, the NUL that is put behind them not counted. */
 static long slurp(const char *path, char *to, size_t size)
@@ -60,7 +60,9 @@ static void parse_boot_id(uint8_t id[16])
 	memset(id, 0, 16);
 	slurp("/proc/sys/kernel/random/boot_id", text, sizeof(text));
 	for (i = 0; n < 32 && at[i]; i++) {
-		int digit = at[i] >= '0' && at[i] <= '9' ? at[i] - '0' : at[i] >= 'a' && at[i] <= 'f' ? at[i] - 'a' + 10 : -1;
+		int digit = at[i] >= '0' && at[i] <= '9' ? at[i] - '0' :
+			    at[i] >= 'a' && at[i] <= 'f' ? at[i] - 'a' + 10 :
+							   -1;
 
 		if (digit < 0)
 			continue;
@@ -195,8 +197,8 @@ static long open_file(const struct arena_wish *wish, const struct spoor_arena *a
 /* Reserves the slack too, so that nothing else comes to lie there. */
 static long map(long fd, uint64_t size)
 {
-	long at = sys6(SYS_mmap, 0, (long)(size + SLACK), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		       -1, 0);
+	long at = sys6(SYS_mmap, 0, (long)(size + SLACK), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (sys_failed(at))
 		return at;
@@ -270,7 +272,8 @@ int arena_define(struct spoor_arena *a, const struct spoor_def *def)
 	char *defs = (char *)a + a->defs_offset;
 
 	if (def->size > a->defs_size - used ||
-	    (used + def->size > present && arena_populate(defs + present, ROUND_UP(used + def->size, DEFS_STEP) - present))) {
+	    (used + def->size > present &&
+	     arena_populate(defs + present, ROUND_UP(used + def->size, DEFS_STEP) - present))) {
 		__atomic_fetch_add(&a->classes_refused, 1, __ATOMIC_RELAXED);
 		return -ENOSPC;
 	}

@@ -37,7 +37,7 @@ static void fill_slots(struct output *o)
 	}
 }
 
-/* Out of the way of programs that expect low numbers; which file it is is kept, since they close what they do not know. */
+/* Out of the way of programs that expect low numbers; which file it is is kept: they close what they do not know. */
 static void keep_fd(struct output *o)
 {
 	struct stat st;
@@ -151,8 +151,8 @@ void output_close(struct output *o)
 	if (fd >= 0)
 		sys3(SYS_close, fd, 0, 0);
 	/* In its place memory that costs nothing, for whom we cannot see: threads in the midst of an event. */
-	sys6(SYS_mmap, (long)a, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-	     -1, 0);
+	sys6(SYS_mmap, (long)a, (long)size, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 	memset(o, 0, sizeof(*o));
 }
 

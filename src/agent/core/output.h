@@ -2,7 +2,8 @@
 #pragma once
 /*
  * Where events go: an output is an arena and, without a daemon, the spill file beside it; each of its channels has a
- * slot, by whose number tracepoints and producers know it. A slot that is given back and taken again has another generation: producers notice that they are of the old one.
+ * slot, by whose number tracepoints and producers know it. A slot that is given back and taken again has another
+ * generation: producers notice that they are of the old one.
  */
 #include "agent/core/memory.h"
 #include "agent/core/producer.h"
@@ -16,7 +17,7 @@ struct output {
 	uint32_t first_slot;
 	bool used;
 	uint64_t fd_dev, fd_ino; /* of made.fd, which the program may have closed */
-	/* The spill file (arena.h), opened at the first full packet; which file the number was of, lest it was closed. */
+	/* The spill file (arena.h), opened at the first full packet; and which file the number was of. */
 	int spill_fd;
 	uint64_t spill_dev, spill_ino;
 	uint32_t spill_lock;

@@ -158,7 +158,8 @@ static bool spill_some(struct slot *s, uint32_t begin, uint32_t end)
 		return false;
 	o = owner_of(h);
 	if (output_spill(s->output, h, data_of(s, h))) {
-		__atomic_store_n(&h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, 0, SPOOR_PACKET_FULL, SPOOR_OWNER_TID(o)),
+		__atomic_store_n(&h->owner,
+				 SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, 0, SPOOR_PACKET_FULL, SPOOR_OWNER_TID(o)),
 				 __ATOMIC_RELEASE);
 		return false;
 	}
@@ -233,7 +234,8 @@ static struct spoor_arena_packet *find_or_wait(struct slot *s, unsigned level, u
 		if (s->mode == SPOOR_ARENA_DISCARD && seen != __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE))
 			continue;
 		if (s->mode != SPOOR_ARENA_BLOCK)
-			return s->mode == SPOOR_ARENA_OVERWRITE ? find(s, s->n_shared, s->n_packets, level, tid, size) : NULL;
+			return s->mode == SPOOR_ARENA_OVERWRITE ? find(s, s->n_shared, s->n_packets, level, tid, size) :
+								  NULL;
 		if (!until)
 			until = clock_monotonic() + s->channel->block_us * 1000ULL;
 		if (!wait_for_space(s, seen, until))
@@ -272,7 +274,8 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 	char *data;
 
 	packet_give_back(s, p, true);
-	if (p->gave_up && p->gave_up == space && s->mode != SPOOR_ARENA_OVERWRITE && clock_monotonic() < process->next_orphans)
+	if (p->gave_up && p->gave_up == space && s->mode != SPOOR_ARENA_OVERWRITE &&
+	    clock_monotonic() < process->next_orphans)
 		return false;
 	h = find_or_wait(s, level, p->tid, size);
 	if (!h) {

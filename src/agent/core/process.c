@@ -111,5 +111,6 @@ bool now_and_then(uint64_t *next, uint64_t every)
 {
 	uint64_t now = clock_monotonic(), was = *next;
 
-	return now >= was && __atomic_compare_exchange_n(next, &was, now + every, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return now >= was &&
+	       __atomic_compare_exchange_n(next, &was, now + every, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }

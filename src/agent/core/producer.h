@@ -9,7 +9,7 @@
  *                              deeper --> the same for events of signal handlers over a half-written event, level 1, 2
  *
  * All 0 is a valid producer: one that has no packet. That is what a thread has before its first event (`nobody`, a
- * block of all threads together) and what is left after a fork, so both go the slow way without a question of their own.
+ * block of all threads together) and what is left after a fork: both go the slow way without being asked for.
  */
 #include "agent/core/arena.h"
 #include "agent/core/sys.h"

@@ -43,7 +43,8 @@ int reserve_init(void)
 	return 0;
 }
 
-static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts, unsigned id, size_t size, uint32_t tid)
+static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts, unsigned id, size_t size,
+							   uint32_t tid)
 {
 	uint64_t *words = (uint64_t *)at;
 
@@ -158,7 +159,7 @@ static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t s
 }
 
 static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
-								      uintptr_t sp)
+									uintptr_t sp)
 {
 	uint64_t signals = signals_block();
 	struct spoor_handle h = reserve_blocked(tp, size, sp, signals);
@@ -169,7 +170,7 @@ static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct s
 }
 
 static inline __attribute__((always_inline)) struct spoor_handle reserve(struct spoor_tracepoint *tp, size_t size,
-									bool tsc)
+									 bool tsc)
 {
 	struct producer *p = (struct producer *)((char *)block + tp->slot);
 	uintptr_t sp = stack_pointer();

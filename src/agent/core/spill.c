@@ -70,7 +70,9 @@ static int write_packet(struct output *o, const struct spoor_arena_packet *packe
 {
 	struct spoor_arena_packet head = *packet;
 	struct spoor_spill record = { .magic = SPOOR_SPILL_MAGIC, .type = SPOOR_SPILL_PACKET };
-	struct iovec pieces[] = { { &record, sizeof(record) }, { &head, sizeof(head) }, { (char *)data, head.committed } };
+	struct iovec pieces[] = { { &record, sizeof(record) },
+				  { &head, sizeof(head) },
+				  { (char *)data, head.committed } };
 
 	record.size = sizeof(record) + sizeof(head) + head.committed;
 	memcpy(record.uuid, o->made.arena->uuid, sizeof(record.uuid));
@@ -86,10 +88,12 @@ static bool lock(struct output *o)
 	for (i = 0; i < 1000; i++) {
 		uint32_t holder = 0;
 
-		if (__atomic_compare_exchange_n(&o->spill_lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		if (__atomic_compare_exchange_n(&o->spill_lock, &holder, tid, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
 			return true;
 		if (thread_is_dead(holder))
-			__atomic_compare_exchange_n(&o->spill_lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+			__atomic_compare_exchange_n(&o->spill_lock, &holder, 0, false, __ATOMIC_RELAXED,
+						    __ATOMIC_RELAXED);
 		else
 			sys0(SYS_sched_yield);
 	}

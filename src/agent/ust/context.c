@@ -17,9 +17,11 @@ struct context {
 	const char *name;
 };
 
-#define FIELD(type_, shape_, bytes_, base_, flags_, count_)                                                  \
-	{ .type = (type_), .shape = (shape_), .bytes = (bytes_), .base = (base_),                            \
-	  .flags = SPOOR_DEF_CONTEXT | (flags_), .count = (count_) }
+#define FIELD(type_, shape_, bytes_, base_, flags_, count_)                             \
+	{                                                                               \
+		.type = (type_), .shape = (shape_), .bytes = (bytes_), .base = (base_), \
+		.flags = SPOOR_DEF_CONTEXT | (flags_), .count = (count_)                \
+	}
 
 /* In the order of their bits, which is that of the body. */
 static const struct context contexts_known[] = {
@@ -98,8 +100,8 @@ static void walk(uintptr_t ip, uintptr_t frame, uintptr_t sp, struct callstack *
 
 static size_t contexts_size(uint32_t contexts)
 {
-	size_t words = (size_t)__builtin_popcount(contexts & (SPOOR_CONTEXT_VPID | SPOOR_CONTEXT_VTID | SPOOR_CONTEXT_IP |
-							      SPOOR_CONTEXT_CPU));
+	size_t words = (size_t)__builtin_popcount(
+		contexts & (SPOOR_CONTEXT_VPID | SPOOR_CONTEXT_VTID | SPOOR_CONTEXT_IP | SPOOR_CONTEXT_CPU));
 
 	return 8 * words + (contexts & SPOOR_CONTEXT_PROCNAME ? 16 : 0);
 }

@@ -182,7 +182,9 @@ bool filter_keeps(const struct filter *f, uint32_t contexts, const struct class 
 {
 	char fields[CONTEXT_FIELDS_SIZE], *stop;
 	unsigned n;
-	struct event e = { .f = f, .fields = fields, .more = c->fields, .n_more = c->fields_size, .body = body, .end = end };
+	struct event e = {
+		.f = f, .fields = fields, .more = c->fields, .n_more = c->fields_size, .body = body, .end = end
+	};
 
 	stop = context_fields(contexts, fields, fields + sizeof(fields), &n);
 	e.n_fields = stop ? (size_t)(stop - fields) : 0;
@@ -209,6 +211,7 @@ void commit_filtered(struct spoor_tracepoint *tp, char *at, size_t size)
 
 	if (!begin)
 		return; /* taken back meanwhile, or of the process that this one was forked from */
-	reserved_done(tp, at, size,
-		      !f || filter_keeps(f, slots[tp_slot(tp)].channel->contexts, c, begin + SPOOR_RECORD_HEAD_, at + size));
+	reserved_done(
+		tp, at, size,
+		!f || filter_keeps(f, slots[tp_slot(tp)].channel->contexts, c, begin + SPOOR_RECORD_HEAD_, at + size));
 }

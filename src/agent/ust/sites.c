@@ -227,8 +227,9 @@ int sites_rule(const struct rule_wish *wish)
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rule){ .max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel,
-			    .filter = wish->filter };
+	*r = (struct rule){
+		.max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel, .filter = wish->filter
+	};
 	strcpy(r->globs, wish->globs);
 	*last_rule = r;
 	last_rule = &r->next;
@@ -369,7 +370,8 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data)
 		while (at + sizeof(ElfW(Nhdr)) <= end) {
 			const ElfW(Nhdr) *n = (const void *)at;
 			size_t align = ph->p_align == 8 ? 8 : 4;
-			size_t name = (n->n_namesz + align - 1) & ~(align - 1), desc = (n->n_descsz + align - 1) & ~(align - 1);
+			size_t name = (n->n_namesz + align - 1) & ~(align - 1),
+			       desc = (n->n_descsz + align - 1) & ~(align - 1);
 
 			if (n->n_namesz == 6 && (size_t)(end - at) >= sizeof(*n) + 24 && !memcmp(n + 1, "Spoor", 6))
 				sites_object_in(at);

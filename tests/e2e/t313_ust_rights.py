@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Who may record whom: users' own daemons, setuid programs, strangers. As root, acting as others."""
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+USER, STRANGER = 12345, 12346
+
+
+@pytest.fixture
+def place():
+    """A directory that every user can use, where setuid works."""
+    path = Path(tempfile.mkdtemp(prefix="spoor-rights-", dir="/var/tmp"))
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def linked(build, place):
+    """The ticker, linked with the library, from where all users can read both."""
+    shutil.copy(build / "src/agent/libspoor-ust.so.0", place)
+    subprocess.run(["gcc", "-O2", "-pthread", f"-I{ROOT}/include", "-o", place / "ticker", ROOT / "tests/data/ust_ticker.c",
+                    "-Wl,--no-as-needed", place / "libspoor-ust.so.0", f"-Wl,-rpath,{place}"], check=True)
+    return place / "ticker"
+
+
+def as_user(uid, *argv, **how):
+    return subprocess.Popen([str(a) for a in argv], user=uid, group=uid, extra_groups=[], **how)
+
+
+def listen(path, uid):
+    """A socket as that user's recorder would have it; SO_PEERCRED of who listens is the user's."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.settimeout(1)
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        s.bind(str(path))
+        s.listen(5)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    path.chmod(0o777)
+    return s
+
+
+def comes(s, path, uid, program):
+    env = {"SPOOR_UST_SOCKET": str(path), "PATH": os.environ["PATH"]}
+    p = as_user(uid, program, 1, 10, env=env, stdout=subprocess.DEVNULL)
+    try:
+        peer, _ = s.accept()
+        said = peer.recv(8192)
+        peer.close()
+        return len(said) > 0
+    except TimeoutError:
+        return False
+    finally:
+        assert p.wait(20) == 0
+
+
+def test_setuid_program_obeys_no_stranger(place, linked):
+    """A user's recorder gets his own programs, not those that run with root's rights for him."""
+    s = listen(place / "mine", USER)
+    assert comes(s, place / "mine", USER, linked)
+    setuid = place / "setuid"
+    shutil.copy(linked, setuid)
+    setuid.chmod(0o4755)
+    assert not comes(s, place / "mine", USER, setuid)
+
+
+def test_strangers_recorder_is_not_trusted(place, linked):
+    s = listen(place / "mine", USER)
+    assert not comes(s, place / "mine", STRANGER, linked)
+    assert not comes(s, place / "mine", 0, linked)
+
+
+def test_users_daemon(build, place, linked):
+    """Without any privilege; and no other user gives it commands."""
+    shutil.copy(build / "spoor", place)
+    env = {"XDG_RUNTIME_DIR": str(place), "PATH": os.environ["PATH"]}
+    spoor = place / "spoor"
+    d = as_user(USER, spoor, "daemon", env=env, cwd=place, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "ready" in d.stderr.readline()
+
+        def ust(uid, *words):
+            p = as_user(uid, spoor, "ust", *words, env=env, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                        text=True)
+            out, err = p.communicate(timeout=20)
+            return p.returncode, out + err
+        assert ust(USER, "start", "-o", "t.spoor")[0] == 0
+        code, said = ust(STRANGER, "status")
+        assert code == 1 and ("own user" in said or "no daemon" in said), said
+        assert as_user(USER, linked, 2, 503, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
+        code, said = ust(USER, "end")
+        assert code == 0 and "1108 events of 1 programs, 0 lost" in said, said
+    finally:
+        d.terminate()
+        d.wait(10)
+
+
+def test_alone_as_user(build, place, linked):
+    """A user records, lists and recovers without root."""
+    shutil.copy(build / "spoor", place)
+    out = place / "d"
+    out.mkdir()
+    out.chmod(0o777)
+    env = {"SPOOR_UST_OUTPUT": str(out), "PATH": os.environ["PATH"]}
+    assert as_user(USER, linked, 1, 100, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
+    p = as_user(USER, place / "spoor", "ust", "recover", out, "-o", place / "t.spoor", stdout=subprocess.PIPE, text=True)
+    assert "110 events of 1 program" in p.communicate(timeout=20)[0]
+    p = as_user(USER, linked, 1, 0, 1000, stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"ready\n"
+    time.sleep(0.1)
+    listing = as_user(USER, place / "spoor", "ust", "list", p.pid, stdout=subprocess.PIPE, text=True)
+    assert "zoo:tick off" in listing.communicate(timeout=20)[0]
+    p.kill()
+    p.wait()

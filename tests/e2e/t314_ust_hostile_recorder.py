@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A recorder that says nonsense, or nothing: the program does what it would have done, in the time that it would have taken."""
+import os
+import random
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fakeprogram import END, RECORD, RULE, SETUP, message
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def ticker(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bin") / "ticker"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
+                   check=True, timeout=60)
+    return out
+
+
+def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0, contexts=0):
+    channel = struct.pack("<32sIIIIIIII", b"c", mode, packet, share, block, contexts, 0, 0, 0)
+    return message(SETUP, struct.pack("<IIQII", flags, n_rules, buffers, n_channels, session) + channel * 8)
+
+
+def rule(enable=1, channel=0, level=255, kind=0, pattern=b"*", filter=b""):
+    return message(RULE, struct.pack("<BBBBI256s504s", enable, channel, level, kind, 0, pattern, filter))
+
+
+SAYS = {
+    "nothing": [],
+    "wrong magic": [message(SETUP, bytes(536), magic=7)],
+    "wrong version": [message(SETUP, bytes(536), version=77)],
+    "wrong size": [message(SETUP, bytes(9))],
+    "lying size": [message(SETUP, bytes(536), size=17)],
+    "unknown": [message(99, bytes(100))],
+    "too large": [message(SETUP, bytes(9000))],
+    "no channels": [session_setup(n_channels=0), rule()],
+    "many channels": [session_setup(n_channels=9), rule()],
+    "eight channels": [session_setup(n_channels=8, n_rules=2), rule(channel=7), rule(channel=3, pattern=b"zoo:tick")],
+    "channel of none": [session_setup(), rule(channel=200)],
+    "no memory has so much": [session_setup(buffers=1 << 62), rule()],
+    "hardly any buffers": [session_setup(buffers=1), rule()],
+    "odd packets": [session_setup(packet=4095), rule()],
+    "huge packets": [session_setup(packet=0xffffffff), rule()],
+    "unknown mode": [session_setup(mode=77), rule()],
+    "long block": [session_setup(mode=2, buffers=65536, block=300), rule()],
+    "all contexts": [session_setup(contexts=0xffffffff), rule()],
+    "fewer rules than said": [session_setup(n_rules=1000), rule()],
+    "rules without setup": [rule(), rule()],
+    "record without setup": [message(RECORD, struct.pack("<II", 1, 0))],
+    "end at once": [session_setup(), rule(), message(END, b"")],
+    "on and off": [session_setup(), rule()] + [message(RECORD, struct.pack("<II", i % 2, 0)) for i in range(40)],
+    "sessions without end": [m for i in range(20) for m in (session_setup(session=i + 1), rule())],
+    "pattern without NUL": [session_setup(), rule(pattern=b"*" * 256, filter=b"x" * 504)],
+    "binary pattern": [session_setup(n_rules=2), rule(pattern=bytes(range(1, 256))), rule(pattern=b"[!*?\\" * 20)],
+}
+
+
+class Recorder(threading.Thread):
+    """Says that to everybody who comes, and does not listen."""
+
+    def __init__(self, path, says):
+        super().__init__(daemon=True)
+        self.says, self.came, self.kept = says, 0, []
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(str(path))
+        self.socket.listen(100)
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                peer, _ = self.socket.accept()
+            except OSError:
+                return
+            self.came += 1
+            self.kept.append(peer)
+            try:
+                for m in self.says:
+                    peer.send(m)
+            except OSError:
+                pass
+
+
+def run(build, ticker, path, *args, seconds=20):
+    env = os.environ | {"SPOOR_UST_SOCKET": str(path), "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")}
+    begin = time.monotonic()
+    done = subprocess.run([ticker, *map(str, args)], env=env, capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0 and done.stdout == "ready\n" and not done.stderr, done
+    return time.monotonic() - begin
+
+
+@pytest.mark.parametrize("what", SAYS)
+def test_nonsense(build, ticker, tmp_path, what):
+    recorder = Recorder(tmp_path / "sock", SAYS[what])
+    try:
+        assert run(build, ticker, tmp_path / "sock", 3, 2000, 20, "fork") < 10
+        assert recorder.came
+    finally:
+        recorder.socket.close()
+
+
+def test_random(build, ticker, tmp_path):
+    random.seed(3)
+    for turn in range(30):
+        says = []
+        for _ in range(random.randrange(1, 8)):
+            m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(), message(RECORD, bytes(8)), message(END, b"")]))
+            for _ in range(random.randrange(4)):
+                m[random.randrange(16, len(m)) if len(m) > 16 else 0] = random.randrange(256)
+            says.append(bytes(m))
+        path = tmp_path / f"sock{turn}"
+        recorder = Recorder(path, says)
+        run(build, ticker, path, 2, 500, 20)
+        recorder.socket.close()
+
+
+def test_silence_costs_a_second_at_most(build, ticker, tmp_path):
+    """A private recorder that hangs. One that is not there costs nothing."""
+    Recorder(tmp_path / "sock", [])
+    assert run(build, ticker, tmp_path / "sock", 1, 1) < 3
+    assert run(build, ticker, tmp_path / "nobody", 1, 1) < 1
