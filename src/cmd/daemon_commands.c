@@ -162,7 +162,7 @@ static int start(struct command *c, struct spoor_error *e)
 	bool is_new = !s;
 	int r = is_new ? new_session(c, &s, e) : 0;
 
-	if (r)
+	if (r || !s)
 		return r;
 	if (!is_new && c->o.output[0])
 		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);

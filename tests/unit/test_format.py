@@ -107,15 +107,14 @@ def test_nothing_unfinished(files):
 
 
 def test_headers_say_what_they_are(files):
-    """A header opens with a comment; once, not by guards (which those of include/ have); and each function it declares is told apart from the last by
+    """A header opens with a comment; once, not by guards; and each function it declares is told apart from the last by
     a comment or stands in a group that has one."""
     wrong = []
     for name, text in files.items():
         if not name.endswith(".h") or not name.startswith(("src/", "include/")):
             continue
         lines = text.splitlines()
-        once = "#ifndef SPOOR_" if name.startswith("include/") else "#pragma once"
-        if not any(line.startswith(once) for line in lines[:3]):
+        if "#pragma once" not in lines[:3]:
             wrong.append(f"{name}: '#pragma once' after the license")
         if not any(l.startswith("/*") for l in lines[1:12]):
             wrong.append(f"{name}: no comment says what it is")

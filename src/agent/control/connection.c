@@ -75,10 +75,10 @@ bool connection_is_private(void)
 
 static bool is_ours(void)
 {
-	struct stat st;
+	struct stat st = {};
 
-	return connection.fd >= 0 && !sys_failed(sys3(SYS_fstat, connection.fd, &st, 0)) && st.st_dev == connection.dev &&
-	       st.st_ino == connection.ino;
+	return connection.fd >= 0 && !sys_failed(sys3(SYS_fstat, connection.fd, &st, 0)) &&
+	       st.st_dev == connection.dev && st.st_ino == connection.ino;
 }
 
 int connection_fd(void)
@@ -102,7 +102,7 @@ void connection_forget(void)
 static int keep(long fd)
 {
 	long high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_FROM);
-	struct stat st;
+	struct stat st = {};
 
 	if (!sys_failed(high)) {
 		sys3(SYS_close, fd, 0, 0);

@@ -40,7 +40,7 @@ static void fill_slots(struct output *o)
 /* Out of the way of programs that expect low numbers; which file it is is kept: they close what they do not know. */
 static void keep_fd(struct output *o)
 {
-	struct stat st;
+	struct stat st = {};
 	long high;
 
 	if (o->made.fd < 0)
@@ -58,7 +58,7 @@ static void keep_fd(struct output *o)
 
 int output_fd(const struct output *o)
 {
-	struct stat st;
+	struct stat st = {};
 
 	if (o->made.fd < 0 || sys_failed(sys3(SYS_fstat, o->made.fd, &st, 0)) || st.st_dev != o->fd_dev ||
 	    st.st_ino != o->fd_ino)

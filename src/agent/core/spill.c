@@ -16,7 +16,7 @@
 
 static bool is_ours(struct output *o)
 {
-	struct stat st;
+	struct stat st = {};
 
 	return o->spill_fd >= 0 && !sys_failed(sys3(SYS_fstat, o->spill_fd, &st, 0)) && st.st_dev == o->spill_dev &&
 	       st.st_ino == o->spill_ino;
@@ -26,7 +26,7 @@ static bool is_ours(struct output *o)
 static int open_spill(struct output *o)
 {
 	char path[PATH_MAX];
-	struct stat st;
+	struct stat st = {};
 	long fd, high;
 
 	if (is_ours(o))

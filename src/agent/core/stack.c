@@ -10,7 +10,7 @@
 bool stack_was_left(uintptr_t busy, uintptr_t sp)
 {
 	bool was_there, is_there;
-	stack_t alternate;
+	stack_t alternate = {};
 
 	if (sys_failed(sys3(SYS_sigaltstack, NULL, &alternate, 0)))
 		return busy <= sp;

@@ -117,7 +117,7 @@ static const char *join(const char *provider, const char *name)
 		return NULL;
 	memcpy(s, provider, a);
 	s[a] = ':';
-	memcpy(s + a + 1, name, b + 1);
+	strcpy(s + a + 1, name);
 	return s;
 }
 

@@ -76,7 +76,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
 			size_t dir = strlen(variable + 16);
 
-			standard = !strncmp(h->path, variable + 16, dir) && h->path[dir] == '/' &&
+			standard = strlen(h->path) > dir && !memcmp(h->path, variable + 16, dir) && h->path[dir] == '/' &&
 				   !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
 		}
 	}

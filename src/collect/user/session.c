@@ -349,7 +349,7 @@ static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *co
 	struct spoor_ust_session *shot = NULL;
 	int err = spoor_ust_session_new(&o, 0, &shot, e), r;
 
-	if (err)
+	if (err || !shot)
 		return err;
 	for (size_t i = 0; i < n; i++) {
 		spoor_user_arena_peek(sources[i]->arena, true);
