@@ -200,6 +200,26 @@ def test_killed_at_random_moments(build, actor, tmp_path):
     assert n >= 20 and max(lengths) > 10000
 
 
+def test_killed_a_thousand_times(build, actor, tmp_path):
+    """A flight recorder's packets are overwritten under the knife: what is there is whole, in a row, and of the end."""
+    rng, recovered = random.Random(7), 0
+    env = tracing.environment(build, tmp_path / "out", SPOOR_UST_MODE="overwrite", SPOOR_UST_BUFFERS="32K")
+    for _ in range(1000):
+        p = subprocess.Popen([actor, "count", "100000000"], env=env)
+        time.sleep(rng.uniform(0.001, 0.004))
+        p.kill()
+        p.wait()
+        for trace in arenas.arenas(tmp_path / "out"):
+            got = numbers(trace)
+            assert got == list(range(got[0], got[0] + len(got))) if got else True
+            if got:  # a packet whose events are counted as overwritten, or not yet, at the moment
+                assert abs(trace.channels[0]["overwritten"] + trace.lost() - got[0]) < 200
+            recovered += bool(got)
+        for path in (tmp_path / "out").iterdir():
+            path.unlink()
+    assert recovered > 500
+
+
 def test_killed_after_each_instruction(build, tmp_path):
     """Of the event's path: the event is there from the commit on, whole, and nothing else ever is."""
     program = tracing.build_program(tmp_path / "step", "ust_step.c")
