@@ -37,8 +37,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->s.output, user_time,
 		system_time);
 	if (o->s.ust)
-		fprintf(stderr, "spoor: and %lu user events of %u programs, %lu lost\n", r->user.events, r->user.programs,
-			r->user.lost);
+		fprintf(stderr, "spoor: and %lu user events of %u programs, %lu lost\n", r->user.events,
+			r->user.programs, r->user.lost);
 	if (o->s.ust && r->user.why[0])
 		fprintf(stderr, "spoor: %s\n", r->user.why);
 	if (r->kernel.thread_misses)

@@ -143,7 +143,8 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 				  "--max-size must hold two segments of --rotate's size at least: one is "
 				  "written while the other is kept");
 	if (o->s.ust && !o->s.targets.argv)
-		return spoor_fail(e, EINVAL, "--ust needs a command: -- CMD; for what runs already there is 'spoor daemon'");
+		return spoor_fail(e, EINVAL,
+				  "--ust needs a command: -- CMD; for what runs already there is 'spoor daemon'");
 	return spoor_targets_settle(&o->s.targets, "record", e);
 }
 

@@ -43,9 +43,12 @@ static void formats(void **state)
 	static const struct expected two[] = { { "myint", SPOOR_DEF_INT, 0, 4, 10, SPOOR_DEF_SIGNED },
 					       { "mystring", SPOOR_DEF_STRING, 0, 1, 10, 0 } };
 	static const struct expected sizes[] = {
-		{ "a", SPOOR_DEF_INT, 0, 1, 10, SPOOR_DEF_SIGNED }, { "b", SPOOR_DEF_INT, 0, 2, 10, 0 },
-		{ "c", SPOOR_DEF_INT, 0, 8, 16, 0 },		    { "d", SPOOR_DEF_INT, 0, 8, 8, 0 },
-		{ "e", SPOOR_DEF_POINTER, 0, 8, 16, 0 },	    { "f", SPOOR_DEF_FLOAT, 0, 8, 10, SPOOR_DEF_SIGNED },
+		{ "a", SPOOR_DEF_INT, 0, 1, 10, SPOOR_DEF_SIGNED },
+		{ "b", SPOOR_DEF_INT, 0, 2, 10, 0 },
+		{ "c", SPOOR_DEF_INT, 0, 8, 16, 0 },
+		{ "d", SPOOR_DEF_INT, 0, 8, 8, 0 },
+		{ "e", SPOOR_DEF_POINTER, 0, 8, 16, 0 },
+		{ "f", SPOOR_DEF_FLOAT, 0, 8, 10, SPOOR_DEF_SIGNED },
 	};
 	static const struct expected hints[] = { { "size", SPOOR_DEF_INT, 0, 1, 10, 0 },
 						 { "port", SPOOR_DEF_INT, 0, 2, 10, SPOOR_DEF_BIG },
@@ -91,7 +94,8 @@ static void globs(void **state)
 	assert_false(globs_match("", "server:request"));
 	assert_false(globs_match(",,", "a"));
 	/* A pattern that makes a careless matcher take for ever. */
-	assert_false(globs_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+	assert_false(globs_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b",
+				 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
 int main(void)

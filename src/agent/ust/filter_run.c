@@ -69,15 +69,16 @@ static struct value look_up(const char *fields, size_t size, const char *name, c
 	const char *stop = fields + size;
 
 	while (fields < stop && *at < end) {
-		const struct spoor_def_field *f = (const void *)fields;
+		struct spoor_def_field f;
 
-		if (!strcmp(fields + sizeof(*f), name)) {
-			if (f->type == SPOOR_DEF_STRING)
+		memcpy(&f, fields, sizeof(f));
+		if (!strcmp(fields + sizeof(f), name)) {
+			if (f.type == SPOOR_DEF_STRING)
 				return (struct value){ .kind = STRING, .string = *at };
-			return f->shape ? (struct value){ .kind = NONE } : number(f, *at);
+			return f.shape ? (struct value){ .kind = NONE } : number(&f, *at);
 		}
-		*at += length(f, *at, end);
-		fields += f->size;
+		*at += length(&f, *at, end);
+		fields += f.size;
 	}
 	return (struct value){ .kind = NONE };
 }

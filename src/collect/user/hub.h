@@ -55,7 +55,8 @@ struct spoor_hub_result {
 	unsigned programs, crashed, damaged;
 	char why[512]; /* it failed */
 };
-int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e);
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
+		  struct spoor_error *e);
 /*
  * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
  * session's trace is closed; s is freed.
@@ -79,7 +80,8 @@ struct spoor_hub_request;
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
 		   struct spoor_hub_request *q, struct spoor_error *e);
 /* Starts and stops recording: of one program (pid), or of all. */
-int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on, struct spoor_hub_request *q);
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
+		     struct spoor_hub_request *q);
 /* Finds programs that run already and do not know of us, and kicks them. pid 0: all. Returns how many. */
 int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q);
 
@@ -96,4 +98,5 @@ struct spoor_hub_program_info {
 	uint64_t events, lost, malformed;
 	bool listens; /* has its thread; else it is kicked */
 };
-void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx);
+void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p),
+			void *ctx);

@@ -48,7 +48,8 @@ static bool has_library(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") || strstr(line, "/memfd:spoor-ust"))
+		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") ||
+		    strstr(line, "/memfd:spoor-ust"))
 			return true;
 	return false;
 }
@@ -76,8 +77,8 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
 			size_t dir = strlen(variable + 16);
 
-			standard = strlen(h->path) > dir && !memcmp(h->path, variable + 16, dir) && h->path[dir] == '/' &&
-				   !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
+			standard = strlen(h->path) > dir && !memcmp(h->path, variable + 16, dir) &&
+				   h->path[dir] == '/' && !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
 		}
 	}
 	return standard;

@@ -147,16 +147,18 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->called = m->pid;
 	p->n_sites = m->n_sites;
 	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
-		snprintf(refused.text, sizeof(refused.text),
-			 "the recorder speaks version %u with buffers of version %u: use the libspoor-ust that came with it",
-			 SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
+		snprintf(
+			refused.text, sizeof(refused.text),
+			"the recorder speaks version %u with buffers of version %u: use the libspoor-ust that came with it",
+			SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
 		spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
 		if (p->hub->sessions) {
 			char text[384];
 
-			snprintf(text, sizeof(text),
-				 "process %d (%s) has a libspoor-ust of another version (%u, buffers %u): it is not traced",
-				 p->cred.pid, p->comm, m->head.version, m->arena_version);
+			snprintf(
+				text, sizeof(text),
+				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): it is not traced",
+				p->cred.pid, p->comm, m->head.version, m->arena_version);
 			spoor_hub_warn(p->hub, text);
 		}
 		return -EPROTO;
@@ -452,7 +454,8 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 	return 0;
 }
 
-int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on, struct spoor_hub_request *q)
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
+		     struct spoor_hub_request *q)
 {
 	int n = 0;
 
