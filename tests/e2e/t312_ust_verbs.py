@@ -222,7 +222,7 @@ def test_full_disk(spoor, ticker, tmp_path, events):
 
 
 def test_descriptors_closed(spoor, tmp_path, events):
-    """A program that closes what it does not know, as daemons do, is recorded on, and never writes into others' files."""
+    """A program that closes what it does not know, as daemons do, is recorded on, and writes into no other file."""
     source = tmp_path / "closer.c"
     source.write_text("""
 #define _GNU_SOURCE

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Messages of hostile programs and clients to a recorder. Input: messages one after another, each a length of 16 bits and
- * its bytes; a length of 0 connects anew. With every message comes a descriptor.
+ * Messages of hostile programs and clients to a recorder. Input: messages one after another, each a length of 16 bits
+ * and its bytes; a length of 0 connects anew. With every message comes a descriptor.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
  * them. `spoor ust run`, `spoor daemon` and `spoor record --ust` are hosts of a hub; it lives in the host's poll loop:
  *
  *	poll(spoor_hub_fd(h)) -> spoor_hub_serve(h)       connections, messages, ends of programs
- *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it wants to be called again
+ *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it is to be called again
  *
  * Nothing a peer does blocks it or takes it down: sockets are non-blocking, messages are checked, a peer that breaks
  * the protocol is disconnected. Not thread-safe.

@@ -149,7 +149,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
 		snprintf(
 			refused.text, sizeof(refused.text),
-			"the recorder speaks version %u with buffers of version %u: use the libspoor-ust that came with it",
+			"the recorder speaks version %u with buffers of version %u: use the libspoor-ust that came "
+			"with it",
 			SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
 		spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
 		if (p->hub->sessions) {
@@ -157,7 +158,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 
 			snprintf(
 				text, sizeof(text),
-				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): it is not traced",
+				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): it is not "
+				"traced",
 				p->cred.pid, p->comm, m->head.version, m->arena_version);
 			spoor_hub_warn(p->hub, text);
 		}
