@@ -173,6 +173,17 @@ def test_objects_come_and_go(build, tmp_path, count):
     assert len(trace.classes) == 3
 
 
+def test_a_child_loads_objects(build, tmp_path):
+    """Before it has written an event: what it defines is its own, not its parent's."""
+    host = tracing.build_program(tmp_path / "host", "ust_host.c", "-rdynamic", "-ldl")
+    plugin = tracing.build_program(tmp_path / "plugin.so", "ust_plugin.c", "-shared", "-fPIC")
+    done, traces = tracing.traced(build, tmp_path / "out", host, "fork", plugin)
+    assert done.returncode == 0, done.stderr
+    parent, child = traces
+    assert numbers(parent, "host:round") == [100, 101] and {c.name for c in parent.classes.values()} == {"host:round"}
+    assert numbers(child, "plugin:work") == [-1, 7, -2] and numbers(child, "marker:plugin_mark") == [7]
+
+
 def killed(build, actor, out, rounds, seed):
     """A random moment of a program that says how far it has come."""
     rng = random.Random(seed)

@@ -174,6 +174,13 @@ int outputs_renew(void)
 	return r;
 }
 
+bool outputs_lock(bool wait)
+{
+	if (!process->alive)
+		outputs_renew();
+	return wait ? process_lock() : process_trylock();
+}
+
 void outputs_end(void)
 {
 	int i;
