@@ -36,6 +36,12 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 /* Closes everything; sessions must be closed before. Removes the socket. NULL is fine. */
 void spoor_hub_close(struct spoor_hub *h);
 
+/*
+ * From here on arenas are held by a keeper (keeper.h) at path, which outlives us; those that it holds for us are taken.
+ * Sessions must have been added before. Where there can be none the hub does without.
+ */
+void spoor_hub_keep(struct spoor_hub *h, const char *path);
+
 int spoor_hub_fd(const struct spoor_hub *h);
 void spoor_hub_serve(struct spoor_hub *h);
 /* Returns ms until it is due again. */

@@ -212,6 +212,7 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 {
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
+	struct spoor_kept k;
 	char text[640];
 	struct stat st;
 	int r;
@@ -231,9 +232,42 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 		return r;
 	}
 	r = add_source(p, a, st.st_ino);
-	if (r) /* nobody has it yet */
+	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);
-	return r;
+		return r;
+	}
+	k = (struct spoor_kept){ .pid = p->cred.pid, .session = p->session->id, .start_time = a->head.start_time };
+	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
+	spoor_keeper_keep(p->hub->keeper, &k, fd);
+	return 0;
+}
+
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
+{
+	struct spoor_ust_session *s = h->sessions;
+	struct spoor_user_arena *a = NULL;
+	struct hub_program *p;
+	struct stat st;
+
+	while (s && s->id != k->session)
+		s = s->next;
+	p = s ? calloc(1, sizeof(*p)) : NULL;
+	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
+		free(p);
+		spoor_keeper_drop(h->keeper, k->uuid);
+		return;
+	}
+	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .session = s, .next = h->first };
+	p->cred.pid = k->pid;
+	p->program = p->gone = p->dead = true;
+	if (h->first)
+		h->first->prev = p;
+	h->first = p;
+	h->n_programs++;
+	if (add_source(p, a, st.st_ino))
+		spoor_user_arena_free(a);
+	else
+		p->arenas[0]->live = false;
 }
 
 /* ---- messages ---- */
@@ -285,6 +319,7 @@ void spoor_program_finish(struct hub_program *p)
 	p->gone = false;
 	for (size_t i = 0; i < p->n_arenas; i++) {
 		spoor_ust_session_gone(p->session, p->arenas[i], p->runs);
+		spoor_keeper_drop(p->hub->keeper, p->arenas[i]->arena->head.uuid);
 		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);
