@@ -190,7 +190,7 @@ def killed(build, actor, out, rounds, seed):
     for i in range(rounds):
         where = out / str(i)
         p = subprocess.Popen([actor, "count", "100000000"], env=tracing.environment(build, where))
-        time.sleep(rng.uniform(0.001, 0.006))
+        time.sleep(rng.uniform(0.004, 0.009))
         p.send_signal(signal.SIGKILL)
         p.wait()
         yield where

@@ -77,8 +77,8 @@ static bool is_ours(void)
 {
 	struct stat st;
 
-	return connection.fd >= 0 && !sys_failed(sys3(SYS_fstat, connection.fd, &st, 0)) && st.st_dev == connection.dev &&
-	       st.st_ino == connection.ino;
+	return connection.fd >= 0 && !sys_failed(sys3(SYS_fstat, connection.fd, &st, 0)) &&
+	       st.st_dev == connection.dev && st.st_ino == connection.ino;
 }
 
 int connection_fd(void)

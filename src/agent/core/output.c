@@ -187,7 +187,10 @@ void outputs_end(void)
 
 	if (!process->alive || process->pid != sys_pid())
 		return; /* a child that wrote no event */
-	for (i = 0; i < SPOOR_OUTPUTS; i++)
-		if (outputs[i].used)
-			__atomic_store_n(&outputs[i].made.arena->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
+	for (i = 0; i < SPOOR_OUTPUTS; i++) {
+		if (!outputs[i].used)
+			continue;
+		arena_note_clock(outputs[i].made.arena, clock_pair()); /* behind the last event */
+		__atomic_store_n(&outputs[i].made.arena->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
+	}
 }
