@@ -214,8 +214,8 @@ static int end(struct command *c, struct spoor_error *e)
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
-	snprintf(text, sizeof(text), "%" PRIu64 " events of %u programs, %" PRIu64 " lost; %.1f MB in %s", result.events,
-		 result.programs, result.lost, result.bytes / 1e6, output);
+	snprintf(text, sizeof(text), "%" PRIu64 " events of %u programs, %" PRIu64 " lost; %.1f MB in %s",
+		 result.events, result.programs, result.lost, result.bytes / 1e6, output);
 	spoor_hub_answer(c->q, text);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
 }
@@ -245,8 +245,8 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 
 	if (p->session != t->session || (t->c->n_pids && t->c->pids[0] != p->pid))
 		return;
-	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s", p->pid, p->comm, p->events, p->lost,
-		 p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal");
+	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s", p->pid, p->comm, p->events,
+		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal");
 	spoor_hub_answer(t->c->q, line);
 }
 
@@ -297,8 +297,9 @@ static const struct {
 	int (*run)(struct command *c, struct spoor_error *e);
 	bool changes;
 } commands[] = {
-	{ "start", start, true },   { "stop", stop, true },       { "end", end, true },        { "enable", enable, true },
-	{ "disable", disable, true }, { "snapshot", snapshot, false }, { "status", status, false },
+	{ "start", start, true },    { "stop", stop, true },       { "end", end, true },
+	{ "enable", enable, true },  { "disable", disable, true }, { "snapshot", snapshot, false },
+	{ "status", status, false },
 };
 
 static int dispatch(struct command *c, int argc, char **argv, struct spoor_error *e)

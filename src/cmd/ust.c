@@ -54,8 +54,9 @@ int spoor_cmd_ust(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : NULL;
 
 	if (!word) {
-		spoor_ust_say("what to do? run, list, start, stop, end, enable, disable, status, snapshot or recover; 'spoor help ust' "
-			      "tells more");
+		spoor_ust_say(
+			"run, list, start, stop, end, enable, disable, status, snapshot, recover; 'spoor help ust' "
+			"tells more");
 		return SPOOR_EXIT_USAGE;
 	}
 	if (!strcmp(word, "-h") || !strcmp(word, "--help"))

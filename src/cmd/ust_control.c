@@ -124,8 +124,8 @@ static int listen_to(int fd)
 		ssize_t n = recv(fd, buf, sizeof(buf), 0);
 		size_t len;
 
-		if (n < (ssize_t)sizeof(*m) || m->head.magic != SPOOR_CONTROL_MAGIC || m->head.type != SPOOR_CONTROL_TEXT ||
-		    m->head.version != SPOOR_CONTROL_VERSION) {
+		if (n < (ssize_t)sizeof(*m) || m->head.magic != SPOOR_CONTROL_MAGIC ||
+		    m->head.type != SPOOR_CONTROL_TEXT || m->head.version != SPOOR_CONTROL_VERSION) {
 			spoor_ust_say(n < 0 ? "the daemon does not answer" :
 				      n     ? "the daemon is of another version" :
 					      "the daemon closed the connection");

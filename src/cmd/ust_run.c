@@ -53,7 +53,8 @@ static int default_output(struct run *r, struct spoor_error *e)
 	if (r->o.output[0])
 		return 0;
 	if (mkdir("usttrace", 0700) && errno != EEXIST)
-		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o", strerror(errno));
+		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o",
+				  strerror(errno));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	do {
 		char again[16] = "";
@@ -96,7 +97,8 @@ static int parse(struct run *r, int argc, char **argv)
 		if (known < 0 || c == 's')
 			return misuse(e.text) + 1;
 		if (!known)
-			return misuse("run does not have that option, or it needs a value; 'spoor help ust' has the list") + 1;
+			return misuse("run has no such option, or it needs a value; 'spoor help ust' has the list") +
+			       1;
 	}
 	r->argv = argv + optind;
 	if (!*r->argv)
@@ -234,13 +236,14 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	fprintf(stderr, "spoor: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB in %s\n", result->events,
 		result->programs, result->programs == 1 ? "" : "s", result->lost, result->bytes / 1e6, r->o.output);
 	if (result->crashed)
-		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n", result->crashed);
+		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
+			result->crashed);
 	if (result->malformed)
 		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
 			result->malformed);
 	if (!result->events)
 		fprintf(stderr,
-			"spoor: no event came: does the command have tracepoints ('spoor ust list FILE')? In a container the "
+			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
 			"recorder's socket and the library must be there, too\n");
 	if (result->why[0])
 		spoor_ust_say(result->why);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The recorder of programs that trace themselves, against programs made by hand: sound ones, broken ones, hostile ones."""
+"""The recorder of programs that trace themselves, against programs made by hand: sound, broken, hostile."""
 import json
 import subprocess
 import sys

@@ -193,8 +193,8 @@ def test_children(daemon, ticker):
 
 
 def test_wrong_commands(daemon, ticker):
-    for words, says in [(("enable", "x:y", "-a"), "no session"), (("start",), "-o NAME"), (("stop", "-a"), "no session"),
-                        (("start", "-o", "t.spoor", "--mode", "quick"), "discard"), (("end",), "no session")]:
+    for words, says in [(("enable", "x:y", "-a"), "no session"), (("start",), "-o NAME"), (("end",), "no session"),
+                        (("start", "-o", "t.spoor", "--mode", "quick"), "discard"), (("stop", "-a"), "no session")]:
         run = daemon.ust(*words, check=False)
         assert run.returncode in (1, 2) and says in run.stderr, (words, run.stderr)
     daemon.ust("start", "-o", "t.spoor")

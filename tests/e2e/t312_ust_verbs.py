@@ -15,8 +15,8 @@ PYTHON = "/usr/bin/python3.11"
 
 
 def compile_to(out, source, *flags):
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source, *flags],
-                   check=True, timeout=60)
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source,
+                    *flags], check=True, timeout=60)
     return out
 
 
@@ -53,7 +53,8 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
 
 def test_run_follows_exec(spoor, ticker, events):
     """A shell, what it executes in its place, and what it starts."""
-    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{ticker} 1 31; {ticker} 1 37 & wait; exec {ticker} 1 41")
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c",
+                f"{ticker} 1 31; {ticker} 1 37 & wait; exec {ticker} 1 41")
     assert run.returncode == 0, run.stderr
     assert sorted(ticks(events("t.spoor")[0]).values()) == [31, 37, 41]
     assert "crash" not in run.stderr
@@ -100,7 +101,8 @@ def test_recover_refuses(spoor, tmp_path):
 
 def test_record_with_ust(spoor, ticker, events):
     """System calls and events of one run in one trace, by one clock: what lies between two calls is there."""
-    run = spoor("record", "--ust", "-o", "t.spoor", "-e", "nanosleep,clock_nanosleep,getppid", "--", ticker, 1, 101, 100)
+    run = spoor("record", "--ust", "-o", "t.spoor", "-e", "nanosleep,clock_nanosleep,getppid", "--", ticker, 1, 101,
+                100)
     assert run.returncode == 0, run.stderr
     found, _ = events("t.spoor")
     order = [e["event"] for e in found if e["event"] in ("zoo:tick", "clock_nanosleep")]
@@ -127,8 +129,9 @@ def test_list_of_file(spoor, ticker):
     run = spoor("ust", "list", ticker)
     lines = sorted(run.stdout.splitlines())
     assert len(lines) == 2
-    assert re.match(r"zoo:rare tracepoint patched debug \(u64 n, string what\) \S+ust_ticker\.c:\d+ \S+/ticker\+0x", lines[0])
-    assert re.match(r"zoo:tick tracepoint patched info \(s32 thread, u64 n\) \S+ust_ticker\.c:\d+ \S+/ticker\+0x", lines[1])
+    where = r" \S+ust_ticker\.c:\d+ \S+/ticker\+0x"
+    assert re.match(r"zoo:rare tracepoint patched debug \(u64 n, string what\)" + where, lines[0])
+    assert re.match(r"zoo:tick tracepoint patched info \(s32 thread, u64 n\)" + where, lines[1])
     run = spoor("ust", "list", __file__)
     assert run.returncode == 1 and "x86-64" in run.stderr
     run = spoor("ust", "list", "/usr/bin/true")
@@ -186,15 +189,15 @@ def test_filter(spoor, ticker, events, expression, expected):
 
 
 def test_filter_of_text(spoor, ticker, events):
-    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--", ticker,
-                1, 300)
+    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--",
+                ticker, 1, 300)
     assert not ticks(events("t.spoor")[0])
     run = spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
     assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
 
 
-@pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x", "3 == n",
-                                        "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
+@pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x",
+                                        "3 == n", "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
 def test_wrong_filter(spoor, ticker, expression):
     run = spoor("ust", "run", "--filter", expression or " ", "-o", "t.spoor", "--", ticker)
     assert run.returncode == 125 and "--filter" in run.stderr and run.stdout == ""
@@ -216,14 +219,15 @@ def test_full_disk(spoor, ticker, tmp_path, events):
 
 
 def test_descriptors_closed(spoor, tmp_path, events):
-    """A program that closes what it does not know, as daemons do, is recorded on, and never writes into another's file."""
+    """A program that closes what it does not know, as daemons do, is recorded on, and no file gets what is not its."""
     source = tmp_path / "closer.c"
     source.write_text("""
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <unistd.h>
 #include "spoor/tracepoint.h"
-SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, int n), TP_ARGS(thread, n), TP_FIELDS(spoor_int(int, thread, thread), spoor_int(int, n, n)))
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, int n), TP_ARGS(thread, n),
+		 TP_FIELDS(spoor_int(int, thread, thread), spoor_int(int, n, n)))
 int main(void)
 {
 	for (int n = 0; n < 300; n++) {
@@ -254,8 +258,15 @@ def test_a_million_a_second(spoor, tmp_path, events, build):
 #include <stdint.h>
 #include <time.h>
 #include "spoor/tracepoint.h"
-SPOOR_TRACEPOINT(zoo, step, TP_PROTO(int i, long n), TP_ARGS(i, n), TP_FIELDS(spoor_int(int, i, i), spoor_int(long, n, n)))
-static uint64_t now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ull + t.tv_nsec; }
+SPOOR_TRACEPOINT(zoo, step, TP_PROTO(int i, long n), TP_ARGS(i, n),
+		 TP_FIELDS(spoor_int(int, i, i), spoor_int(long, n, n)))
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000ull + t.tv_nsec;
+}
 int main(void)
 {
 	uint64_t begin = now();

@@ -27,8 +27,9 @@ def place():
 def linked(build, place):
     """The ticker, linked with the library, from where all users can read both."""
     shutil.copy(build / "src/agent/libspoor-ust.so.0", place)
-    subprocess.run(["gcc", "-O2", "-pthread", f"-I{ROOT}/include", "-o", place / "ticker", ROOT / "tests/data/ust_ticker.c",
-                    "-Wl,--no-as-needed", place / "libspoor-ust.so.0", f"-Wl,-rpath,{place}"], check=True)
+    subprocess.run(["gcc", "-O2", "-pthread", f"-I{ROOT}/include", "-o", place / "ticker",
+                    ROOT / "tests/data/ust_ticker.c", "-Wl,--no-as-needed", place / "libspoor-ust.so.0",
+                    f"-Wl,-rpath,{place}"], check=True)
     return place / "ticker"
 
 
@@ -115,7 +116,8 @@ def test_alone_as_user(build, place, linked):
     out.chmod(0o777)
     env = {"SPOOR_UST_OUTPUT": str(out), "PATH": os.environ["PATH"]}
     assert as_user(USER, linked, 1, 100, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
-    p = as_user(USER, place / "spoor", "ust", "recover", out, "-o", place / "t.spoor", stdout=subprocess.PIPE, text=True)
+    p = as_user(USER, place / "spoor", "ust", "recover", out, "-o", place / "t.spoor", stdout=subprocess.PIPE,
+                text=True)
     assert "110 events of 1 program" in p.communicate(timeout=20)[0]
     p = as_user(USER, linked, 1, 0, 1000, stdout=subprocess.PIPE)
     assert p.stdout.readline() == b"ready\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recorder that says nonsense, or nothing: the program does what it would have done, in the time that it would have taken."""
+"""A recorder that says nonsense, or nothing: the program does what it would have done."""
 import os
 import random
 import socket
@@ -24,7 +24,8 @@ def ticker(tmp_path_factory):
     return out
 
 
-def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0, contexts=0):
+def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,
+                  contexts=0):
     channel = struct.pack("<32sIIIIIIII", b"c", mode, packet, share, block, contexts, 0, 0, 0)
     return message(SETUP, struct.pack("<IIQII", flags, n_rules, buffers, n_channels, session) + channel * 8)
 
@@ -112,7 +113,8 @@ def test_random(build, ticker, tmp_path):
     for turn in range(30):
         says = []
         for _ in range(random.randrange(1, 8)):
-            m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(), message(RECORD, bytes(8)), message(END, b"")]))
+            m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(), message(RECORD, bytes(8)),
+                                         message(END, b"")]))
             for _ in range(random.randrange(4)):
                 m[random.randrange(16, len(m)) if len(m) > 16 else 0] = random.randrange(256)
             says.append(bytes(m))

@@ -42,7 +42,8 @@ static void check(const struct spoor_user_classes *r, const struct spoor_user_ba
 		abort();
 }
 
-static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struct spoor_user_clock *clock, uint64_t until)
+static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struct spoor_user_clock *clock,
+		 uint64_t until)
 {
 	struct spoor_user_events x = {
 		.arena = a,

@@ -17,9 +17,12 @@ static const struct spoor_class_field fields[] = {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct spoor_event_class asked = {
-		.id = SPOOR_EV_USER, .kind = SPOOR_CLASS_TRACEPOINT, .name = "a:b", .file = "", .n_fields = 2, .fields = fields
-	};
+	static const struct spoor_event_class asked = { .id = SPOOR_EV_USER,
+							.kind = SPOOR_CLASS_TRACEPOINT,
+							.name = "a:b",
+							.file = "",
+							.n_fields = 2,
+							.fields = fields };
 	struct {
 		struct spoor_event_header h;
 		char body[16];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Messages of hostile programs and clients to a recorder. Input: messages one after another, each a length of 16 bits and
- * its bytes; a length of 0 connects anew. With every message comes a descriptor.
+ * Messages of hostile programs and clients to a recorder. Input: messages one after another, each a length of 16 bits
+ * and its bytes; a length of 0 connects anew. With every message comes a descriptor.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -59,7 +59,9 @@ static void send_one(int fd, const uint8_t *data, size_t size, int passed)
 {
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
 	struct iovec iov = { (void *)data, size };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;

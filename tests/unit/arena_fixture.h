@@ -48,12 +48,14 @@ static inline size_t put_field(uint8_t *to, struct spoor_def_field f, const char
 	return f.size;
 }
 
-static inline void arena_define(struct made_arena *m, unsigned id, const char *name, const struct spoor_def_field *fields,
-				const char *const *names, unsigned n)
+static inline void arena_define(struct made_arena *m, unsigned id, const char *name,
+				const struct spoor_def_field *fields, const char *const *names, unsigned n)
 {
 	struct spoor_arena *h = arena_head(m);
 	uint8_t *at = m->base + h->defs_offset + h->defs_used;
-	struct spoor_def_class d = { .def = { .type = SPOOR_DEF_CLASS, .id = id }, .level = 6, .n_fields = n, .line = 17 };
+	struct spoor_def_class d = {
+		.def = { .type = SPOOR_DEF_CLASS, .id = id }, .level = 6, .n_fields = n, .line = 17
+	};
 	size_t len = sizeof(d);
 
 	len += put_text(at + len, "zoo");

@@ -293,7 +293,8 @@ static bool compare(struct node *n, const struct spoor_event_class *class, const
 	return n->kind == NODE_STRING ? compare_string(n, &values[n->index]) : compare_number(n, &values[n->index]);
 }
 
-static bool holds(struct spoor_condition *c, int i, const struct spoor_event_class *class, const struct spoor_value *values)
+static bool holds(struct spoor_condition *c, int i, const struct spoor_event_class *class,
+		  const struct spoor_value *values)
 {
 	struct node *n = &c->nodes[i];
 

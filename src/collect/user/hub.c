@@ -86,7 +86,9 @@ static int receive(struct hub_program *p)
 	_Alignas(8) char text[SPOOR_CONTROL_MAX_SIZE];
 	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * 4)];
 	struct iovec iov = { text, sizeof(text) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
 	_cleanup_(spoor_closep) int fd = -1;
 	ssize_t n = recvmsg(p->sock.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int r;

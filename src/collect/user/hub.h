@@ -5,7 +5,7 @@
  * them. `spoor ust run`, `spoor daemon` and `spoor record --ust` are hosts of a hub; it lives in the host's poll loop:
  *
  *	poll(spoor_hub_fd(h)) -> spoor_hub_serve(h)       connections, messages, ends of programs
- *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it wants to be called again
+ *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it is due again
  *
  * Nothing a peer does blocks it or takes it down: sockets are non-blocking, messages are checked, a peer that breaks
  * the protocol is disconnected. Not thread-safe.
@@ -61,7 +61,8 @@ struct spoor_hub_result {
 	unsigned programs, crashed, damaged;
 	char why[512]; /* it failed */
 };
-int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e);
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
+		  struct spoor_error *e);
 /*
  * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
  * session's trace is closed; s is freed.
@@ -85,7 +86,8 @@ struct spoor_hub_request;
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
 		   struct spoor_hub_request *q, struct spoor_error *e);
 /* Starts and stops recording: of one program (pid), or of all. */
-int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on, struct spoor_hub_request *q);
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
+		     struct spoor_hub_request *q);
 /* Finds programs that run already and do not know of us, and kicks them. pid 0: all. Returns how many. */
 int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q);
 
@@ -102,4 +104,5 @@ struct spoor_hub_program_info {
 	uint64_t events, lost, malformed;
 	bool listens; /* has its thread; else it is kicked */
 };
-void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx);
+void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p),
+			void *ctx);

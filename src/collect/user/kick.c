@@ -48,7 +48,8 @@ static bool has_library(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") || strstr(line, "/memfd:spoor-ust"))
+		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") ||
+		    strstr(line, "/memfd:spoor-ust"))
 			return true;
 	return false;
 }

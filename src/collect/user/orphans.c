@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Arenas that the keeper held for us: of programs that live, which come themselves, and of those that do not any more. */
+/* Arenas that the keeper held for us: of programs that live, which come themselves, and of those that have ended. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,8 +48,9 @@ static bool is_alive(const struct spoor_kept *k)
 	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
 	line[n] = '\0';
 	close = strrchr(line, ')');
-	return close && sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			       &start) == 1 &&
+	return close &&
+	       sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		      &start) == 1 &&
 	       start == k->start_time && close[2] != 'Z' && close[2] != 'X';
 }
 

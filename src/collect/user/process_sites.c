@@ -43,7 +43,9 @@ static void with_state(void *ctx, const struct spoor_site_info *found)
 		if (site.by_flag)
 			site.state = byte ? SPOOR_SITE_ON : SPOOR_SITE_OFF;
 		else
-			site.state = byte == SITE_ON ? SPOOR_SITE_ON : byte == SITE_OFF ? SPOOR_SITE_OFF : SPOOR_SITE_UNKNOWN;
+			site.state = byte == SITE_ON  ? SPOOR_SITE_ON :
+				     byte == SITE_OFF ? SPOOR_SITE_OFF :
+							SPOOR_SITE_UNKNOWN;
 	}
 	p->each(p->ctx, &site);
 }
@@ -93,7 +95,8 @@ static int of_mapping(struct process *p, const char *line, bool sdt)
 	char perms[8], path[PATH_MAX + 64];
 	int at = 0, n;
 
-	if (sscanf(line, "%lx-%lx %7s %lx %lx:%lx %lu %n", &start, &end, perms, &offset, &major, &minor, &ino, &at) != 7 ||
+	if (sscanf(line, "%lx-%lx %7s %lx %lx:%lx %lu %n", &start, &end, perms, &offset, &major, &minor, &ino, &at) !=
+		    7 ||
 	    !at || perms[2] != 'x' || !ino || line[at] != '/')
 		return 0;
 	if (!is_new(p, major << 32 | minor, ino) || open_mapped(p, start, end, line + at, &f, path, sizeof(path)))

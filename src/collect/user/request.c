@@ -52,8 +52,8 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 		q->result = -EIO;
 	snprintf(text, sizeof(text), "%s", q->text);
 	if (!q->result && q->programs)
-		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s", q->text, q->text[0] ? "; " : "", q->programs,
-			 q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s");
+		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s", q->text, q->text[0] ? "; " : "",
+			 q->programs, q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s");
 	send_text(q, text, true);
 	free(q);
 }

@@ -168,7 +168,8 @@ struct spoor_source_verdicts {
 };
 #define UNDECIDED ((struct spoor_condition *)1)
 
-static bool concerns(const struct spoor_ust_rule *r, const struct spoor_source *source, const struct spoor_event_class *c)
+static bool concerns(const struct spoor_ust_rule *r, const struct spoor_source *source,
+		     const struct spoor_event_class *c)
 {
 	if (!r->rule.enable || (r->pid && r->pid != source->pid))
 		return false;

@@ -172,8 +172,11 @@ static const char *base_type(const struct spoor_def_field *d, char *buf, size_t 
 	case SPOOR_DEF_ENUM:
 		if (d->flags & SPOOR_DEF_TEXT)
 			return "char";
-		snprintf(buf, size, "%s%u%s", d->type == SPOOR_DEF_INT && d->flags & SPOOR_DEF_SIGNED ? "s" : letters[d->type],
-			 d->bytes * 8, d->base == 16 ? " hex" : d->base == 8 ? " octal" : "");
+		snprintf(buf, size, "%s%u%s",
+			 d->type == SPOOR_DEF_INT && d->flags & SPOOR_DEF_SIGNED ? "s" : letters[d->type], d->bytes * 8,
+			 d->base == 16 ? " hex" :
+			 d->base == 8  ? " octal" :
+					 "");
 		return buf;
 	}
 	return "?";
@@ -189,15 +192,16 @@ static void describe(const uint8_t *desc, size_t size, const struct desc *d, cha
 		char type[32], shape[16] = "";
 		const char *name = (const char *)(f + 1);
 
-		if (f->size <= sizeof(*f) || f->size % 8 || f->size > size - at || !memchr(name, 0, f->size - sizeof(*f)))
+		if (f->size <= sizeof(*f) || f->size % 8 || f->size > size - at ||
+		    !memchr(name, 0, f->size - sizeof(*f)))
 			break;
 		if (f->shape == SPOOR_DEF_ARRAY)
 			snprintf(shape, sizeof(shape), "[%u]", f->count);
 		else if (f->shape == SPOOR_DEF_SEQUENCE)
 			strcpy(shape, "[]");
 		if (len < room)
-			len += snprintf(to + len, room - len, "%s%s%s %s", i ? ", " : "", base_type(f, type, sizeof(type)),
-					shape, name);
+			len += snprintf(to + len, room - len, "%s%s%s %s", i ? ", " : "",
+					base_type(f, type, sizeof(type)), shape, name);
 		at += f->size;
 	}
 }

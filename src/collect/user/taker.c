@@ -99,7 +99,8 @@ int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s)
 	spoor_user_arena_clocks(a, s->clock);
 	for (unsigned i = 0; i < a->n_packets; i++)
 		if (a->headers[i].mono)
-			spoor_user_clock_add(s->clock, (struct spoor_clock_pair){ a->headers[i].tsc, a->headers[i].mono });
+			spoor_user_clock_add(s->clock,
+					     (struct spoor_clock_pair){ a->headers[i].tsc, a->headers[i].mono });
 	return 0;
 }
 

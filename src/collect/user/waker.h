@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * Tells when a program has filled a packet, so that bursts need not wait for the next round: a thread that sleeps on the
- * arenas' `wake` words and writes to an eventfd. It touches nothing else; all functions are for the hub's thread. Arenas
- * beyond the first hundred are looked at in rounds only.
+ * Tells when a program has filled a packet, so that bursts need not wait for the next round: a thread that sleeps on
+ * the arenas' `wake` words and writes to an eventfd. It touches nothing else; all functions are for the hub's thread.
+ * Arenas beyond the first hundred are looked at in rounds only.
  */
 #include "collect/user/arena.h"
 

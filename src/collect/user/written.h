@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * What of programs' buffers is in a trace already, as the trace's packets say: for a recorder that follows one which was
- * killed after it wrote and before it gave the packets back. Not thread-safe.
+ * What of programs' buffers is in a trace already, as the trace's packets say: for a recorder that follows one which
+ * was killed after it wrote and before it gave the packets back. Not thread-safe.
  */
 #include <stddef.h>
 #include <stdint.h>
