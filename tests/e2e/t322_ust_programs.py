@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
 
 import arenas
@@ -335,8 +336,9 @@ def test_nowhere_to_write(build, actor, tmp_path, directory):
             subprocess.run(["umount", out], check=True)
 
 
-def test_start_up(build, actor, tmp_path):
-    """The median of many runs: what the library adds to a program that records nothing, and to one that does."""
+def test_start_up(build, actor):
+    """The median of many runs: what the library adds to a program that records nothing, and to one that does. In
+    memory, as with a recorder: a file system that writes back may make the begin of a file wait."""
     def median(env):
         times = []
         for _ in range(41):
@@ -345,5 +347,6 @@ def test_start_up(build, actor, tmp_path):
             times.append(time.perf_counter() - began)
         return sorted(times)[20]
     bare = median(tracing.environment(build, None, preload=False))
-    assert median(tracing.environment(build, None)) - bare < 0.002
-    assert median(tracing.environment(build, tmp_path / "out")) - bare < 0.003
+    assert median(tracing.environment(build, None)) - bare < 0.001
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as out:
+        assert median(tracing.environment(build, out)) - bare < 0.001
