@@ -93,14 +93,17 @@ static int begin(struct spoor_daemon *d, bool everybody, struct spoor_error *e)
 		.warn = warn,
 		.ctx = d,
 	};
+	char keeper[PATH_MAX + 8];
 	int r = spoor_hub_open(&o, &d->hub, e);
 
 	if (r)
 		return r;
 	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
+	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
 	r = spoor_state_load(d->hub, d->state, e);
 	if (r < 0)
 		return r;
+	spoor_hub_keep(d->hub, keeper);
 	if (r) {
 		fprintf(stderr, "spoor daemon: %d session%s go%s on\n", r, r == 1 ? "" : "s", r == 1 ? "es" : "");
 		spoor_state_save(d->hub, d->state, NULL);

@@ -55,8 +55,8 @@ int spoor_cmd_ust(int argc, char **argv)
 
 	if (!word) {
 		spoor_ust_say(
-			"what to do? run, list, start, stop, end, enable, disable, status, snapshot or recover; "
-			"'spoor help ust' tells more");
+			"run, list, start, stop, end, enable, disable, status, snapshot, recover; 'spoor help ust' "
+			"tells more");
 		return SPOOR_EXIT_USAGE;
 	}
 	if (!strcmp(word, "-h") || !strcmp(word, "--help"))

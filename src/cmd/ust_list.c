@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* `spoor ust list`: the sites of files and of processes. Needs no recorder, and of the process only to read it. */
+/* `spoor ust list`: the sites of files and of processes. Needs no recorder, and of a process only to read it. */
 #include <ctype.h>
 #include <dirent.h>
 #include <getopt.h>

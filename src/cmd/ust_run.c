@@ -97,7 +97,8 @@ static int parse(struct run *r, int argc, char **argv)
 		if (known < 0 || c == 's')
 			return misuse(e.text) + 1;
 		if (!known)
-			return misuse("run has no such option, or it needs a value; 'spoor help ust' lists them") + 1;
+			return misuse("run has no such option, or it needs a value; 'spoor help ust' has the list") +
+			       1;
 	}
 	r->argv = argv + optind;
 	if (!*r->argv)
@@ -242,8 +243,8 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 			result->malformed);
 	if (!result->events)
 		fprintf(stderr,
-			"spoor: no event came: does the command have tracepoints ('spoor ust list FILE')? In a "
-			"container the recorder's socket and the library must be there, too\n");
+			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
+			"recorder's socket and the library must be there, too\n");
 	if (result->why[0])
 		spoor_ust_say(result->why);
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The recorder of programs that trace themselves, against programs made by hand: sound, broken, hostile ones."""
+"""The recorder of programs that trace themselves, against programs made by hand: sound, broken, hostile."""
 import json
 import subprocess
 import sys
@@ -239,4 +239,6 @@ def test_exit_codes(ust, build, tmp_path):
     run = subprocess.run([build / "spoor", "ust", "run", "--", "no-such-program"], cwd=tmp_path, capture_output=True,
                          text=True)
     assert run.returncode == 125 and "no-such-program" in run.stderr
-    assert not list(Path("/tmp").glob("spoor-ust-*/socket"))
+    run = subprocess.run([build / "spoor", "ust", "run", "-o", tmp_path / "u.spoor", "--", "/bin/true"], cwd=tmp_path,
+                         capture_output=True, text=True, env={"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert run.returncode == 0 and not list(tmp_path.glob("spoor-ust-*"))

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import struct
 import subprocess
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fakeprogram import Arena, Program, command
+from fakeprogram import COMMAND, Arena, Program, message
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
@@ -93,6 +94,18 @@ class Daemon:
         return found
 
 
+def end_keeper(path):
+    """What a daemon that was killed has left behind on purpose."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        try:
+            s.connect(path)
+        except OSError:
+            return
+        pid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    os.kill(pid, signal.SIGKILL)
+    os.unlink(path)
+
+
 @pytest.fixture
 def daemon(build, tmp_path, library):
     d = Daemon(build, tmp_path, library)
@@ -103,6 +116,7 @@ def daemon(build, tmp_path, library):
         p.wait()
     if d.process.poll() is None:
         d.kill()
+    end_keeper(f"{d.socket}.keeper")
 
 
 def in_a_row(numbers):
@@ -179,9 +193,8 @@ def test_children(daemon, ticker):
 
 
 def test_wrong_commands(daemon, ticker):
-    for words, says in [(("enable", "x:y", "-a"), "no session"), (("start",), "-o NAME"),
-                        (("stop", "-a"), "no session"),
-                        (("start", "-o", "t.spoor", "--mode", "quick"), "discard"), (("end",), "no session")]:
+    for words, says in [(("enable", "x:y", "-a"), "no session"), (("start",), "-o NAME"), (("end",), "no session"),
+                        (("start", "-o", "t.spoor", "--mode", "quick"), "discard"), (("stop", "-a"), "no session")]:
         run = daemon.ust(*words, check=False)
         assert run.returncode in (1, 2) and says in run.stderr, (words, run.stderr)
     daemon.ust("start", "-o", "t.spoor")
@@ -204,8 +217,6 @@ def test_second_daemon_is_refused(daemon, build, tmp_path):
 def test_client_that_stops_reading(daemon, ticker):
     """The daemon does not wait for it, and others are served."""
     daemon.ust("start", "-o", "t.spoor")
-    import socket
-    from fakeprogram import COMMAND, message
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect(str(daemon.socket))
     s.setblocking(False)
@@ -326,6 +337,33 @@ def test_dead_program_of_a_dead_daemon(daemon, ticker):
                          capture_output=True, text=True)
     found = [json.loads(line) for line in run.stdout.splitlines()]
     assert [e["fields"]["n"] for e in found if e.get("event") == "fake:count"] == list(range(80))
+
+
+def test_both_killed(daemon, ticker, tmp_path):
+    """The daemon first, then the program, which nobody sees end: the next daemon has what it left."""
+    daemon.ust("start", "-o", "t.spoor")
+    counter = tmp_path / "counter"
+    expected = {}
+    random.seed(5)
+    for _ in range(KILLS // 3):
+        counter.write_bytes(bytes(4096))
+        p = daemon.program(ticker, 2, 0, 50, TICKER_COUNTER=str(counter))
+        time.sleep(random.uniform(0.02, 0.2))
+        daemon.kill()
+        time.sleep(random.uniform(0, 0.1))
+        p.kill()
+        p.wait()
+        for i, n in enumerate(struct.unpack_from("<2Q", counter.read_bytes())):
+            expected[p.pid, i] = n
+        daemon.start()
+    time.sleep(0.3)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    ticks = daemon.ticks()
+    for who, behind in expected.items():
+        assert ticks[who] == list(range(len(ticks[who]))) and len(ticks[who]) - behind in (0, 1), who
+    daemon.kill(signal.SIGTERM)
+    wait_for(lambda: not Path(f"{daemon.socket}.keeper").exists())  # it held nothing any more
+    daemon.start()
 
 
 def test_flight_recorder(daemon, ticker):

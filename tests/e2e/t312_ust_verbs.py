@@ -16,8 +16,7 @@ PYTHON = "/usr/bin/python3.11"
 
 def compile_to(out, source, *flags):
     subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source,
-                    *flags],
-                   check=True, timeout=60)
+                    *flags], check=True, timeout=60)
     return out
 
 
@@ -130,9 +129,9 @@ def test_list_of_file(spoor, ticker):
     run = spoor("ust", "list", ticker)
     lines = sorted(run.stdout.splitlines())
     assert len(lines) == 2
-    where = r"\S+ust_ticker\.c:\d+ \S+/ticker\+0x"
-    assert re.match(r"zoo:rare tracepoint patched debug \(u64 n, string what\) " + where, lines[0])
-    assert re.match(r"zoo:tick tracepoint patched info \(s32 thread, u64 n\) " + where, lines[1])
+    where = r" \S+ust_ticker\.c:\d+ \S+/ticker\+0x"
+    assert re.match(r"zoo:rare tracepoint patched debug \(u64 n, string what\)" + where, lines[0])
+    assert re.match(r"zoo:tick tracepoint patched info \(s32 thread, u64 n\)" + where, lines[1])
     run = spoor("ust", "list", __file__)
     assert run.returncode == 1 and "x86-64" in run.stderr
     run = spoor("ust", "list", "/usr/bin/true")
@@ -191,16 +190,14 @@ def test_filter(spoor, ticker, events, expression, expected):
 
 def test_filter_of_text(spoor, ticker, events):
     run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--",
-                ticker,
-                1, 300)
+                ticker, 1, 300)
     assert not ticks(events("t.spoor")[0])
     run = spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
     assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
 
 
 @pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x",
-                                        "3 == n",
-                                        "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
+                                        "3 == n", "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
 def test_wrong_filter(spoor, ticker, expression):
     run = spoor("ust", "run", "--filter", expression or " ", "-o", "t.spoor", "--", ticker)
     assert run.returncode == 125 and "--filter" in run.stderr and run.stdout == ""
@@ -222,7 +219,7 @@ def test_full_disk(spoor, ticker, tmp_path, events):
 
 
 def test_descriptors_closed(spoor, tmp_path, events):
-    """A program that closes what it does not know, as daemons do, is recorded on, and writes into no other file."""
+    """A program that closes what it does not know, as daemons do, is recorded on, and no file gets what is not its."""
     source = tmp_path / "closer.c"
     source.write_text("""
 #define _GNU_SOURCE
@@ -266,6 +263,7 @@ SPOOR_TRACEPOINT(zoo, step, TP_PROTO(int i, long n), TP_ARGS(i, n),
 static uint64_t now(void)
 {
 	struct timespec t;
+
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }

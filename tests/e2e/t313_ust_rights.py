@@ -28,8 +28,8 @@ def linked(build, place):
     """The ticker, linked with the library, from where all users can read both."""
     shutil.copy(build / "src/agent/libspoor-ust.so.0", place)
     subprocess.run(["gcc", "-O2", "-pthread", f"-I{ROOT}/include", "-o", place / "ticker",
-                    ROOT / "tests/data/ust_ticker.c",
-                    "-Wl,--no-as-needed", place / "libspoor-ust.so.0", f"-Wl,-rpath,{place}"], check=True)
+                    ROOT / "tests/data/ust_ticker.c", "-Wl,--no-as-needed", place / "libspoor-ust.so.0",
+                    f"-Wl,-rpath,{place}"], check=True)
     return place / "ticker"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recorder that says nonsense, or nothing: the program does what it would have done, in the same time."""
+"""A recorder that says nonsense, or nothing: the program does what it would have done."""
 import os
 import random
 import socket
@@ -113,8 +113,8 @@ def test_random(build, ticker, tmp_path):
     for turn in range(30):
         says = []
         for _ in range(random.randrange(1, 8)):
-            m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(),
-                                         message(RECORD, bytes(8)), message(END, b"")]))
+            m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(), message(RECORD, bytes(8)),
+                                         message(END, b"")]))
             for _ in range(random.randrange(4)):
                 m[random.randrange(16, len(m)) if len(m) > 16 else 0] = random.randrange(256)
             says.append(bytes(m))

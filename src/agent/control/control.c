@@ -139,7 +139,7 @@ static void pause_ms(int ms)
 	sys3(SYS_nanosleep, wait, 0, 0);
 }
 
-/* The recorder is gone. One that is started anew finds us, or we it; what is recorded meanwhile is in the arena. */
+/* The recorder is gone. One that is started anew finds us, or we find it; what comes meanwhile is in the arena. */
 static void find_again(void)
 {
 	pause_ms(AGAIN_MS);

@@ -174,13 +174,23 @@ int outputs_renew(void)
 	return r;
 }
 
+bool outputs_lock(bool wait)
+{
+	if (!process->alive)
+		outputs_renew();
+	return wait ? process_lock() : process_trylock();
+}
+
 void outputs_end(void)
 {
 	int i;
 
 	if (!process->alive || process->pid != sys_pid())
 		return; /* a child that wrote no event */
-	for (i = 0; i < SPOOR_OUTPUTS; i++)
-		if (outputs[i].used)
-			__atomic_store_n(&outputs[i].made.arena->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
+	for (i = 0; i < SPOOR_OUTPUTS; i++) {
+		if (!outputs[i].used)
+			continue;
+		arena_note_clock(outputs[i].made.arena, clock_pair()); /* behind the last event */
+		__atomic_store_n(&outputs[i].made.arena->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
+	}
 }

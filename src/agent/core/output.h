@@ -53,6 +53,12 @@ int output_fd(const struct output *o);
 /* In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno. */
 int outputs_renew(void);
 
+/*
+ * The process's lock, for whoever is going to change what is recorded: in a child its own arenas come first, or its
+ * definitions would go into its parent's. As process_lock() and process_trylock().
+ */
+bool outputs_lock(bool wait);
+
 /* exit() has run. */
 void outputs_end(void);
 

@@ -18,9 +18,7 @@ static struct output *output; /* NULL: no arena yet */
 
 int spoor_agent_lock(bool wait)
 {
-	if (wait)
-		return process_lock() ? 0 : -EDEADLK;
-	return process_trylock() ? 0 : -EBUSY;
+	return outputs_lock(wait) ? 0 : wait ? -EDEADLK : -EBUSY;
 }
 
 void spoor_agent_unlock(void)

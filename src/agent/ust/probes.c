@@ -171,7 +171,7 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 		free(r);
 		return ret;
 	}
-	if (process_lock()) {
+	if (outputs_lock(true)) {
 		r->class = desc ? class_of(desc, file, line) : NULL;
 		ret = desc && !r->class ? -ENOMEM : in ? add(r) : drop(r);
 		process_unlock();

@@ -165,7 +165,7 @@ static __attribute__((destructor(101))) void end(void)
 
 EXPORT void spoor_ust_object_in(const void *note)
 {
-	if (process_init() || !process_lock())
+	if (process_init() || !outputs_lock(true))
 		return;
 	sites_object_in(note);
 	process_unlock();
@@ -173,7 +173,7 @@ EXPORT void spoor_ust_object_in(const void *note)
 
 EXPORT void spoor_ust_object_out(const void *note)
 {
-	if (process_init() || !process_lock())
+	if (process_init() || !outputs_lock(true))
 		return;
 	sites_object_out(note);
 	process_unlock();

@@ -2,8 +2,8 @@
 #pragma once
 /*
  * What `--filter` says of an event's fields: fd == 3 && path == "*.html" || !(n < 0x10). Comparisons of a field with a
- * number or a string (==, !=: a glob), && || ! and parentheses. A field that the event does not have, or that is no
- * such thing, makes its comparison false. Not thread-safe.
+ * number or a string (==, !=: a glob), && || ! and parentheses. A field that the event does not have, or that is not
+ * of that kind, makes its comparison false. Not thread-safe.
  */
 #include <stdbool.h>
 

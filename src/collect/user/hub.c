@@ -253,6 +253,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 		return (h->due - now) / 1000000 + 1;
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_look(p, now);
+	spoor_orphans_look(h);
 	for (struct spoor_ust_session *s = h->sessions; s; s = s->next) {
 		int share = drain(h, s, false);
 
@@ -416,7 +417,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = PERIOD_MOST / 5;
-	h->listener.fd = h->wakes.fd = -1;
+	h->listener.fd = h->wakes.fd = h->keeper = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
 		spoor_hub_close(h);
@@ -450,6 +451,7 @@ void spoor_hub_close(struct spoor_hub *h)
 		h->requests = q->next;
 		free(q);
 	}
+	spoor_orphans_free(h);
 	spoor_waker_free(h->waker);
 	if (h->epoll_fd >= 0)
 		close(h->epoll_fd);

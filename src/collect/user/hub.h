@@ -5,7 +5,7 @@
  * them. `spoor ust run`, `spoor daemon` and `spoor record --ust` are hosts of a hub; it lives in the host's poll loop:
  *
  *	poll(spoor_hub_fd(h)) -> spoor_hub_serve(h)       connections, messages, ends of programs
- *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it is to be called again
+ *	every so often        -> spoor_hub_tick(h)        rounds of the sessions; returns when it is due again
  *
  * Nothing a peer does blocks it or takes it down: sockets are non-blocking, messages are checked, a peer that breaks
  * the protocol is disconnected. Not thread-safe.
@@ -35,6 +35,12 @@ struct spoor_hub_options {
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e);
 /* Closes everything; sessions must be closed before. Removes the socket. NULL is fine. */
 void spoor_hub_close(struct spoor_hub *h);
+
+/*
+ * From here on arenas are held by a keeper (keeper.h) at path, which outlives us; those that it holds for us are taken.
+ * Sessions must have been added before. Where there can be none the hub does without.
+ */
+void spoor_hub_keep(struct spoor_hub *h, const char *path);
 
 int spoor_hub_fd(const struct spoor_hub *h);
 void spoor_hub_serve(struct spoor_hub *h);

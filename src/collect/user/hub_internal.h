@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "collect/user/hub.h"
+#include "collect/user/keeper.h"
 #include "collect/user/waker.h"
 
 enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER };
@@ -74,6 +75,8 @@ struct spoor_hub {
 	uint32_t serial;
 	uint64_t period, due, last; /* ns; last: the round before */
 	uint32_t next_session;
+	int keeper; /* -1: none */
+	struct hub_orphan *orphans;
 };
 
 /* hub.c */
@@ -106,6 +109,13 @@ void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid);
 void spoor_request_came(struct spoor_hub *h, struct hub_program *p);
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
+
+/* What a program left that ended while nobody was there. */
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd);
+
+/* orphans.c */
+void spoor_orphans_look(struct spoor_hub *h);
+void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
 int spoor_kick(uint32_t pid);

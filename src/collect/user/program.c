@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A traced program, from its HELLO to its end. */
+/* A traced program: how it comes, and what it says. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,6 @@
 
 #define MOST_ARENAS 64                   /* of one process */
 #define MOST_BYTES (256ULL << 20)        /* of one arena, where its owner is not ours */
-#define LOOK_NS (1 * SPOOR_NS_PER_SEC)
 #define MOST_AWAITED 4096
 
 /* ---- coming ---- */
@@ -149,8 +148,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
 		snprintf(
 			refused.text, sizeof(refused.text),
-			"the recorder speaks version %u with buffers of version %u: use the libspoor-ust that came "
-			"with it",
+			"the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
 			SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
 		spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
 		if (p->hub->sessions) {
@@ -158,8 +156,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 
 			snprintf(
 				text, sizeof(text),
-				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): it is not "
-				"traced",
+				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced",
 				p->cred.pid, p->comm, m->head.version, m->arena_version);
 			spoor_hub_warn(p->hub, text);
 		}
@@ -216,6 +213,7 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 {
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
+	struct spoor_kept k;
 	char text[640];
 	struct stat st;
 	int r;
@@ -235,9 +233,42 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 		return r;
 	}
 	r = add_source(p, a, st.st_ino);
-	if (r) /* nobody has it yet */
+	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);
-	return r;
+		return r;
+	}
+	k = (struct spoor_kept){ .pid = p->cred.pid, .session = p->session->id, .start_time = a->head.start_time };
+	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
+	spoor_keeper_keep(p->hub->keeper, &k, fd);
+	return 0;
+}
+
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
+{
+	struct spoor_ust_session *s = h->sessions;
+	struct spoor_user_arena *a = NULL;
+	struct hub_program *p;
+	struct stat st;
+
+	while (s && s->id != k->session)
+		s = s->next;
+	p = s ? calloc(1, sizeof(*p)) : NULL;
+	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
+		free(p);
+		spoor_keeper_drop(h->keeper, k->uuid);
+		return;
+	}
+	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .session = s, .next = h->first };
+	p->cred.pid = k->pid;
+	p->program = p->gone = p->dead = true;
+	if (h->first)
+		h->first->prev = p;
+	h->first = p;
+	h->n_programs++;
+	if (add_source(p, a, st.st_ino))
+		spoor_user_arena_free(a);
+	else
+		p->arenas[0]->live = false;
 }
 
 /* ---- messages ---- */
@@ -280,219 +311,4 @@ int spoor_program_message(struct hub_program *p, const void *message, size_t siz
 		return 0;
 	}
 	return -EBADMSG;
-}
-
-/* ---- going ---- */
-
-void spoor_program_finish(struct hub_program *p)
-{
-	p->gone = false;
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_ust_session_gone(p->session, p->arenas[i], p->runs);
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
-	}
-	free(p->arenas);
-	p->arenas = NULL;
-	p->n_arenas = 0;
-}
-
-/*
- * What is left in them is taken in the session's next round: taken alone, it would lie behind what others, who are not
- * read yet, wrote before.
- */
-static void end_arenas(struct hub_program *p, bool runs)
-{
-	struct spoor_error e = { "" };
-
-	p->runs = runs;
-	p->gone = p->n_arenas;
-	if (!p->gone || !p->session->flight)
-		return;
-	if (spoor_ust_session_drain(p->session, p->arenas, p->n_arenas, &e) < 0)
-		spoor_ust_session_fails(p->session, e.text);
-	spoor_program_finish(p);
-}
-
-/* Who waits for an answer of it gets none. */
-static void give_up(struct hub_program *p)
-{
-	for (size_t i = 0; i < p->n_awaited; i++) {
-		p->awaited[i].request->awaited--;
-		spoor_request_done(p->awaited[i].request, p->cred.pid, -ESRCH, "it has ended");
-	}
-	p->n_awaited = 0;
-}
-
-/* Its end of the socket is closed: it ended, executes another program, or closes what it does not know (daemons do). */
-void spoor_program_hung_up(struct hub_program *p)
-{
-	spoor_hub_unwatch(p->hub, &p->sock);
-	give_up(p);
-	p->looked = 0;
-	if (!p->n_arenas || p->process.fd < 0) {
-		end_arenas(p, false);
-		p->dead = true;
-	}
-}
-
-void spoor_program_ended(struct hub_program *p)
-{
-	/* What it sent last is still in the socket: a child's arena, as a rule. */
-	spoor_hub_unwatch(p->hub, &p->process);
-	if (p->sock.fd >= 0)
-		spoor_hub_flush(p);
-	spoor_hub_unwatch(p->hub, &p->sock);
-	give_up(p);
-	end_arenas(p, false);
-	p->dead = true;
-}
-
-/*
- * Has the process come to map something else than the arena, by execve? One that is about to end maps nothing; its end
- * will tell, as it will of one that is not ours to see.
- */
-static bool left(uint32_t pid, ino_t ino)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char line[4352], path[64];
-	bool any = false;
-
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f)) {
-		unsigned long long found;
-
-		any = true;
-		if (sscanf(line, "%*s %*s %*s %*s %llu", &found) == 1 && found == ino && strstr(line, "memfd:"))
-			return false;
-	}
-	return any;
-}
-
-void spoor_program_look(struct hub_program *p, uint64_t now)
-{
-	bool all = true;
-
-	if (p->kicked && now - p->kicked > 50 * 1000000ULL && p->n_awaited) {
-		p->kicked = now;
-		spoor_kick(p->cred.pid);
-	}
-	if (p->sock.fd >= 0 || !p->n_arenas || p->dead || p->gone || now - p->looked < LOOK_NS)
-		return;
-	p->looked = now;
-	for (size_t i = 0; i < p->n_arenas; i++)
-		all &= left(p->cred.pid, p->arenas[i]->ino);
-	if (!all)
-		return;
-	spoor_hub_unwatch(p->hub, &p->process);
-	end_arenas(p, true);
-	p->dead = true;
-}
-
-void spoor_program_leave(struct hub_program *p)
-{
-	struct spoor_control_head end = {};
-
-	spoor_program_send(p, &end, SPOOR_CONTROL_END, sizeof(end), NULL);
-	p->runs = !p->gone || p->runs;
-	spoor_program_finish(p);
-	p->session = NULL;
-}
-
-void spoor_program_forget(struct hub_program *p)
-{
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_taker_tell(p->session->taker, p->arenas[i], SPOOR_PROGRAM_RUNS);
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
-	}
-	p->n_arenas = 0;
-	p->session = NULL;
-}
-
-void spoor_program_free(struct hub_program *p)
-{
-	struct spoor_hub *h = p->hub;
-
-	spoor_requests_forget(h, p);
-	spoor_hub_unwatch(h, &p->sock);
-	spoor_hub_unwatch(h, &p->process);
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
-	}
-	if (p->prev)
-		p->prev->next = p->next;
-	else
-		h->first = p->next;
-	if (p->next)
-		p->next->prev = p->prev;
-	h->n_programs--;
-	free(p->arenas);
-	free(p->awaited);
-	free(p);
-}
-
-/* ---- telling them ---- */
-
-int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
-		   struct spoor_hub_request *q, struct spoor_error *e)
-{
-	int r = spoor_ust_session_rule(s, rule, e);
-
-	if (r)
-		return r;
-	for (struct hub_program *p = h->first; p; p = p->next) {
-		struct spoor_control_rule m = rule->rule;
-
-		m.filter[0] = '\0'; /* the session's own business */
-		if (p->program && p->session == s && (!rule->pid || rule->pid == (uint32_t)p->cred.pid))
-			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
-	}
-	return 0;
-}
-
-int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
-		     struct spoor_hub_request *q)
-{
-	int n = 0;
-
-	if (!pid)
-		s->recording = on;
-	for (struct hub_program *p = h->first; p; p = p->next) {
-		struct spoor_control_record m = { .on = on };
-
-		if (!p->program || p->session != s || (pid && pid != (uint32_t)p->cred.pid))
-			continue;
-		n += !spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q);
-	}
-	return n;
-}
-
-void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx)
-{
-	for (struct hub_program *p = h->first; p; p = p->next) {
-		struct spoor_hub_program_info info = {
-			.pid = p->cred.pid,
-			.comm = p->comm,
-			.exe = p->exe,
-			.session = p->session,
-			.n_sites = p->n_sites,
-			.n_arenas = p->n_arenas,
-			.listens = p->listens,
-		};
-
-		if (!p->program || p->dead)
-			continue;
-		for (size_t i = 0; i < p->n_arenas; i++) {
-			info.events += p->arenas[i]->n;
-			info.lost += spoor_user_arena_lost(p->arenas[i]->arena);
-			info.malformed += p->arenas[i]->arena->malformed;
-		}
-		each(ctx, &info);
-	}
 }

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What programs are told, and what can be told of them. */
+#include "collect/user/hub_internal.h"
+
+int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
+		   struct spoor_hub_request *q, struct spoor_error *e)
+{
+	int r = spoor_ust_session_rule(s, rule, e);
+
+	if (r)
+		return r;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		struct spoor_control_rule m = rule->rule;
+
+		m.filter[0] = '\0'; /* the session's own business */
+		if (p->program && p->session == s && (!rule->pid || rule->pid == (uint32_t)p->cred.pid))
+			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
+	}
+	return 0;
+}
+
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
+		     struct spoor_hub_request *q)
+{
+	int n = 0;
+
+	if (!pid)
+		s->recording = on;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		struct spoor_control_record m = { .on = on };
+
+		if (!p->program || p->session != s || (pid && pid != (uint32_t)p->cred.pid))
+			continue;
+		n += !spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q);
+	}
+	return n;
+}
+
+void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx)
+{
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		struct spoor_hub_program_info info = {
+			.pid = p->cred.pid,
+			.comm = p->comm,
+			.exe = p->exe,
+			.session = p->session,
+			.n_sites = p->n_sites,
+			.n_arenas = p->n_arenas,
+			.listens = p->listens,
+		};
+
+		if (!p->program || p->dead)
+			continue;
+		for (size_t i = 0; i < p->n_arenas; i++) {
+			info.events += p->arenas[i]->n;
+			info.lost += spoor_user_arena_lost(p->arenas[i]->arena);
+			info.malformed += p->arenas[i]->arena->malformed;
+		}
+		each(ctx, &info);
+	}
+}
