@@ -110,14 +110,13 @@ static struct class *find(const struct parts *p, unsigned bucket)
 
 static const char *join(const char *provider, const char *name)
 {
-	size_t a = strlen(provider), b = strlen(name);
-	char *s = keep(a + b + 2);
+	char *s = keep(strlen(provider) + strlen(name) + 2), *at;
 
 	if (!s)
 		return NULL;
-	memcpy(s, provider, a);
-	s[a] = ':';
-	strcpy(s + a + 1, name);
+	at = stpcpy(s, provider);
+	*at++ = ':';
+	strcpy(at, name);
 	return s;
 }
 
