@@ -100,7 +100,7 @@ def test_modes_follow_from_all(program, tmp_path):
     want = main_thread(full)
     for mode, (options, implied) in MODES.items():
         recording = record_calm(tmp_path / f"{mode}.spoor", options, command)
-        recording.check(user=0.05, hits=0.75)
+        recording.check(user=0.05, hits=0.65)
         got = main_thread(recording)
         assert [c["event"] for c in got] == [c["event"] for c in want], mode
         wrong, cut_short = [], 0
