@@ -42,7 +42,7 @@ def library(build):
 
 class Daemon:
     def __init__(self, build, tmp_path, library):
-        self.build, self.cwd, self.library = build, tmp_path, library
+        self.build, self.cwd, self.agent = build, tmp_path, library
         self.socket = tmp_path / "ust.sock"
         self.running, self.process = [], None
 
@@ -68,7 +68,7 @@ class Daemon:
     def program(self, *argv, preload=True, **env):
         """A program that has said that it is ready."""
         if preload:
-            env["LD_PRELOAD"] = str(self.library)
+            env["LD_PRELOAD"] = str(self.agent)
         env = os.environ | {"SPOOR_UST_SOCKET": str(self.socket)} | env
         p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdout=subprocess.PIPE)
         assert p.stdout.readline() == b"ready\n"
@@ -398,7 +398,7 @@ def test_rotation_and_limit(daemon, ticker):
 def test_many_programs(daemon, ticker):
     """A thousand at once, each on its own."""
     daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
-    env = os.environ | {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.library)}
+    env = os.environ | {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)}
     running = [subprocess.Popen([ticker, "1", "101", "5000"], env=env, stdout=subprocess.DEVNULL) for _ in range(1000)]
     for p in running:
         p.wait(60)

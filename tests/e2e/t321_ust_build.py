@@ -57,7 +57,7 @@ def test_preloaded_and_linked_is_one(build, tmp_path):
 
 
 def test_only_what_is_ours_is_exported(build):
-    run = subprocess.run(["nm", "-D", "--defined-only", tracing.library(build)], capture_output=True, text=True,
+    run = subprocess.run(["nm", "-D", "--defined-only", tracing.agent(build)], capture_output=True, text=True,
                          check=True)
     names = [line.split()[-1] for line in run.stdout.splitlines()]
     assert names and all(n.startswith("spoor_") for n in names), names

@@ -21,14 +21,14 @@ def build_program(out, source, *flags, compiler="gcc"):
     return out
 
 
-def library(build):
+def agent(build):
     return build / "src/agent/libspoor-ust.so.0"
 
 
 def environment(build, out, preload=True, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_UST")}
     if preload:
-        env["LD_PRELOAD"] = str(library(build))
+        env["LD_PRELOAD"] = str(agent(build))
     if out:
         Path(out).mkdir(exist_ok=True)
         env["SPOOR_UST_OUTPUT"] = str(out)

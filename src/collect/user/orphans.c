@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
+#include "collect/user/threads.h"
 
 struct hub_orphan {
 	struct hub_orphan *next;
@@ -36,24 +37,6 @@ void spoor_hub_keep(struct spoor_hub *h, const char *path)
 		spoor_keeper_get(h->keeper, note, h);
 }
 
-static bool is_alive(const struct spoor_kept *k)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	unsigned long long start = 0;
-	char path[64], line[1024], *close;
-	size_t n;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", k->pid);
-	f = fopen(path, "re");
-	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
-	line[n] = '\0';
-	close = strrchr(line, ')');
-	return close &&
-	       sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		      &start) == 1 &&
-	       start == k->start_time && close[2] != 'Z' && close[2] != 'X';
-}
-
 static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
@@ -68,7 +51,7 @@ static bool settle(struct spoor_hub *h, struct hub_orphan *o)
 {
 	if (has_come(h, o->kept.uuid))
 		return true;
-	if (is_alive(&o->kept))
+	if (spoor_process_runs(o->kept.pid, o->kept.start_time))
 		return false;
 	spoor_program_adopt(h, &o->kept, o->fd);
 	return true;

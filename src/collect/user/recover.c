@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "collect/user/spill.h"
 #include "collect/user/taker.h"
+#include "collect/user/threads.h"
 
 #define FIRST_STEP (10 * 1000000ULL) /* ns of a round; it is adapted to how much that is */
 #define ENOUGH (2u << 20) /* bytes of a round: with less, the next one is longer */
@@ -110,26 +111,6 @@ static bool same_boot(const struct spoor_arena *h)
 	return !strncmp(ours, theirs, 32);
 }
 
-/* The process of that number is the one that made the arena: it was started at the same time. */
-static bool still_runs(const struct spoor_arena *h)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	unsigned long long start = 0;
-	char path[64], line[1024], *close;
-	size_t n;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", h->pid);
-	f = fopen(path, "re");
-	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
-	line[n] = '\0';
-	close = strrchr(line, ')');
-	if (!close || sscanf(close + 1,
-			     " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			     &start) != 1)
-		return false;
-	return start == h->start_time && close[2] != 'Z' && close[2] != 'X';
-}
-
 static void take_clocks(struct left *l)
 {
 	struct spoor_user_arena *a = l->source.arena;
@@ -169,7 +150,8 @@ static int add_left(struct recovery *r, const char *path, struct spoor_error *e)
 		return err;
 	take_clocks(l);
 	l->source.clock = &l->clock;
-	l->runs = same_boot(&l->source.arena->head) && still_runs(&l->source.arena->head);
+	l->runs = same_boot(&l->source.arena->head) &&
+		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
 	r->all[r->n++] = TAKE_PTR(l);
 	return 0;
 }

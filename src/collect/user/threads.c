@@ -232,3 +232,23 @@ void spoor_source_forget(struct spoor_source *s)
 	free(s->threads);
 	s->threads = NULL;
 }
+
+/* ---- processes ---- */
+
+bool spoor_process_runs(uint32_t pid, uint64_t start_time)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	unsigned long long start = 0;
+	char path[64], line[1024], *close;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	f = fopen(path, "re");
+	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
+	line[n] = '\0';
+	close = strrchr(line, ')');
+	return close &&
+	       sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		      &start) == 1 &&
+	       start == start_time && close[2] != 'Z' && close[2] != 'X';
+}
