@@ -12,6 +12,8 @@
 #define SPOOR_RECORD_SIZE_(body) (((size_t)(body) + SPOOR_RECORD_HEAD_ + 7) & ~(size_t)7)
 #define SPOOR_STRING_MAX_ 32767
 #define SPOOR_INLINE_ static inline __attribute__((always_inline, unused))
+/* Keeps compilers from warning that we read beyond an array that they know, within its aligned 16 bytes. */
+#define SPOOR_UNKNOWN_(pointer) __asm__("" : "+r"(pointer))
 #define SPOOR_BARRIER_() __asm__ volatile("" ::: "memory")
 
 /*
@@ -49,9 +51,12 @@ __attribute__((no_sanitize_address, unused)) static inline size_t spoor_string_l
 	const __m128i zero = _mm_setzero_si128();
 	const char *at = (const char *)((uintptr_t)s & ~(uintptr_t)15);
 	unsigned skip = (unsigned)((uintptr_t)s & 15);
-	unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(*(const __m128i *)at, zero)) >> skip;
+	unsigned mask;
 	size_t n;
 
+	SPOOR_UNKNOWN_(at);
+	SPOOR_UNKNOWN_(s);
+	mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(*(const __m128i *)at, zero)) >> skip;
 	if (mask)
 		return (size_t)__builtin_ctz(mask);
 	for (n = 16 - skip; n < SPOOR_STRING_MAX_; n += 16) {
@@ -108,6 +113,7 @@ SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
 
 SPOOR_INLINE_ char *spoor_put_string_(char *at, const char *s, size_t n)
 {
+	SPOOR_UNKNOWN_(s);
 	spoor_copy_(at, s, n);
 	at[n] = 0;
 	return at + n + 1;

@@ -241,12 +241,15 @@ struct status {
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct status *t = ctx;
-	char line[512];
+	char line[768], stuck[160] = "";
 
 	if (p->session != t->session || (t->c->n_pids && t->c->pids[0] != p->pid))
 		return;
-	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s", p->pid, p->comm, p->events,
-		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal");
+	if (p->n_stuck)
+		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
+			 p->n_sites);
+	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
+		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
 	spoor_hub_answer(t->c->q, line);
 }
 

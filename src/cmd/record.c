@@ -39,6 +39,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	if (o->s.ust)
 		fprintf(stderr, "spoor: and %lu user events of %u programs, %lu lost\n", r->user.events,
 			r->user.programs, r->user.lost);
+	if (o->s.ust && r->user.stuck)
+		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
 	if (o->s.ust && r->user.why[0])
 		fprintf(stderr, "spoor: %s\n", r->user.why);
 	if (r->kernel.thread_misses)

@@ -22,6 +22,7 @@ struct list {
 
 static const char *const kinds[] = { "tracepoint", "marker", "log", "sdt" };
 static const char *const states[] = { "?", "off", "on" };
+static const char *const ways[] = { "patched", "flag", "mem", "refused", "absent" };
 static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "7", "8",
 				      "9", "10", "11", "12", "13", "debug" };
 
@@ -42,7 +43,7 @@ static void print_text(const struct list *l, const struct spoor_site_info *s)
 		printf(" %s", states[s->state]);
 	printf(" %s", kinds[s->kind]);
 	if (s->kind != SPOOR_SITE_SDT)
-		printf(" %s", s->by_flag ? "by flag" : "patched");
+		printf(" %s", ways[s->way]);
 	if (s->level >= 0)
 		printf(" %s", levels[s->level]);
 	printf(s->kind == SPOOR_SITE_MARKER || s->kind == SPOOR_SITE_LOG ? " \"%s\"" : " (%s)",
@@ -71,7 +72,7 @@ static void print_json(const struct list *l, const struct spoor_site_info *s)
 	if (l->pid && s->kind != SPOOR_SITE_SDT)
 		print_string("state", states[s->state]);
 	if (s->kind != SPOOR_SITE_SDT)
-		print_string("how", s->by_flag ? "flag" : "patched");
+		print_string("how", ways[s->way]);
 	if (s->level >= 0)
 		print_string("level", levels[s->level]);
 	print_string(s->kind == SPOOR_SITE_MARKER || s->kind == SPOOR_SITE_LOG ? "format" : "fields", s->fields);

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/ust.h"
+#include "collect/user/hub.h"
 #include "collect/user/recover.h"
 
 static int misuse(const char *text)
@@ -26,6 +27,9 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	if (r->running)
 		printf("; %u still running", r->running);
 	putchar('\n');
+	if (r->stuck)
+		fprintf(stderr, "spoor ust: %u program%s could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->stuck,
+			r->stuck == 1 ? "" : "s");
 	if (r->malformed)
 		fprintf(stderr, "spoor ust: in %" PRIu64 " places what a program had written made no sense\n",
 			r->malformed);

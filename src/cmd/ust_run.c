@@ -241,7 +241,10 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->malformed)
 		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
 			result->malformed);
-	if (!result->events)
+	if (result->stuck)
+		fprintf(stderr, "spoor: %u program%s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
+			result->stuck == 1 ? "" : "s");
+	if (!result->events && !result->stuck)
 		fprintf(stderr,
 			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
 			"recorder's socket and the library must be there, too\n");

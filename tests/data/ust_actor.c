@@ -52,7 +52,7 @@ static void count(char **argv)
 
 	steps(0, n, "count");
 	recorded("actor:step", 0, n);
-	if (argv[0] && argv[1]) /* then wait to be killed */
+	while (argv[0] && argv[1]) /* then wait to be killed */
 		pause();
 }
 

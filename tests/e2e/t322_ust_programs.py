@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What programs do to a tracer: threads, processes, signals, objects that come and go, sudden death."""
-import ctypes
 import os
 import random
 import signal
@@ -265,24 +264,6 @@ def patched_under_fire(build, tmp_path, switches, threads):
 def test_patched_under_fire(build, tmp_path, switches, threads):
     done = patched_under_fire(build, tmp_path, switches, threads)
     assert done.returncode == 0 and done.stdout == f"checked {switches // 50 * threads}\n", done.stdout
-
-
-def may_not_write_code():
-    PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
-    assert ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) == 0
-
-
-@pytest.mark.parametrize("flags", [[], ["-DSPOOR_FLAG_SITES"]], ids=["patched", "flag"])
-@pytest.mark.parametrize("denied", [False, True])
-@pytest.mark.parametrize("compiler", ["gcc", "clang++"])
-def test_code_may_not_be_written(build, tmp_path, flags, denied, compiler):
-    """With SPOOR_FLAG_SITES a flag in memory stands in; without, the program runs on untraced."""
-    program = tracing.build_program(tmp_path / "types", "ust_types.c", *flags, compiler=compiler)
-    done = subprocess.run([program], env=tracing.environment(build, tmp_path / "out"), capture_output=True, timeout=30,
-                          preexec_fn=may_not_write_code if denied else None)
-    assert done.returncode == 0
-    trace = arenas.arena(tmp_path / "out")
-    assert len(trace.events) == (0 if denied and not flags else 29)
 
 
 def test_without_the_library_flags_are_off(tmp_path):

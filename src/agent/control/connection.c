@@ -186,12 +186,12 @@ static int say_hello(unsigned flags, __u32 session)
 		.arena_version = SPOOR_ARENA_VERSION,
 		.flags = flags,
 		.pid = sys_pid(),
-		.n_sites = spoor_agent_sites(),
 		.start_time = start_time(),
 		.session = session,
 	};
 	long n;
 
+	m.n_sites = spoor_agent_sites(&m.n_stuck);
 	read_text("/proc/self/comm", m.comm, sizeof(m.comm));
 	if (strchr(m.comm, '\n'))
 		*strchr(m.comm, '\n') = '\0';

@@ -13,6 +13,7 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
+#define TEXT_SIZE sizeof(((struct spoor_control_done *)0)->text)
 #define PRIVATE_MS 1000   /* who names a recorder wants everything from the start */
 #define STANDARD_MS 1     /* what comes later is served by a kick */
 #define KICKED_MS 50
@@ -39,8 +40,10 @@ static void done(const struct spoor_control_head *what, int result, const char *
 
 static void rules_are_there(void)
 {
+	char text[TEXT_SIZE];
+
 	if (!rules_left)
-		spoor_agent_record(record_then);
+		spoor_agent_record(record_then, text, sizeof(text));
 }
 
 /* The arena that we have, for a recorder that is new, or that we lost for a while. */
@@ -55,10 +58,11 @@ static void offer_present(void)
 
 static int on_setup(const struct spoor_control_setup *m)
 {
+	char text[TEXT_SIZE];
 	int r = 0;
 
 	if (!m->n_rules) { /* no session wants us. What is in the buffers stays there. */
-		spoor_agent_record(false);
+		spoor_agent_record(false, text, sizeof(text));
 		return -ENOENT;
 	}
 	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS)
@@ -75,7 +79,7 @@ static int on_setup(const struct spoor_control_setup *m)
 static int on_rule(const struct spoor_control_rule *m)
 {
 	struct spoor_control_rule rule = *m;
-	char text[240] = "";
+	char text[TEXT_SIZE] = "";
 	int r;
 
 	rule.pattern[sizeof(rule.pattern) - 1] = '\0';
@@ -90,6 +94,14 @@ static int on_rule(const struct spoor_control_rule *m)
 	return 0;
 }
 
+static void on_record(const struct spoor_control_record *m)
+{
+	char text[TEXT_SIZE] = "";
+	int r = spoor_agent_record(m->on, text, sizeof(text));
+
+	done(&m->head, r, text);
+}
+
 static int on_message(const struct spoor_control_head *m)
 {
 	if (m->version != SPOOR_CONTROL_VERSION)
@@ -102,7 +114,7 @@ static int on_message(const struct spoor_control_head *m)
 	case SPOOR_CONTROL_RECORD:
 		if (m->size != sizeof(struct spoor_control_record))
 			return -EBADMSG;
-		done(m, spoor_agent_record(((const struct spoor_control_record *)m)->on), "");
+		on_record((const void *)m);
 		return 0;
 	case SPOOR_CONTROL_END:
 		spoor_agent_end();

@@ -43,13 +43,16 @@ void spoor_agent_unlock(void);
 
 /* With the lock held. How arenas made from now on are to be. 0 or -errno. */
 int spoor_agent_setup(const struct spoor_control_setup *s);
-/* With the lock held. Number of sites that the rule changed, or -errno (-EINVAL: a filter; text tells why). */
+/*
+ * With the lock held. Number of sites that the rule changed, or -errno (-EINVAL: a filter, -EPERM: they cannot be
+ * switched). text: why, or that some of them cannot.
+ */
 int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size);
-/* With the lock held. Sites that the rules enable are on or off. Returns how many. */
-int spoor_agent_record(bool on);
+/* With the lock held. Sites that the rules enable are on or off. As spoor_agent_rule(). */
+int spoor_agent_record(bool on, char *text, unsigned size);
 /* With the lock held. The session is over: no rules, sites off, the arena ended; another session may follow. */
 void spoor_agent_end(void);
-/* Sites of the program. */
-unsigned spoor_agent_sites(void);
+/* Sites of the program, and how many of them cannot be switched on. */
+unsigned spoor_agent_sites(__u32 *ret_stuck);
 /* fd and uuid of the present arena, if there is one, for a recorder that is new: 0, or -ENOENT. Async-signal-safe. */
 int spoor_agent_arena(int *ret_fd, __u8 ret_uuid[16]);

@@ -59,7 +59,7 @@ struct spoor_control_hello {
 	__u32 n_sites;
 	__u64 start_time;
 	__u32 session; /* FORKED: of the SETUP that its parent had */
-	__u32 reserved;
+	__u32 n_stuck; /* of n_sites: how many cannot be switched on, since this process's code cannot be written */
 	char comm[16];
 	char exe[256]; /* cut */
 };
@@ -74,7 +74,7 @@ struct spoor_control_done {
 	struct spoor_control_head head;
 	__s32 result; /* what was asked: number of sites that it concerned, or -errno */
 	__u32 reserved;
-	char text[240]; /* of a failure: why */
+	char text[240]; /* of a failure: why; else what there is to be said of it, mostly nothing */
 };
 
 struct spoor_control_channel {

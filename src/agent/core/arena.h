@@ -134,7 +134,7 @@ struct spoor_arena {
 	__u32 uid;        /* effective */
 	__u32 n_channels;
 	__u32 n_packets; /* of all channels */
-	__u32 reserved;
+	__u32 n_stuck;   /* sites of the program that could not be switched on when this was made */
 	__u64 defs_offset, defs_size;
 	__u64 headers_offset; /* struct spoor_arena_packet[n_packets] */
 	__u64 data_offset;    /* page-aligned */

@@ -133,7 +133,7 @@ static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 	return 0;
 }
 
-static void describe(struct spoor_arena *a)
+static void describe(struct spoor_arena *a, const struct arena_wish *wish)
 {
 	struct spoor_arena_clock pair = clock_pair();
 	long n;
@@ -145,6 +145,7 @@ static void describe(struct spoor_arena *a)
 	a->made = pair.mono;
 	a->realtime = clock_realtime();
 	a->uid = (uint32_t)sys0(SYS_geteuid);
+	a->n_stuck = wish->n_stuck;
 	a->serial = 1;
 	parse_boot_id(a->boot_id);
 	sys3(SYS_getrandom, a->uuid, sizeof(a->uuid), 1 /* GRND_NONBLOCK */);
@@ -247,7 +248,7 @@ int arena_make(const struct arena_wish *wish, struct arena_made *ret)
 
 	if (r)
 		return r;
-	describe(&head);
+	describe(&head, wish);
 	if (wish->dir[0])
 		fd = open_file(wish, &head, made.path);
 	else

@@ -20,6 +20,7 @@ struct arena_wish {
 	char dir[PATH_MAX - 64]; /* where its file goes; "": a memfd */
 	uint64_t size;           /* of the packets, bytes */
 	uint32_t n_channels;
+	uint32_t n_stuck; /* sites that cannot be switched on, for the arena to tell */
 	struct arena_channel_wish channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 

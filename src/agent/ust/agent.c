@@ -48,6 +48,19 @@ int spoor_agent_setup(const struct spoor_control_setup *s)
 	return 0;
 }
 
+/* n: of sites. Says so if not all of those that should be can be on. */
+static int say_stuck(int n, char *text, unsigned size)
+{
+	static const char why[] = "code may not be written in this process: sites without a flag stay off; built with "
+				  "-DSPOOR_FLAG_SITES they could be switched";
+	unsigned stuck;
+
+	sites_count(&stuck);
+	if (stuck && n && sizeof(why) <= size)
+		memcpy(text, why, sizeof(why));
+	return n;
+}
+
 int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size)
 {
 	const struct filter *filter = NULL;
@@ -58,14 +71,16 @@ int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned si
 	n = r->filter[0] ? filter_compile(r->filter, &filter, text, size) : 0;
 	if (n)
 		return n;
-	return sites_rule(&(struct rule_wish){ r->pattern, r->level == 255 ? UINT32_MAX : r->level, r->kind,
-					       r->enable ? r->channel : -1, filter });
+	n = sites_rule(&(struct rule_wish){ r->pattern, r->level == 255 ? UINT32_MAX : r->level, r->kind,
+					    r->enable ? r->channel : -1, filter });
+	return r->enable ? say_stuck(n, text, size) : n;
 }
 
 static int make_output(void)
 {
 	int r = reserve_init();
 
+	sites_count(&wish.n_stuck);
 	if (!r)
 		r = output_open(&wish, &output);
 	if (r)
@@ -73,7 +88,7 @@ static int make_output(void)
 	return spoor_control_offer(output->made.fd, output->made.arena->uuid);
 }
 
-int spoor_agent_record(bool on)
+int spoor_agent_record(bool on, char *text, unsigned size)
 {
 	int r = 0;
 
@@ -85,7 +100,8 @@ int spoor_agent_record(bool on)
 		if (!output)
 			return r;
 	}
-	return sites_record(on, on ? output->first_slot : 0);
+	r = sites_record(on, on ? output->first_slot : 0);
+	return on ? say_stuck(r, text, size) : r;
 }
 
 void spoor_agent_end(void)
@@ -97,9 +113,9 @@ void spoor_agent_end(void)
 	output = NULL;
 }
 
-unsigned spoor_agent_sites(void)
+unsigned spoor_agent_sites(__u32 *ret_stuck)
 {
-	return sites_count();
+	return sites_count(ret_stuck);
 }
 
 int spoor_agent_arena(int *ret_fd, __u8 ret_uuid[16])

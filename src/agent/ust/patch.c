@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Code is written through /proc/self/mem, where the kernel makes the page private and writes into it by an address of
- * its own: the mapping is never writable, and other threads run through it meanwhile. Where there is no /proc, mprotect
- * makes the page writable for the moment. A process that was denied new code (PR_SET_MDWE, systemd's
- * MemoryDenyWriteExecute, SELinux's execmem) could be written to in the first way nevertheless; it is asked first and
- * its policy respected.
+ * its own: the mapping is never writable, and other threads run through it meanwhile. Where that cannot be had (no
+ * /proc, a kernel that restricts it) mprotect makes the page writable for the moment.
+ *
+ * A process that is denied new code (PR_SET_MDWE, systemd's MemoryDenyWriteExecute, SELinux's execmem) refuses the
+ * second way. The first makes nothing executable and nothing writable, so such policies say nothing of it; it is told
+ * who wants to know (SPOOR_AGENT_MEM). Where both are refused, code stays as it is.
+ *
+ * What is tried is tried on a scratch page, before any site depends on it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,33 +23,77 @@
 #endif
 #define PAGE 4096UL
 
-static int policy; /* 0: not asked yet, 1: may write, -EPERM */
+struct spoor_agent_state spoor_agent_state = { .version = SPOOR_AGENT_STATE_VERSION };
 
-/* A scratch page that was written and is then made code is what every such policy is there to refuse. */
-static int ask_policy(void)
+__asm__(".pushsection .note.spoor,\"a\",@note\n"
+	"	.balign 4\n"
+	"	.long 6, 16, 2\n"
+	"	.asciz \"Spoor\"\n"
+	"	.balign 4\n"
+	"	.long 1\n"
+	"	.long spoor_agent_state - .\n"
+	"	.long 0, 0\n"
+	".popsection\n");
+
+static long open_mem(void)
 {
-	long page, r = sys6(SYS_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
+	return sys3(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
+}
 
-	if (!sys_failed(r) && r & 1)
-		return -EPERM;
-	page = sys6(SYS_mmap, 0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (sys_failed(page))
-		return -ENOMEM;
+static bool write_byte(long mem, uintptr_t at, uint8_t byte)
+{
+	return sys6(SYS_pwrite64, mem, (long)&byte, 1, (long)at, 0, 0) == 1;
+}
+
+static bool is_denied_by_prctl(void)
+{
+	long r = sys6(SYS_prctl, PR_GET_MDWE, 0, 0, 0, 0, 0);
+
+	return !sys_failed(r) && r & 1;
+}
+
+/* A page that was written, and is then made code, is what every such policy is there to refuse. */
+static bool may_gain_code(long page)
+{
+	if (is_denied_by_prctl() || sys_failed(sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_WRITE)))
+		return false;
 	*(volatile char *)page = 0;
-	r = sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC);
+	return !sys_failed(sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC));
+}
+
+static enum spoor_agent_way find_way(void)
+{
+	long page = sys6(SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), mem;
+	bool by_mem, by_mprotect;
+
+	if (sys_failed(page))
+		return SPOOR_AGENT_REFUSED;
+	mem = open_mem();
+	by_mem = !sys_failed(mem) && write_byte(mem, (uintptr_t)page, 0);
+	by_mprotect = may_gain_code(page);
+	if (!sys_failed(mem))
+		sys3(SYS_close, mem, 0, 0);
 	sys3(SYS_munmap, page, PAGE, 0);
-	return sys_failed(r) ? -EPERM : 1;
+	return by_mprotect ? SPOOR_AGENT_PATCHED : by_mem ? SPOOR_AGENT_MEM : SPOOR_AGENT_REFUSED;
+}
+
+/* A program may shut itself in later: what was found is asked for again where that shows. */
+enum spoor_agent_way patch_way(void)
+{
+	__u32 *way = &spoor_agent_state.way;
+
+	if (*way == SPOOR_AGENT_UNKNOWN || (*way == SPOOR_AGENT_PATCHED && is_denied_by_prctl()))
+		__atomic_store_n(way, find_way(), __ATOMIC_RELAXED);
+	return *way;
 }
 
 int patch_begin(struct patching *ret)
 {
 	long fd;
 
-	if (!policy)
-		policy = ask_policy();
-	if (policy < 0)
-		return policy;
-	fd = sys3(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
+	if (patch_way() == SPOOR_AGENT_REFUSED)
+		return -EPERM;
+	fd = open_mem();
 	ret->mem = sys_failed(fd) ? -1 : (int)fd;
 	ret->written = 0;
 	return 0;
@@ -72,7 +120,7 @@ int patch_site(struct patching *p, uintptr_t code, uint8_t byte)
 	if (now != SITE_ON && now != SITE_OFF)
 		return -EILSEQ;
 	p->written++;
-	if (p->mem >= 0 && sys6(SYS_pwrite64, p->mem, (long)&byte, 1, (long)code, 0, 0) == 1)
+	if (p->mem >= 0 && write_byte(p->mem, code, byte))
 		return 0;
 	return by_mprotect(code, byte);
 }

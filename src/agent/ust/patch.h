@@ -2,6 +2,7 @@
 #pragma once
 /* Writing the one byte of sites in this process's code. All under the process's lock. */
 #include "agent/core/sys.h"
+#include "agent/ust/state.h"
 
 #define SITE_OFF 0xa9
 #define SITE_ON 0xe9
@@ -11,7 +12,10 @@ struct patching {
 	uint32_t written;
 };
 
-/* 0; -EPERM: this process may not change code (MemoryDenyWriteExecute, SELinux): sites that ask a flag still work. */
+/* Finds out how code can be written here, anew if a policy has come since. Not SPOOR_AGENT_UNKNOWN. */
+enum spoor_agent_way patch_way(void);
+
+/* 0; -EPERM: this process may not change code in any way: sites that ask a flag still work. */
 int patch_begin(struct patching *ret);
 /* 0 or -errno; -EILSEQ: there is no site at that address. Already so: 0. */
 int patch_site(struct patching *p, uintptr_t code, uint8_t byte);

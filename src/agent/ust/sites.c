@@ -86,14 +86,27 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c)
 	__atomic_store_n(&tp->enabled, is_on(c), __ATOMIC_RELEASE);
 }
 
+static bool code_is(const struct spoor_site *s, uint8_t byte)
+{
+	return *(volatile uint8_t *)SPOOR_SITE_TARGET(s, code) == byte;
+}
+
 /* p NULL: code may not be written. */
 static int switch_site(struct patching *p, const struct spoor_site *s, bool on)
 {
-	uintptr_t code = SPOOR_SITE_TARGET(s, code);
+	int r = p ? patch_site(p, SPOOR_SITE_TARGET(s, code), on ? SITE_ON : SITE_OFF) : -EPERM;
 
-	if (p)
-		return patch_site(p, code, on ? SITE_ON : SITE_OFF);
-	return s->flags & SPOOR_SITE_FLAG || !on ? 0 : -EPERM;
+	if (!on && s->flags & SPOOR_SITE_FLAG)
+		return 0; /* its code asks the flag, which stands */
+	return code_is(s, on ? SITE_ON : SITE_OFF) ? 0 : r;
+}
+
+/* It cannot be switched on, or should have been and is not. One that asks a flag is compiled in as on. */
+static bool is_stuck(const struct spoor_site *s)
+{
+	const struct class *c = tracepoint_of(s)->agent;
+
+	return !code_is(s, SITE_ON) && (spoor_agent_state.way == SPOOR_AGENT_REFUSED || (c && is_on(c)));
 }
 
 static int switch_object(struct object *o, struct class *only, struct patching *p)
@@ -193,10 +206,10 @@ void sites_resolve(void)
 		resolve_object(&objects[i]);
 }
 
-/* Sites of the classes of a rule, or (NULL) of those that are recorded. */
+/* Sites of the classes of a rule, or (NULL) of those that are recorded; stuck ones only if there are no others. */
 static int count_sites(const struct rule *r)
 {
-	int n = 0;
+	int n = 0, stuck = 0;
 	uint32_t i;
 
 	for (i = 0; i < n_objects; i++) {
@@ -205,10 +218,15 @@ static int count_sites(const struct rule *r)
 		for (s = objects[i].begin; s < objects[i].end; s++) {
 			const struct class *c = s->code ? tracepoint_of(s)->agent : NULL;
 
-			n += c && (r ? rule_is_for(r, c) : c->slot >= 0);
+			if (!c || !(r ? rule_is_for(r, c) : c->slot >= 0))
+				continue;
+			if (is_stuck(s))
+				stuck++;
+			else
+				n++;
 		}
 	}
-	return n;
+	return !n && stuck ? -EPERM : n;
 }
 
 static void apply(void)
@@ -256,17 +274,20 @@ int sites_record(bool on, unsigned slot)
 	return count_sites(NULL);
 }
 
-unsigned sites_count(void)
+unsigned sites_count(unsigned *ret_stuck)
 {
-	unsigned n = 0;
+	unsigned n = 0, stuck = 0;
 	uint32_t i;
 
 	for (i = 0; i < n_objects; i++) {
 		const struct spoor_site *s;
 
-		for (s = objects[i].begin; s < objects[i].end; s++)
+		for (s = objects[i].begin; s < objects[i].end; s++) {
 			n += s->code != 0;
+			stuck += s->code && is_stuck(s);
+		}
 	}
+	*ret_stuck = stuck;
 	return n;
 }
 
@@ -337,6 +358,7 @@ void sites_object_in(const void *note)
 	if (known(note) || read_note(note, &o) || !make_room())
 		return;
 	objects[n_objects++] = o;
+	patch_way(); /* so that it can be told from outside before anything is enabled */
 	if (!rules && !probes_any() && !has_flags(&o))
 		return;
 	resolve_object(&o);
@@ -386,29 +408,4 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *data)
 void sites_find_objects(void)
 {
 	dl_iterate_phdr(look_at, NULL);
-}
-
-int sites_each(int (*fn)(const struct site_seen *seen, void *data), void *data)
-{
-	struct patching p;
-	bool may = !patch_begin(&p);
-	uint32_t i;
-	int r = 0;
-
-	if (may)
-		patch_end(&p);
-	for (i = 0; i < n_objects && !r; i++) {
-		struct spoor_site *s;
-
-		for (s = objects[i].begin; s < objects[i].end && !r; s++) {
-			struct site_seen seen = { .site = s };
-
-			if (!s->code || !(seen.class = resolve(s)))
-				continue;
-			seen.by_flag = !may && s->flags & SPOOR_SITE_FLAG;
-			seen.on = is_on(seen.class) && (may || seen.by_flag);
-			r = fn(&seen, data);
-		}
-	}
-	return r;
 }

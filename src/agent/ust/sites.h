@@ -14,7 +14,8 @@ void sites_find_objects(void);
 
 /*
  * Of the rules that a class matches the last decides: its events go to a channel, or (-1) nowhere. Rules hold for
- * present objects and for future ones. The number of sites concerned, or -ENOMEM.
+ * present objects and for future ones. The number of sites concerned; -EPERM: there are some, but none can be switched;
+ * -ENOMEM.
  */
 struct rule_wish {
 	const char *globs; /* over provider:name, separated by commas */
@@ -26,22 +27,14 @@ struct rule_wish {
 int sites_rule(const struct rule_wish *wish);
 void sites_forget_rules(void);
 
-/* Recording is on, into the slots from first_slot on, or off. The number of sites that the rules enable. */
+/* Recording is on, into the slots from first_slot on, or off. As sites_rule(), of the sites that the rules enable. */
 int sites_record(bool on, unsigned first_slot);
 
-/* How many there are. */
-unsigned sites_count(void);
+/* How many there are, and of these how many cannot be switched on (patch.h). */
+unsigned sites_count(unsigned *ret_stuck);
 
 /* A class's slot or probes were changed: switches its sites. */
 int sites_refresh(struct class *c);
 
 /* Classes for all that there is, so that they can be listed or found by name. */
 void sites_resolve(void);
-
-/* fn for each site; stops when it returns not 0, and returns that. */
-struct site_seen {
-	const struct spoor_site *site;
-	const struct class *class;
-	bool on, by_flag;
-};
-int sites_each(int (*fn)(const struct site_seen *seen, void *data), void *data);

@@ -125,6 +125,7 @@ static int record_to(const char *dir, char **envp)
 	/* Now it is cheap: with several threads the kernel lets a grace period pass. */
 	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
 	r = reserve_init();
+	sites_count(&wish.n_stuck);
 	if (!r)
 		r = output_open(&wish, &o);
 	if (r)

@@ -345,6 +345,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 			.programs = s->n_programs,
 			.crashed = s->n_crashed,
 			.damaged = s->n_damaged,
+			.stuck = s->n_stuck,
 		};
 		memcpy(ret->why, s->why, sizeof(ret->why));
 	}

@@ -17,6 +17,8 @@
 #include "collect/user/session.h"
 
 #define SPOOR_HUB_MOST_PROGRAMS 20000
+/* Why sites cannot be switched on, and what helps. */
+#define SPOOR_HUB_STUCK "the program may not write its code; build it with -DSPOOR_FLAG_SITES"
 
 struct spoor_hub;
 struct spoor_hub_request;
@@ -59,6 +61,7 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
 struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;
 	unsigned programs, crashed, damaged;
+	unsigned stuck; /* programs with sites that could not be switched on */
 	char why[512]; /* it failed */
 };
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
@@ -101,6 +104,7 @@ struct spoor_hub_program_info {
 	const char *comm, *exe;
 	const struct spoor_ust_session *session; /* NULL: none */
 	unsigned n_sites, n_arenas;
+	unsigned n_stuck; /* of n_sites: cannot be switched on, since the program may not change its code */
 	uint64_t events, lost, malformed;
 	bool listens; /* has its thread; else it is kicked */
 };

@@ -34,7 +34,7 @@ struct hub_program {
 	bool gone;    /* its arenas end with the next round */
 	bool runs;    /* they do, and it goes on */
 	char comm[16], exe[256];
-	unsigned n_sites;
+	unsigned n_sites, n_stuck; /* stuck: cannot be switched on */
 	uint32_t called; /* pid, as it sees itself */
 	struct spoor_ust_session *session;
 	struct spoor_source **arenas;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/ust/state.h"
 #include "base/cleanup.h"
 #include "collect/user/sites_internal.h"
 
@@ -23,29 +24,49 @@ struct object {
 struct process {
 	uint32_t pid;
 	int mem;
+	bool sdt;
 	spoor_site_fn each;
 	void *ctx;
 	uint64_t bias; /* of the object at hand: what to add to its addresses */
 	const char *shown;
+	uint32_t way; /* enum spoor_agent_way; UNKNOWN: the library is not there */
 	struct object *seen;
 	size_t n_seen;
 };
 
+static enum spoor_site_way way_of(const struct process *p, enum spoor_site_way built, uint8_t code, bool enabled)
+{
+	/* Compiled in as on, it is so still, or it would have been switched off: the flag alone switches it. */
+	if (built == SPOOR_SITE_FLAG && code == SITE_ON && (p->way == SPOOR_AGENT_REFUSED || !enabled))
+		return p->way ? SPOOR_SITE_FLAG : SPOOR_SITE_ABSENT;
+	if (enabled && code != SITE_ON)
+		return SPOOR_SITE_REFUSED;
+	switch (p->way) {
+	case SPOOR_AGENT_PATCHED:
+		return SPOOR_SITE_PATCHED;
+	case SPOOR_AGENT_MEM:
+		return SPOOR_SITE_MEM;
+	case SPOOR_AGENT_REFUSED:
+		return SPOOR_SITE_REFUSED;
+	}
+	return SPOOR_SITE_ABSENT;
+}
+
+/* What its code and its tracepoint say, and the library of itself; not what the file was built for. */
 static void with_state(void *ctx, const struct spoor_site_info *found)
 {
 	struct process *p = ctx;
 	struct spoor_site_info site = *found;
-	uint8_t byte;
+	uint8_t code, enabled;
 
 	site.object = p->shown;
-	if (site.kind != SPOOR_SITE_SDT &&
-	    pread(p->mem, &byte, 1, p->bias + (site.by_flag ? site.tracepoint + ENABLED_OFFSET : site.code)) == 1) {
-		if (site.by_flag)
-			site.state = byte ? SPOOR_SITE_ON : SPOOR_SITE_OFF;
+	if (site.kind != SPOOR_SITE_SDT && pread(p->mem, &code, 1, p->bias + site.code) == 1 &&
+	    pread(p->mem, &enabled, 1, p->bias + site.tracepoint + ENABLED_OFFSET) == 1) {
+		site.way = way_of(p, found->way, code, enabled);
+		if (code == SITE_ON)
+			site.state = enabled || found->way == SPOOR_SITE_PATCHED ? SPOOR_SITE_ON : SPOOR_SITE_OFF;
 		else
-			site.state = byte == SITE_ON  ? SPOOR_SITE_ON :
-				     byte == SITE_OFF ? SPOOR_SITE_OFF :
-							SPOOR_SITE_UNKNOWN;
+			site.state = code == SITE_OFF ? SPOOR_SITE_OFF : SPOOR_SITE_UNKNOWN;
 	}
 	p->each(p->ctx, &site);
 }
@@ -88,7 +109,24 @@ static int open_mapped(const struct process *p, uint64_t start, uint64_t end, co
 	return spoor_site_file_open(path, f, NULL);
 }
 
-static int of_mapping(struct process *p, const char *line, bool sdt)
+/* The library, if it is in this object: what does it say of this process? */
+static int ask_agent(struct process *p, struct site_file *f)
+{
+	uint64_t at = spoor_site_file_agent(f);
+	struct spoor_agent_state state;
+
+	if (at && pread(p->mem, &state, sizeof(state), p->bias + at) == sizeof(state) &&
+	    state.version == SPOOR_AGENT_STATE_VERSION && state.way <= SPOOR_AGENT_REFUSED)
+		p->way = state.way;
+	return 0;
+}
+
+static int list_sites(struct process *p, struct site_file *f)
+{
+	return spoor_site_file_each(f, p->sdt, with_state, p, NULL);
+}
+
+static int of_mapping(struct process *p, const char *line, int (*look)(struct process *p, struct site_file *f))
 {
 	_cleanup_(spoor_site_file_done) struct site_file f = { .fd = -1 };
 	unsigned long start, end, offset, major, minor, ino;
@@ -104,21 +142,34 @@ static int of_mapping(struct process *p, const char *line, bool sdt)
 	if (!bias_of(&f, start, offset, &p->bias))
 		return 0;
 	p->shown = line + at;
-	n = spoor_site_file_each(&f, sdt, with_state, p, NULL);
+	n = look(p, &f);
 	return n < 0 ? 0 : n; /* a file of which nothing can be said has none */
+}
+
+static int each_object(struct process *p, FILE *maps, int (*look)(struct process *p, struct site_file *f))
+{
+	_cleanup_(spoor_freep) char *line = NULL;
+	size_t room = 0;
+	ssize_t len;
+	int n = 0;
+
+	rewind(maps);
+	p->n_seen = 0;
+	while ((len = getline(&line, &room, maps)) > 0) {
+		if (line[len - 1] == '\n')
+			line[len - 1] = '\0';
+		n += of_mapping(p, line, look);
+	}
+	return n;
 }
 
 int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e)
 {
 	_cleanup_(spoor_fclosep) FILE *maps = NULL;
 	_cleanup_(spoor_freep) struct object *seen = calloc(MOST_OBJECTS, sizeof(*seen));
-	_cleanup_(spoor_freep) char *line = NULL;
 	_cleanup_(spoor_closep) int mem = -1;
-	struct process p = { .pid = pid, .each = each, .ctx = ctx, .seen = seen };
+	struct process p = { .pid = pid, .each = each, .ctx = ctx, .seen = seen, .sdt = sdt };
 	char path[64];
-	size_t room = 0;
-	ssize_t len;
-	int n = 0;
 
 	snprintf(path, sizeof(path), "/proc/%u/mem", pid);
 	mem = open(path, O_RDONLY | O_CLOEXEC);
@@ -128,10 +179,6 @@ int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx
 		return spoor_fail(e, errno == ENOENT ? ESRCH : errno, "process %u: %s", pid,
 				  errno == ENOENT ? "there is none" : strerror(errno));
 	p.mem = mem;
-	while ((len = getline(&line, &room, maps)) > 0) {
-		if (line[len - 1] == '\n')
-			line[len - 1] = '\0';
-		n += of_mapping(&p, line, sdt);
-	}
-	return n;
+	each_object(&p, maps, ask_agent);
+	return each_object(&p, maps, list_sites);
 }

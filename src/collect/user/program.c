@@ -145,6 +145,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	memcpy(p->exe, m->exe, sizeof(p->exe) - 1);
 	p->called = m->pid;
 	p->n_sites = m->n_sites;
+	p->n_stuck = m->n_stuck < m->n_sites ? m->n_stuck : m->n_sites;
 	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
 		snprintf(
 			refused.text, sizeof(refused.text),
@@ -165,6 +166,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->program = true;
 	p->listens = !forked && !(m->flags & SPOOR_HELLO_KICKED);
 	p->session = session_for(p, m);
+	if (p->session)
+		p->session->n_stuck += p->n_stuck != 0;
 	if (forked)
 		return p->session ? 0 : -ENOENT;
 	if (send_setup(p))

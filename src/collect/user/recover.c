@@ -321,6 +321,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->programs++;
 		r->ret->crashed += state == SPOOR_PROGRAM_CRASHED;
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
+		r->ret->stuck += s->arena->head.n_stuck != 0;
 		r->ret->malformed += s->arena->malformed;
 		r->ret->lost += spoor_user_arena_lost(s->arena);
 	}

@@ -13,6 +13,7 @@
 struct spoor_recovery {
 	uint64_t events, lost, malformed;
 	unsigned programs, crashed, running;
+	unsigned stuck;       /* programs with sites that could not be switched on */
 	unsigned unreadable;  /* files that are no arenas */
 	char why[512];        /* the first of those */
 };

@@ -75,11 +75,12 @@ void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, c
 	char line[400];
 
 	q->programs++;
-	if (result >= 0) {
+	if (result >= 0)
 		q->sum += result;
+	else
+		q->refused++;
+	if (result >= 0 && !*text)
 		return;
-	}
-	q->refused++;
 	snprintf(line, sizeof(line), "%u: %s", pid, *text ? text : strerror(-result));
 	send_text(q, line, false);
 }
@@ -88,6 +89,18 @@ void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid)
 {
 	if (q && q->n_expected < sizeof(q->expected) / sizeof(*q->expected))
 		q->expected[q->n_expected++].pid = pid;
+}
+
+static void say_stuck(struct spoor_hub_request *q, const struct hub_program *p)
+{
+	char line[200];
+
+	if (!p->session || !p->n_stuck)
+		return;
+	snprintf(line, sizeof(line), "%d: %u of its %u sites cannot be switched: " SPOOR_HUB_STUCK, p->cred.pid,
+		 p->n_stuck, p->n_sites);
+	send_text(q, line, false);
+	q->refused += p->n_stuck == p->n_sites;
 }
 
 /* A program came: who kicked it need not wait any more. */
@@ -99,7 +112,8 @@ void spoor_request_came(struct spoor_hub *h, struct hub_program *p)
 				continue;
 			q->expected[i] = q->expected[--q->n_expected];
 			q->programs++;
-			q->sum += p->session ? p->n_sites : 0;
+			q->sum += p->session ? p->n_sites - p->n_stuck : 0;
+			say_stuck(q, p);
 			break;
 		}
 }

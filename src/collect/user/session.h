@@ -52,6 +52,7 @@ struct spoor_ust_session {
 	/* of programs that are gone: */
 	uint64_t lost, malformed;
 	unsigned n_programs, n_crashed, n_damaged;
+	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 };
 
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,

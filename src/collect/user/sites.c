@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "agent/core/arena.h"
+#include "agent/ust/state.h"
 #include "base/cleanup.h"
 #include "collect/user/sites_internal.h"
 
@@ -154,6 +155,7 @@ struct walk {
 	void *ctx;
 	int n;
 	uint64_t address; /* of the notes at hand */
+	uint64_t agent;
 	uint64_t sdt_base;
 };
 
@@ -247,7 +249,7 @@ static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 		.level = d.level <= 14 ? d.level : -1,
 		.code = at + offsetof(struct entry, code) + s->code,
 		.tracepoint = at + offsetof(struct entry, tracepoint) + s->tracepoint,
-		.by_flag = s->flags & 1,
+		.way = s->flags & 1 ? SPOOR_SITE_FLAG : SPOOR_SITE_PATCHED,
 		.object = w->f->path,
 	};
 	w->each(w->ctx, &site);
@@ -285,7 +287,20 @@ static int on_spoor_note(void *ctx, const Elf64_Nhdr *h, const char *name, const
 	return own_sites(w, w->address + offset + 4 + words[1], w->address + offset + 8 + words[2]);
 }
 
-static int find_own(struct walk *w)
+static int on_agent_note(void *ctx, const Elf64_Nhdr *h, const char *name, const uint8_t *desc, uint64_t offset)
+{
+	struct walk *w = ctx;
+	int32_t words[4];
+
+	if (h->n_type != SPOOR_NOTE_AGENT || strcmp(name, "Spoor") || h->n_descsz != sizeof(words))
+		return 0;
+	memcpy(words, desc, sizeof(words));
+	if (words[0] == 1)
+		w->agent = w->address + offset + 4 + words[1];
+	return 0;
+}
+
+static int loaded_notes(struct walk *w, note_fn on)
 {
 	for (unsigned i = 0; i < w->f->n_segments; i++) {
 		const Elf64_Phdr *p = &w->f->segments[i];
@@ -294,11 +309,19 @@ static int find_own(struct walk *w)
 		if (p->p_type != PT_NOTE)
 			continue;
 		w->address = p->p_vaddr;
-		r = notes_at(w->f, p->p_offset, p->p_filesz, on_spoor_note, w);
+		r = notes_at(w->f, p->p_offset, p->p_filesz, on, w);
 		if (r)
 			return r;
 	}
 	return 0;
+}
+
+uint64_t spoor_site_file_agent(struct site_file *f)
+{
+	struct walk w = { .f = f };
+
+	loaded_notes(&w, on_agent_note);
+	return w.agent;
 }
 
 /* ---- <sys/sdt.h> ---- */
@@ -372,7 +395,7 @@ static int find_sdt(struct walk *w)
 int spoor_site_file_each(struct site_file *f, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e)
 {
 	struct walk w = { .f = f, .each = each, .ctx = ctx };
-	int r = find_own(&w);
+	int r = loaded_notes(&w, on_spoor_note);
 
 	if (!r && sdt)
 		r = find_sdt(&w);

@@ -12,6 +12,15 @@
 enum spoor_site_kind { SPOOR_SITE_TRACEPOINT, SPOOR_SITE_MARKER, SPOOR_SITE_LOG, SPOOR_SITE_SDT };
 enum spoor_site_state { SPOOR_SITE_UNKNOWN, SPOOR_SITE_OFF, SPOOR_SITE_ON };
 
+/* How a site is switched. Of a file: as it was built to be. Of a process: what is in force there. */
+enum spoor_site_way {
+	SPOOR_SITE_PATCHED, /* its code is written */
+	SPOOR_SITE_FLAG,    /* it asks a flag in memory */
+	SPOOR_SITE_MEM,     /* its code is written, through /proc/self/mem, where a policy refuses any other way */
+	SPOOR_SITE_REFUSED, /* not at all: its code cannot be written, and it asks no flag */
+	SPOOR_SITE_ABSENT,  /* not at all: libspoor-ust is not in the process */
+};
+
 struct spoor_site_info {
 	enum spoor_site_kind kind;
 	const char *provider, *name;
@@ -21,7 +30,7 @@ struct spoor_site_info {
 	int level;           /* -1: none */
 	uint64_t code;       /* ELF virtual address */
 	uint64_t tracepoint; /* the same, of its struct spoor_tracepoint; 0: none */
-	bool by_flag;        /* asks a flag in memory; else it is patched */
+	enum spoor_site_way way;
 	enum spoor_site_state state;
 	const char *object; /* path of the file */
 };

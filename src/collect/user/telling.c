@@ -45,6 +45,7 @@ void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struc
 			.exe = p->exe,
 			.session = p->session,
 			.n_sites = p->n_sites,
+			.n_stuck = p->n_stuck,
 			.n_arenas = p->n_arenas,
 			.listens = p->listens,
 		};

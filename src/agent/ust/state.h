@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * What the library says of itself to whoever looks at the process from outside (`spoor ust list PID`), with or without
+ * a recorder. It is found by a note as sites are (spoor/site.h), in the library's file or a static program's:
+ *
+ *   .note.spoor:  namesz 6, descsz 16, type 2, "Spoor\0", pad to 4;
+ *                 u32 version, i32 to the struct spoor_agent_state (from its own address), u32 0, u32 0
+ */
+#include <linux/types.h>
+
+#define SPOOR_NOTE_AGENT 2
+#define SPOOR_AGENT_STATE_VERSION 1
+
+enum spoor_agent_way {
+	SPOOR_AGENT_UNKNOWN = 0, /* not tried yet: there are no sites */
+	SPOOR_AGENT_PATCHED = 1, /* code is written */
+	SPOOR_AGENT_MEM = 2,     /* code is written through /proc/self/mem; a policy refuses any other way */
+	SPOOR_AGENT_REFUSED = 3, /* code cannot be written: sites that ask a flag are switched by that, others never */
+};
+
+struct spoor_agent_state {
+	__u32 version;
+	__u32 way; /* enum spoor_agent_way */
+};
+extern struct spoor_agent_state spoor_agent_state __attribute__((visibility("hidden")));

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Ways in which a process may be denied writing its code: preexec_fn for subprocess, one or all_of() several."""
+import ctypes
+import errno
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN = 65, 1
+CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
+SCMP_ACT_ALLOW, SCMP_CMP_MASKED_EQ, PROT_WRITE, PROT_EXEC, SHM_EXEC = 0x7FFF0000, 7, 2, 4, 0o100000
+SYSCALLS = {"mmap": 9, "mprotect": 10, "shmat": 30, "pkey_mprotect": 329}
+
+
+class ArgCmp(ctypes.Structure):
+    _fields_ = [("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
+
+
+def by_prctl():
+    """PR_SET_MDWE, Linux 6.3."""
+    assert LIBC.prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) == 0
+
+
+def by_seccomp():
+    """The filter that systemd makes of MemoryDenyWriteExecute=yes."""
+    seccomp = ctypes.CDLL("libseccomp.so.2")
+    seccomp.seccomp_init.restype = ctypes.c_void_p
+    f = ctypes.c_void_p(seccomp.seccomp_init(ctypes.c_uint32(SCMP_ACT_ALLOW)))
+    for name, bits in ("mmap", PROT_WRITE | PROT_EXEC), ("mprotect", PROT_EXEC), ("pkey_mprotect", PROT_EXEC), \
+            ("shmat", SHM_EXEC):
+        compare = (ArgCmp * 1)(ArgCmp(2, SCMP_CMP_MASKED_EQ, bits, bits))
+        assert seccomp.seccomp_rule_add_array(f, ctypes.c_uint32(0x00050000 | errno.EPERM), SYSCALLS[name], 1,
+                                              compare) == 0
+    assert seccomp.seccomp_load(f) == 0
+    seccomp.seccomp_release(f)
+
+
+def without_proc():
+    """A mount namespace that has no /proc, and so no /proc/self/mem."""
+    assert LIBC.unshare(CLONE_NEWNS) == 0
+    assert LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0
+    assert LIBC.mount(b"none", b"/proc", b"tmpfs", 0, None) == 0
+
+
+def all_of(*denials):
+    def deny():
+        for d in denials:
+            d()
+    return deny
