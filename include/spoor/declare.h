@@ -116,7 +116,7 @@ static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(v
 		return;                                                                                              \
 	on:                                                                                                          \
 		if (SPOOR_SITE_ON_(spoor_tp_trace__##name))                                                          \
-			spoor_emit_trace__##name(args);                                                              \
+			SPOOR_CALL_(spoor_emit_trace__##name(args));                                                 \
 	}                                                                                                            \
 	static __attribute__((noinline, unused)) const struct spoor_desc *spoor_describe_##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \

@@ -125,6 +125,13 @@ struct spoor_tracepoint {
 	void *agent; /* the library's own */
 };
 
+/* A call that does not become a jump: call stacks of events begin in the function that has the site. */
+#define SPOOR_CALL_(call)             \
+	do {                          \
+		call;                 \
+		__asm__ volatile(""); \
+	} while (0)
+
 /* Called when an object comes and goes, if the library is there. note: its .note.spoor. */
 void spoor_ust_object_in(const void *note) SPOOR_WEAK_;
 void spoor_ust_object_out(const void *note) SPOOR_WEAK_;

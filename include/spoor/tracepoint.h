@@ -201,7 +201,7 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		return;                                                                                              \
 	on:                                                                                                          \
 		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name))                                                   \
-			spoor_emit_##provider##__##name(args);                                                       \
+			SPOOR_CALL_(spoor_emit_##provider##__##name(args));                                          \
 	}                                                                                                            \
 	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, proto)
 
@@ -216,7 +216,7 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		on:                                                                                                 \
 			return SPOOR_SITE_ON_(spoor_tp_##provider##__##name);                                       \
 		}())                                                                                                \
-			spoor_emit_##provider##__##name(__VA_ARGS__);                                               \
+			SPOOR_CALL_(spoor_emit_##provider##__##name(__VA_ARGS__));                                  \
 	} while (0)
 #else
 #define spoor_trace(provider, name, ...)                                                                            \
@@ -227,7 +227,7 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		goto spoor_off_;                                                                                    \
 	spoor_on_:                                                                                                  \
 		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name)) {                                                \
-			SPOOR_STRICT_(spoor_emit_##provider##__##name(__VA_ARGS__))                                 \
+			SPOOR_STRICT_(SPOOR_CALL_(spoor_emit_##provider##__##name(__VA_ARGS__)))                    \
 		}                                                                                                   \
 	spoor_off_:;                                                                                                \
 	} while (0)

@@ -161,6 +161,18 @@ const char *spoor_walk_status_name(unsigned status)
 	return status < SPOOR_WALK_STATUS_MAX ? names[status] : "unknown";
 }
 
+const char *spoor_walk_way_name(unsigned way)
+{
+	static const char *const names[SPOOR_WAY_MAX] = {
+		[SPOOR_WAY_KERNEL] = "kernel",
+		[SPOOR_WAY_USER] = "user",
+		[SPOOR_WAY_ROWS] = "rows",
+		[SPOOR_WAY_FRAME_POINTERS] = "frame pointers",
+	};
+
+	return way < SPOOR_WAY_MAX ? names[way] : "unknown";
+}
+
 /* ---- sites ---- */
 
 static char *format_label(const struct spoor_frame *f)

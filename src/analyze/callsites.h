@@ -61,3 +61,4 @@ char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *s
 char *spoor_chain_label(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid, uint32_t stack);
 /* "complete", "budget", "no rows", ... */
 const char *spoor_walk_status_name(unsigned status);
+const char *spoor_walk_way_name(unsigned way);

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/target_options.h"
+#include "cmd/ust_options.h"
 
 #define LEAST_BUFFERS (256u << 10)
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
@@ -108,6 +109,7 @@ static const struct spoor_option options[] = {
 	{ "snapshot-on", 0, SPOOR_OPTION_OWN, AT(s.snapshot_signal), .take = spoor_take_snapshot_signal },
 	{ "row-memory", 0, SPOOR_OPTION_SIZE, AT(s.row_memory), .least = 64 << 10 },
 	{ "ust", 0, SPOOR_OPTION_FLAG, AT(s.ust) },
+	{ "ust-context", 0, SPOOR_OPTION_OWN, AT(s.ust_contexts), .take = spoor_take_ust_contexts },
 	{},
 };
 
@@ -145,6 +147,8 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 	if (o->s.ust && !o->s.targets.argv)
 		return spoor_fail(e, EINVAL,
 				  "--ust needs a command: -- CMD; for what runs already there is 'spoor daemon'");
+	if (o->s.ust_contexts && !o->s.ust)
+		return spoor_fail(e, EINVAL, "--ust-context needs --ust");
 	return spoor_targets_settle(&o->s.targets, "record", e);
 }
 

@@ -84,10 +84,11 @@ static int parse_mode(const char *arg, struct spoor_control_channel *c, struct s
 	return 0;
 }
 
-static int parse_contexts(const char *arg, uint32_t *ret, struct spoor_error *e)
+int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e)
 {
 	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
 	char list[128], *next = list, *word;
+	uint32_t *ret = contexts;
 
 	if (strlen(arg) >= sizeof(list))
 		return spoor_fail(e, EINVAL, "--context: too long");
@@ -173,7 +174,7 @@ int spoor_ust_option(int c, const char *arg, struct spoor_ust_cmd_options *o, st
 		r = parse_mode(arg, channel, e);
 		break;
 	case SPOOR_UST_OPT_CONTEXT:
-		r = parse_contexts(arg, &channel->contexts, e);
+		r = spoor_take_ust_contexts(&channel->contexts, arg, e);
 		break;
 	case SPOOR_UST_OPT_MAX_SIZE:
 		r = spoor_option_size("--max-size", arg, 4 << 20, &o->s.max_size, e);

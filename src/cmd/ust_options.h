@@ -48,3 +48,5 @@ void spoor_ust_options_settle(struct spoor_ust_cmd_options *o);
 /* One event pattern, "!pattern" for those that are not. */
 int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
 			  struct spoor_error *e);
+/* "vpid,cpu,callstack" into a uint32_t. */
+int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e);

@@ -72,7 +72,7 @@ static void put_new_stack(struct spoor_view *v, FILE *out, const struct spoor_se
 		fputs("\"lost\",\"way\":null", out);
 	else
 		fprintf(out, "\"%s\",\"way\":\"%s\"", spoor_walk_status_name(stack->status),
-			stack->way == SPOOR_WAY_USER ? "user" : "kernel");
+			spoor_walk_way_name(stack->way));
 }
 
 /* The same few stacks come again and again, and are most of a line's bytes: their text is made once. */

@@ -158,7 +158,13 @@ enum spoor_walk_status {
 	SPOOR_WALK_BUSY = 7,       /* the address space was locked; no mapping could be looked up */
 	SPOOR_WALK_STATUS_MAX,
 };
-enum spoor_walk_way { SPOOR_WAY_KERNEL = 0, SPOOR_WAY_USER = 1 };
+enum spoor_walk_way {
+	SPOOR_WAY_KERNEL = 0,
+	SPOOR_WAY_USER = 1,           /* by the recorder, from a raw copy */
+	SPOOR_WAY_ROWS = 2,           /* by the program itself, by unwind rows */
+	SPOOR_WAY_FRAME_POINTERS = 3, /* by the program itself, by frame pointers: it had no rows (yet) */
+	SPOOR_WAY_MAX,
+};
 
 struct spoor_stack {
 	struct spoor_event_header h;

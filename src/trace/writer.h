@@ -87,6 +87,9 @@ int spoor_writer_class(struct spoor_writer *w, const struct spoor_event_class *c
 /* The definition of the class of id SPOOR_EV_USER + i; NULL: there is none yet. Borrowed. */
 const struct spoor_class *spoor_writer_known_class(const struct spoor_writer *w, unsigned i);
 
+/* Of a trace that is gone on with: the greatest id of its stacks, the least of its objects; 0: it has none. */
+void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_stack, uint32_t *ret_least_object);
+
 /*
  * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before
  * the last batch's is raised to it. So: define() from all rings, flush(), then packet() the events that refer to them:

@@ -78,6 +78,7 @@ struct spoor_writer {
 
 	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
 	unsigned n_classes;
+	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
 
 	json_t *clocks, *counters;
 	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */

@@ -251,6 +251,35 @@ static int take_classes(struct spoor_writer *w, struct spoor_trace *t)
 	return r;
 }
 
+/* ---- stacks and objects ---- */
+
+static void see_ids(struct spoor_writer *w, const struct spoor_segment *s)
+{
+	for (size_t i = 0; i < s->stacks.size; i++)
+		if (s->stacks.slots[i].def && s->stacks.slots[i].id > w->last_stack)
+			w->last_stack = s->stacks.slots[i].id;
+	for (size_t i = 0; i < s->objects.size; i++)
+		if (s->objects.slots[i].def && (!w->least_object || s->objects.slots[i].id < w->least_object))
+			w->least_object = s->objects.slots[i].id;
+}
+
+/* An older segment may have greater ids than a later one, which refers to what is seldom. */
+static int take_ids(struct spoor_writer *w, const struct spoor_trace *t)
+{
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		if (spoor_segment_load(t->segments[i]) < 0)
+			return -ENOMEM;
+		see_ids(w, t->segments[i]);
+	}
+	return 0;
+}
+
+void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_stack, uint32_t *ret_least_object)
+{
+	*ret_last_stack = w->last_stack;
+	*ret_least_object = w->least_object;
+}
+
 /*
  * A segment's text is the begin of this one, or longer by a class whose definition was not written any more: that one
  * is forgotten, for its id is going to be another's.
@@ -305,6 +334,8 @@ int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 	for (unsigned i = 0; i < w->n_closed; i++)
 		w->closed_bytes += w->ust->closed[i].bytes;
 	r = take_classes(w, t);
+	if (r >= 0)
+		r = take_ids(w, t);
 	if (r >= 0)
 		r = check_metadatas(w, t);
 	if (r < 0)

@@ -8,9 +8,10 @@ from pathlib import Path
 Event = namedtuple("Event", "ts tid name values packet")
 Field = namedtuple("Field", "name type shape bytes base flags count labels")
 Class = namedtuple("Class", "name kind level file line format fields channel")
+Object = namedtuple("Object", "start end bias since ino size flags build_id path")
 Packet = namedtuple("Packet", "serial state level tid owners channel events tsc mono")
 INT, FLOAT, POINTER, STRING, ENUM = range(1, 6)
-SIGNED, TEXT, CONTEXT, BIG = 1, 2, 4, 8
+SIGNED, TEXT, CONTEXT, BIG, STACK, PADDING = 1, 2, 4, 8, 16, 32
 FREE, OWNED, IDLE, FULL, READING = range(5)
 DISCARD, OVERWRITE, BLOCK = range(3)
 MAKING, LIVE, ENDED = range(3)
@@ -34,6 +35,7 @@ class Arena:
         assert used <= defs_size
         self.exe = text(self.data[3072:4096])
         self.channels = [self.channel(1024 + 128 * i) for i in range(n_channels)]
+        self.objects = []
         self.classes = dict(self.definitions(self.data[defs:defs + used]))
         self.packets = []
         for c in self.channels:
@@ -70,12 +72,21 @@ class Arena:
     def definitions(self, b):
         while b:
             size, kind, number = struct.unpack_from("<IHH", b, 0)
-            assert kind == 1 and size % 8 == 0
+            assert kind in (1, 2) and size % 8 == 0
+            if kind == 2:
+                self.objects.append(self.object(b[:size]))
+                b = b[size:]
+                continue
             what, level, channel, _, n, length, line, _, _ = struct.unpack_from("<BBBBHHIIQ", b, 8)
             words = [w.decode() for w in b[32:32 + length].split(b"\0")]
             yield number, Class(words[0] + ":" + words[1], what, level, words[2], line, words[4],
                                 list(self.fields(b[32 + length:size], n)), channel)
             b = b[size:]
+
+    @staticmethod
+    def object(b):
+        start, end, bias, since, _, ino, size, _, _, flags, id_len = struct.unpack_from("<9QIB", b, 8)
+        return Object(start, end, bias, since, ino, size, flags, b[88:88 + id_len].hex(), text(b[120:]))
 
     @staticmethod
     def one(field, b):

@@ -65,12 +65,13 @@ class Daemon:
         assert not check or run.returncode == 0, (words, run.stderr)
         return run
 
-    def program(self, *argv, preload=True, **env):
+    def program(self, *argv, preload=True, stdin=None, **env):
         """A program that has said that it is ready."""
         if preload:
             env["LD_PRELOAD"] = str(self.agent)
         env = os.environ | {"SPOOR_UST_SOCKET": str(self.socket)} | env
-        p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdout=subprocess.PIPE)
+        p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdin=stdin,
+                             stdout=subprocess.PIPE)
         assert p.stdout.readline() == b"ready\n"
         self.running.append(p)
         return p

@@ -13,6 +13,21 @@ static uint32_t same_tid(void *ctx, uint32_t tid)
 	return tid;
 }
 
+struct walker {
+	struct spoor_user_stacks *stacks;
+	struct spoor_user_walker who;
+};
+
+static uint32_t stack_of(void *ctx, const struct spoor_user_walk *walk)
+{
+	struct walker *w = ctx;
+	uint32_t id = spoor_user_stacks_id(w->stacks, &w->who, walk);
+
+	if (!id || id != spoor_user_stacks_id(w->stacks, &w->who, walk))
+		abort();
+	return id;
+}
+
 static const struct spoor_user_class *class_of(const struct spoor_user_classes *r, unsigned id)
 {
 	for (size_t i = 0; i < r->n; i++)
@@ -43,7 +58,7 @@ static void check(const struct spoor_user_classes *r, const struct spoor_user_ba
 }
 
 static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struct spoor_user_clock *clock,
-		 uint64_t until)
+		 struct walker *w, uint64_t until)
 {
 	struct spoor_user_events x = {
 		.arena = a,
@@ -52,6 +67,8 @@ static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struc
 		.until = until,
 		.most = 1ULL << 62,
 		.tid = same_tid,
+		.stack = stack_of,
+		.ctx = w,
 	};
 
 	for (unsigned i = 0; i < a->n_packets && i < 64; i++) {
@@ -80,7 +97,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct spoor_user_classes classes = {};
 	struct spoor_user_clock clock = {};
+	struct spoor_user_addresses *addresses = NULL;
 	struct spoor_user_arena *a;
+	struct walker w;
 	uint8_t *copy = malloc(size + 1);
 
 	if (!copy)
@@ -88,12 +107,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(copy, data, size);
 	if (spoor_user_arena_own(copy, size, &a, NULL))
 		return 0;
+	if (spoor_user_stacks_new(NULL, &w.stacks))
+		abort();
+	w.who = (struct spoor_user_walker){ .code = &a->code, .addresses = &addresses };
 	spoor_user_arena_define(a, &classes);
 	spoor_user_arena_clocks(a, &clock);
 	for (uint64_t until = 1000000; until <= 1000000000000; until *= 1000000)
-		take(a, &classes, &clock, until);
-	take(a, &classes, &clock, UINT64_MAX);
+		take(a, &classes, &clock, &w, until);
+	take(a, &classes, &clock, &w, UINT64_MAX);
 	spoor_user_arena_lost(a);
+	spoor_user_addresses_free(addresses);
+	spoor_user_stacks_free(w.stacks);
 	spoor_user_arena_free(a);
 	spoor_user_classes_done(&classes);
 	spoor_user_clock_done(&clock);

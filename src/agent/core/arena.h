@@ -87,8 +87,17 @@ enum spoor_arena_context {
 	SPOOR_CONTEXT_IP = 8,       /* pointer ip: in the site's cold code */
 	SPOOR_CONTEXT_CPU = 16,     /* u64 cpu */
 	SPOOR_CONTEXT_STACK = 32,   /* u16 callstack_status, u16 callstack_way (trace/record.h), u16 reserved, */
-				    /* sequence of pointers callstack, innermost first */
+				    /* sequence of addresses callstack (below), innermost first */
 };
+
+/*
+ * An element of `callstack`: a return address, or the address of what a signal interrupted. The objects that they lie
+ * in are defined (struct spoor_def_object); a reader makes (object, offset) of each.
+ */
+#define SPOOR_ADDRESS_INTERRUPTED (1ULL << 63) /* the instruction itself: a signal came there */
+#define SPOOR_ADDRESS_BARE (1ULL << 62)        /* of no object: code that was made at run time */
+#define SPOOR_ADDRESS(a) ((a) & ((1ULL << 47) - 1))
+#define SPOOR_ARENA_MAX_FRAMES 512
 
 struct spoor_arena_channel {
 	char name[32];
@@ -203,6 +212,7 @@ _Static_assert(sizeof(struct spoor_arena_packet) == 64, "");
  */
 enum spoor_def_type {
 	SPOOR_DEF_CLASS = 1,
+	SPOOR_DEF_OBJECT = 2,
 };
 struct spoor_def {
 	__u32 size; /* bytes, this head included; a multiple of 8 */
@@ -253,6 +263,8 @@ enum spoor_def_flag_of_field {
 	SPOOR_DEF_TEXT = 2,    /* array or sequence of bytes that are characters */
 	SPOOR_DEF_CONTEXT = 4, /* the channel's, not the tracepoint's; stands before all of those */
 	SPOOR_DEF_BIG = 8,     /* big-endian (network order) integer */
+	SPOOR_DEF_STACK = 16,  /* of a context, a sequence of pointers: addresses of a call stack */
+	SPOOR_DEF_PADDING = 32, /* of a context of 2 bytes before one that has STACK: means nothing */
 };
 
 /*
@@ -279,6 +291,35 @@ struct spoor_def_label { /* ENUM: values low..high are called name */
 	__u16 size;      /* bytes of this record; a multiple of 8 */
 	char name[];     /* NUL-terminated */
 };
+
+/*
+ * Where an object (the program, a library) lies in memory, and which file that is: for addresses of call stacks of
+ * events whose stamp is `since` or later, until another one is defined at the same addresses. Complete before an event
+ * whose call stack has such an address, so that nothing else is needed to tell what was called.
+ *
+ *   +---------------------------+----------+-----+
+ *   | struct spoor_def_object   | path\0   | to 8|
+ *   +---------------------------+----------+-----+
+ */
+enum spoor_def_object_flag {
+	SPOOR_DEF_OBJECT_MAIN = 1, /* the program itself */
+	SPOOR_DEF_OBJECT_VDSO = 2,
+	SPOOR_DEF_OBJECT_DELETED = 4, /* its file had lost its name when this was written */
+};
+struct spoor_def_object {
+	struct spoor_def def; /* id: 0 */
+	__u64 start, end;     /* its addresses */
+	__u64 bias;           /* an address less that is one of the ELF file */
+	__u64 since;          /* stamp of the arena's clock; 0: from the begin */
+	__u64 dev, ino;       /* of its file; dev as the kernel counts: major << 20 | minor; 0: not known */
+	__u64 size, mtime, ctime; /* of its file: bytes, ns; 0: not known */
+	__u32 flags;              /* enum spoor_def_object_flag */
+	__u8 build_id_len;        /* at most 32; 0: it has none */
+	__u8 reserved[3];
+	__u8 build_id[32];
+	char path[]; /* as the program sees it */
+};
+_Static_assert(sizeof(struct spoor_def_object) == 120, "");
 
 /*
  * Daemonless recording writes full packets to a file beside the arena's, DIR/NAME.spill (NAME.arena is the arena):

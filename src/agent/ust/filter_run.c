@@ -3,6 +3,7 @@
 
 #include "agent/core/clock.h"
 #include "agent/core/reserve.h"
+#include "agent/ust/callstack.h"
 #include "agent/ust/context.h"
 #include "agent/ust/filter.h"
 #include "agent/ust/filter_nodes.h"
@@ -194,10 +195,11 @@ bool filter_keeps(const struct filter *f, uint32_t contexts, const struct class 
 
 struct spoor_handle reserve_filtered(struct spoor_tracepoint *tp, size_t size)
 {
+	struct caller caller = CALLER_();
 	struct spoor_handle h;
 
 	if (slots[tp_slot(tp)].channel->contexts)
-		h = reserve_with_contexts(tp, size);
+		h = reserve_with_contexts_from(tp, size, &caller);
 	else
 		h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(tp, size) : reserve_monotonic(tp, size);
 	h.producer = NULL; /* so that committing asks us */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/core/process.h"
+#include "agent/ust/callstack.h"
 #include "agent/ust/marker.h"
 #include "agent/ust/marker_plan.h"
 #include "agent/ust/probes.h"
@@ -152,6 +153,7 @@ void marker_record(struct spoor_tracepoint *tp, const char *format, ...)
 	n = take_values(c->plan, args, values, &size);
 	va_end(args);
 	size = SPOOR_RECORD_SIZE_(size);
+	WITH_FRAME_POINTER_();
 	h = tp->reserve(tp, size);
 	if (!h.at)
 		return;

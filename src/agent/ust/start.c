@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/control/control.h"
+#include "agent/core/objects.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
@@ -141,6 +142,7 @@ static int record_to(const char *dir, char **envp)
 
 static __attribute__((constructor(101))) void start(int argc, char **argv, char **envp)
 {
+	bool alone = !environ; /* libc has not been initialized yet: nobody can have called dlopen */
 	const char *dir;
 
 	(void)argc;
@@ -148,7 +150,8 @@ static __attribute__((constructor(101))) void start(int argc, char **argv, char 
 	if (process_init() || !process_lock())
 		return;
 	if (!environ)
-		environ = envp; /* libc has not been initialized yet */
+		environ = envp;
+	code_objects_start(alone);
 	sites_find_objects();
 	dir = getauxval(AT_SECURE) ? NULL : variable(envp, "SPOOR_UST_OUTPUT");
 	if (dir)

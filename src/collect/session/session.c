@@ -92,7 +92,7 @@ static int open_trace(struct session *s, struct spoor_error *e)
 	r = spoor_writer_open(&wo, &s->writer, e);
 	if (r)
 		return r;
-	r = o->ust ? spoor_user_part_open(&s->user, s->writer, e) : 0;
+	r = o->ust ? spoor_user_part_open(&s->user, s->writer, o->ust_contexts, e) : 0;
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);

@@ -16,6 +16,7 @@ struct spoor_session_options {
 	struct spoor_targets targets;
 	const char *output;  /* NAME.spoor */
 	bool ust;            /* what the command says of itself, too */
+	uint32_t ust_contexts; /* enum spoor_arena_context: what is added to that */
 	const char *command; /* the command line, for the manifest */
 	struct spoor_filter filter;
 	struct spoor_scope app, custom;

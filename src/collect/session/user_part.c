@@ -13,9 +13,14 @@ static void warn(void *ctx, const char *text)
 		spoor_ust_session_fails(u->session, text);
 }
 
-int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, struct spoor_error *e)
+int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, uint32_t contexts, struct spoor_error *e)
 {
-	struct spoor_ust_options o = { .name = "record", .writer = w };
+	struct spoor_ust_options o = {
+		.name = "record",
+		.writer = w,
+		.n_channels = 1,
+		.channels = { { .name = "default", .mode = SPOOR_ARENA_DISCARD, .share = 1, .contexts = contexts } },
+	};
 	struct spoor_ust_rule all = { .rule = { .enable = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
 	int r = spoor_private_open(&u->private, warn, u, e);
 

@@ -9,7 +9,7 @@ struct spoor_user_part {
 };
 
 /* w has lanes. Sets the environment of what is executed from now on. */
-int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, struct spoor_error *e);
+int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, uint32_t contexts, struct spoor_error *e);
 /* To be polled; -1: none. */
 int spoor_user_part_fd(const struct spoor_user_part *u);
 /* Takes what there is. Returns ms until it wants to be called again; -1: never. */

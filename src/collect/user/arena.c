@@ -199,6 +199,7 @@ void spoor_user_arena_free(struct spoor_user_arena *a)
 		free(a->headers);
 		free(a->base);
 	}
+	spoor_code_done(&a->code);
 	free(a->packets);
 	free(a->classes);
 	free(a);
@@ -220,38 +221,49 @@ void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what)
 		snprintf(a->what, sizeof(a->what), "%s", what);
 }
 
+static void take_class(struct spoor_user_arena *a, struct spoor_user_classes *r, const uint8_t *copy, size_t size,
+		       unsigned id)
+{
+	const struct spoor_user_class *class = NULL;
+	int err;
+
+	if (id == 0 || id >= SPOOR_ARENA_MAX_CLASSES || a->classes[id]) {
+		spoor_user_arena_garbage(a, "a definition has a number that is none, or is another's");
+		return;
+	}
+	err = spoor_user_classes_take(r, copy, size, &class);
+	if (err == -EBADMSG)
+		spoor_user_arena_garbage(a, "a definition of events");
+	else if (err)
+		spoor_user_arena_garbage(a, "a definition of events could not be stored");
+	a->classes[id] = class;
+	if (id >= a->n_classes)
+		a->n_classes = id + 1;
+}
+
 /* One record, copied to where nobody changes it. Returns its size; 0: no more. */
 static size_t take_definition(struct spoor_user_arena *a, struct spoor_user_classes *r, uint64_t used)
 {
 	const uint8_t *at = a->base + a->head.defs_offset + a->defs_read;
 	_cleanup_(spoor_freep) uint8_t *copy = NULL;
-	const struct spoor_user_class *class = NULL;
 	struct spoor_def def;
-	int err;
 
 	if (used - a->defs_read < sizeof(def))
 		return 0;
 	memcpy(&def, at, sizeof(def));
 	if (def.size < sizeof(def) || def.size % 8 || def.size > used - a->defs_read)
 		return 0;
-	if (def.type != SPOOR_DEF_CLASS)
+	if (def.type != SPOOR_DEF_CLASS && def.type != SPOOR_DEF_OBJECT)
 		return def.size;
 	copy = malloc(def.size);
 	if (!copy)
 		return 0;
 	memcpy(copy, at, def.size);
-	if (def.id == 0 || def.id >= SPOOR_ARENA_MAX_CLASSES || a->classes[def.id]) {
-		spoor_user_arena_garbage(a, "a definition has a number that is none, or is another's");
-		return def.size;
-	}
-	err = spoor_user_classes_take(r, copy, def.size, &class);
-	if (err == -EBADMSG)
-		spoor_user_arena_garbage(a, "a definition of events");
-	else if (err)
-		spoor_user_arena_garbage(a, "a definition of events could not be stored");
-	a->classes[def.id] = class;
-	if (def.id >= a->n_classes)
-		a->n_classes = def.id + 1;
+	memcpy(copy, &def, sizeof(def));
+	if (def.type == SPOOR_DEF_CLASS)
+		take_class(a, r, copy, def.size, def.id);
+	else if (spoor_code_take(&a->code, copy, def.size))
+		spoor_user_arena_garbage(a, "a definition of an object");
 	return def.size;
 }
 

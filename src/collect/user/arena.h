@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "collect/user/classes.h"
 #include "collect/user/clock.h"
+#include "collect/user/code.h"
 
 #define SPOOR_ARENA_LARGEST (4ULL << 30)
 #define SPOOR_ARENA_MOST_PACKETS 65536
@@ -42,6 +43,7 @@ struct spoor_user_arena {
 	unsigned n_packets;
 	const struct spoor_user_class **classes; /* by the arena's id; NULL: not defined */
 	size_t n_classes;
+	struct spoor_code code;
 	uint64_t defs_read;
 	bool defs_bad; /* no more of them is understood */
 	uint64_t malformed, malformed_before;

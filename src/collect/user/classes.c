@@ -37,6 +37,9 @@ static int type_of(const struct spoor_def_field *f)
 {
 	bool is_signed = f->flags & SPOOR_DEF_SIGNED;
 
+	if (f->flags & SPOOR_DEF_STACK)
+		return SPOOR_VALUE_STACK;
+
 	switch (f->type) {
 	case SPOOR_DEF_INT:
 		if (f->flags & SPOOR_DEF_TEXT && f->bytes == 1 && f->shape != SPOOR_DEF_SCALAR)
@@ -86,6 +89,36 @@ static int take_labels(struct parser *p, const struct spoor_def_field *f, const 
 	return 0;
 }
 
+/* Addresses become an id: in place of their number and of the padding before that. */
+static void take_stack(struct spoor_class_field *f)
+{
+	f->size = 4;
+	f->shape = SPOOR_SHAPE_SCALAR;
+	f->length_size = 0;
+	f->flags = SPOOR_VALUE_CONTEXT;
+}
+
+static bool is_padding(const struct spoor_def_field *f)
+{
+	return f->flags & SPOOR_DEF_PADDING && f->flags & SPOOR_DEF_CONTEXT && f->type == SPOOR_DEF_INT &&
+	       f->shape == SPOOR_DEF_SCALAR && f->bytes == 2;
+}
+
+/* A call stack has its padding before it, and padding has a call stack behind it. */
+static int check_stack(const struct spoor_def_field *before, const struct spoor_def_field *f)
+{
+	bool padded = before && is_padding(before);
+
+	if (f->flags & SPOOR_DEF_PADDING && !is_padding(f))
+		return -EBADMSG;
+	if (!(f->flags & SPOOR_DEF_STACK))
+		return padded ? -EBADMSG : 0;
+	return padded && f->flags & SPOOR_DEF_CONTEXT && f->type == SPOOR_DEF_POINTER && f->bytes == 8 &&
+			       f->shape == SPOOR_DEF_SEQUENCE ?
+		       0 :
+		       -EBADMSG;
+}
+
 static int take_field(struct parser *p, struct spoor_class_field *ret)
 {
 	const struct spoor_def_field *f = (const void *)p->at;
@@ -113,6 +146,8 @@ static int take_field(struct parser *p, struct spoor_class_field *ret)
 	};
 	if (!ret->name)
 		return -EBADMSG;
+	if (type == SPOOR_VALUE_STACK)
+		take_stack(ret);
 	at = p->at + (((size_t)(at - p->at) + 7) & ~7UL);
 	if (at > end)
 		return -EBADMSG;
@@ -136,6 +171,29 @@ static size_t count_labels(const uint8_t *at, const uint8_t *end, unsigned n_fie
 	return n < MAX_LABELS ? n : MAX_LABELS;
 }
 
+/*
+ * Where in events the id of the call stack is; 0: there is none. -EBADMSG: what comes before has no fixed size, or
+ * there are two.
+ */
+static int find_stack(const struct spoor_event_class *c)
+{
+	size_t at = sizeof(struct spoor_event_header), found = 0;
+	bool fixed = true;
+
+	for (unsigned i = 0; i < c->n_fields; i++) {
+		const struct spoor_class_field *f = &c->fields[i];
+
+		if (f->type == SPOOR_VALUE_STACK) {
+			if (found || !fixed || at > UINT16_MAX)
+				return -EBADMSG;
+			found = at;
+		}
+		fixed &= f->size && f->shape != SPOOR_SHAPE_SEQUENCE;
+		at += f->size * (f->shape == SPOOR_SHAPE_ARRAY ? f->count : 1);
+	}
+	return (int)found;
+}
+
 static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 {
 	const struct spoor_def_class *d = (const void *)def;
@@ -144,8 +202,10 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 	_cleanup_(spoor_freep) char *full = NULL;
 	struct parser p = { .at = def + sizeof(*d), .end = def + size };
 	const char *provider, *name, *file;
+	const struct spoor_def_field *before = NULL;
 	struct spoor_event_class c = {};
 	const uint8_t *texts = p.at;
+	unsigned n = 0; /* fields of the trace's class */
 	int r;
 
 	if (size < sizeof(*d) || d->text_size % 8 || d->text_size > size - sizeof(*d) ||
@@ -167,10 +227,18 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 		return -ENOMEM;
 	p.values = values;
 	for (unsigned i = 0; i < d->n_fields; i++) {
-		r = take_field(&p, &fields[i]);
+		const struct spoor_def_field *f = (const void *)p.at;
+
+		r = take_field(&p, &fields[n]);
+		if (!r)
+			r = check_stack(before, f);
 		if (r)
 			return r;
+		n += !is_padding(f);
+		before = f;
 	}
+	if (before && is_padding(before))
+		return -EBADMSG;
 	c = (struct spoor_event_class){
 		.id = SPOOR_EV_USER,
 		.kind = SPOOR_CLASS_TRACEPOINT + d->kind,
@@ -178,9 +246,11 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 		.line = d->line,
 		.name = full,
 		.file = file,
-		.n_fields = d->n_fields,
+		.n_fields = n,
 		.fields = fields,
 	};
+	if (find_stack(&c) < 0)
+		return -EBADMSG;
 	return spoor_class_encode(&c, ret);
 }
 
@@ -250,8 +320,12 @@ static int add_known(struct spoor_user_classes *r, const struct spoor_class *def
 	c->id = id;
 	c->hash = XXH3_64bits(c->def, size);
 	err = spoor_class_decode(c->def, &c->c);
-	if (!err)
+	if (!err) {
+		int at = find_stack(c->c);
+
+		c->stack_at = at > 0 ? at : 0;
 		r->all[r->n++] = TAKE_PTR(c);
+	}
 	return err == -ENOMEM ? err : 0;
 }
 
@@ -288,6 +362,7 @@ int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, si
 		err = make_room(r);
 	if (err)
 		return err;
+	c->stack_at = find_stack(c->c);
 	asked = *c->c;
 	asked.id = 0;
 	c->id = SPOOR_EV_USER + r->n;

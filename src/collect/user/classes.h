@@ -15,6 +15,7 @@ struct spoor_user_class {
 	struct spoor_event_class *c; /* decoded from def, which it borrows from */
 	uint64_t hash;
 	uint16_t id; /* in the trace */
+	uint16_t stack_at; /* of its events: where the id of the call stack is; 0: there is none */
 };
 
 /* All classes of a trace. */

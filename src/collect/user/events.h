@@ -6,6 +6,7 @@
  */
 #include "collect/user/arena.h"
 #include "collect/user/lanes.h"
+#include "collect/user/stacks.h"
 
 struct spoor_user_events {
 	struct spoor_user_arena *arena;
@@ -18,6 +19,8 @@ struct spoor_user_events {
 	void *keep_ctx;
 	/* The host's tid of what the program calls so. */
 	uint32_t (*tid)(void *ctx, uint32_t tid);
+	/* The id of a call stack, defined. NULL: they have none. */
+	uint32_t (*stack)(void *ctx, const struct spoor_user_walk *walk);
 	void *ctx;
 	const struct spoor_user_class *class; /* of the event at hand */
 };

@@ -327,6 +327,7 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 {
 	spoor_writer_switch_lanes(s->w);
 	define_clock(s->w);
+	spoor_taker_segment(s->taker);
 	for (size_t i = 0; i < n; i++)
 		spoor_taker_repeat(s->taker, sources[i]);
 }

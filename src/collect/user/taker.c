@@ -31,6 +31,7 @@ struct taken {
 struct spoor_taker {
 	struct spoor_writer *w;
 	struct spoor_user_classes classes;
+	struct spoor_user_stacks *stacks;
 	struct spoor_user_clock clock;
 	struct spoor_lanes lanes;
 	uint8_t *buffer;
@@ -57,7 +58,7 @@ int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
 	t->w = w;
 	t->classes.w = w;
 	t->buffer = malloc(BUFFER);
-	if (!t->buffer || spoor_user_classes_resume(&t->classes)) {
+	if (!t->buffer || spoor_user_classes_resume(&t->classes) || spoor_user_stacks_new(w, &t->stacks)) {
 		spoor_taker_free(t);
 		return -ENOMEM;
 	}
@@ -79,6 +80,7 @@ void spoor_taker_free(struct spoor_taker *t)
 	if (!t)
 		return;
 	spoor_user_classes_done(&t->classes);
+	spoor_user_stacks_free(t->stacks);
 	spoor_user_clock_done(&t->clock);
 	free(t->buffer);
 	free(t);
@@ -138,14 +140,40 @@ void spoor_taker_filter(struct spoor_taker *t,
 	t->keep_ctx = ctx;
 }
 
+/* What the conversion of events hands back to us. */
+struct taking {
+	struct spoor_taker *taker;
+	struct spoor_source *source;
+};
+
 static uint32_t tid_of(void *ctx, uint32_t tid)
 {
-	return spoor_source_tid(ctx, tid);
+	return spoor_source_tid(((struct taking *)ctx)->source, tid);
+}
+
+static uint32_t stack_of(void *ctx, const struct spoor_user_walk *walk)
+{
+	const struct taking *k = ctx;
+	struct spoor_user_walker who = {
+		.code = &k->source->arena->code,
+		.addresses = &k->source->addresses,
+		.pid = k->source->live ? k->source->pid : 0,
+	};
+
+	return spoor_user_stacks_id(k->taker->stacks, &who, walk);
+}
+
+static bool is_kept(void *keep_ctx, void *ctx, const struct spoor_user_class *c, const struct spoor_event_header *h)
+{
+	const struct taking *k = ctx;
+
+	return k->taker->keep(keep_ctx, k->source, c, h);
 }
 
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i)
 {
 	struct spoor_user_arena *a = s->arena;
+	struct taking taking = { t, s };
 	bool ticks = a->head.clock == SPOOR_ARENA_TSC, done;
 	struct spoor_user_events x = {
 		.arena = a,
@@ -153,10 +181,11 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		.clock = !ticks ? NULL : s->clock ? s->clock : &t->clock,
 		.until = t->until,
 		.most = t->most,
-		.keep = t->keep,
+		.keep = t->keep ? is_kept : NULL,
 		.keep_ctx = t->keep_ctx,
 		.tid = tid_of,
-		.ctx = s,
+		.stack = stack_of,
+		.ctx = &taking,
 	};
 	struct spoor_user_batch b;
 	size_t n;
@@ -169,6 +198,7 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 			spoor_user_packet_taken(a, i, 0, true);
 		return 0;
 	}
+	spoor_user_arena_define(a, &t->classes); /* what these events refer to was complete before them */
 	spoor_user_events_convert(&x, i, t->buffer + t->used, n, &b);
 	if (!b.n && !b.bytes)
 		return 0;
@@ -416,6 +446,11 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));
 	spoor_writer_define_user(t->w, (const void *)&def);
 	s->told = true;
+}
+
+void spoor_taker_segment(struct spoor_taker *t)
+{
+	spoor_user_stacks_segment(t->stacks);
 }
 
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)

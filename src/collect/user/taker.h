@@ -28,6 +28,7 @@ struct spoor_source {
 	bool told;     /* SPOOR_EV_PROGRAM of it is in the trace */
 	uint64_t lost; /* of the arena's, what lanes have told of */
 	struct spoor_source_threads *threads;
+	struct spoor_user_addresses *addresses;
 	struct spoor_source_verdicts *verdicts; /* the session's: which filter is for which class */
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
 };
@@ -71,7 +72,8 @@ size_t spoor_taker_bytes(const struct spoor_taker *t);
 
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
-/* A segment began: says again what of the program its events refer to. */
+/* A segment began, for all programs; and then: says again what of the program its events refer to. */
+void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
 void spoor_source_done(struct spoor_source *s);
 

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * The objects of this process (the program, its libraries, what it has dlopen()ed), as call stacks meet them, and their
+ * definitions in arenas.
+ *
+ * What is there when the program begins stays for ever and is entered once, without asking the file system. What comes
+ * by dlopen is found by _dl_find_object (glibc 2.35; async-signal-safe, without locks), when a call stack has an
+ * address in it. That it is the same still is asked before each use: dlclose tells nobody, and another object may lie
+ * where it was. Without that function, such addresses are of no known object.
+ */
+#include "agent/core/output.h"
+
+#define CODE_OBJECTS 1024 /* in one process, ever; what comes later is not known */
+
+struct code_object {
+	uintptr_t start, end, bias;
+	const void *map; /* the loader's; NULL: it stays for ever */
+	bool gone;       /* another may lie there */
+	uint32_t flags;  /* enum spoor_def_object_flag */
+	uintptr_t id_at; /* where its build-id is in memory; 0: it has none */
+	uint8_t id_len, id[32];
+	uint32_t defined[SPOOR_OUTPUTS]; /* generation of the output's first slot */
+};
+
+/* Once, in the constructor. alone: nothing has run yet that could have called dlopen. */
+void code_objects_start(bool alone);
+
+/*
+ * The object that an address lies in; NULL: none. held: it is certain that its code is in use; else it is looked at with
+ * more care. May take the process's lock, when it is new. Async-signal-safe.
+ */
+struct code_object *code_object_of(uintptr_t pc, bool held);
+
+/* Whether a found one is still what it was. */
+bool code_object_is_there(const struct code_object *o, uintptr_t pc, bool held);
+
+/* Defined in the arena of that slot, now if it was not. false: there is no room. May take the process's lock. */
+bool code_object_define(struct code_object *o, const struct slot *s);

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Call stacks of user events: which objects they name, in every way in which a trace comes to be."""
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+
+import tracing
+from t311_ust_control import daemon, library # noqa: F401 (fixtures)
+
+FP = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
+OWN = ["inner", "middle", "outer"]
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory):
+    """The program, and plugins that are laid out alike."""
+    out = tmp_path_factory.mktemp("chain")
+    program = tracing.build_program(out / "chain", "ust_chain.c", *FP)
+    for name in ("one", "two"):
+        tracing.build_program(out / f"{name}.so", "ust_chain_plugin.c", *FP, f"-DNAME={name}", "-shared", "-fPIC")
+    return program
+
+
+@pytest.fixture
+def events(spoor):
+    def read(path, *options):
+        run = spoor("report", "--format", "json", *options, path)
+        assert run.returncode == 0, run.stderr
+        lines = [json.loads(line) for line in run.stdout.splitlines()]
+        assert not lines[-1]["damages"], lines[-1]
+        return [e for e in lines[:-1] if e["event"] == "chain:end"]
+    return read
+
+
+def functions(event):
+    return [f.get("function") for f in event["stack"]]
+
+
+def wanted(plugin):
+    """Of an event: functions up to main, and the plugin's object."""
+    return OWN + ([plugin, "call"] if plugin else [])
+
+
+def check(event, plugin, chain):
+    names = functions(event)
+    n = len(wanted(plugin))
+    assert names[:n] == wanted(plugin) and "main" in names, names
+    assert [f["line"] > 0 and f["file"].endswith(".c") for f in event["stack"][:n]] == [True] * n
+    objects = [f["object"] for f in event["stack"][:n]]
+    assert objects == [str(chain)] * 3 + [str(chain.parent / f"{plugin}.so")] * (n - 3)
+
+
+PLUGINS = ["one", "two", "one", "two"]
+
+
+def arguments(chain):
+    return [str(chain)] + [str(chain.parent / f"{p}.so") for p in PLUGINS]
+
+
+def check_all(found, chain, times=1):
+    assert [e["fields"]["n"] for e in found] == list(range(len(PLUGINS) + 1)) * times
+    for e in found:
+        check(e, ([None] + PLUGINS)[e["fields"]["n"]], chain)
+
+
+def test_plugins_where_others_were(spoor, chain, events):
+    """Four objects, of two files, one after another at the same address."""
+    run = spoor("ust", "run", "--context", "callstack,ip", "-o", "t.spoor", "--", *arguments(chain))
+    assert run.returncode == 0, run.stderr
+    found = events("t.spoor")
+    check_all(found, chain)
+    for e in found:
+        assert e["walk"] == e["context"]["callstack_status"]["name"]
+        assert e["way"] == e["context"]["callstack_way"]["name"]
+    text = spoor("report", "--events", "--stacks", "t.spoor").stdout
+    assert text.count("> inner ") == 5 and "ust_chain_plugin.c:" in text
+
+
+def test_they_are_at_one_address(build, chain, tmp_path):
+    """Else the test before shows nothing. The definitions in the arena say where they were, and since when."""
+    _, (trace,) = tracing.traced(build, tmp_path / "out", *arguments(chain), SPOOR_UST_CONTEXT="callstack")
+    plugins = [o for o in trace.objects if o.path.endswith(("/one.so", "/two.so"))]
+    assert [os.path.basename(o.path) for o in plugins] == [p + ".so" for p in PLUGINS]
+    assert len({o.start for o in plugins}) == 1 and len({o.bias for o in plugins}) == 1
+    assert sorted(o.since for o in plugins) == [o.since for o in plugins]
+    own, = [o for o in trace.objects if o.path == str(chain)]
+    assert own.since == 0 and own.flags == 1
+    for o in [own, *plugins]:
+        assert o.ino == os.stat(o.path).st_ino and o.size == os.stat(o.path).st_size and len(o.build_id) == 40
+
+
+def test_recovered_without_the_program(spoor, build, chain, tmp_path, events):
+    out = tmp_path / "alone"
+    tracing.traced(build, out, *arguments(chain), SPOOR_UST_CONTEXT="callstack")
+    run = spoor("ust", "recover", out, "-o", "t.spoor")
+    assert run.returncode == 0, run.stderr
+    check_all(events("t.spoor"), chain)
+
+
+def test_the_same_as_babeltrace2(spoor, chain, events, tmp_path):
+    """It shows status, way and id, and the stack of that id has the frames that we show."""
+    spoor("ust", "run", "--context", "callstack", "-o", "t.spoor", "--", *arguments(chain))
+    run = subprocess.run(["babeltrace2", "t.spoor"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = run.stdout.splitlines()
+    ids = [line.split("callstack = ")[1].split(" ")[0] for line in lines if " chain:end: " in line]
+    assert len(ids) == 5 and len(set(ids)) == 3 # the same plugin's is the same stack
+    for i, event in zip(ids, events("t.spoor"), strict=True):
+        assert int(i) >> 31
+        line, = [k for k in lines if " spoor:stack: " in k and f"id = {i}," in k]
+        assert f"n = {len(event['stack'])}," in line
+        assert all(f"offset = 0x{int(f['offset'], 16):X}," in line for f in event["stack"])
+    assert all("callstack_status = ( " in k and "callstack_way = ( " in k for k in lines if " chain:end: " in k)
+
+
+def test_packed(spoor, chain, events, tmp_path):
+    """The objects are gone: what was packed tells their lines."""
+    place = tmp_path / "place"
+    shutil.copytree(chain.parent, place)
+    moved = place / "chain"
+    spoor("ust", "run", "--context", "callstack", "-o", "t.spoor", "--", *arguments(moved))
+    run = spoor("pack", "t.spoor")
+    assert run.returncode == 0 and "two.so" in run.stdout + run.stderr, run
+    shutil.rmtree(place)
+    check_all(events("t.spoor"), moved)
+
+
+def test_replaced_objects_are_not_believed(spoor, chain, tmp_path):
+    place = tmp_path / "place"
+    shutil.copytree(chain.parent, place)
+    spoor("ust", "run", "--context", "callstack", "-o", "t.spoor", "--", *arguments(place / "chain"))
+    os.remove(place / "one.so")
+    shutil.copy(place / "two.so", place / "one.so")
+    run = spoor("report", "--events", "--stacks", "t.spoor")
+    assert "one.so: changed since the recording" in run.stdout + run.stderr
+    assert "> one.so+0x" in run.stdout and "> two " in run.stdout
+
+
+def again(program):
+    """Lets it go on to its second round."""
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+    assert program.wait(20) == 0
+
+
+@pytest.fixture
+def twice(daemon, chain):
+    """A program that has done the first round of two under a session of the daemon."""
+    daemon.ust("start", "-o", "t.spoor", "--context", "callstack")
+    return daemon.program(*arguments(chain), stdin=subprocess.PIPE, TWICE="1")
+
+
+def test_in_every_segment(daemon, twice, chain, events):
+    """A snapshot between the rounds begins a segment: each has what its events refer to."""
+    daemon.ust("snapshot", "-o", "shot.spoor")
+    check_all(events("shot.spoor"), chain)
+    again(twice)
+    daemon.ust("end")
+    check_all(events("t.spoor"), chain, 2)
+
+
+def test_a_recorder_that_goes_on(daemon, twice, chain, events):
+    """Killed between the rounds: ids of the second one's stacks are not those of the first one's."""
+    time.sleep(0.5)
+    daemon.kill()
+    daemon.start()
+    again(twice)
+    daemon.ust("end")
+    check_all(events("t.spoor"), chain, 2)
+
+
+def test_with_the_kernel_side(spoor, chain, events):
+    """Both parts in one trace, each with its own numbers of stacks and objects."""
+    run = spoor("record", "--ust", "--ust-context", "callstack", "-o", "t.spoor", "--", *arguments(chain))
+    assert run.returncode == 0, run.stderr
+    check_all(events("t.spoor"), chain)
