@@ -141,6 +141,22 @@ def test_from_the_start(daemon, ticker):
     assert all(n == list(range(1009)) for n in ticks.values())
 
 
+def test_start_up(daemon, ticker):
+    """A session that records a program from its start adds little to it: the median of many runs."""
+    def median(**env):
+        times = []
+        for _ in range(31):
+            began = time.perf_counter()
+            subprocess.run([ticker, "1", "1"], env=os.environ | env, stdout=subprocess.DEVNULL, check=True)
+            times.append(time.perf_counter() - began)
+        return sorted(times)[15]
+    daemon.ust("start", "-o", "t.spoor")
+    recorded = median(SPOOR_UST_SOCKET=str(daemon.socket), LD_PRELOAD=str(daemon.agent))
+    daemon.ust("end")
+    assert len(daemon.ticks()) == 31
+    assert recorded - median() < 0.004  # with what the other end has to do, on a machine that does other things
+
+
 def test_running_program_is_found(daemon, ticker):
     """A program without a session, and so without a thread, is switched on and off while it runs."""
     p = daemon.program(ticker, 1, 0, 500)

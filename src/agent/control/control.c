@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -184,6 +185,15 @@ static void *listen_to(void *arg)
 	return arg;
 }
 
+/*
+ * What liburcu asks for in its constructor, which comes after ours. With one thread it costs nothing; with two the
+ * kernel lets a grace period pass, some 15 ms, and the program waits.
+ */
+static void register_for_urcu(void)
+{
+	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+}
+
 static void start_listener(void)
 {
 	sigset_t all, old;
@@ -192,6 +202,7 @@ static void start_listener(void)
 
 	if (listening || pthread_attr_init(&attr))
 		return;
+	register_for_urcu();
 	sigfillset(&all);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, 128 << 10);
