@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * The first form of tracepoints in user space (Blunck, Desnoyers, Fournier: Userspace Application Tracing with Markers
  * and Tracepoints, 2009), which is the kernel's:

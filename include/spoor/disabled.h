@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /* Tracepoints with SPOOR_DISABLE: no code, no data; a site's arguments are still checked. */
 
 #define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields) \
@@ -33,6 +34,7 @@
 #define spoor_trace(provider, name, ...)                                    \
 	do {                                                                \
 		if (0) {                                                    \
+			(void)&trace_##provider##_##name; /* declared? */   \
 			SPOOR_STRICT_(trace_##provider##_##name(__VA_ARGS__)); \
 		}                                                           \
 	} while (0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /* Lists of macro arguments: counting them, doing something with each. No more than 32. */
 
 /* SPOOR_EACH_(PREFIX, x, y, ...): PREFIXx PREFIXy ...; at most 32. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * The fields of a tracepoint, TP_FIELDS(...), each one of:
  *

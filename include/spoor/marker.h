@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * Markers: events by a printf format, without a declaration.
  *

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * How cold code writes an event: reserve (the one call), fields, commit (plain stores). All of it is async-signal-safe
  * and calls nothing of libc. Not for programs to use by themselves.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * A site: the place in a program's code where an event is. This header is the contract between programs and whoever
  * switches their sites; programs include spoor/tracepoint.h or spoor/marker.h.

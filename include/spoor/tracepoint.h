@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
+#pragma GCC system_header
 /*
  * Tracepoints: typed events of a program. Declared once, in a header or above their use:
  *

@@ -106,6 +106,15 @@ def test_wrong_types_do_not_compile(tmp_path, compiler, disabled):
         assert not compiles(tmp_path, compiler, body, *how, *disabled)[0], what
 
 
+@pytest.mark.parametrize("compiler, standard", [("gcc", "c99"), ("gcc", "gnu17"), ("clang", "c11"), ("g++", "c++11"),
+                                                ("clang++", "c++17")])
+def test_pedantic_programs(tmp_path, compiler, standard):
+    """What is GNU's own is in the headers, and not for the program to be warned of."""
+    good, said = compiles(tmp_path, compiler, RIGHT, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Wshadow",
+                          "-Werror")
+    assert good, said
+
+
 OTHER = HEADER.replace("int n, const char *s", "long n, const char *s")
 
 
