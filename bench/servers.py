@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Real servers with a private configuration on loopback, and the load for each: started, measured, ended."""
 
-import glob
 import os
 import pwd
 import re
@@ -241,31 +240,6 @@ SERVERS = {"apache": Apache, "redis": Redis, "mariadb": MariaDB}
 
 # A real package to build, and a bundled one where there is no archive.
 
-SOURCES = """Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-"""
-
-
-def fetch_hello(cache):
-    """GNU hello from Debian, with package lists of its own: this machine's configuration is not touched."""
-    apt = f"{cache}/apt"
-    os.makedirs(f"{apt}/lists/partial", exist_ok=True)
-    os.makedirs(f"{apt}/parts", exist_ok=True)
-    with open(f"{apt}/parts/debian.sources", "w", encoding="ascii") as f:
-        f.write(SOURCES)
-    options = ["-o", "Dir::Etc::sourcelist=/dev/null", "-o", f"Dir::Etc::sourceparts={apt}/parts",
-               "-o", f"Dir::State::lists={apt}/lists", "-o", "APT::Sandbox::User=root"]
-    call(["apt-get", "-q", *options, "update"], 300)
-    call(["sh", "-c", 'cd "$1" && shift && exec apt-get -q "$@"', "sh", cache, *options, "source", "--download-only",
-          "hello"], 120)
-    archive = glob.glob(f"{cache}/hello_*.orig.tar.*z")
-    call(["tar", "-C", cache, "-xf", archive[0]], 60)
-    shutil.rmtree(apt, ignore_errors=True)
-
-
 def write_synthetic(directory, files=60):
     """`files` C files with a few hundred lines of headers each, and a Makefile: gcc, as, collect2 and ld for each."""
     os.makedirs(directory, exist_ok=True)
@@ -285,14 +259,13 @@ def write_synthetic(directory, files=60):
 def storm_source(cache):
     """(directory, what it is): ready for `make -j2` after `make clean`."""
     os.makedirs(cache, exist_ok=True)
+    directory = f"{cache}/hello"
+    fetch = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../scripts/debian-source")
     try:
-        if not glob.glob(f"{cache}/hello-*/Makefile"):
-            if not glob.glob(f"{cache}/hello-*/configure"):
-                fetch_hello(cache)
-            directory = glob.glob(f"{cache}/hello-*/configure")[0].rpartition("/")[0]
+        if not os.path.exists(f"{directory}/Makefile"):
+            call([fetch, cache, "hello"], 300)
             call(["sh", "-c", 'cd "$1" && ./configure -q', "sh", directory], 300, {"FORCE_UNSAFE_CONFIGURE": "1"})
-        directory = glob.glob(f"{cache}/hello-*/Makefile")[0].rpartition("/")[0]
-        return directory, os.path.basename(directory)
-    except (Failed, IndexError):
+        return directory, "GNU hello"
+    except Failed:
         write_synthetic(f"{cache}/synthetic")
         return f"{cache}/synthetic", "60 bundled C files (no source archive to be had)"

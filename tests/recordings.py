@@ -29,6 +29,16 @@ def bpf_objects(pid):
     return {(kind, int(number)) for kind, number in found}
 
 
+def user_events(spoor, path):
+    """The events of a trace that is whole, in the order of time."""
+    run = spoor("report", "--format", "json", path)
+    assert run.returncode == 0, run.stderr
+    *events, summary = [json.loads(line) for line in run.stdout.splitlines()]
+    assert summary["ended"] and not summary["damages"], summary
+    assert not any(p["lost"] or p["malformed"] for p in summary["programs"]), summary
+    return events
+
+
 class Running:
     """A spoor under way."""
 

@@ -49,7 +49,8 @@ def complain(wrong):
 
 
 def is_code(name):
-    return name.endswith(LICENSED) or name in ("Makefile", ".ci/run", "bench/run", "tests/run") or "scripts/" in name
+    scripts = ("Makefile", ".ci/run", "bench/run", "bench/lttng_run", "tests/run")
+    return name.endswith(LICENSED) or name in scripts or "scripts/" in name
 
 
 def test_license_tags(files):
