@@ -76,6 +76,11 @@ def cpu_excess(results):
     return max(over) if over else None
 
 
+def started(results, how):
+    """ms until main() beyond the program without a tracer."""
+    return of(results, "uststart", "added", how)
+
+
 BARS = [  # (what, limit, unit, function of all results)
     ("a bystander, x the empty floor", 1.1, "x", lambda r: of(r, "bystander", "times_floor", DEFAULT)),
     ("no stack, x the one-record floor", 1.2, "x", lambda r: of(r, "nostack", "times_floor", BARE)),
@@ -108,8 +113,24 @@ BARS = [  # (what, limit, unit, function of all results)
     ("Spoor's user time for 10 million events, worst", 0.2, "s", lambda r: worst(r, user_time)),
     ("pure CPU: loss beyond 0.3 % and the noise", 0, "%", cpu_excess),
     ("Spoor's memory with BPF maps, worst", 200, "MB", lambda r: worst(r, memory)),
+    *[bar for what in ("two fields", "two fields, 2 threads") for bar in (
+        (f"a tracepoint that is on, {what}", 20, "ns", lambda r, w=what: of(r, "ust", "median", f"Spoor, {w}")),
+        ("the same, x LTTng-UST's", 0.25, "x",
+         lambda r, w=what: of(r, "ust", "ratio", f"Spoor, {w}", f"LTTng-UST, {w}")))],
+    ("code with sites that are off, x the same with nop5", 1.5, "x",
+     lambda r: of(r, "ustoff", "ratio", "Spoor", "a nop5 at the places")),
+    ("what a site that is off adds, x LTTng-UST's", 1, "x",
+     lambda r: quotient(of(r, "ustoff", "added", "Spoor"), of(r, "ustoff", "added", "LTTng-UST"))),
+    ("until main(), no daemon, added", 1, "ms", lambda r: started(r, "Spoor, no daemon")),
+    ("until main(), recorded, added", 1, "ms", lambda r: started(r, "Spoor, a session")),
+    ("until main(), alone, added", 1, "ms", lambda r: started(r, "Spoor, alone")),
+    ("a million events a second: lost", 0, "events", lambda r: of(r, "ustpaced", "median", "Spoor", "lost")),
 ]
-AT_LEAST = [("reading back, a core", 10, "million events/s", lambda r: of(r, "reading", "median", "spoor report"))]
+AT_LEAST = [
+    ("reading back, a core", 10, "million events/s", lambda r: of(r, "reading", "median", "spoor report")),
+    ("reading back events of programs, a core", 10, "million events/s",
+     lambda r: of(r, "ustreading", "median", "spoor report")),
+]
 
 
 def rows_of(results):

@@ -15,6 +15,7 @@ import tables
 import tools
 from measure import Failed, busy_share, end_all, first_line, foreign_bpf, text_of
 from scenarios import FIGURE_6, Settings, all_scenarios
+from ust import ust_scenarios
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RESULTS = os.path.join(HERE, "RESULTS.md")
@@ -73,6 +74,7 @@ def machine(spoor):
         "perf": version_of("perf", "--version"), "strace": version_of("strace", "--version"),
         "apache2": version_of("/usr/sbin/apache2", "-v"), "redis": version_of("redis-server", "--version"),
         "mariadb": version_of("/usr/sbin/mariadbd", "--version"), "python3": platform.python_version(),
+        "lttng": version_of("lttng", "--version"), "babeltrace2": version_of("babeltrace2", "--version"),
     }
     return "\n".join(map(tables.item, [
         f"{cpu[1] if cpu else platform.machine()}, {os.cpu_count()} CPUs, {int(memory[1]) >> 20} GiB; "
@@ -183,7 +185,7 @@ class Prepared:
 
 def main():
     options = arguments()
-    scenarios = all_scenarios()
+    scenarios = all_scenarios() + ust_scenarios()
     if options.list:
         for scenario in scenarios:
             print(f"{scenario.name:10} {scenario.title}")

@@ -33,6 +33,7 @@ class Case:
     work: list = dataclasses.field(default_factory=list)
     native: str = "native"              # the case it is compared with
     floor: str = None                   # and the floor
+    again: str = None                   # the case that this one repeats, for the noise
 
 
 @dataclasses.dataclass
@@ -45,6 +46,7 @@ class Scenario:
     run: typing.Callable                # (case, settings) -> Run
     rounds: int = 5                     # without --quick
     about: str = ""
+    ratios: tuple = ()                  # (head, "native" | "floor"): where values are compared, not what is added
 
 
 @dataclasses.dataclass

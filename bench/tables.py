@@ -73,11 +73,10 @@ class Result:
         """{variant: per cent by which two equal native runs of a round differ: median, most}."""
         found = {}
         for case in self.scenario.cases:
-            if case.tool.name != "native again":
-                continue
-            apart = [abs(a / b - 1) * 100 for a, b in self.pairs(case.label, case.native)]
+            first = case.again or (case.native if case.tool.name == "native again" else None)
+            apart = [abs(a / b - 1) * 100 for a, b in self.pairs(case.label, first) if b]
             if apart:
-                found[case.native] = (statistics.median(apart), max(apart))
+                found[first] = (statistics.median(apart), max(apart))
         return found
 
 
@@ -125,13 +124,19 @@ def columns(result):
         trace, events = result.median(label, "trace"), result.median(label, "events")
         return number(trace / events) if trace and events else ""
 
-    return [
-        (f"{result.scenario.unit}", lambda label: number(result.median(label), value_digits)),
-        ("min .. max", low_high),
+    def ratio_to(other):
+        return lambda label: number(result.ratio(label, getattr(result.case(label), other)), 2)
+
+    compared = [(head, ratio_to(other)) for head, other in result.scenario.ratios] or [
         ("added", not_native(lambda label: number(result.added(label)) if adds else "")),
         ("x native", not_native(lambda label: number(result.ratio(label, result.case(label).native), 3))),
         ("loss %", not_native(lambda label: "" if adds else number(result.loss(label), 2))),
         ("x floor", lambda label: number(result.times_floor(label), 2)),
+    ]
+    return [
+        (f"{result.scenario.unit}", lambda label: number(result.median(label), value_digits)),
+        ("min .. max", low_high),
+        *compared,
         ("events", lambda label: number(result.median(label, "events"), 0)),
         ("events/op", events_an_op),
         ("lost", lambda label: number(result.median(label, "lost"), 0)),

@@ -228,7 +228,8 @@ PEERS = [BPFTRACE_COUNT, BPFTRACE_USTACK, BPFTRACE_PRINTF, PERF_TRACE, PERF_TRAC
 
 def missing(tool):
     """The program a peer needs, if it is not there."""
-    program = {"Bpftrace": "bpftrace", "PerfTrace": "perf", "Strace": "strace"}.get(type(tool).__name__)
+    program = {"Bpftrace": "bpftrace", "PerfTrace": "perf", "Strace": "strace",
+               "Lttng": "lttng"}.get(type(tool).__name__)
     return program if program and not shutil.which(program) else None
 
 
@@ -239,11 +240,11 @@ def as_run(value):
 
 def collect(tool, process, ctx, value):
     run = as_run(value)
-    tool.account(run, process, ctx)
     if tool.kind != "native":
         run.user, run.system = process.user, process.system
         if process.watcher:
             run.rss, run.bpf, run.bpf_ns = process.watcher.rss, process.watcher.bpf, process.watcher.bpf_ns
+    tool.account(run, process, ctx)
     return run
 
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What sites cost while they are off: 1,000 of them, one after another, with work between. Prints ns a site, the same
- * code without anything at the sites taken off: ust_sites nop5|site, or with BENCH_LTTNG lttng. LAPS over all of them.
+ * What sites cost while they are off: 1,000 of them, one after another, with work between: ust_sites [LAPS]. Prints ns
+ * of the work, and what a nop5 and a site add to it. Compiled twice: with Spoor's sites, and with LTTng-UST's
+ * (BENCH_LTTNG).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "ust.h"
 #endif
 
+#define TURNS 25
 #define NOTHING()
 #define NOP5() __asm__ volatile(".byte 0x0f, 0x1f, 0x44, 0x00, 0x00")
 #define SITE() TRACE_TWO((int)x, (long)x)
@@ -59,24 +61,25 @@ static double ns(unsigned long run(long laps), long laps)
 	return ((double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec)) / (double)laps / 1000;
 }
 
-/* The least of several: what disturbs only ever adds. */
-static double least(unsigned long run(long laps), long laps)
+/* The least of several, in turns: what disturbs only ever adds. */
+static void least(double best[3], long laps)
 {
-	double best = 1e9;
+	static unsigned long (*const runs[])(long laps) = { bare, nop5, site };
 
-	for (int i = 0; i < 15; i++) {
-		double t = ns(run, laps);
+	for (int turn = 0; turn < TURNS; turn++)
+		for (int i = 0; i < 3; i++) {
+			double t = ns(runs[i], laps);
 
-		best = t < best ? t : best;
-	}
-	return best;
+			best[i] = !turn || t < best[i] ? t : best[i];
+		}
 }
 
 int main(int argc, char **argv)
 {
-	long laps = argc > 1 ? atol(argv[1]) : 2000;
-	double empty = least(bare, laps), nop = least(nop5, laps), off = least(site, laps);
+	long laps = argc > 1 ? atol(argv[1]) : 1000;
+	double best[3];
 
-	printf("bare %.3f nop5 +%.3f site +%.3f ns\n", empty, nop - empty, off - empty);
+	least(best, laps);
+	printf("bare %.4f nop5 %.4f site %.4f ns\n", best[0], best[1] - best[0], best[2] - best[0]);
 	return 0;
 }
