@@ -6,9 +6,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/kernel/ring.h"
+#include "collect/session/definer.h"
 
 #define MAX_SPANS 256
 #define MARK_GRACE \
@@ -34,10 +34,7 @@ struct spoor_consumer {
 	struct ring_state *rings;
 	uint64_t epoch, rotated_at, ends_at;
 	bool rotating;
-	uint64_t *object_epoch;                      /* by object id: segment that has its definition */
-	bool keep;                                   /* definitions are remembered for segments to come */
-	struct spoor_event_header **stacks, **files; /* by id */
-	size_t n_stacks, n_files;
+	struct spoor_definer *definer;
 	struct late_call { /* seen after the end began */
 		uint32_t tid;
 		uint64_t start;
@@ -56,13 +53,11 @@ int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, st
 	c->k = k;
 	c->objects = objects;
 	c->w = w;
-	c->keep = keep_definitions;
 	c->epoch = 1;
 	c->ends_at = UINT64_MAX;
 	c->n_rings = k->n_cpus * SPOOR_LEVELS;
 	c->rings = calloc(c->n_rings, sizeof(*c->rings));
-	c->object_epoch = calloc(SPOOR_KERNEL_OBJECTS, sizeof(*c->object_epoch));
-	if (!c->rings || !c->object_epoch) {
+	if (!c->rings || spoor_definer_new(objects, w, keep_definitions, &c->definer) < 0) {
 		spoor_consumer_free(c);
 		return -ENOMEM;
 	}
@@ -74,109 +69,14 @@ int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, st
 	return 0;
 }
 
-static void free_all(struct spoor_event_header **defs, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		free(defs[i]);
-	free(defs);
-}
-
 void spoor_consumer_free(struct spoor_consumer *c)
 {
 	if (!c)
 		return;
-	free_all(c->stacks, c->n_stacks);
-	free_all(c->files, c->n_files);
-	free(c->object_epoch);
+	spoor_definer_free(c->definer);
 	free(c->rings);
 	free(c->late);
 	free(c);
-}
-
-/* ---- definitions ---- */
-
-static void define_object(struct spoor_consumer *c, uint32_t id)
-{
-	struct spoor_object *def;
-
-	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || c->object_epoch[id] == c->epoch)
-		return;
-	def = spoor_objects_definition(c->objects, id);
-	if (!def)
-		return;
-	spoor_writer_define(c->w, &def->h);
-	c->object_epoch[id] = c->epoch;
-	free(def);
-}
-
-/* Where a segment has said that a file is gone, and it is not, the last definition counts. */
-static void define_returned(struct spoor_consumer *c)
-{
-	uint32_t ids[16];
-	size_t n;
-
-	while ((n = spoor_objects_returned(c->objects, ids, sizeof(ids) / sizeof(*ids)))) {
-		for (size_t i = 0; i < n; i++) {
-			bool told = c->object_epoch[ids[i]] == c->epoch;
-
-			c->object_epoch[ids[i]] = 0;
-			if (told)
-				define_object(c, ids[i]);
-		}
-	}
-}
-
-static void remember(struct spoor_event_header ***defs, size_t *n, uint32_t id, const struct spoor_event_header *h)
-{
-	if (id < *n && (*defs)[id] == h)
-		return; /* it was remembered: define_again() */
-	if (id >= *n) {
-		size_t grown = (size_t)id * 2 + 64;
-		void *p = realloc(*defs, grown * sizeof(**defs));
-
-		if (!p)
-			return;
-		*defs = p;
-		memset(*defs + *n, 0, (grown - *n) * sizeof(**defs));
-		*n = grown;
-	}
-	free((*defs)[id]);
-	(*defs)[id] = malloc(h->size8 * 8);
-	if ((*defs)[id])
-		memcpy((*defs)[id], h, h->size8 * 8);
-}
-
-static void define_stack(struct spoor_consumer *c, const struct spoor_stack *s)
-{
-	for (unsigned i = 0; i < s->n; i++)
-		define_object(c, SPOOR_FRAME_OBJECT(s->frames[i]));
-	spoor_writer_define(c->w, &s->h);
-	c->counts.stacks++;
-	if (c->keep)
-		remember(&c->stacks, &c->n_stacks, s->id, &s->h);
-}
-
-static void define_unwound(void *ctx, const struct spoor_stack *s)
-{
-	define_stack(ctx, s);
-}
-
-static void define_file(struct spoor_consumer *c, const struct spoor_event_header *h)
-{
-	spoor_writer_define(c->w, h);
-	c->counts.files++;
-	if (c->keep)
-		remember(&c->files, &c->n_files, ((const struct spoor_file *)h)->id, h);
-}
-
-/* An event of the new segment refers to definitions of an older one. */
-static void define_again(struct spoor_consumer *c, const struct spoor_ctl_need *need)
-{
-	if (need->stack && need->stack < c->n_stacks && c->stacks[need->stack])
-		define_stack(c, (struct spoor_stack *)c->stacks[need->stack]);
-	for (unsigned i = 0; i < 3; i++)
-		if (need->files[i] && need->files[i] < c->n_files && c->files[need->files[i]])
-			define_file(c, c->files[need->files[i]]);
 }
 
 /* What is no event: definitions and control records. */
@@ -184,11 +84,11 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 {
 	switch (h->id) {
 	case SPOOR_EV_STACK:
-		define_stack(c, (const void *)h);
+		spoor_definer_stack(c->definer, (const void *)h);
 		break;
 	case SPOOR_EV_FILE:
 	case SPOOR_EV_SOCKET:
-		define_file(c, h);
+		spoor_definer_file(c->definer, h);
 		break;
 	case SPOOR_EV_THREAD:
 		spoor_writer_define(c->w, h);
@@ -203,7 +103,7 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 		spoor_objects_raw(c->objects, (const void *)h);
 		break;
 	case SPOOR_CTL_NEED:
-		define_again(c, (const void *)h);
+		spoor_definer_again(c->definer, (const void *)h);
 		break;
 	}
 }
@@ -310,7 +210,7 @@ static void scan(struct spoor_consumer *c, struct ring_state *r)
 			if (!add_to_spans(r, h))
 				break;
 			if (h->id == SPOOR_EV_MAPPING)
-				define_object(c, ((const struct spoor_mapping *)h)->object);
+				spoor_definer_object(c->definer, ((const struct spoor_mapping *)h)->object);
 			count_call(c, h);
 		} else if (h->id == SPOOR_CTL_MARK) {
 			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
@@ -387,6 +287,7 @@ int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e)
 	c->rotated_at = spoor_now_monotonic();
 	spoor_consumer_clock(c);
 	spoor_kernel_set_epoch(c->k, ++c->epoch);
+	spoor_definer_segment(c->definer);
 	return 0;
 }
 
@@ -421,8 +322,7 @@ int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e)
 	int64_t bytes = 0;
 	int err = 0;
 
-	define_returned(c);
-	spoor_objects_unwound(c->objects, define_unwound, c);
+	spoor_definer_unwound(c->definer);
 	for (unsigned i = 0; i < c->n_rings; i++) {
 		int r = drain_ring(c, i, &bytes, e);
 

@@ -33,8 +33,6 @@ bool spoor_consumer_rotating(const struct spoor_consumer *c);
 struct spoor_consumer_counts {
 	uint64_t events; /* system calls written: those that ended, and those that did not, each once */
 	uint64_t discarded;
-	uint64_t stacks; /* definitions */
-	uint64_t files;
 	uint64_t nested;  /* of the discarded: a producer interrupted another one */
 	uint64_t damaged; /* rings whose content made no sense from some point on: what was there is lost */
 };
