@@ -151,6 +151,9 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 	switch (h->id) {
 	case SPOOR_EV_STACK:
 		return put(&s->stacks, ((const struct spoor_stack *)h)->id, h);
+	case SPOOR_EV_STACK_ALIAS:
+		s->has_aliases = 1;
+		return put(&s->stacks, ((const struct spoor_stack_alias *)h)->id, h);
 	case SPOOR_EV_OBJECT:
 		return put(&s->objects, ((const struct spoor_object *)h)->id, h);
 	case SPOOR_EV_FILE:
@@ -168,6 +171,29 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 	}
 }
 
+/*
+ * NULL: none. Looked up when it is asked for, since a definition may come after its alias: they are put in the order of
+ * time. An alias of an alias is none, so nothing goes round in a circle.
+ */
+static const struct spoor_stack *of_alias(const struct spoor_segment *s, const struct spoor_stack_alias *a)
+{
+	const struct spoor_event_header *h = get(&s->stacks, a->stack);
+
+	return h && h->id == SPOOR_EV_STACK ? (const void *)h : NULL;
+}
+
+/* What names nothing, and what names another alias: no writer writes that. */
+static void check_aliases(struct spoor_segment *s)
+{
+	for (size_t i = 0; s->has_aliases && i < s->stacks.size; i++) {
+		const struct spoor_event_header *h = s->stacks.slots[i].def;
+
+		if (h && h->id == SPOOR_EV_STACK_ALIAS && !of_alias(s, (const void *)h))
+			spoor_trace_note(s->trace, s->defs.path, (const uint8_t *)h - s->defs.map,
+					 "a stack's other id is of no stack that is defined here");
+	}
+}
+
 static int take_all(struct spoor_segment *s)
 {
 	const struct spoor_event_header *h;
@@ -177,6 +203,8 @@ static int take_all(struct spoor_segment *s)
 	while ((h = spoor_cursor_next(s->trace, &s->defs)))
 		if (take(s, h) < 0)
 			return -ENOMEM;
+	if (!s->trace->following) /* there it may be still to come */
+		check_aliases(s);
 	return index_threads(s);
 }
 
@@ -226,7 +254,9 @@ void spoor_segment_unload(struct spoor_segment *s)
 
 const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uint32_t id)
 {
-	return get(&s->stacks, id);
+	const struct spoor_event_header *h = get(&s->stacks, id);
+
+	return h && h->id == SPOOR_EV_STACK_ALIAS ? of_alias(s, (const void *)h) : (const void *)h;
 }
 
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id)

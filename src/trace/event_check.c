@@ -23,6 +23,12 @@ static size_t behind_stack(const struct spoor_stack *s)
 	return sizeof(*s) + s->n * sizeof(s->frames[0]);
 }
 
+/* It is another id: of itself it would say nothing. */
+static size_t behind_alias(const struct spoor_stack_alias *a)
+{
+	return a->id != a->stack ? sizeof(*a) : 0;
+}
+
 static size_t behind_pending(const struct spoor_pending *p)
 {
 	return p->nr < SPOOR_SYSCALL_MAX ? sizeof(*p) + p->len : 0;
@@ -39,6 +45,8 @@ static size_t own_length(const struct spoor_event_header *h, const struct spoor_
 	switch (h->id) {
 	case SPOOR_EV_STACK:
 		return behind_stack((const void *)h);
+	case SPOOR_EV_STACK_ALIAS:
+		return behind_alias((const void *)h);
 	case SPOOR_EV_OBJECT:
 		return has_build_id((const void *)h) ? behind_string(h, sizeof(struct spoor_object)) : 0;
 	case SPOOR_EV_FILE:

@@ -70,8 +70,11 @@ int spoor_trace_more(struct spoor_trace *t);
 /* Discarded events so far, all streams, for whatever reason. Complete once spoor_trace_next() returned 0. */
 uint64_t spoor_trace_discarded(const struct spoor_trace *t);
 
-/* Definitions of a segment; NULL if it has none of that id. Borrowed until spoor_trace_close(). Of two with the same id
- * the later one counts. Only what stands in a definition stream defines. */
+/*
+ * Definitions of a segment; NULL if it has none of that id. Borrowed until spoor_trace_close(). Of two with the same id
+ * the later one counts. Only what stands in a definition stream defines. Equal stacks are one: its id may be another
+ * than the one that was asked for.
+ */
 const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uint32_t id);
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id);
 /* A spoor_file or a spoor_socket: look at h.id. */

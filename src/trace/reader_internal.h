@@ -51,6 +51,7 @@ struct spoor_segment {
 	struct spoor_segment *kernel; /* of a segment of user events: the kernel side's of the same time; else NULL */
 	uint8_t loaded;
 	uint8_t is_user;   /* of a part `ust` */
+	uint8_t has_aliases; /* among its stacks */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
 	struct spoor_idmap stacks, objects, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */

@@ -54,6 +54,7 @@ enum spoor_event_id {
 	SPOOR_EV_COUNTER = 1035,
 	SPOOR_EV_CLASS = 1036,   /* what events of an id from SPOOR_EV_USER on are */
 	SPOOR_EV_PROGRAM = 1037, /* a traced program's buffer: begun, ended, crashed, what it lost */
+	SPOOR_EV_STACK_ALIAS = 1038,
 	SPOOR_EV_MAX,
 	/* What programs say of themselves: each id is defined by a SPOOR_EV_CLASS of its segment. */
 	SPOOR_EV_USER = 2048,
@@ -175,6 +176,14 @@ struct spoor_stack {
 	__u64 frames[]; /* innermost first */
 };
 _Static_assert(sizeof(struct spoor_stack) == 24, "");
+
+/* Another id of a stack whose definition is in the same segment: it has the same status, way and frames. */
+struct spoor_stack_alias {
+	struct spoor_event_header h;
+	__u32 id;
+	__u32 stack; /* id of a SPOOR_EV_STACK, never of another alias */
+};
+_Static_assert(sizeof(struct spoor_stack_alias) == 24, "");
 
 enum spoor_object_flag {
 	SPOOR_OBJECT_APP = 1,     /* the application's own code */

@@ -36,6 +36,7 @@ void spoor_segment_free(struct writer_segment *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	free(s->buf);
+	spoor_stack_set_done(&s->stacks);
 	free(s);
 }
 

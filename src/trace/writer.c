@@ -289,6 +289,9 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	w->root_fd = w->reserve_fd = -1;
 	if (allocate(w, o) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
+	r = spoor_stack_seed(&w->stack_seed);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: no random numbers: %s", w->path, strerror(-r));
 	r = o->resume ? begin_again(w, e) : begin_anew(w, e);
 	if (r >= 0)
 		r = spoor_segments_create(w, e);

@@ -94,6 +94,8 @@ void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_sta
  * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before
  * the last batch's is raised to it. So: define() from all rings, flush(), then packet() the events that refer to them:
  * the times stay true, and whatever kills us, no reference dangles. CLOCK and COUNTER also go to the manifest.
+ * A stack that is equal to one that a segment defines is written there as an alias of it, if its id is another, or not
+ * at all (stack_set.h). A stack's id is of that stack for the whole recording.
  */
 int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def); /* to `kernel` */
 int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def); /* to `ust` */

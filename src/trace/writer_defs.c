@@ -32,22 +32,63 @@ int spoor_segment_define(struct writer_segment *seg, const struct spoor_event_he
 	return 0;
 }
 
+/* Equal stacks have one definition in a segment, the first; what comes later under another id only names that. */
+static int define_stack(struct writer_segment *seg, const struct spoor_stack *s, const struct spoor_stack_key *key)
+{
+	uint32_t first = spoor_stack_set_get(&seg->stacks, key);
+	struct spoor_stack_alias alias = { .h = s->h, .id = s->id, .stack = first };
+	int r;
+
+	if (first == s->id)
+		return 0;
+	if (first) {
+		alias.h.id = SPOOR_EV_STACK_ALIAS;
+		alias.h.size8 = sizeof(alias) / 8;
+		return spoor_segment_define(seg, &alias.h);
+	}
+	r = spoor_segment_define(seg, &s->h);
+	if (r == 0)
+		spoor_stack_set_put(&seg->stacks, key, s->id); /* without memory for that it is written again */
+	return r;
+}
+
+/* A stack's key; NULL: it is something else, or makes no sense. */
+static const struct spoor_stack_key *key_of(const struct spoor_writer *w, const struct spoor_event_header *def,
+					    struct spoor_stack_key *buf)
+{
+	const struct spoor_stack *s = (const void *)def;
+
+	if (def->id != SPOOR_EV_STACK || def->size8 * 8 < sizeof(*s) || !s->id ||
+	    def->size8 * 8 < sizeof(*s) + s->n * sizeof(s->frames[0]))
+		return NULL;
+	*buf = spoor_stack_key(s, w->stack_seed);
+	return buf;
+}
+
+static int define(struct writer_segment *seg, const struct spoor_event_header *def, const struct spoor_stack_key *key)
+{
+	return key ? define_stack(seg, (const void *)def, key) : spoor_segment_define(seg, def);
+}
+
 int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def)
 {
+	const struct spoor_stack_key *key;
+	struct spoor_stack_key buf;
 	int r;
 
 	if (!p || def->size8 < 2)
 		return -EINVAL;
 	spoor_manifest_note(w, def);
+	key = key_of(w, def, &buf);
 	/* Streams that are still in the previous segment may refer to it. */
 	if (p->previous) {
-		r = spoor_segment_define(p->previous, def);
+		r = define(p->previous, def, key);
 		if (r < 0)
 			return r;
 	}
 	if (!p->current)
 		return -EBADF;
-	r = spoor_segment_define(p->current, def);
+	r = define(p->current, def, key);
 	if (r < 0)
 		return r;
 	return p->current->buf_len >= DEFS_FLUSH_BYTES ? spoor_writer_flush(w, NULL) : 0;

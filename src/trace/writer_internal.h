@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "trace/schema.h"
+#include "trace/stack_set.h"
 #include "trace/writer.h"
 
 #define SPOOR_MAX_SPANS 1000 /* of one packet: with its header and sources below IOV_MAX */
@@ -35,6 +36,7 @@ struct writer_segment {
 	struct writer_stream *defs;
 	uint8_t *buf; /* definitions not yet written */
 	size_t buf_len, buf_size;
+	struct spoor_stack_set stacks; /* those defined in it */
 };
 
 struct writer_part {
@@ -81,6 +83,7 @@ struct spoor_writer {
 	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
 
 	json_t *clocks, *counters;
+	uint64_t stack_seed;
 	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */
 };
 

@@ -29,10 +29,12 @@ def dangling(segment):
     """Ids that events of this segment refer to and that nothing defines in it."""
     run = subprocess.run(["babeltrace2", segment], capture_output=True, text=True, errors="replace", check=True,
                          timeout=60)
-    stacks, files, used, used_files = {0}, {0}, set(), set()
+    stacks, files, used, used_files, aliases = {0}, {0}, set(), set(), {}
     for line in run.stdout.splitlines():
         if " spoor:stack: " in line:
             stacks.add(int(re.search(r"\bid = (\d+)", line)[1]))
+        elif " spoor:stack_alias: " in line:
+            aliases.update([map(int, re.search(r"\bid = (\d+), stack = (\d+)", line).groups())])
         elif " spoor:file: " in line or " spoor:socket: " in line:
             files.add(int(re.search(r"\bid = (\d+)", line)[1]))
         elif found := re.search(r"\bpid = \d+, stack = (\d+)", line):
@@ -40,7 +42,8 @@ def dangling(segment):
             for group in re.findall(r"files = \{ ([^}]*) \}", line):
                 used_files |= {int(n) for n in re.findall(r"= (\d+)", group)}
     assert used - {0}
-    return used - stacks, used_files - files
+    assert set(aliases.values()) <= stacks
+    return used - stacks - aliases.keys(), used_files - files
 
 
 def bytes_on_disk(trace):

@@ -88,7 +88,7 @@ static void touch_definitions(const struct spoor_segment *s, uint32_t id, uint32
 	const struct spoor_thread *t = spoor_segment_thread(s, tid, ts);
 
 	if (st) {
-		must(st->id == id);
+		must(spoor_segment_stack(s, st->id) == st);
 		touch_bytes(st->frames, st->n * 8);
 	}
 	if (o)

@@ -218,6 +218,11 @@ static void define_stack(unsigned n)
 		s->frames[i] = SPOOR_FRAME(draw(SPOOR_MAX_OBJECTS), seed) | (draw(2) ? SPOOR_FRAME_INTERRUPTED : 0);
 	seal(s, sizeof(*s) + 8 * n);
 	define(s);
+	for (unsigned i = draw(3); i; i--) { /* equal ones under other ids */
+		s->id = next_id++;
+		s->h.ts -= draw(2);
+		define(s);
+	}
 }
 
 static void define_object(size_t path)

@@ -313,6 +313,7 @@ static int finish_rotation(struct spoor_consumer *c, struct spoor_error *e)
 	}
 	if (spoor_objects_waiting(c->objects) && now - c->rotated_at < RAW_GRACE)
 		return 0; /* raw stacks of the old segment */
+	spoor_definer_unwound(c->definer); /* those that were done since this drain began: their events are in it */
 	c->rotating = false;
 	return spoor_writer_segment_end(c->w, e);
 }

@@ -3,22 +3,16 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "collect/kernel/ring.h"
+#include "trace/stack_set.h"
 
 #define BUCKETS 4096
 
-/* A stack that user space has unwound, by its content. */
-struct known {
-	struct known *next;
+/* An id that has been given out before it was known which stack it is of: it stays its own, for ever. */
+struct own {
+	struct own *next;
 	uint32_t id;
-};
-
-/* Under which id a stack counts that was handed out raw; its own: its definition is wanted. */
-struct alias {
-	struct alias *next;
-	uint32_t raw, id;
 };
 
 struct spoor_site_stacks {
@@ -27,8 +21,9 @@ struct spoor_site_stacks {
 	struct spoor_segment *definitions;
 	bool defined[SPOOR_KERNEL_OBJECTS];
 	uint64_t lost; /* for want of memory */
-	struct known *known[BUCKETS];
-	struct alias *aliases[BUCKETS];
+	struct spoor_stack_set unwound; /* what user space has unwound, by content */
+	uint64_t seed;
+	struct own *own[BUCKETS];
 };
 
 int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_site_stacks **ret)
@@ -39,7 +34,7 @@ int spoor_site_stacks_new(struct spoor_kernel *k, struct spoor_objects *objects,
 		return -ENOMEM;
 	s->k = k;
 	s->objects = objects;
-	if (spoor_definitions_new(&s->definitions)) {
+	if (spoor_stack_seed(&s->seed) || spoor_definitions_new(&s->definitions)) {
 		free(s);
 		return -ENOMEM;
 	}
@@ -52,15 +47,12 @@ void spoor_site_stacks_free(struct spoor_site_stacks *s)
 	if (!s)
 		return;
 	for (unsigned i = 0; i < BUCKETS; i++) {
-		for (struct known *k = s->known[i], *next; k; k = next) {
-			next = k->next;
-			free(k);
-		}
-		for (struct alias *a = s->aliases[i], *next; a; a = next) {
-			next = a->next;
-			free(a);
+		for (struct own *o = s->own[i], *next; o; o = next) {
+			next = o->next;
+			free(o);
 		}
 	}
+	spoor_stack_set_done(&s->unwound);
 	spoor_definitions_free(s->definitions);
 	free(s);
 }
@@ -90,78 +82,53 @@ static void define_stack(void *ctx, const struct spoor_stack *st)
 
 /* ---- raw stacks: each has an id of its own, equal ones count under that of the first ---- */
 
-static struct alias **place_of_alias(struct spoor_site_stacks *s, uint32_t raw)
+static bool is_own(const struct spoor_site_stacks *s, uint32_t id)
 {
-	return &s->aliases[raw & (BUCKETS - 1)];
+	const struct own *o = s->own[id & (BUCKETS - 1)];
+
+	while (o && o->id != id)
+		o = o->next;
+	return o;
 }
 
-static struct alias *find_alias(struct spoor_site_stacks *s, uint32_t raw)
+static void make_own(struct spoor_site_stacks *s, uint32_t id)
 {
-	struct alias *a = *place_of_alias(s, raw);
+	struct own **at = &s->own[id & (BUCKETS - 1)], *o = malloc(sizeof(*o));
 
-	while (a && a->raw != raw)
-		a = a->next;
-	return a;
-}
-
-static bool add_alias(struct spoor_site_stacks *s, uint32_t raw, uint32_t id)
-{
-	struct alias **at = place_of_alias(s, raw), *a = malloc(sizeof(*a));
-
-	if (!a)
-		return false;
-	*a = (struct alias){ .next = *at, .raw = raw, .id = id };
-	*at = a;
-	return true;
-}
-
-static struct known **place_of_stack(struct spoor_site_stacks *s, const struct spoor_stack *st)
-{
-	uint64_t h = (uint64_t)st->status << 16 | st->n;
-
-	for (unsigned i = 0; i < st->n; i++) {
-		h = (h ^ st->frames[i]) * 0x9e3779b97f4a7c15ULL;
-		h ^= h >> 32;
-	}
-	return &s->known[h & (BUCKETS - 1)];
-}
-
-static bool same_stack(const struct spoor_stack *a, const struct spoor_stack *b)
-{
-	return a && a->status == b->status && a->n == b->n &&
-	       !memcmp(a->frames, b->frames, a->n * sizeof(a->frames[0]));
+	if (!o)
+		return;
+	*o = (struct own){ .next = *at, .id = id };
+	*at = o;
 }
 
 static void define_unwound(void *ctx, const struct spoor_stack *st)
 {
 	struct spoor_site_stacks *s = ctx;
-	struct known **at = place_of_stack(s, st), *k;
+	struct spoor_stack_key key = spoor_stack_key(st, s->seed);
+	uint32_t first = spoor_stack_set_get(&s->unwound, &key);
+	struct spoor_stack_alias alias = { .h = { .id = SPOOR_EV_STACK_ALIAS, .size8 = sizeof(alias) / 8 },
+					   .id = st->id,
+					   .stack = first };
 
-	for (k = *at; k && !same_stack(spoor_segment_stack(s->definitions, k->id), st);)
-		k = k->next;
-	if (k && !find_alias(s, st->id) && add_alias(s, st->id, k->id))
+	if (first && !is_own(s, st->id) && !spoor_definitions_add(s->definitions, &alias.h))
 		return;
 	define_stack(s, st);
-	if (k)
-		return;
-	k = malloc(sizeof(*k));
-	if (!k)
-		return;
-	*k = (struct known){ .next = *at, .id = st->id };
-	*at = k;
+	if (!first)
+		spoor_stack_set_put(&s->unwound, &key, st->id);
 }
 
 uint32_t spoor_site_stacks_id(struct spoor_site_stacks *s, uint32_t stack, bool now)
 {
-	const struct alias *a = find_alias(s, stack);
+	const struct spoor_stack *known;
 
-	if (a)
-		return a->id;
-	if (spoor_segment_stack(s->definitions, stack))
+	if (is_own(s, stack))
 		return stack;
+	known = spoor_segment_stack(s->definitions, stack);
+	if (known)
+		return known->id;
 	if (!now)
 		return 0;
-	add_alias(s, stack, stack);
+	make_own(s, stack);
 	return stack;
 }
 
