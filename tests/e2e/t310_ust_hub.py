@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The recorder of programs that trace themselves, against programs made by hand: sound, broken, hostile."""
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 
 HERE = Path(__file__).resolve().parent
 
@@ -241,4 +245,48 @@ def test_exit_codes(ust, build, tmp_path):
     assert run.returncode == 125 and "no-such-program" in run.stderr
     run = subprocess.run([build / "spoor", "ust", "run", "-o", tmp_path / "u.spoor", "--", "/bin/true"], cwd=tmp_path,
                          capture_output=True, text=True, env={"XDG_RUNTIME_DIR": str(tmp_path)})
-    assert run.returncode == 0 and not list(tmp_path.glob("spoor-ust-*"))
+    assert run.returncode == 0 and not left_in(tmp_path)
+
+
+def left_in(place):
+    return list(place.glob("spoor-ust-*"))
+
+
+def watchers_for(place):
+    """The processes that would remove it."""
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if comm.read_text() == "spoor-watcher\n" and str(place).encode() in (comm.parent / "environ").read_bytes():
+                found.append(int(comm.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+@pytest.mark.parametrize("verb", [["ust", "run"], ["record", "--ust"]], ids=" ".join)
+def test_nothing_stays_after_sigkill(build, tmp_path, verb):
+    """Not the socket's directory, nor who has removed it; what is left of both is gone with the next recorder."""
+    place = Path(tempfile.mkdtemp(dir="/tmp"))  # a path that is short, as a socket's must be
+    env = os.environ | {"XDG_RUNTIME_DIR": str(place)}
+
+    def killed(name, watcher_too):
+        p = subprocess.Popen([build / "spoor", *verb, "-o", tmp_path / name, "--", "sh", "-c",
+                              "echo $$; exec sleep 20"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
+        command = int(p.stdout.readline())
+        there, watchers = left_in(place), watchers_for(place)
+        assert len(there) == len(watchers) == 1
+        for pid in watchers * watcher_too + [p.pid, command]:
+            os.kill(pid, signal.SIGKILL)
+        p.wait()
+        p.stdout.close()
+        return there[0]
+
+    killed("a.spoor", False)
+    wait_for(lambda: not left_in(place) and not watchers_for(place))
+    left = killed("b.spoor", True)
+    assert left.exists() and not watchers_for(place)
+    os.utime(left, (0, 0))
+    assert killed("c.spoor", False) != left
+    wait_for(lambda: not left_in(place) and not watchers_for(place))
+    place.rmdir()

@@ -1,34 +1,169 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The directory with the socket is there as long as its recorder: where that is killed a process which does nothing
+ * else removes it, and where both were killed the next recorder does.
+ */
 #include "collect/user/private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "collect/user/library.h"
 
-int spoor_private_open(struct spoor_private_hub *p, void (*warn)(void *ctx, const char *text), void *ctx,
-		       struct spoor_error *e)
+#define PREFIX "spoor-ust-"
+#define YOUNG_S 10 /* may have no listener yet */
+
+static void remove_directory(const char *dir)
 {
-	struct spoor_hub_options o = { .path = p->socket, .everybody = !geteuid(), .warn = warn, .ctx = ctx };
+	char path[PATH_MAX + 8];
+
+	snprintf(path, sizeof(path), "%s/socket", dir);
+	unlink(path);
+	rmdir(dir);
+}
+
+/* ---- where both were killed ---- */
+
+static bool is_listened_to(const char *path)
+{
+	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+	if (fd < 0 || strlen(path) >= sizeof(a.sun_path))
+		return true;
+	strcpy(a.sun_path, path);
+	return !connect(fd, (struct sockaddr *)&a, sizeof(a)) || (errno != ECONNREFUSED && errno != ENOENT);
+}
+
+static void sweep_one(const char *dir)
+{
+	char path[PATH_MAX + 8];
+	struct stat st;
+
+	if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || time(NULL) - st.st_mtime < YOUNG_S)
+		return;
+	snprintf(path, sizeof(path), "%s/socket", dir);
+	if (!is_listened_to(path))
+		remove_directory(dir);
+}
+
+static void sweep(const char *place)
+{
+	char path[PATH_MAX];
+	struct dirent *de;
+	DIR *d = opendir(place);
+
+	while (d && (de = readdir(d))) {
+		if (strncmp(de->d_name, PREFIX, strlen(PREFIX)) || strlen(de->d_name) != strlen(PREFIX) + 6)
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", place, de->d_name);
+		sweep_one(path);
+	}
+	if (d)
+		closedir(d);
+}
+
+/* ---- where the recorder is killed ---- */
+
+static void watch(int fd, const char *dir)
+{
+	sigset_t all;
+	char byte;
+
+	setsid();
+	prctl(PR_SET_NAME, "spoor-watcher");
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	dup2(fd, 0);
+	close_range(1, ~0U, 0);
+	while (read(0, &byte, 1) > 0 || errno == EINTR)
+		;
+	if (chdir("/") == 0)
+		remove_directory(dir);
+	_exit(0);
+}
+
+/* The end of a socket whose other end it has; -errno: there is none, and no harm done. */
+static int start_watcher(const char *dir)
+{
+	_cleanup_(spoor_closep) int ours = -1;
+	int ends[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return -errno;
+	ours = ends[0];
+	pid = fork();
+	if (!pid) {
+		if (!fork()) /* nobody's child, so that nobody finds a zombie */
+			watch(ends[1], dir);
+		_exit(0);
+	}
+	close(ends[1]);
+	if (pid < 0)
+		return -errno;
+	waitpid(pid, NULL, 0);
+	return TAKE_FD(ours);
+}
+
+/* It is gone when this returns. */
+static void end_watcher(int fd)
+{
+	char byte;
+
+	if (fd < 0)
+		return;
+	shutdown(fd, SHUT_WR);
+	while (read(fd, &byte, 1) < 0 && errno == EINTR)
+		;
+	close(fd);
+}
+
+/* ---- the recorder ---- */
+
+static int make_directory(struct spoor_private_hub *p, struct spoor_error *e)
+{
 	const char *place = getenv("XDG_RUNTIME_DIR");
 	int r;
 
-	*p = (struct spoor_private_hub){};
 	if (!place || strlen(place) > 40 || access(place, W_OK))
 		place = "/tmp";
-	snprintf(p->dir, sizeof(p->dir), "%s/spoor-ust-XXXXXX", place);
+	sweep(place);
+	snprintf(p->dir, sizeof(p->dir), "%s/" PREFIX "XXXXXX", place);
 	if (!mkdtemp(p->dir)) {
 		r = spoor_fail(e, errno, "%s: cannot be created: %s", p->dir, strerror(errno));
 		p->dir[0] = '\0';
 		return r;
 	}
+	p->watcher = start_watcher(p->dir);
 	if (!geteuid())
 		chmod(p->dir, 0711); /* what the command runs under other users comes, too */
+	return 0;
+}
+
+int spoor_private_open(struct spoor_private_hub *p, void (*warn)(void *ctx, const char *text), void *ctx,
+		       struct spoor_error *e)
+{
+	struct spoor_hub_options o = { .path = p->socket, .everybody = !geteuid(), .warn = warn, .ctx = ctx };
+	int r;
+
+	*p = (struct spoor_private_hub){ .watcher = -1 };
+	r = make_directory(p, e);
+	if (r)
+		return r;
 	snprintf(p->socket, sizeof(p->socket), "%s/socket", p->dir);
 	r = spoor_hub_open(&o, &p->hub, e);
 	if (r)
@@ -51,7 +186,9 @@ int spoor_private_environment(const struct spoor_private_hub *p)
 void spoor_private_close(struct spoor_private_hub *p)
 {
 	spoor_hub_close(p->hub);
-	if (p->dir[0])
+	if (p->dir[0]) {
 		rmdir(p->dir);
-	*p = (struct spoor_private_hub){};
+		end_watcher(p->watcher);
+	}
+	*p = (struct spoor_private_hub){ .watcher = -1 };
 }

@@ -5,6 +5,7 @@
 
 struct spoor_private_hub {
 	char dir[64], socket[96];
+	int watcher; /* a socket to the process that removes dir if we are killed; -errno: there is none */
 	struct spoor_hub *hub;
 };
 
