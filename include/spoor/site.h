@@ -205,7 +205,7 @@ __asm__(".ifndef spoor_object_note_\n"
 		     "771: .byte " SPOOR_SITE_OPCODE_ "\n"                                                       \
 		     "	.long %l[" #on "] - 772f\n"                                                              \
 		     "772:\n"                                                                                    \
-		     ".pushsection spoor_sites,\"a?\",@progbits\n"                                               \
+		     ".pushsection spoor_sites,\"aR?\",@progbits\n"                                               \
 		     "	.balign 4\n"                                                                             \
 		     "	.long 771b - ., %c0 - ., %c1 - ., %c2 - ., %c3, %c4\n"                                   \
 		     ".popsection\n"                                                                             \

@@ -9,7 +9,10 @@ import tracing
 
 WAYS = ["-O0", "-O3 -funroll-loops", "-fPIC -pie", "-fno-pic -no-pie", "-flto", "-flto -O0", "-fuse-ld=gold",
         "-ffunction-sections -Wl,--gc-sections", "-fno-plt -Wl,-z,now", "-fsanitize=address,undefined",
-        "-fstack-protector-all -D_FORTIFY_SOURCE=2"]
+        "-fstack-protector-all -D_FORTIFY_SOURCE=2",
+        # Linkers that drop what nobody refers to, and fold what is equal.
+        *[f"-fuse-ld={ld} -ffunction-sections -fdata-sections -Wl,--gc-sections,--icf=all" for ld in ("lld", "gold")],
+        "-fuse-ld=lld -flto", "-fuse-ld=lld -flto=thin -ffunction-sections -Wl,--gc-sections"]
 
 
 def flags(build, *more):
@@ -24,9 +27,9 @@ def check(out, n=101):
     assert trace.state == arenas.ENDED
 
 
-# clang's link-time optimization needs a linker of its own, which is not among the packages.
+# What a compiler makes for link-time optimization is for a linker that knows it.
 @pytest.mark.parametrize("compiler, way", [(c, w) for c in ("gcc", "clang") for w in WAYS
-                                           if c == "gcc" or "lto" not in w])
+                                           if "lto" not in w or (c == "clang") == ("lld" in w)])
 def test_flags(build, tmp_path, compiler, way):
     program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *way.split(), compiler=compiler)
     preload = "sanitize" not in way  # whose runtime wants to be first
@@ -36,6 +39,23 @@ def test_flags(build, tmp_path, compiler, way):
     run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=preload)
     assert run.returncode == 0, run.stderr
     check(tmp_path / "out")
+
+
+@pytest.mark.parametrize("after", ["strip", "strip --strip-all -R .comment", "objcopy --strip-unneeded",
+                                   "objcopy --strip-debug --add-gnu-debuglink"])
+def test_stripped(build, spoor, tmp_path, after):
+    """Sites are found by what is loaded, not by sections; a file of debug information alone has none, and says so."""
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    debug = tmp_path / "actor.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
+    before = spoor("ust", "list", program).stdout
+    command = after.replace("debuglink", f"debuglink={debug}").split()
+    subprocess.run([*command, program], check=True)
+    assert spoor("ust", "list", program).stdout == before and before.count("actor:step") > 5
+    tracing.traced(build, tmp_path / "out", program, "count", 101)
+    check(tmp_path / "out")
+    run = spoor("ust", "list", debug)
+    assert run.returncode == 1 and "debug information alone" in run.stderr
 
 
 @pytest.mark.parametrize("library", ["linked", "static", "static-pie"])

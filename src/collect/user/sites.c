@@ -402,7 +402,9 @@ int spoor_site_file_each(struct site_file *f, bool sdt, spoor_site_fn each, void
 	if (r == -EPROTO)
 		return spoor_fail(e, EPROTO, "%s: its sites are of another version than this Spoor knows", f->path);
 	if (r)
-		return spoor_fail(e, -r, "%s: %s", f->path, r == -ENOMEM ? "out of memory" : "its sites make no sense");
+		return spoor_fail(e, -r, "%s: %s", f->path,
+				  r == -ENOMEM ? "out of memory" :
+						 "its sites make no sense; is it a file of debug information alone?");
 	return w.n;
 }
 
