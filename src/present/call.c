@@ -150,7 +150,7 @@ void spoor_put_ret(FILE *out, const struct spoor_call *call, const struct spoor_
 		put_address(out, (uint64_t)call->ret);
 	else
 		fprintf(out, "%" PRId64, call->ret);
-	if (!err && call->info->flags & SPOOR_SYSCALL_RET_FD)
+	if (!err && call->ret_is_fd)
 		spoor_put_file(out, segment, call->ret_file);
 }
 
@@ -237,7 +237,7 @@ void spoor_put_ret_json(FILE *out, const struct spoor_call *call, const struct s
 		fprintf(out, "\"ret\":\"0x%" PRIx64 "\"", (uint64_t)call->ret);
 	else
 		fprintf(out, "\"ret\":%" PRId64, call->ret);
-	if (!err && call->info->flags & SPOOR_SYSCALL_RET_FD) {
+	if (!err && call->ret_is_fd) {
 		fputs(",\"ret_fd\":", out);
 		put_fd_json(out, call->ret, call->ret_file, segment);
 	}

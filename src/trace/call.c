@@ -126,6 +126,13 @@ static int take_data(struct span *s, const struct spoor_syscall_info *info, size
 
 #define ALL_THAT_IS_LEFT SIZE_MAX
 
+static int returns_fd(const struct spoor_syscall_info *info, const struct spoor_call *c)
+{
+	if (!(info->flags & SPOOR_SYSCALL_RET_FD))
+		return 0;
+	return !info->ret_when || spoor_ret_is_fd(info->ret_when, (uint32_t)c->args[info->ret_when->arg].value);
+}
+
 /* A payload of data_len bytes and padding follow the arguments, or a payload alone. */
 static int decode_data(struct span s, size_t data_len, struct spoor_call *c)
 {
@@ -141,6 +148,7 @@ static int decode_data(struct span s, size_t data_len, struct spoor_call *c)
 	}
 	if (take_groups(&s, info, kinds, c) < 0)
 		return -EBADMSG;
+	c->ret_is_fd = returns_fd(info, c);
 	if (data_len == ALL_THAT_IS_LEFT)
 		return take_data(&s, info, s.end - s.at, c);
 	return take_data(&s, info, data_len, c) < 0 ? -EBADMSG : is_padding(&s, 8);
@@ -204,6 +212,7 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->flags = h->flags;
 	ret->pending = 0;
 	ret->ret_file = 0;
+	ret->ret_is_fd = 0;
 	ret->entry_unseen = 0;
 	if (h->id == SPOOR_EV_SYSCALL_OTHER)
 		return decode_other((const void *)h, ret);

@@ -9,6 +9,7 @@ I386_BASE, MAX_ID = 512, 1024
 
 CLASSES = ("file", "network", "process", "desc", "memory", "signal", "ipc")
 RESULTS = {"-": "0", "fd": "SPOOR_SYSCALL_RET_FD", "ptr": "SPOOR_SYSCALL_RET_PTR", "noreturn": "SPOOR_SYSCALL_NORETURN"}
+MAX_OTHERS = 4  # SPOOR_RET_OTHERS
 KINDS = {
     "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "path": "PATH",
     "sockaddr": "SOCKADDR", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID", "signal": "SIGNAL",
@@ -68,6 +69,22 @@ def check_args(args):
             raise TableError(f"no length follows the {kind} argument")
 
 
+def parse_when(text, args):
+    """'cmd=0,1030' -> (position, values below 64 as bits, [other values], bits)"""
+    match = re.fullmatch(r"(\w+)(=|&)([\w,]+)", text)
+    names = [name for _, name, _, _ in args]
+    if not match or match[1] not in names:
+        raise TableError(f"'{text}': not a condition")
+    values = [int(value, 0) for value in match[3].split(",")]
+    others = [value for value in values if value >= 64]
+    if len(others) > MAX_OTHERS or match[2] == "&" and len(values) > 1:
+        raise TableError(f"'{text}': too many values")
+    if match[2] == "&":
+        return names.index(match[1]), 0, values * MAX_OTHERS, values[0]
+    below = sum(1 << value for value in values if value < 64)
+    return names.index(match[1]), below, (others + values[:1] * MAX_OTHERS)[:MAX_OTHERS], 0
+
+
 def parse_line(line):
     fields = line.split(None, 5)
     if len(fields) != 6:
@@ -77,15 +94,18 @@ def parse_line(line):
     if any(number is not None and not 0 <= number < I386_BASE for number in numbers):
         raise TableError("number out of range")
     classes = [] if classes == "-" else classes.split(",")
+    result, _, when = result.partition(":")
     if not set(classes) <= set(CLASSES) or result not in RESULTS:
         raise TableError("unknown class or result")
     args = [] if args.strip() == "void" else [parse_arg(arg.strip()) for arg in args.split(",")]
     check_args(args)
-    return numbers, name, classes, result, args
+    if when and result != "fd":
+        raise TableError("a condition of something else than a descriptor")
+    return numbers, name, classes, (result, parse_when(when, args) if when else None), args
 
 
 def read_table(path):
-    """-> {event id: (name, classes, result, args)}"""
+    """-> {event id: (name, classes, (result, when), args)}"""
     calls, names = {}, {}
     with open(path, encoding="ascii") as table:
         for number, line in enumerate(table, 1):
@@ -106,14 +126,22 @@ def read_table(path):
     return calls
 
 
+def c_when(when):
+    if not when:
+        return ""
+    at, below, others, bits = when
+    values = ", ".join(f"{value:#x}" for value in others)
+    return f", &(const struct spoor_ret_when){{ {below:#x}ull, {{ {values} }}, {bits:#x}, {at} }}"
+
+
 def c_call(event, call):
-    name, classes, result, args = call
+    name, classes, (result, when), args = call
     class_bits = " | ".join(f"SPOOR_CLASS_{c.upper()}" for c in classes) or "0"
     lines = [f'\t[{event}] = {{ "{name}", {len(args)}, {RESULTS[result]}, {class_bits}']
     if args:
         lines[0] += ", {"
         lines += [f'\t\t{{ "{n}", "{t}", SPOOR_ARG_{KINDS[k]}, {w} }},' for t, n, k, w in args]
-        lines.append("\t} },")
+        lines.append("\t}" + c_when(when) + " },")
     else:
         lines[0] += " },"
     return "\n".join(lines)

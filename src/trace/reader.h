@@ -116,7 +116,8 @@ struct spoor_call {
 		const char *path;                 /* PATH */
 		const uint8_t *bytes; uint16_t len; /* SOCKADDR, BUF_*: NULL if none kept */
 	} args[6];
-	uint32_t ret_file;
+	uint32_t ret_file; /* of a returned descriptor, 0 none */
+	uint8_t ret_is_fd; /* unless it failed, ret is a descriptor */
 };
 int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret);
 

@@ -67,7 +67,7 @@ enum spoor_event_id {
  * A completed system call. After the fixed part come, packed and in this order,
  *   1. its arguments, each 4 or 8 bytes as the syscall table says (src/trace/syscalls.h);
  *   2. u32 file id for each descriptor argument (0: none), AT_FDCWD included (the working directory's);
- *   3. u32 file id of the returned descriptor, if the call returns one;
+ *   3. u32 file id of the returned descriptor, if the call may return one (0 where what it returned is a number);
  *   4. for each path argument a NUL-terminated string (empty if the pointer was NULL or unreadable: see flags).
  *      A path whose address is NULL that is not empty: the call's entry was not seen (an execve that brought its
  *      process into the recording), and of its arguments only the path is known; the others are 0;
@@ -84,6 +84,21 @@ struct spoor_syscall {
 	__u8 data[];
 };
 _Static_assert(sizeof(struct spoor_syscall) == 40, "");
+
+/* Which uses of a call return a descriptor: those in which one argument has one of these values, or of these bits. */
+#define SPOOR_RET_OTHERS 4
+struct spoor_ret_when {
+	__u64 below64; /* values as bits */
+	__u32 others[SPOOR_RET_OTHERS]; /* and others; each is one of those values where there are fewer */
+	__u32 bits;
+	__u32 arg; /* position */
+};
+
+static inline int spoor_ret_is_fd(const struct spoor_ret_when *w, __u32 value)
+{
+	return (value < 64 && (w->below64 >> value & 1)) || value & w->bits || value == w->others[0] ||
+	       value == w->others[1] || value == w->others[2] || value == w->others[3];
+}
 
 struct spoor_syscall_other {
 	struct spoor_event_header h;

@@ -3,6 +3,8 @@
 /* The system call table: names, arguments, classes. Generated from src/trace/syscalls.tbl. */
 #include <stdint.h>
 
+#include "trace/record.h"
+
 enum spoor_arg_kind {
 	SPOOR_ARG_INT,      /* signed decimal */
 	SPOOR_ARG_UINT,     /* unsigned decimal (sizes, counts, offsets) */
@@ -24,7 +26,7 @@ enum spoor_syscall_class {
 };
 
 enum spoor_syscall_flag {
-	SPOOR_SYSCALL_RET_FD = 1,   /* returns a new descriptor */
+	SPOOR_SYSCALL_RET_FD = 1,   /* returns a new descriptor, always or as ret_when says */
 	SPOOR_SYSCALL_RET_PTR = 2,  /* returns an address: shown in hex, errors are -4095..-1 */
 	SPOOR_SYSCALL_NORETURN = 4, /* exit, exit_group */
 };
@@ -42,6 +44,7 @@ struct spoor_syscall_info {
 	uint8_t flags;
 	uint16_t classes;
 	struct spoor_syscall_arg args[6];
+	const struct spoor_ret_when *ret_when; /* of RET_FD; NULL: always */
 };
 
 /* id: event id 0..1023 (i386 from 512). Never NULL; name is NULL for unknown numbers. */

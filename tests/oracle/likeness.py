@@ -15,7 +15,6 @@ PIDS = CREATES | {"wait4", "waitid", "getpid", "gettid", "getppid", "set_tid_add
         "kill", "tgkill", "tkill"}
 RESTARTS = {-512: "ERESTARTSYS", -513: "ERESTARTNOINTR", -514: "ERESTARTNOHAND", -516: "ERESTART_RESTARTBLOCK"}
 CHANCE = {"futex", "sched_yield", "restart_syscall", "rt_sigreturn"}
-RETURNS_A_NUMBER = {"fcntl"}  # which may be a descriptor (F_DUPFD): what it is of is known when it is used
 RANDOM = re.compile(r"(?<=/\.git/)t\w{6}\b")  # git's name for a try
 OWN_ORDER = set()  # strace shows these with other arguments, or in another order, than the kernel takes them
 CLONE = {"child_stack": "newsp", "flags": "clone_flags", "parent_tid": "parent_tidptr", "tls": "tls",
@@ -268,7 +267,7 @@ def compare(ours, theirs):
         found = like.difference(x[0], x[1], y[1])
         if found:
             wrong.append(f"{where}: {found}")
-        if "<" in y[3] and x[0] not in RETURNS_A_NUMBER and (not x[3] or not like.same_descriptor(x[3], y[3])):
+        if "<" in y[3] and (not x[3] or not like.same_descriptor(x[3], y[3])):
             wrong.append(f"{where}: result: Spoor {x[3]}, strace {y[3]}")
     return like.counts, wrong
 

@@ -55,7 +55,14 @@ KINDS = r"""
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-static void use(int fd) { fcntl(fd, F_GETFD); close(fd); }
+static void use(int fd)
+{
+	fcntl(fd, F_GETFD);
+	close(fcntl(fd, F_DUPFD, 40));
+	close(fcntl(fd, F_DUPFD_CLOEXEC, 50));
+	fcntl(fd, F_GETFL);
+	close(fd);
+}
 int main(void)
 {
 	sigset_t set;
@@ -139,6 +146,9 @@ int main(void)
 	ftruncate(0, -1);
 	dup3(1, 60, O_CLOEXEC);
 	fcntl(60, F_GETFD);
+	fcntl(60, F_DUPFD, 1 << 30);
+	fcntl(77, F_DUPFD, 0);
+	fcntl(77, F_DUPFD_CLOEXEC, 0);
 	close_range(60, 61, 0);
 	chdir("/");
 	return 0;

@@ -44,6 +44,9 @@ int main(void)
 	call(41, fd, 0, 0, 0, 0);                                        /* dup */
 	call(63, fd, 50, 0, 0, 0);                                       /* dup2 */
 	call(6, 50, 0, 0, 0, 0);                                         /* close */
+	call(55, fd, 0, 60, 0, 0);                                       /* fcntl: F_DUPFD */
+	call(221, fd, 1030, 60, 0, 0);                                   /* fcntl64: F_DUPFD_CLOEXEC */
+	call(221, fd, 3, 0, 0, 0);                                       /* F_GETFL */
 	call(6, fd, 0, 0, 0, 0);
 	call(6, -1, 0, 0, 0, 0);                                         /* EBADF */
 	call(295, -100, text("/nonexistent/file", 1), 0, 0, 0);          /* openat: ENOENT */

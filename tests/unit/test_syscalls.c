@@ -96,6 +96,29 @@ static void test_openat(void **state)
 	assert_null(info->args[4].name);
 }
 
+static int is_fd(const char *name, uint32_t value)
+{
+	const struct spoor_syscall_info *info = spoor_syscall_info(spoor_syscall_by_name(name));
+
+	assert_true(info->flags & SPOOR_SYSCALL_RET_FD);
+	assert_non_null(info->ret_when);
+	return !!spoor_ret_is_fd(info->ret_when, value);
+}
+
+static void test_returned_in_some_uses(void **state)
+{
+	assert_null(spoor_syscall_info(spoor_syscall_by_name("openat"))->ret_when);
+	assert_int_equal(spoor_syscall_info(spoor_syscall_by_name("fcntl"))->ret_when->arg, 1);
+	assert_true(is_fd("fcntl", 0) && is_fd("fcntl", 1030));
+	assert_false(is_fd("fcntl", 1) || is_fd("fcntl", 64) || is_fd("fcntl", 1024) || is_fd("fcntl", UINT32_MAX));
+	assert_true(is_fd("bpf", 5) && is_fd("bpf", 36));
+	assert_false(is_fd("bpf", 1) || is_fd("bpf", 37) || is_fd("bpf", 64));
+	assert_true(is_fd("seccomp", 8) && is_fd("seccomp", 9));
+	assert_false(is_fd("seccomp", 0) || is_fd("seccomp", 7) || is_fd("seccomp", 16));
+	assert_true(is_fd("ioctl", 0xb701) && is_fd("ioctl", 0x894c));
+	assert_false(is_fd("ioctl", 0) || is_fd("ioctl", 0xb703));
+}
+
 static void test_i386_differs(void **state)
 {
 	const struct spoor_syscall_info *x64 = spoor_syscall_info(spoor_syscall_by_name("pread64"));
@@ -116,6 +139,8 @@ static void test_every_call_is_sane(void **state)
 		unsigned kinds[SPOOR_ARG_SIGNAL + 1] = { 0 };
 
 		assert_true(info->n_args <= 6);
+		if (info->ret_when)
+			assert_true(info->flags & SPOOR_SYSCALL_RET_FD && info->ret_when->arg < info->n_args);
 		for (unsigned i = 0; i < 6; i++) {
 			const struct spoor_syscall_arg *arg = &info->args[i];
 
@@ -167,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_names_to_seccomp),
 		cmocka_unit_test(test_unknown),
 		cmocka_unit_test(test_openat),
+		cmocka_unit_test(test_returned_in_some_uses),
 		cmocka_unit_test(test_i386_differs),
 		cmocka_unit_test(test_every_call_is_sane),
 		cmocka_unit_test(test_errno),

@@ -54,8 +54,10 @@ struct spoor_call_config {
 	__u8 buf;      /* position + 1 of a payload argument, 0: none; | SPOOR_BUF_OUT: read at exit */
 	__u32 widths;  /* bytes of each argument (0: absent), 4 bits each */
 	__u8 map;      /* enum spoor_map_call: looked at even if not recorded */
-	__u8 pad[3];
+	__u8 ret_when; /* of RET_FD: which of the conditions; 0: always */
+	__u8 pad[2];
 };
+#define SPOOR_RET_CONDITIONS 16
 
 #define SPOOR_BUF_OUT 0x80
 #define SPOOR_MAX_PAYLOAD 512 /* bytes of -s, less one; a power of two for the verifier */

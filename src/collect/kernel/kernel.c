@@ -38,6 +38,20 @@ static uint8_t map_call_of(unsigned id, const char *name)
 	return 0;
 }
 
+/* Where the kernel side has this condition; it has room for all that the table of calls can have. */
+static uint8_t place_condition(struct spoor_ret_when *all, const struct spoor_ret_when *w)
+{
+	static const struct spoor_ret_when none;
+
+	for (uint8_t i = 1; w && i < SPOOR_RET_CONDITIONS; i++) {
+		if (!memcmp(&all[i], &none, sizeof(none)))
+			all[i] = *w;
+		if (!memcmp(&all[i], w, sizeof(*w)))
+			return i;
+	}
+	return 0;
+}
+
 static void describe_call(unsigned id, struct spoor_call_config *c)
 {
 	const struct spoor_syscall_info *info = spoor_syscall_info(id);
@@ -78,6 +92,7 @@ void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f
 		struct spoor_call_config c = {};
 
 		describe_call(id, &c);
+		c.ret_when = place_condition(k->c.ret_whens, spoor_syscall_info(id)->ret_when);
 		c.mode = mode_of(f->mode[id], mode);
 		k->c.calls[id] = c;
 	}

@@ -41,6 +41,7 @@ struct spoor_kernel_common {
 	uint32_t *budget, *next_object, *retake, *missing;
 	bool *paused, *attaching;
 	struct spoor_call_config *calls;
+	struct spoor_ret_when *ret_whens;
 	struct spoor_names *names;
 	long long *live_threads;
 	unsigned long long *attached_threads, *direct_map;

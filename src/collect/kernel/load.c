@@ -114,6 +114,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.paused = &(s)->bss->paused;                                           \
 		(k)->c.attaching = &(s)->bss->attaching;                                     \
 		(k)->c.calls = (s)->bss->calls;                                              \
+		(k)->c.ret_whens = (s)->bss->ret_whens;                                      \
 		(k)->c.names = &(s)->bss->names;                                             \
 		(k)->c.live_threads = (long long *)&(s)->bss->live_threads;                  \
 		(k)->c.attached_threads = (unsigned long long *)&(s)->bss->attached_threads; \

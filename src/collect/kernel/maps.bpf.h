@@ -38,6 +38,7 @@ u32 budget = 5; /* S */
 bool paused = false;
 bool attaching = false; /* the pick list is in use: forks of tasks that are not in yet are looked up too */
 struct spoor_call_config calls[SPOOR_SYSCALL_MAX + 1]; /* the last: numbers beyond the table */
+struct spoor_ret_when ret_whens[SPOOR_RET_CONDITIONS]; /* the first is not used */
 struct spoor_names names;
 
 /* ---- state ---- */

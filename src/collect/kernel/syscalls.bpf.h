@@ -260,6 +260,15 @@ int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
 
 /* ---- exit ---- */
 
+/* fcntl and a few others return a descriptor or a number. */
+static __always_inline bool returns_fd(const struct thread *t, const struct spoor_call_config *cfg)
+{
+	const struct spoor_ret_when *w = &ret_whens[cfg->ret_when & (SPOOR_RET_CONDITIONS - 1)];
+	u32 at = w->arg & 7;
+
+	return !cfg->ret_when || spoor_ret_is_fd(w, t->args[at < 6 ? at : 5]);
+}
+
 /* A call beyond the table: number and six arguments as they are. */
 static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, u64 start, long ret)
 {
@@ -354,7 +363,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 			t->len = t->buf_at +
 				 take_payload(t, t->args[i], (u64)ret < t->args[i + 1] ? ret : t->args[i + 1]);
 	}
-	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0)
+	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0 && returns_fd(t, cfg))
 		*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
 	emit_call_now(task, t, start, ret);
 	return 0;
