@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "agent/core/clock.h"
@@ -213,12 +214,23 @@ int arena_populate(void *at, size_t size)
 	return sys_failed(r) ? (int)r : 0;
 }
 
+bool file_may_have(uint64_t size)
+{
+	struct rlimit64 limit = { .rlim_cur = RLIM64_INFINITY };
+
+	sys6(SYS_prlimit64, 0, RLIMIT_FSIZE, 0, (long)&limit, 0, 0);
+	return size <= limit.rlim_cur;
+}
+
 static int fill(long fd, const struct spoor_arena *head, struct spoor_arena **ret)
 {
-	long at = sys3(SYS_ftruncate, fd, head->size, 0);
 	struct spoor_arena *a;
+	long at;
 	int r;
 
+	if (!file_may_have(head->size))
+		return -EFBIG;
+	at = sys3(SYS_ftruncate, fd, head->size, 0);
 	if (sys_failed(at))
 		return (int)at;
 	at = map(fd, head->size);

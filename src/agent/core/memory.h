@@ -2,6 +2,7 @@
 #pragma once
 /* Making an arena (arena.h) and appending definitions to it. */
 #include <limits.h>
+#include <stdbool.h>
 
 #include "agent/core/arena.h"
 #include "agent/core/sys.h"
@@ -43,6 +44,9 @@ void arena_note_clock(struct spoor_arena *a, struct spoor_arena_clock pair);
 
 /* Makes pages present, so that writing them can fail here and not with SIGBUS. */
 int arena_populate(void *at, size_t size);
+
+/* Whether a file may become so large: beyond RLIMIT_FSIZE not only does that fail, SIGXFSZ ends the program. */
+bool file_may_have(uint64_t size);
 
 static inline struct spoor_arena_packet *arena_packets(struct spoor_arena *a)
 {

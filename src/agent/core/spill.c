@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "agent/core/clock.h"
+#include "agent/core/memory.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
@@ -55,8 +56,11 @@ static int open_spill(struct output *o)
 /* All of it or nothing: a record that was cut by a full disk is taken back, since more may follow it later. */
 static int append(struct output *o, const struct iovec *pieces, int n, uint64_t size)
 {
-	long r = sys3(SYS_writev, o->spill_fd, pieces, n);
+	long r;
 
+	if (!file_may_have(o->spilled + size))
+		return -EFBIG;
+	r = sys3(SYS_writev, o->spill_fd, pieces, n);
 	if (r == (long)size) {
 		o->spilled += size;
 		return 0;
