@@ -2,6 +2,7 @@
 #include "agent/control/control.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -194,13 +195,26 @@ static void register_for_urcu(void)
 	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
+/*
+ * A program that has capabilities may keep them over setuid() or set them anew, which the kernel does for one thread.
+ * libc then has all threads do the next setgroups(), and ends the program where one of them, ours, may not.
+ */
+static bool may_change_who_it_is(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { };
+
+	sys3(SYS_capget, &head, caps, 0);
+	return caps[0].permitted || caps[1].permitted;
+}
+
 static void start_listener(void)
 {
 	sigset_t all, old;
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	if (listening || pthread_attr_init(&attr))
+	if (listening || may_change_who_it_is() || pthread_attr_init(&attr))
 		return;
 	register_for_urcu();
 	sigfillset(&all);
