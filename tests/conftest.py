@@ -197,6 +197,24 @@ def cgroup(cgroups):
 
 
 @pytest.fixture
+def memory_group():
+    """memory_group(bytes) -> the directory of a cgroup that may have so much memory; either version's."""
+    made = []
+
+    def make(limit):
+        groups = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+        v1 = next((g[1] for g in groups if g[2] == "cgroup" and "memory" in g[3].split(",")), None)
+        group = Path(v1 or CGROUPS) / f"spoor-memory-{os.getpid()}"
+        group.mkdir()
+        made.append(group)
+        (group / ("memory.limit_in_bytes" if v1 else "memory.max")).write_text(str(limit))
+        return group
+    yield make
+    for group in made:
+        group.rmdir()
+
+
+@pytest.fixture
 def anywhere(build):
     """A directory in which a user without privileges may look and write, with the program in it."""
     with tempfile.TemporaryDirectory() as folder:

@@ -39,6 +39,28 @@ def user_events(spoor, path):
     return events
 
 
+# Spoor's clocks, where the file STEPPED is: CLOCK_REALTIME is STEP ahead, and if SLEPT CLOCK_BOOTTIME, too.
+STEPPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
+	int r = real(clock, ts);
+	if (r == 0 && (clock == CLOCK_REALTIME || (clock == CLOCK_BOOTTIME && SLEPT)) && access("STEPPED", F_OK) == 0)
+		ts->tv_sec += STEP;
+	return r;
+}
+"""
+
+
+def steps_of(clocks, name):
+    offsets = [c[name] - c["monotonic"] for c in clocks]
+    return [round((b - a) / 1e9) for a, b in zip(offsets, offsets[1:]) if abs(b - a) > 10**9]
+
+
 class Running:
     """A spoor under way."""
 

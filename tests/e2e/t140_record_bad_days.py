@@ -83,24 +83,14 @@ def test_runs_out_of_memory(spoor, read, actor, tmp_path):
     assert trace.of("mmap", comm="actor")[-1]["errno"] == "ENOMEM"
 
 
-def test_oom_killed(spoor, read, actor, tmp_path):
+def test_oom_killed(spoor, read, actor, memory_group, tmp_path):
     """By the kernel, in a memory cgroup."""
-    groups = [line.split() for line in open("/proc/mounts")]
-    v1 = next((g[1] for g in groups if g[2] == "cgroup" and "memory" in g[3].split(",")), None)
-    top = v1 or next(g[1] for g in groups if g[2] == "cgroup2")
-    group = f"{top}/spoor-oom-{os.getpid()}"
-    os.mkdir(group)
-    try:
-        with open(f"{group}/{'memory.limit_in_bytes' if v1 else 'memory.max'}", "w") as f:
-            f.write(str(32 << 20))
-        command = f"echo $$ > {group}/cgroup.procs; exec {actor()} eat"
-        run = spoor("record", "-o", "t.spoor", "--", "sh", "-c", command)
-        assert run.returncode == 128 + signal.SIGKILL
-        trace = read(tmp_path / "t.spoor").whole()
-        assert trace.count("mmap", comm="actor") >= 24
-        assert "SIGKILL" in spoor("report", "--events", tmp_path / "t.spoor").stdout
-    finally:
-        os.rmdir(group)
+    command = f"echo $$ > {memory_group(32 << 20)}/cgroup.procs; exec {actor()} eat"
+    run = spoor("record", "-o", "t.spoor", "--", "sh", "-c", command)
+    assert run.returncode == 128 + signal.SIGKILL
+    trace = read(tmp_path / "t.spoor").whole()
+    assert trace.count("mmap", comm="actor") >= 24
+    assert "SIGKILL" in spoor("report", "--events", tmp_path / "t.spoor").stdout
 
 
 def test_setuid_program(build, read, spoor, tmp_path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from processes import children, go, ready, wait_for
-from recordings import segments
+from recordings import STEPPING_CLOCK, segments, steps_of
 
 STORM = ("-e", "getppid,execve,exit_group")
 
@@ -117,22 +117,6 @@ def test_max_size(spoor, record, read, start, actor):
     assert f"Dropped: the oldest {part['dropped']['segments']:,} segments, {part['dropped']['bytes']:,} bytes," in out
 
 
-STEPPING_CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec *ts)
-{
-	int (*real)(clockid_t, struct timespec *) = dlsym(RTLD_NEXT, "clock_gettime");
-	int r = real(clock, ts);
-	if (r == 0 && (clock == CLOCK_REALTIME || (clock == CLOCK_BOOTTIME && SLEPT)) && access("STEPPED", F_OK) == 0)
-		ts->tv_sec += STEP;
-	return r;
-}
-"""
-
-
 def record_with_a_step(spoor, tmp_path, step, slept):
     """The machine's clocks are set, or stand still while it sleeps, as it is recorded: for Spoor alone. The clocks that
     the manifest has."""
@@ -148,11 +132,6 @@ def record_with_a_step(spoor, tmp_path, step, slept):
     first = manifest["clocks"][0]
     assert abs(first["realtime"] - first["monotonic"] - manifest["epoch_offset"]) < 10**9
     return manifest["clocks"]
-
-
-def steps_of(clocks, name):
-    offsets = [c[name] - c["monotonic"] for c in clocks]
-    return [round((b - a) / 1e9) for a, b in zip(offsets, offsets[1:]) if abs(b - a) > 10**9]
 
 
 @pytest.mark.parametrize("step", [-3600, 7200])

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What happens to programs and recorders on bad days: clocks that jump, limits, no memory, no rights, full disks, names
+that collide, walls between namespaces. The program does what it would have done; what is missing is said."""
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from processes import wait_for
+from recordings import STEPPING_CLOCK, steps_of, user_events
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture(scope="session")
+def ticker(tmp_path_factory):
+    out = tmp_path_factory.mktemp("bin") / "ticker"
+    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
+                   check=True, timeout=60)
+    return out
+
+
+@pytest.fixture
+def daemon(spoor, start, build, tmp_path):
+    """daemon("start", "-o", "t.spoor") -> CompletedProcess, of a daemon at tmp_path/sock."""
+    place = tmp_path / "sock"
+    with open(tmp_path / "daemon.err", "wb") as err:
+        process = start(build / "spoor", "daemon", "--socket", place, stderr=err)
+    wait_for(lambda: "ready" in (tmp_path / "daemon.err").read_text())
+    yield lambda verb, *words: spoor("ust", verb, "--socket", place, *words)
+    process.terminate()
+    process.wait(20)
+
+
+def library(build):
+    return build / "src/agent/libspoor-ust.so.0"
+
+
+def numbers(events, name="zoo:tick"):
+    return [e["fields"]["n"] for e in events if e["event"] == name]
+
+
+# ---- clocks ----
+
+@pytest.mark.parametrize("step, slept", [(-7200, False), (7200, False), (5000, True)], ids=["back", "forth", "sleep"])
+def test_clocks_jump(spoor, ticker, tmp_path, step, slept):
+    """The wall clock is set, or the machine sleeps, for Spoor alone: stamps stay in order and of the clock as it was at
+    the begin, no event is lost, and the manifest tells of the step."""
+    source = STEPPING_CLOCK.replace("STEPPED", str(tmp_path / "stepped"))
+    (tmp_path / "clock.c").write_text(source.replace("STEP;", f"{step};").replace("SLEPT", str(int(slept))))
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
+    before = time.time()
+    run = spoor("ust", "run", "-o", "t.spoor", "--rotate", "300ms", "--", "sh", "-c",
+                f"{ticker} 1 400 2000 & sleep 0.3; env -u LD_PRELOAD touch stepped; wait",
+                env=os.environ | {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
+    clocks = json.loads((tmp_path / "t.spoor/manifest").read_text())["clocks"]
+    assert steps_of(clocks, "realtime") == [step] and steps_of(clocks, "boottime") == ([step] if slept else [])
+    events = user_events(spoor, tmp_path / "t.spoor")
+    assert numbers(events) == list(range(400))
+    times = [float(e["ts"]) for e in events]
+    assert times == sorted(times) and before <= times[0] and times[-1] <= time.time()
+
+
+# ---- limits and memory ----
+
+LIMITS = {
+    "files of 8 KiB": (resource.RLIMIT_FSIZE, 8192),
+    "no file at all": (resource.RLIMIT_FSIZE, 0),
+    "64 descriptors": (resource.RLIMIT_NOFILE, 64),
+    "little address space": (resource.RLIMIT_AS, 6 << 20),
+    "no locked memory": (resource.RLIMIT_MEMLOCK, 0),
+}
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["recorder", "alone"])
+@pytest.mark.parametrize("what", LIMITS)
+def test_limits(spoor, build, ticker, tmp_path, what, alone):
+    """What a program may not have, its tracer does without. The program is none the worse."""
+    which, value = LIMITS[what]
+
+    def limit():
+        resource.setrlimit(which, (value, value))
+    program = ["sh", "-c", f"ulimit -c 0; exec {ticker} 1 1000"]
+    plain = subprocess.run(program, capture_output=True, preexec_fn=limit, timeout=20)
+    where = tmp_path / "alone"
+    where.mkdir()
+    env = os.environ | {"SPOOR_UST_OUTPUT": str(where), "LD_PRELOAD": str(library(build))}
+    if alone:
+        run = subprocess.run(program, env=env, capture_output=True, preexec_fn=limit, timeout=20)
+    else:
+        name = {resource.RLIMIT_FSIZE: "fsize", resource.RLIMIT_NOFILE: "nofile", resource.RLIMIT_AS: "as",
+                resource.RLIMIT_MEMLOCK: "memlock"}[which]
+        run = spoor("ust", "run", "-o", "t.spoor", "--", "prlimit", f"--{name}={value}:{value}", *program, text=False)
+    assert (run.returncode, run.stdout) == (plain.returncode, plain.stdout), run
+
+
+GIVES_UP_ROOT = """
+#define _GNU_SOURCE
+#include <grp.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+int main(void)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct caps[2] = { { 1 << CAP_SETGID, 1 << CAP_SETGID, 0 } };
+	gid_t groups[] = { 12346 };
+
+	spoor_trace(zoo, tick, 0);
+	prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+	if (setresuid(12345, 12345, 12345) || syscall(SYS_capset, &head, caps) || setgroups(1, groups) || setgid(12346))
+		return 1;
+	spoor_trace(zoo, tick, 1);
+	printf("%d %d\\n", getuid(), getgid());
+}
+"""
+
+
+def test_program_that_gives_up_root(spoor, tmp_path):
+    """And keeps a capability, as servers do: libc ends it if a thread of ours may not what it may."""
+    (tmp_path / "server.c").write_text(GIVES_UP_ROOT)
+    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", "server", "server.c"], cwd=tmp_path, check=True)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "./server")
+    assert run.returncode == 0 and run.stdout == "12345 12346\n", run
+    assert numbers(user_events(spoor, tmp_path / "t.spoor")) == [0, 1]
+
+
+def test_memory_of_a_cgroup(spoor, ticker, memory_group, tmp_path):
+    """A program in a group whose memory larger buffers do not fit into. They take what is written, not what they may."""
+    run = spoor("ust", "run", "--buffers", "64M", "-o", "t.spoor", "--", "sh", "-c",
+                f"echo $$ > {memory_group(8 << 20)}/cgroup.procs && exec {ticker} 2 20000 1")
+    assert run.returncode == 0 and run.stdout == "ready\n", run
+    assert len(numbers(user_events(spoor, tmp_path / "t.spoor"))) == 40000
+
+
+# ---- places and names ----
+
+def test_unwritable_places(spoor, daemon, ticker, tmp_path):
+    """A line that names the place, and nothing is begun."""
+    (tmp_path / "file").write_text("")
+    for place in "/proc/t.spoor", tmp_path / "missing/t.spoor", tmp_path / "file/t.spoor":
+        done = daemon("start", "-o", place)
+        assert done.returncode == 1 and str(place) in done.stderr and done.stderr.count("\n") == 1, done
+        assert "no session" in daemon("end").stderr
+    assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
+    for place in "/proc/s.spoor", tmp_path / "missing/s.spoor", tmp_path / "t.spoor":
+        done = daemon("snapshot", "-o", place)
+        assert done.returncode == 1 and str(place) in done.stderr, done
+    assert daemon("end").returncode == 0
+    done = spoor("daemon", "--socket", tmp_path / "missing/sock")
+    assert done.returncode == 1 and "missing/sock" in done.stderr
+    done = spoor("daemon", "--socket", tmp_path / "file")
+    assert done.returncode == 1 and str(tmp_path / "file") in done.stderr and (tmp_path / "file").exists()
+    long = tmp_path / ("x" * 120)
+    done = spoor("daemon", "--socket", long)
+    assert done.returncode == 1 and "too long" in done.stderr
+
+
+ONE_NAME = """
+#include <stdio.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(TYPE value), TP_ARGS(value), TP_FIELDS(WHAT))
+int main(void)
+{
+	for (int i = 0; i < 100; i++)
+		spoor_trace(zoo, tick, VALUE);
+}
+"""
+
+
+def test_one_name_for_different_events(spoor, tmp_path):
+    """Programs that declare one name differently are in one trace, each with its own fields, for babeltrace2 too."""
+    kinds = {"number": ("int", "spoor_int(int, value, value)", "i"),
+             "text": ("const char *", "spoor_string(value, value)", '"text"'),
+             "other": ("double", "spoor_float(double, other, value)", "i / 2.0")}
+    for name, (kind, field, value) in kinds.items():
+        source = ONE_NAME.replace("TYPE", kind).replace("WHAT", field).replace("VALUE", value)
+        (tmp_path / f"{name}.c").write_text(source)
+        subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", name, f"{name}.c"], cwd=tmp_path, check=True)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", "./number & ./text & ./other & ./number & wait")
+    assert run.returncode == 0, run.stderr
+    found = [tuple(e["fields"].items())[0] for e in user_events(spoor, tmp_path / "t.spoor")]
+    count = Counter(found)
+    assert all(count["value", i] == 2 and count["other", i / 2] == 1 for i in range(100))
+    assert count["value", "text"] == 100 and count.total() == 400
+    babel = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, timeout=60)
+    assert babel.returncode == 0 and babel.stdout.count("zoo:tick") == 400, babel.stderr
+    assert babel.stdout.count('value = "text"') == 100 and babel.stdout.count("other = ") == 100
+
+
+# ---- segments ----
+
+@pytest.mark.parametrize("how", ["daemon", "run"])
+@pytest.mark.parametrize("rotate", ["1M", "400ms"])
+def test_rotation(request, spoor, build, ticker, tmp_path, how, rotate):
+    """By size and by time: each segment is read alone by babeltrace2, and all of them hold all events once."""
+    ticks, pause = (40000, 1) if rotate == "1M" else (400, 4000)
+    if how == "run":
+        assert spoor("ust", "run", "-o", "t.spoor", "--rotate", rotate, "--", ticker, 2, ticks, pause).returncode == 0
+    else:
+        daemon = request.getfixturevalue("daemon")
+        assert daemon("start", "-o", tmp_path / "t.spoor", "--rotate", rotate).returncode == 0
+        env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": str(library(build))}
+        subprocess.run([ticker, "2", str(ticks), str(pause)], env=env, check=True, stdout=subprocess.DEVNULL)
+        assert " 0 lost" in daemon("end").stdout
+    segments = sorted((tmp_path / "t.spoor").glob("*/ust/seg-*"))
+    assert len(segments) > 2
+    seen = Counter()
+    for segment in segments:
+        babel = subprocess.run(["babeltrace2", segment], capture_output=True, text=True, timeout=60)
+        assert babel.returncode == 0, (segment, babel.stderr)
+        seen["tick"] += babel.stdout.count("zoo:tick")
+        seen["rare"] += babel.stdout.count("zoo:rare")
+    assert seen == {"tick": 2 * ticks, "rare": 2 * ticks // 10}
+    events = user_events(spoor, tmp_path / "t.spoor")
+    for thread in 0, 1:
+        mine = [e for e in events if e["event"] == "zoo:tick" and e["fields"]["thread"] == thread]
+        assert numbers(mine) == list(range(ticks))
+
+
+# ---- crowds ----
+
+def shmem():
+    return int(next(line.split()[1] for line in open("/proc/meminfo", encoding="ascii") if line.startswith("Shmem:")))
+
+
+def test_many_programs_with_default_buffers(daemon, build, spoor, ticker, tmp_path):
+    """A thousand at once that write little: of their 4 MiB each, what they use is there."""
+    assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
+    env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": str(library(build))}
+    before = shmem()
+    running = [subprocess.Popen([ticker, "1", "1000", "30000"], env=env, stdout=subprocess.PIPE) for _ in range(1000)]
+    for p in running:
+        assert p.stdout.readline() == b"ready\n"
+        p.stdout.close()
+    wait_for(lambda: daemon("status").stdout.count(" ticker") >= 1000, 60, 0.2)
+    kib = (shmem() - before) / 1000
+    for p in running:
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+    print(f"{kib:.0f} KiB a program")
+    assert kib < 512
+    wait_for(lambda: " ticker" not in daemon("status").stdout, 60, 0.2)
+    assert ", 0 lost" in daemon("end").stdout
+    per_program = Counter(e["pid"] for e in user_events(spoor, tmp_path / "t.spoor") if e["event"] == "zoo:tick")
+    assert sorted(per_program) == sorted(p.pid for p in running) and min(per_program.values()) > 0
+
+
+# ---- walls ----
+
+WALLS = {
+    "pid and mount": ["--pid", "--mount", "--mount-proc"],
+    "user, pid and mount": ["--user", "--map-root-user", "--pid", "--mount", "--mount-proc"],
+    "ipc, net and uts": ["--ipc", "--net", "--uts"],
+}
+
+
+@pytest.mark.parametrize("wall", WALLS)
+def test_socket_in_a_container(daemon, build, spoor, ticker, tmp_path, wall):
+    """The daemon's socket, the program and the library, mounted at other places: it works, under the host's numbers."""
+    assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    mounts = ""
+    if "--mount" in WALLS[wall]:
+        mounts = (f"mount -t tmpfs none {inner} && touch {inner}/s {inner}/l {inner}/p && "
+                  f"mount --bind {tmp_path}/sock {inner}/s && mount --bind {library(build)} {inner}/l && "
+                  f"mount --bind {ticker} {inner}/p && ")
+        s, l, p = inner / "s", inner / "l", inner / "p"
+    else:
+        s, l, p = tmp_path / "sock", library(build), ticker
+    run = subprocess.run(["unshare", "--fork", *WALLS[wall], "sh", "-c",
+                          f"{mounts} exec env SPOOR_UST_SOCKET={s} LD_PRELOAD={l} {p} 2 211"],
+                         capture_output=True, text=True, timeout=30)
+    assert run.returncode == 0 and run.stdout == "ready\n", run
+    assert ", 0 lost" in daemon("end").stdout
+    events = user_events(spoor, tmp_path / "t.spoor")
+    assert sorted(numbers(events)) == sorted([*range(211)] * 2)
+    assert {e["pid"] for e in events}.isdisjoint({1, 2, 3}) and len({e["pid"] for e in events}) == 1
+
+
+def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):
+    """By its permissions, as a container's user sees it: the program runs on, and `end` says that nobody came."""
+    assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
+    (tmp_path / "sock").chmod(0o600)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chmod(place, 0o755)
+        shutil.copy(ticker, f"{place}/ticker")
+        shutil.copy(library(build), f"{place}/library.so")
+        env = {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": f"{place}/library.so"}
+        run = subprocess.run([f"{place}/ticker", "1", "10"], env=env, user=12345, group=12345, extra_groups=[],
+                             capture_output=True, text=True, timeout=20)
+    assert run.returncode == 0 and run.stdout == "ready\n", run
+    assert "no program came" in daemon("end").stdout
+
+
+def test_missing_library(spoor, build, ticker, tmp_path):
+    """Said before the command runs; and again when nothing came."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "spoor").write_bytes((build / "spoor").read_bytes())
+    (alone / "spoor").chmod(0o755)
+    run = subprocess.run([alone / "spoor", "ust", "run", "-o", "t.spoor", "--", ticker, "1", "10"], cwd=tmp_path,
+                         capture_output=True, text=True, timeout=20)
+    assert "libspoor-ust" in run.stderr and "no event came" in run.stderr, run
