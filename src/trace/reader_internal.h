@@ -125,7 +125,10 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 
 /* "01234567-89ab-...": 0 or -EINVAL. */
 int spoor_parse_uuid(const char *text, uint8_t ret[16]);
+/* repair.c: where the first byte stands that is in no whole packet; *ret_last: where the packet before it begins. */
+uint64_t spoor_packets_end(int fd, uint64_t size, uint64_t *ret_last);
 /* repair.c: *cut grows by the bytes that were cut. */
+int spoor_repair_fd(int fd, uint64_t *cut);
 int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e);
 /* The file as a string, at most max bytes. free() *ret. */
 int spoor_read_text(const char *path, size_t max, char **ret);

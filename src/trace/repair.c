@@ -11,8 +11,7 @@
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
-/* Where the first byte stands that is in no whole packet. */
-static uint64_t end_of_packets(int fd, uint64_t size)
+uint64_t spoor_packets_end(int fd, uint64_t size, uint64_t *ret_last)
 {
 	uint64_t at = 0;
 
@@ -22,26 +21,36 @@ static uint64_t end_of_packets(int fd, uint64_t size)
 
 		if (n < 0 || spoor_packet_check(&p, size - at) || p.packet_size / 8 > size - at)
 			break;
+		*ret_last = at;
 		at += p.packet_size / 8;
 	}
 	return at;
 }
 
-int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
+int spoor_repair_fd(int fd, uint64_t *cut)
 {
-	_cleanup_(spoor_closep) int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	uint64_t end, last;
 	struct stat st;
-	uint64_t end;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return spoor_fail(e, errno, "%s: cannot open: %m", path);
-	end = end_of_packets(fd, st.st_size);
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	end = spoor_packets_end(fd, st.st_size, &last);
 	if (end == (uint64_t)st.st_size)
 		return 0;
 	if (ftruncate(fd, end) < 0)
-		return spoor_fail(e, errno, "%s: cannot cut: %m", path);
+		return -errno;
 	*cut += st.st_size - end;
 	return 0;
+}
+
+int spoor_repair_file(const char *path, uint64_t *cut, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	int r = fd < 0 ? -errno : spoor_repair_fd(fd, cut);
+
+	if (fd < 0)
+		return spoor_fail(e, -r, "%s: cannot open: %s", path, strerror(-r));
+	return r < 0 ? spoor_fail(e, -r, "%s: cannot cut: %s", path, strerror(-r)) : 0;
 }
 
 /* Before anything is cut: where something else stands in a stream's place, no reader takes the trace afterwards. */

@@ -123,6 +123,30 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e);
  */
 int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor_error *e);
 
+/*
+ * Taking over: a process that was forked from the one that writes goes on with the part `kernel` once that one is no
+ * more, where its files end. What is torn there is cut. oldest: the oldest segment for which there is still something;
+ * *ret_newest: the one that is now written. If these differ, a rotation was under way, and goes on.
+ */
+int spoor_writer_take_over(struct spoor_writer *w, unsigned oldest, unsigned *ret_newest, struct spoor_error *e);
+/* The end of a stream on disk: its last packet there, if that is in the segment that was asked for. */
+struct spoor_last_packet {
+	uint64_t bytes; /* of its events; 0: there is none */
+	struct spoor_event_header first;
+};
+/* After taking over, before the first packet of a stream: where it goes on. segment: of the first event to come. */
+int spoor_writer_continue(struct spoor_writer *w, unsigned cpu, unsigned level, unsigned segment,
+			  struct spoor_last_packet *ret, struct spoor_error *e);
+/*
+ * Definitions of older segments, the newest first, until each() has returned non-zero, which is returned after the
+ * segment's last. What is damaged is passed over.
+ */
+int spoor_writer_old_definitions(struct spoor_writer *w, int (*each)(void *ctx, const struct spoor_event_header *def),
+				 void *ctx);
+/* Who forks to take over some day needs these descriptors, some of which may be -1. Returns how many. */
+#define SPOOR_WRITER_DESCRIPTORS 8
+unsigned spoor_writer_descriptors(const struct spoor_writer *w, int *ret, unsigned most);
+
 uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 /* Counts events as lost that are not even tried: their definitions could not be written. */
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);

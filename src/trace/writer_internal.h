@@ -2,7 +2,8 @@
 #pragma once
 /*
  * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
- * writer_class.c (classes of user events), writer_resume.c, segment.c (directories, rotation), manifest.c, snapshot.c.
+ * writer_class.c (classes of user events), writer_resume.c, writer_take_over.c and writer_old_defs.c (going on),
+ * segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
 
@@ -120,6 +121,9 @@ struct writer_packet { /* of w->iov[1 ... n] */
 int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
 		       struct spoor_error *e);
 void spoor_stream_leave(struct writer_stream *s);
+/* Its file's, in each segment. */
+void spoor_stream_name(const struct writer_stream *s, char *buf, size_t size);
+struct writer_stream *spoor_cpu_stream(const struct spoor_writer *w, unsigned cpu, unsigned level); /* or NULL */
 /* At offset of the file; leaves it as it was if not everything could be written. Consumes iov. */
 int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n);
 /* writer_defs.c */

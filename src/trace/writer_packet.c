@@ -9,7 +9,7 @@
 
 #include "trace/writer_internal.h"
 
-static void name_of(const struct writer_stream *s, char *buf, size_t size)
+void spoor_stream_name(const struct writer_stream *s, char *buf, size_t size)
 {
 	if (s->instance >= SPOOR_INSTANCE_DEFS(0))
 		snprintf(buf, size, "defs");
@@ -25,7 +25,7 @@ static int open_stream(struct spoor_writer *w, struct writer_stream *s, struct s
 {
 	char name[32];
 
-	name_of(s, name, sizeof(name));
+	spoor_stream_name(s, name, sizeof(name));
 	s->fd = openat(s->segment->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (s->fd < 0)
 		return spoor_fail(e, errno, "%s: cannot create stream %s in segment %u: %m", w->path, name,
@@ -188,7 +188,7 @@ static uint64_t count_events(const struct iovec *iov, int n)
 	return count;
 }
 
-static struct writer_stream *cpu_stream(const struct spoor_writer *w, unsigned cpu, unsigned level)
+struct writer_stream *spoor_cpu_stream(const struct spoor_writer *w, unsigned cpu, unsigned level)
 {
 	if (!w->kernel || cpu >= w->o.n_cpus || level >= SPOOR_MAX_LEVELS)
 		return NULL;
@@ -228,7 +228,7 @@ static int check(struct spoor_writer *w, struct writer_stream *s, const struct i
 	if (p->ts_begin >= s->last_ts && p->ts_end >= p->ts_begin)
 		return 0;
 	s->lost += count_events(spans, n_spans);
-	name_of(s, name, sizeof(name));
+	spoor_stream_name(s, name, sizeof(name));
 	return spoor_fail(e, EINVAL, "%s: events of %s are out of order", w->path, name);
 }
 
@@ -242,7 +242,8 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 	r = check(w, s, spans, n_spans, p, e);
 	if (r < 0)
 		return r;
-	s->discarded = s->before + discarded;
+	if (s->discarded < s->before + discarded) /* it may have told of more before it was taken over */
+		s->discarded = s->before + discarded;
 	while (n_spans > 0) {
 		taken = gather(w, spans, n_spans, &p->n, &p->bytes);
 		if (!p->n)
@@ -270,7 +271,7 @@ int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, co
 			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e)
 {
 	struct writer_packet p = { .ts_begin = ts_begin, .ts_end = ts_end, .cpu = cpu };
-	struct writer_stream *s = cpu_stream(w, cpu, level);
+	struct writer_stream *s = spoor_cpu_stream(w, cpu, level);
 
 	if (!s)
 		return spoor_fail(e, EINVAL, "%s: no stream for CPU %u, level %u", w->path, cpu, level);
@@ -309,7 +310,7 @@ static void lose(struct writer_stream *s, const struct iovec *spans, int n_spans
 
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans)
 {
-	lose(cpu_stream(w, cpu, level), spans, n_spans);
+	lose(spoor_cpu_stream(w, cpu, level), spans, n_spans);
 }
 
 void spoor_writer_lose_lane(struct spoor_writer *w, unsigned lane, const struct iovec *spans, int n_spans)
@@ -327,7 +328,7 @@ static void switch_stream(struct writer_stream *s)
 
 int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level)
 {
-	struct writer_stream *s = cpu_stream(w, cpu, level);
+	struct writer_stream *s = spoor_cpu_stream(w, cpu, level);
 
 	if (!s)
 		return -EINVAL;

@@ -47,6 +47,46 @@ static void test_rotation(void **state)
 	spoor_trace_close(t);
 }
 
+/* As if it had been killed in the middle of a rotation, and of a packet: a writer goes on where the files end. */
+static void test_take_over(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_last_packet last;
+	struct spoor_trace *t;
+	unsigned newest = 0;
+	char path[512];
+	FILE *torn;
+
+	open_writer(f, (struct spoor_writer_options){ .n_cpus = 2 });
+	define_stack(f, 100, 1);
+	assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+	write_calls_on(f, 0, 200, 3);
+	write_calls_on(f, 0, 300, 2);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	stream_path(f, 1, "cpu0", path, sizeof(path));
+	torn = fopen(path, "a");
+	assert_non_null(torn);
+	fprintf(torn, "torn");
+	fclose(torn);
+	assert_int_equal(spoor_writer_take_over(f->w, 1, &newest, &f->e), 0);
+	assert_int_equal(newest, 2);
+	assert_int_equal(spoor_writer_continue(f->w, 0, 0, 1, &last, &f->e), 0);
+	assert_int_equal(last.bytes, 2 * CALL_SIZE);
+	assert_int_equal(last.first.ts, 300);
+	assert_int_equal(spoor_writer_continue(f->w, 1, 0, 2, &last, &f->e), 0);
+	assert_int_equal(last.bytes, 0);
+	define_stack(f, 100, 2);
+	assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+	write_calls_on(f, 0, 400, 1);
+	assert_int_equal(spoor_writer_switch_stream(f->w, 0, 0), 0);
+	write_calls_on(f, 0, 500, 1);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(count(t), 7 + 3); /* calls; definitions, one of them in both segments */
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
 static void rotate(struct fixture *f)
 {
 	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
@@ -266,6 +306,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_take_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_max_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_max_size_without_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_never_without_metadata, setup, teardown),
