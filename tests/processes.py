@@ -41,6 +41,14 @@ def state(pid, tid=None):
     return Path(f"/proc/{pid}/task/{tid or pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def has_ended(pid):
+    """Whoever inherited it may be slow to take note."""
+    try:
+        return state(pid) == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def sleeps_in(pid, nr, tid=None):
     """Whether it sleeps in this call; what it cannot know while the thread runs, it denies."""
     call = Path(f"/proc/{pid}/task/{tid or pid}/syscall").read_text().split()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import counting
 import walks
-from processes import wait_for
+from processes import children, has_ended, wait_for
 
 
 def segments(trace):
@@ -93,6 +93,17 @@ class Running:
 
     def wait(self, seconds=30):
         return self.process.wait(seconds)
+
+    def helpers(self):
+        return {name: p for p in children(self.pid)
+                if (name := Path(f"/proc/{p}/comm").read_text().strip()).startswith("spoor-")}
+
+    def kill(self, group=False):
+        """SIGKILL; returns once its helpers have done their work, for which they have a second."""
+        helpers = self.helpers().values()
+        (os.killpg if group else os.kill)(self.pid, signal.SIGKILL)
+        assert self.wait() == -signal.SIGKILL
+        wait_for(lambda: all(has_ended(p) for p in helpers), 1)
 
     def said(self):
         return self.stderr.read_text(errors="replace")

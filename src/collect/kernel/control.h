@@ -148,6 +148,12 @@ enum spoor_control_id {
 	SPOOR_CTL_NEED,                    /* an event of this segment refers to a definition of an older one */
 };
 
+/* Neither a definition nor a control record. */
+static inline int spoor_is_event(unsigned id)
+{
+	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL);
+}
+
 struct spoor_ctl_mark {
 	struct spoor_event_header h;
 	__u64 epoch;

@@ -67,6 +67,8 @@ int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e);
 /* From here on nothing is produced; what is in the rings stays readable. */
 void spoor_kernel_detach(struct spoor_kernel *k);
 void spoor_kernel_close(struct spoor_kernel *k);
+/* In a forked process: lets go of everything but the mapped rings, by which nothing stays loaded. */
+void spoor_kernel_keep_rings(struct spoor_kernel *k);
 
 /* What to record: for each call its mode. May be called while recording. */
 void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode,

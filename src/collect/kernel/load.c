@@ -308,12 +308,8 @@ void spoor_kernel_detach(struct spoor_kernel *k)
 		spoor_collector_bpf__detach(k->collector);
 }
 
-void spoor_kernel_close(struct spoor_kernel *k)
+void spoor_kernel_keep_rings(struct spoor_kernel *k)
 {
-	if (!k)
-		return;
-	if (k->rings)
-		munmap(k->rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
 	if (k->objects)
 		munmap(k->objects, SPOOR_KERNEL_OBJECTS * sizeof(*k->objects));
 	if (k->row_pages)
@@ -322,5 +318,20 @@ void spoor_kernel_close(struct spoor_kernel *k)
 		munmap(k->rules, SPOOR_MAX_RULES * sizeof(*k->rules));
 	spoor_counter_bpf__destroy(k->counter);
 	spoor_collector_bpf__destroy(k->collector);
+	k->objects = NULL;
+	k->row_pages = NULL;
+	k->rules = NULL;
+	k->counter = NULL;
+	k->collector = NULL;
+	k->obj = NULL;
+}
+
+void spoor_kernel_close(struct spoor_kernel *k)
+{
+	if (!k)
+		return;
+	spoor_kernel_keep_rings(k);
+	if (k->rings)
+		munmap(k->rings, k->ring_stride * k->n_cpus * SPOOR_LEVELS);
 	free(k);
 }

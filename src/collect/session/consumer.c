@@ -108,11 +108,6 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 	}
 }
 
-static bool is_event(unsigned id)
-{
-	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL);
-}
-
 /* ---- counting ---- */
 
 /*
@@ -206,7 +201,7 @@ static void scan(struct spoor_consumer *c, struct ring_state *r)
 	r->n_spans = 0;
 	r->switching = false;
 	while (!r->switching && (h = spoor_ring_peek(&read))) {
-		if (is_event(h->id)) {
+		if (spoor_is_event(h->id)) {
 			if (!add_to_spans(r, h))
 				break;
 			if (h->id == SPOOR_EV_MAPPING)
@@ -261,6 +256,19 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 }
 
 /* ---- segments ---- */
+
+void spoor_consumer_define(struct spoor_consumer *c, const struct spoor_event_header *def)
+{
+	take_out(c, def);
+}
+
+void spoor_consumer_go_on(struct spoor_consumer *c, unsigned ring, uint64_t in, uint64_t newest)
+{
+	c->epoch = newest;
+	c->rings[ring].epoch = in;
+	if (in == newest)
+		spoor_writer_switch_stream(c->w, ring / SPOOR_LEVELS, ring % SPOOR_LEVELS);
+}
 
 void spoor_consumer_clock(struct spoor_consumer *c)
 {

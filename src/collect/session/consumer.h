@@ -17,6 +17,15 @@ int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, st
 		       bool keep_definitions, struct spoor_consumer **ret);
 void spoor_consumer_free(struct spoor_consumer *c);
 
+/*
+ * In place of a consumer that is no more, before the first drain: what is in this ring (CPU * SPOOR_LEVELS + level)
+ * begins in segment `in`; the newest is that after whose marks it is looked.
+ */
+void spoor_consumer_go_on(struct spoor_consumer *c, unsigned ring, uint64_t in, uint64_t newest);
+
+/* A definition from elsewhere, as if it came from a ring. */
+void spoor_consumer_define(struct spoor_consumer *c, const struct spoor_event_header *def);
+
 /* Takes what is there. Returns bytes taken, or -errno of the writer (what could not be written counts as discarded). */
 int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e);
 

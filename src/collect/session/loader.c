@@ -169,17 +169,23 @@ static int queue(struct spoor_objects *s, enum work_kind kind, const struct spoo
 
 int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_object *o)
 {
-	return queue(s, WORK_OBJECT, &o->h);
+	if (s->running)
+		return queue(s, WORK_OBJECT, &o->h);
+	spoor_objects_announced_left(s, o);
+	return 0;
 }
 
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r)
 {
-	return queue(s, WORK_RAW, &r->h);
+	if (s->running)
+		return queue(s, WORK_RAW, &r->h);
+	deliver(s, r, SPOOR_WALK_LOST, NULL, 0);
+	return 0;
 }
 
 int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l)
 {
-	return queue(s, WORK_LAYOUT, &l->h);
+	return s->running ? queue(s, WORK_LAYOUT, &l->h) : 0;
 }
 
 int spoor_loader_start(struct spoor_objects *s, struct spoor_error *e)

@@ -91,6 +91,16 @@ static void classify(struct spoor_objects *s, struct spoor_object_entry *o, int 
 	o->limit = spoor_scope_limit(s->o.custom, o->path, program);
 }
 
+static void note(struct spoor_objects *s, uint32_t id)
+{
+	_cleanup_(spoor_freep) struct spoor_object *def = s->o.ledger ? spoor_objects_definition(s, id) : NULL;
+
+	pthread_mutex_lock(&s->lock);
+	if (def)
+		spoor_ledger_note(s->o.ledger, def);
+	pthread_mutex_unlock(&s->lock);
+}
+
 /* Makes the entry final and known to the kernel's walks. */
 static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 {
@@ -105,6 +115,7 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 	else
 		s->counts.loaded++;
 	pthread_mutex_unlock(&s->lock);
+	note(s, o->id);
 	r = spoor_row_store_publish(s->store, o->id, &o->identity, o->has_rows ? &o->rows : NULL, o->failed,
 				    o->flags & SPOOR_OBJECT_APP, o->limit);
 	pthread_mutex_lock(&s->lock);
@@ -149,7 +160,7 @@ static void free_entry(struct spoor_object_entry *o)
 	free(o);
 }
 
-static struct spoor_object_entry *new_entry(uint32_t id, const char *path, size_t len)
+struct spoor_object_entry *spoor_objects_entry(uint32_t id, const char *path, size_t len)
 {
 	struct spoor_object_entry *o = calloc(1, sizeof(*o));
 
@@ -196,7 +207,7 @@ void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *
 	old = s->entries[c->id];
 	if (old && !old->failed)
 		return;
-	o = new_entry(c->id, c->path, c->path_len);
+	o = spoor_objects_entry(c->id, c->path, c->path_len);
 	if (!o)
 		return;
 	o->pid = c->pid;
@@ -250,7 +261,7 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
 	if (r)
 		return r;
-	o = new_entry(id, name, strlen(name));
+	o = spoor_objects_entry(id, name, strlen(name));
 	if (!o)
 		return -ENOMEM;
 	o->pid = o->tid = pid;
@@ -266,7 +277,7 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 static void load_vdso(struct spoor_objects *s)
 {
 	const unsigned char *image = (void *)getauxval(AT_SYSINFO_EHDR);
-	struct spoor_object_entry *o = new_entry(SPOOR_OBJECT_VDSO, "[vdso]", 6);
+	struct spoor_object_entry *o = spoor_objects_entry(SPOOR_OBJECT_VDSO, "[vdso]", 6);
 	size_t size = 2 * sysconf(_SC_PAGESIZE);
 
 	if (!o)
@@ -350,6 +361,15 @@ static void spoor_objects_freep(struct spoor_objects **s)
 	spoor_objects_free(*s);
 }
 
+void spoor_objects_init(struct spoor_objects *s)
+{
+	s->last = &s->first;
+	s->unwound_last = &s->unwound;
+	s->done_fd = -1;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->wake, NULL);
+}
+
 int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e)
 {
 	_cleanup_(spoor_objects_freep) struct spoor_objects *s = calloc(1, sizeof(*s));
@@ -358,10 +378,7 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 	if (!s)
 		return -ENOMEM;
 	s->o = *o;
-	s->last = &s->first;
-	s->unwound_last = &s->unwound;
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->wake, NULL);
+	spoor_objects_init(s);
 	s->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = spoor_rowd_start(o->cache_dir, &s->rowd, e);
 	if (r)

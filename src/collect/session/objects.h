@@ -12,6 +12,7 @@
 
 #include "collect/kernel/control.h"
 #include "collect/kernel/row_store.h"
+#include "collect/session/ledger.h"
 #include "collect/session/scope.h"
 #include "object/identity.h"
 #include "unwind/rows.h"
@@ -24,6 +25,7 @@ struct spoor_objects_options {
 	const struct spoor_scope *custom;
 	const char *cache_dir; /* NULL: no cache on disk */
 	uint64_t max_row_bytes;
+	struct spoor_ledger *ledger; /* their definitions are noted there, too; NULL: nowhere; outlives the objects */
 };
 
 /* Everything known of one object; what pointers point at lives as long as the objects. */
@@ -44,6 +46,11 @@ struct spoor_object_entry {
 };
 
 int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_objects **ret, struct spoor_error *e);
+/*
+ * What is left of them in a process that was forked from theirs, when that is no more: definitions, for a consumer;
+ * nothing is loaded.
+ */
+int spoor_objects_left(const struct spoor_ledger *l, struct spoor_objects **ret);
 /* Waits for the loader's work in hand, not for its queue. */
 void spoor_objects_free(struct spoor_objects *s);
 

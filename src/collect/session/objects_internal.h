@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The objects' parts: objects.c (what is known of each), loader.c (the thread, and what it has to do). */
+/*
+ * The objects' parts: objects.c (what is known of each), loader.c (the thread, and what it has to do), objects_left.c
+ * (without it).
+ */
 #include <pthread.h>
 
 #include "collect/session/layouts.h"
@@ -44,8 +47,13 @@ struct spoor_objects {
 };
 
 /* objects.c */
+void spoor_objects_init(struct spoor_objects *s);
+struct spoor_object_entry *spoor_objects_entry(uint32_t id, const char *path, size_t len);
 /* Loads what the kernel has announced. On the loader's thread. */
 void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *c);
+
+/* objects_left.c: there is no loader. */
+void spoor_objects_announced_left(struct spoor_objects *s, const struct spoor_ctl_object *c);
 
 /* loader.c */
 int spoor_loader_start(struct spoor_objects *s, struct spoor_error *e);

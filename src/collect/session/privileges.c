@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -48,6 +49,15 @@ void spoor_privileges_drop(bool keep_admin)
 	}
 	if (syscall(SYS_capset, &header, data))
 		return; /* we go on with what we have */
+}
+
+void spoor_privileges_drop_all(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[2] = {};
+
+	syscall(SYS_capset, &header, none); /* what it has not, it cannot fail to give up */
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
 #define HURRY 10 /* nice levels */

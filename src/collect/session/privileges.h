@@ -14,6 +14,9 @@ int spoor_privileges_check(struct spoor_error *e);
  */
 void spoor_privileges_drop(bool keep_admin);
 
+/* Gives up all of them, for good. */
+void spoor_privileges_drop_all(void);
+
 /*
  * The calling thread comes before others that want a CPU, where that is allowed. `at_once`: before all that have no
  * real-time priority, for who empties the rings: it works for a few per cent of the time, but on a busy machine a fair

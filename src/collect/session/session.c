@@ -13,7 +13,9 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "collect/session/ledger.h"
 #include "collect/session/remote.h"
+#include "collect/session/rescue.h"
 #include "collect/session/settings.h"
 
 #define SETTLE_NS SPOOR_NS_PER_SEC
@@ -28,6 +30,8 @@ struct session {
 	struct spoor_host host;
 	struct spoor_settings settings;
 	struct spoor_user_part user;
+	struct spoor_ledger *ledger;
+	struct spoor_rescue rescue;
 	int remote_fd;
 	uint64_t said;
 	bool full;
@@ -67,6 +71,7 @@ static int open_objects(struct session *s, struct spoor_error *e)
 		.custom = &s->o->custom,
 		.cache_dir = s->o->cache_dir,
 		.max_row_bytes = s->o->row_memory,
+		.ledger = s->ledger,
 	};
 
 	return spoor_objects_new(&oo, &s->host.objects, e);
@@ -90,9 +95,16 @@ static int open_trace(struct session *s, struct spoor_error *e)
 
 	describe_mode(o, mode, sizeof(mode));
 	r = spoor_writer_open(&wo, &s->writer, e);
-	if (r)
-		return r;
-	r = o->ust ? spoor_user_part_open(&s->user, s->writer, o->ust_contexts, e) : 0;
+	if (!r)
+		r = spoor_ledger_new(&s->ledger);
+	return r ? r : spoor_rescue_start(&s->rescue, s->host.kernel, s->writer, s->ledger, e);
+}
+
+static int open_consumer(struct session *s, struct spoor_error *e)
+{
+	const struct spoor_session_options *o = s->o;
+	int r = o->ust ? spoor_user_part_open(&s->user, s->writer, o->ust_contexts, e) : 0;
+
 	if (r)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, NULL);
@@ -130,9 +142,11 @@ static int begin(struct session *s, struct spoor_error *e)
 	if (!r)
 		r = open_kernel(s, e);
 	if (!r)
+		r = open_trace(s, e); /* before there is a second thread */
+	if (!r)
 		r = open_objects(s, e);
 	if (!r)
-		r = open_trace(s, e);
+		r = open_consumer(s, e);
 	if (r)
 		return r;
 	hidden = spoor_targets_hidden(t);
@@ -233,6 +247,9 @@ static void run(struct session *s)
 		if (news.fd)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
+		if (spoor_rescue_killed(&s->rescue))
+			fprintf(stderr, "spoor: spoor-rescue was killed; if spoor is killed as well, the last %d ms "
+					"will be missing\n", SPOOR_LOOK_MS);
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		rotate(s);
 		say_progress(s);
@@ -363,10 +380,12 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		if (r) /* nothing was recorded: the next try may use the name */
 			nftw(o->output, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	}
+	spoor_rescue_stop(&s.rescue);
 	spoor_consumer_free(s.consumer);
 	spoor_settings_done(&s.settings);
 	if (s.remote_fd >= 0)
 		close(s.remote_fd);
 	spoor_host_done(&s.host);
+	spoor_ledger_free(s.ledger);
 	return r;
 }
