@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from denials import no_bpf
+
 ALWAYS_NEEDED = {"cap_bpf", "cap_perfmon", "btf", "sys_enter", "sys_exit", "fork", "exec", "exit", "task_storage",
                  "buffers", "walk", "iter_task"}
 
@@ -71,12 +73,12 @@ def test_bpf_and_perfmon_are_enough(without):
 @pytest.fixture
 def elsewhere(build, tmp_path):
     """Runs spoor where some directories of /sys hold what the test says: {directory: {file: text}}."""
-    def run(sys, *args):
+    def run(sys, *args, **how):
         script = "".join(f"mount -t tmpfs none {at}; " + "".join(f"echo '{text}' >{at}/{name}; "
                                                                  for name, text in files.items())
                          for at, files in sys.items())
         return subprocess.run(["unshare", "-m", "sh", "-ec", script + 'exec "$@"', "sh", build / "spoor", *args],
-                              capture_output=True, text=True, cwd=tmp_path, timeout=60)
+                              capture_output=True, text=True, cwd=tmp_path, timeout=60, **how)
     yield run
 
 
@@ -102,6 +104,35 @@ def test_kernel_locked_down(elsewhere):
     run = elsewhere(NO_BTF | LOCKED, "record", "--", "true")
     assert run.returncode == 125 and run.stderr.count("\n") == 1
     assert "locked down" in run.stderr and "lockdown=integrity" in run.stderr
+
+
+VERBS = {"record": (["record", "-o", "t.spoor", "-p"], 1), "record a command": (["record", "-o", "t.spoor", "--"], 125),
+         "stat": (["stat", "-p"], 1), "stat by site": (["stat", "--by", "site", "-p"], 1)}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("line, locked, advice", [
+    ("none integrity [confidentiality]", True, "boot with lockdown=integrity or lockdown=none"),
+    ("none [integrity] confidentiality", True, "boot with lockdown=none"),
+    ("[none] integrity confidentiality", False, "run spoor outside of it"),
+])
+def test_bpf_refused(elsewhere, start, actor, tmp_path, verb, line, locked, advice):
+    """To root, who has all capabilities: one line says who refuses it and what to do. Nothing is begun."""
+    args, code = VERBS[verb]
+    target = [actor(), "marks", "3"] if args[-1] == "--" else [start(actor(), "sleep").pid]
+    run = elsewhere({"/sys/kernel/security": {"lockdown": line}}, *args, *map(str, target), preexec_fn=no_bpf)
+    assert run.returncode == code and not run.stdout and run.stderr.count("\n") == 1
+    assert (f"locked down ({line})" in run.stderr) == locked and advice in run.stderr and "CAP_" not in run.stderr
+    assert not (tmp_path / "t.spoor").exists()
+
+
+def test_check_tells_of_integrity(elsewhere):
+    """It does not matter to Linux, but where bpf(2) is refused it may be the reason."""
+    run = elsewhere({"/sys/kernel/security": {"lockdown": "none [integrity] confidentiality"}}, "check", "-f", "json",
+                    preexec_fn=no_bpf)
+    found = results(run.stdout)
+    assert run.returncode == 1 and found["lockdown"]["state"] == "ok"
+    assert all("boot with lockdown=none" in found[name]["advice"] for name in ("sys_enter", "walk", "iter_task"))
 
 
 @pytest.mark.parametrize("line", ["none [integrity] confidentiality", "[none] integrity confidentiality"])

@@ -64,15 +64,15 @@ static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, st
 
 static int why_not_loaded(int r, struct spoor_error *e)
 {
-	char found[128];
+	char found[256];
 
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
 				  found, SPOOR_LOCKDOWN_ADVICE);
-	if (r == -EPERM || r == -EACCES)
-		return spoor_fail(e, EPERM,
-				  "the kernel refuses BPF programs: run as root or with CAP_BPF, CAP_PERFMON and "
-				  "CAP_SYS_PTRACE (`spoor check` says what is missing)");
+	if (r == -EPERM || r == -EACCES) { /* the capabilities are there: spoor_privileges_check() */
+		spoor_kernel_who_forbids(SPOOR_LOCKDOWN, found, sizeof(found));
+		return spoor_fail(e, EPERM, "this kernel refuses BPF programs: %s", found);
+	}
 	if (r == -ENOMEM)
 		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
 	if (access(SPOOR_BTF, R_OK))

@@ -17,17 +17,38 @@ static bool only_kernel_reads_refused(void)
 	       libbpf_probe_bpf_helper(BPF_PROG_TYPE_TRACEPOINT, BPF_FUNC_probe_read_kernel, NULL) == 0;
 }
 
-bool spoor_kernel_locked_down(const char *path, char *found, size_t size)
+static bool read_state(const char *path, char *ret, size_t size)
 {
 	_cleanup_(spoor_fclosep) FILE *f = fopen(path, "re");
+
+	if (!f || !fgets(ret, size, f))
+		return false;
+	ret[strcspn(ret, "\n")] = 0;
+	return true;
+}
+
+bool spoor_kernel_locked_down(const char *path, char *found, size_t size)
+{
 	bool refused;
 
-	if (f && fgets(found, size, f)) {
-		found[strcspn(found, "\n")] = 0;
+	if (read_state(path, found, size))
 		return strstr(found, "[confidentiality]");
-	}
 	refused = only_kernel_reads_refused();
-	snprintf(found, size, refused ? "bpf_probe_read_kernel is refused" :
-					"not in this kernel, or securityfs is not mounted");
+	snprintf(found, size,
+		 refused ? "bpf_probe_read_kernel is refused" : "not in this kernel, or securityfs is not mounted");
 	return refused;
+}
+
+#define FORBIDDEN "a container or a security module forbids it: run spoor outside of it"
+
+void spoor_kernel_who_forbids(const char *path, char *ret, size_t size)
+{
+	char found[64];
+
+	if (read_state(path, found, sizeof(found)) && strstr(found, "[integrity]"))
+		snprintf(ret, size,
+			 "it is locked down (%s), and some kernels forbid it then: boot with lockdown=none; or "
+			 FORBIDDEN, found);
+	else
+		snprintf(ret, size, FORBIDDEN);
 }

@@ -13,6 +13,11 @@
  * `found` becomes the file's line or what it was concluded from.
  */
 bool spoor_kernel_locked_down(const char *path, char *found, size_t size);
-
 /* What to do about it. */
 #define SPOOR_LOCKDOWN_ADVICE "boot with lockdown=integrity or lockdown=none"
+
+/*
+ * Who may be behind it that bpf(2) is not permitted although the capabilities are there, and what to do: a clause. For
+ * integrity alone Linux does not refuse it, but some distributions' kernels do, and nothing else tells of it.
+ */
+void spoor_kernel_who_forbids(const char *path, char *ret, size_t size);

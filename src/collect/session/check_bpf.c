@@ -97,6 +97,14 @@ static int map_shared(struct spoor_check_bpf *skel, const struct probe *probe)
 	return 0;
 }
 
+static void advise_permission(struct spoor_check *c)
+{
+	char who[256];
+
+	spoor_kernel_who_forbids(SPOOR_LOCKDOWN, who, sizeof(who));
+	spoor_check_advise(c, "%s", who);
+}
+
 static void explain(struct spoor_check *c, const struct probe *probe, const char *step, int err)
 {
 	char found[128];
@@ -109,7 +117,7 @@ static void explain(struct spoor_check *c, const struct probe *probe, const char
 	else if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		spoor_check_advise(c, "see lockdown");
 	else if (err == -EPERM || err == -EACCES)
-		spoor_check_advise(c, "a container or a security module forbids it: run spoor outside of it");
+		advise_permission(c);
 	else if (err == -ENOMEM || err == -E2BIG)
 		spoor_check_advise(c, "raise the limit of locked memory (ulimit -l) or of the cgroup's memory");
 	else
