@@ -52,6 +52,17 @@ static void put_char(FILE *out, uint64_t c)
 	fputc('\'', out);
 }
 
+static int shown_as(const struct spoor_class_field *f)
+{
+	return f->flags & SPOOR_VALUE_IN_HEX ? SPOOR_VALUE_HEX : f->type;
+}
+
+/* Of what may have been sign-extended the bits that the field has. */
+static uint64_t bits(const struct spoor_class_field *f, uint64_t x)
+{
+	return f->size < 8 ? x & ((1ULL << f->size * 8) - 1) : x;
+}
+
 static void put_element(FILE *out, const struct spoor_value *v, uint32_t i)
 {
 	uint64_t x;
@@ -61,13 +72,13 @@ static void put_element(FILE *out, const struct spoor_value *v, uint32_t i)
 		return;
 	}
 	x = spoor_value_integer(v, i);
-	switch (v->field->type) {
+	switch (shown_as(v->field)) {
 	case SPOOR_VALUE_SIGNED:
 		fprintf(out, "%" PRId64, (int64_t)x);
 		break;
 	case SPOOR_VALUE_HEX:
 	case SPOOR_VALUE_POINTER:
-		fprintf(out, "%#" PRIx64, x);
+		fprintf(out, "%#" PRIx64, bits(v->field, x));
 		break;
 	case SPOOR_VALUE_OCTAL:
 		fprintf(out, "%#" PRIo64, x);
@@ -181,13 +192,13 @@ static void put_element_json(FILE *out, const struct spoor_value *v, uint32_t i)
 		return;
 	}
 	x = spoor_value_integer(v, i);
-	switch (v->field->type) {
+	switch (shown_as(v->field)) {
 	case SPOOR_VALUE_SIGNED:
 		fprintf(out, "%" PRId64, (int64_t)x);
 		break;
 	case SPOOR_VALUE_HEX:
 	case SPOOR_VALUE_POINTER:
-		fprintf(out, "\"0x%" PRIx64 "\"", x);
+		fprintf(out, "\"0x%" PRIx64 "\"", bits(v->field, x));
 		break;
 	case SPOOR_VALUE_OCTAL:
 		fprintf(out, "\"%#" PRIo64 "\"", x);

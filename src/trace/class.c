@@ -47,7 +47,9 @@ static int field_fits(const struct spoor_class_field *f)
 {
 	if (!f->type || f->type >= SPOOR_VALUE_TYPE_MAX || f->shape >= SPOOR_SHAPE_MAX || !f->name[0])
 		return 0;
-	if (f->flags & ~(SPOOR_VALUE_CONTEXT | SPOOR_VALUE_BIG_ENDIAN))
+	if (f->flags & ~(SPOOR_VALUE_CONTEXT | SPOOR_VALUE_BIG_ENDIAN | SPOOR_VALUE_IN_HEX))
+		return 0;
+	if (f->flags & SPOOR_VALUE_IN_HEX && f->type != SPOOR_VALUE_SIGNED)
 		return 0;
 	if (f->flags & SPOOR_VALUE_BIG_ENDIAN && !is_integer(f->type) && f->type != SPOOR_VALUE_FLOAT)
 		return 0;

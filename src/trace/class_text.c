@@ -116,7 +116,7 @@ static void put_integer(FILE *f, const struct spoor_class_field *field)
 
 	if (field->type == SPOOR_VALUE_OCTAL)
 		base = 8;
-	if (field->type == SPOOR_VALUE_HEX || field->type == SPOOR_VALUE_POINTER)
+	if (field->type == SPOOR_VALUE_HEX || field->type == SPOOR_VALUE_POINTER || field->flags & SPOOR_VALUE_IN_HEX)
 		base = 16;
 	fprintf(f, "integer { size = %u; align = 8; signed = %s; base = %d; byte_order = %s; }", field->size * 8,
 		field->type == SPOOR_VALUE_SIGNED ? "true" : "false", base,

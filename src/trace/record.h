@@ -325,6 +325,7 @@ enum spoor_value_shape {
 enum spoor_value_flag {
 	SPOOR_VALUE_CONTEXT = 1,    /* added by the tracer (cpu, vpid, stack ...): such fields come first */
 	SPOOR_VALUE_BIG_ENDIAN = 2, /* of integers; a sequence's length is little endian all the same */
+	SPOOR_VALUE_IN_HEX = 4,     /* of SIGNED: the bits are shown in hex */
 };
 enum spoor_class_kind { SPOOR_CLASS_TRACEPOINT = 1, SPOOR_CLASS_MARKER, SPOOR_CLASS_LOG };
 

@@ -140,7 +140,8 @@ static int take_field(struct parser *p, struct spoor_class_field *ret)
 			 f->shape == SPOOR_DEF_SEQUENCE ? SPOOR_SHAPE_SEQUENCE :
 							  SPOOR_SHAPE_SCALAR,
 		.flags = (f->flags & SPOOR_DEF_CONTEXT ? SPOOR_VALUE_CONTEXT : 0) |
-			 (f->flags & SPOOR_DEF_BIG && f->bytes > 1 ? SPOOR_VALUE_BIG_ENDIAN : 0),
+			 (f->flags & SPOOR_DEF_BIG && f->bytes > 1 ? SPOOR_VALUE_BIG_ENDIAN : 0) |
+			 (type == SPOOR_VALUE_SIGNED && f->base == 16 ? SPOOR_VALUE_IN_HEX : 0),
 		.length_size = f->shape == SPOOR_DEF_SEQUENCE ? 2 : 0,
 		.count = f->shape == SPOOR_DEF_ARRAY ? f->count : 0,
 	};
