@@ -40,6 +40,7 @@ extern "C" {
 
 enum spoor_site_flag {
 	SPOOR_SITE_FLAG = 1, /* built with SPOOR_FLAG_SITES: is compiled in as a jump, its cold code asks `enabled` */
+	SPOOR_SITE_DEFINITION = 2, /* no site: `desc` is to a struct spoor_definition; its tracepoint is to be set up */
 };
 
 /* An entry of spoor_sites. 0 in `code`: not a site. */
@@ -54,14 +55,20 @@ struct spoor_site {
 
 #define SPOOR_SITE_TARGET(entry, member) ((uintptr_t)&(entry)->member + (uintptr_t)(intptr_t)(entry)->member)
 
-enum spoor_desc_kind { SPOOR_DESC_TRACEPOINT = 0, SPOOR_DESC_MARKER = 1, SPOOR_DESC_LOG = 2 };
+/* ELSEWHERE: a tracepoint whose fields are in the definition of the same provider, name and format (its arguments). */
+enum spoor_desc_kind {
+	SPOOR_DESC_TRACEPOINT = 0,
+	SPOOR_DESC_MARKER = 1,
+	SPOOR_DESC_LOG = 2,
+	SPOOR_DESC_ELSEWHERE = 3,
+};
 
 /*
  * What an event is: constant, without pointers, 8-aligned. Fields are in the form of definitions in shared memory
- * (docs/formats/ust-memory.md); those of markers are in the format.
+ * (docs/formats/ust-memory.md); those of markers are in the format, those of ELSEWHERE in its definition.
  *
  *   +-------------------+---------------------------------------------+-------+------------+
- *   | struct spoor_desc | provider\0 name\0 (markers: format\0)       | to 8  | fields ... |
+ *   | struct spoor_desc | provider\0 name\0 (others: format\0)        | to 8  | fields ... |
  *   +-------------------+---------------------------------------------+-------+------------+
  */
 struct spoor_desc {
@@ -79,6 +86,17 @@ struct spoor_desc_field { /* struct spoor_def_field of shared memory; then name\
 	uint8_t type, shape, bytes, base;
 	uint8_t flags, reserved;
 	uint16_t count, n_labels, reserved2;
+};
+
+/*
+ * What a provider (lttng-compat) says of an event: offsets, each from its own address. fields: a table of pairs of
+ * offsets, to a struct spoor_desc_field without labels and to a table of offsets of labels (0: none), until two 0;
+ * labels end with 0, too. A label whose low is above its high is one more than the one before it.
+ */
+struct spoor_definition {
+	int32_t desc;   /* to a struct spoor_desc, ELSEWHERE, with the level */
+	int32_t fields;
+	int32_t record; /* to the function that takes the arguments */
 };
 
 /*
@@ -112,6 +130,8 @@ struct spoor_ops {
 	void (*probes_end)(void);
 	/* A marker's event: its arguments as its format says. */
 	void (*mark)(struct spoor_tracepoint *tp, const char *format, ...);
+	/* What records tp's events where no definition is linked in; NULL: none is loaded. Valid until probes_end. */
+	void (*(*elsewhere)(struct spoor_tracepoint *tp))(void);
 };
 
 /* One in each compilation unit that has sites of a tracepoint; all 0 and never read while the library is absent. */

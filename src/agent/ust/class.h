@@ -24,6 +24,7 @@ struct class {
 	uint32_t defined[SPOOR_SLOTS]; /* generation of the slot whose arena has the definition */
 	const struct spoor_probe *probes; /* to a NULL function; replaced, never changed (probes.c) */
 	struct spoor_probe *old_probes;   /* to be freed when nobody can be in them */
+	void (*record)(void); /* of a definition that is loaded (definition.c); NULL: there is none */
 	struct marker_plan *plan;
 	const struct filter *filter; /* NULL: all events */
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <elf.h>
 #include <errno.h>
-#include <link.h>
 #include <string.h>
 
 #include "agent/core/clock.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/context.h"
+#include "agent/ust/definition.h"
 #include "agent/ust/filter.h"
 #include "agent/ust/glob.h"
+#include "agent/ust/note.h"
 #include "agent/ust/patch.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/sites.h"
@@ -39,6 +39,7 @@ static const struct spoor_ops ops = {
 	.probes_begin = probes_begin,
 	.probes_end = probes_end,
 	.mark = marker_record,
+	.elsewhere = definition_elsewhere,
 };
 
 static struct spoor_tracepoint *tracepoint_of(const struct spoor_site *s)
@@ -46,19 +47,42 @@ static struct spoor_tracepoint *tracepoint_of(const struct spoor_site *s)
 	return (struct spoor_tracepoint *)SPOOR_SITE_TARGET(s, tracepoint);
 }
 
+static const struct spoor_desc *desc_of(const struct spoor_site *s)
+{
+	return (const struct spoor_desc *)SPOOR_SITE_TARGET(s, desc);
+}
+
+/* The provider may come later than its sites, go, and come back with other fields. */
+static struct class *resolve_elsewhere(const struct spoor_site *s)
+{
+	struct spoor_tracepoint *tp = tracepoint_of(s);
+	struct class *c = tp->agent;
+
+	if (!c || !c->record)
+		c = definition_find(desc_of(s)) ?: c;
+	__atomic_store_n(&tp->agent, (void *)c, __ATOMIC_RELEASE);
+	return c;
+}
+
 static struct class *resolve(const struct spoor_site *s)
 {
 	struct spoor_tracepoint *tp = tracepoint_of(s);
 
+	if (desc_of(s)->kind == SPOOR_DESC_ELSEWHERE)
+		return resolve_elsewhere(s);
 	if (!tp->agent)
-		tp->agent = class_of((const struct spoor_desc *)SPOOR_SITE_TARGET(s, desc),
-				     (const char *)SPOOR_SITE_TARGET(s, file), s->line);
+		tp->agent = class_of(desc_of(s), (const char *)SPOOR_SITE_TARGET(s, file), s->line);
 	return tp->agent;
 }
 
 static bool is_on(const struct class *c)
 {
 	return c->slot >= 0 || c->probes;
+}
+
+static bool site_is_on(const struct spoor_site *s, const struct class *c)
+{
+	return is_on(c) && (c->record || desc_of(s)->kind != SPOOR_DESC_ELSEWHERE);
 }
 
 static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tracepoint *tp, size_t size)
@@ -71,8 +95,10 @@ static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tra
 }
 
 /* The tracepoint is complete before its sites lead to it. */
-static void prepare(struct spoor_tracepoint *tp, struct class *c)
+static void prepare(struct spoor_tracepoint *tp, struct class *c, bool on)
 {
+	if (!on && !tp->ops)
+		return;
 	tp->ops = &ops;
 	tp->id = c->id;
 	if (c->slot < 0) {
@@ -83,7 +109,12 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c)
 		__atomic_store_n(&tp->reserve, reserve_of(c), __ATOMIC_RELEASE);
 	}
 	__atomic_store_n(&tp->probes, c->probes, __ATOMIC_RELEASE);
-	__atomic_store_n(&tp->enabled, is_on(c), __ATOMIC_RELEASE);
+	__atomic_store_n(&tp->enabled, on, __ATOMIC_RELEASE);
+}
+
+static void prepare_definition(struct spoor_tracepoint *tp, struct class *c)
+{
+	prepare(tp, c, is_on(c));
 }
 
 static bool code_is(const struct spoor_site *s, uint8_t byte)
@@ -106,7 +137,7 @@ static bool is_stuck(const struct spoor_site *s)
 {
 	const struct class *c = tracepoint_of(s)->agent;
 
-	return !code_is(s, SITE_ON) && (spoor_agent_state.way == SPOOR_AGENT_REFUSED || (c && is_on(c)));
+	return !code_is(s, SITE_ON) && (spoor_agent_state.way == SPOOR_AGENT_REFUSED || (c && site_is_on(s, c)));
 }
 
 static int switch_object(struct object *o, struct class *only, struct patching *p)
@@ -120,9 +151,8 @@ static int switch_object(struct object *o, struct class *only, struct patching *
 
 		if (!c || (only && c != only))
 			continue;
-		if (is_on(c) || tracepoint_of(s)->ops)
-			prepare(tracepoint_of(s), c);
-		failed = switch_site(p, s, is_on(c));
+		prepare(tracepoint_of(s), c, site_is_on(s, c));
+		failed = switch_site(p, s, site_is_on(s, c));
 		r = r ?: failed;
 	}
 	return r;
@@ -136,6 +166,7 @@ static int switch_all(struct object *from, uint32_t n, struct class *only)
 
 	if (patch_begin(&p))
 		may = NULL;
+	definitions_each(prepare_definition);
 	for (i = 0; i < n; i++) {
 		int failed = switch_object(&from[i], only, may);
 
@@ -186,7 +217,10 @@ static void resolve_object(struct object *o)
 	for (s = o->begin; s < o->end; s++) {
 		struct class *c;
 
-		if (!s->code || tracepoint_of(s)->agent)
+		if (!s->code)
+			continue;
+		c = tracepoint_of(s)->agent;
+		if (c && desc_of(s)->kind != SPOOR_DESC_ELSEWHERE)
 			continue;
 		c = resolve(s);
 		if (!c)
@@ -202,6 +236,8 @@ void sites_resolve(void)
 {
 	uint32_t i;
 
+	for (i = 0; i < n_objects; i++)
+		definitions_in(objects[i].begin, objects[i].end);
 	for (i = 0; i < n_objects; i++)
 		resolve_object(&objects[i]);
 }
@@ -294,25 +330,6 @@ unsigned sites_count(unsigned *ret_stuck)
 /*
  * Objects
  */
-static const char *pointed(const int32_t *at)
-{
-	return (const char *)at + *at;
-}
-
-static int read_note(const void *note, struct object *ret)
-{
-	const uint32_t *w = note;
-	const int32_t *desc = (const int32_t *)note + 5;
-
-	if (w[0] != 6 || w[1] != 16 || w[2] != SPOOR_NOTE_SITES || memcmp(w + 3, "Spoor", 6) ||
-	    desc[0] != SPOOR_SITE_VERSION)
-		return -EINVAL;
-	ret->note = note;
-	ret->begin = (struct spoor_site *)pointed(desc + 1);
-	ret->end = (struct spoor_site *)pointed(desc + 2);
-	return ret->begin <= ret->end ? 0 : -EINVAL;
-}
-
 static bool known(const void *note)
 {
 	uint32_t i;
@@ -355,57 +372,42 @@ void sites_object_in(const void *note)
 {
 	struct object o;
 
-	if (known(note) || read_note(note, &o) || !make_room())
+	if (known(note) || note_read(note, &o.begin, &o.end) || !make_room())
 		return;
+	o.note = note;
 	objects[n_objects++] = o;
 	patch_way(); /* so that it can be told from outside before anything is enabled */
 	if (!rules && !probes_any() && !has_flags(&o))
 		return;
+	if (definitions_in(o.begin, o.end)) {
+		sites_resolve(); /* others may have waited for them */
+		switch_all(objects, n_objects, NULL);
+		return;
+	}
 	resolve_object(&o);
 	switch_all(&o, 1, NULL);
 }
 
-void sites_object_out(const void *note)
+bool sites_object_out(const void *note)
 {
 	uint32_t i;
 
 	for (i = 0; i < n_objects; i++) {
-		if (objects[i].note != note)
+		struct object gone = objects[i];
+
+		if (gone.note != note)
 			continue;
 		objects[i] = objects[--n_objects];
-		return;
+		if (!definitions_out(gone.begin, gone.end))
+			return false;
+		sites_resolve();
+		switch_all(objects, n_objects, NULL);
+		return true;
 	}
-}
-
-static int look_at(struct dl_phdr_info *info, size_t size, void *data)
-{
-	int i;
-
-	(void)size;
-	(void)data;
-	for (i = 0; i < info->dlpi_phnum; i++) {
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
-		const char *at = (const char *)info->dlpi_addr + ph->p_vaddr, *end = at + ph->p_memsz;
-
-		if (ph->p_type != PT_NOTE)
-			continue;
-		while (at + sizeof(ElfW(Nhdr)) <= end) {
-			const ElfW(Nhdr) *n = (const void *)at;
-			size_t align = ph->p_align == 8 ? 8 : 4;
-			size_t name = (n->n_namesz + align - 1) & ~(align - 1),
-			       desc = (n->n_descsz + align - 1) & ~(align - 1);
-
-			if (n->n_namesz == 6 && (size_t)(end - at) >= sizeof(*n) + 24 && !memcmp(n + 1, "Spoor", 6))
-				sites_object_in(at);
-			if (name + desc > (size_t)(end - at))
-				break;
-			at += sizeof(*n) + name + desc;
-		}
-	}
-	return 0;
+	return false;
 }
 
 void sites_find_objects(void)
 {
-	dl_iterate_phdr(look_at, NULL);
+	notes_each(sites_object_in);
 }

@@ -5,9 +5,12 @@
  */
 #include "agent/ust/class.h"
 
-/* An object came (note: its .note.spoor) or goes. Known or unknown ones are passed over. */
+/*
+ * An object came (note: its .note.spoor) or goes. Known or unknown ones are passed over. True: what goes recorded for
+ * sites of other objects; wait, without the lock, until nobody can be in it (spoor_probe_synchronize).
+ */
 void sites_object_in(const void *note);
-void sites_object_out(const void *note);
+bool sites_object_out(const void *note);
 
 /* Looks for objects that could not announce themselves. */
 void sites_find_objects(void);

@@ -32,6 +32,8 @@
 #define DEFAULT_BUFFERS (4 << 20)
 #define DEFAULT_BLOCK_US 100000
 
+static uint32_t first_pid; /* of the process that loaded the library */
+
 static const char *variable(char **envp, const char *name)
 {
 	size_t n = strlen(name);
@@ -149,6 +151,7 @@ static __attribute__((constructor(101))) void start(int argc, char **argv, char 
 	(void)argv;
 	if (process_init() || !process_lock())
 		return;
+	first_pid = process->pid;
 	if (!environ)
 		environ = envp;
 	code_objects_start(alone);
@@ -177,8 +180,13 @@ EXPORT void spoor_ust_object_in(const void *note)
 
 EXPORT void spoor_ust_object_out(const void *note)
 {
+	bool wait;
+
 	if (process_init() || !outputs_lock(true))
 		return;
-	sites_object_out(note);
+	wait = sites_object_out(note);
 	process_unlock();
+	/* A forked process may have inherited readers whose threads it has not: it would wait for ever. */
+	if (wait && process->pid == first_pid)
+		spoor_probe_synchronize();
 }

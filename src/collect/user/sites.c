@@ -18,21 +18,7 @@
 
 #define MOST_SITES 1000000
 #define MOST_NOTES (64u << 20)
-#define MOST_DESC 65536
 #define MOST_TEXT 1024
-
-/* As in include/spoor/site.h, whose structures are the programs'. */
-struct entry {
-	int32_t code, tracepoint, desc, file;
-	uint32_t line, flags;
-};
-struct desc {
-	uint32_t size;
-	uint16_t text_size, n_fields;
-	uint8_t kind, level;
-	uint16_t reserved;
-	uint32_t reserved2;
-};
 
 /* ---- the file ---- */
 
@@ -41,8 +27,7 @@ static bool read_at(const struct site_file *f, uint64_t offset, void *to, size_t
 	return offset <= f->size && size <= f->size - offset && pread(f->fd, to, size, offset) == (ssize_t)size;
 }
 
-/* Bytes of what is loaded at a virtual address; at most `size`, fewer at a segment's end. 0: nothing is there. */
-static size_t read_loaded(const struct site_file *f, uint64_t address, void *to, size_t size)
+size_t spoor_site_file_read(const struct site_file *f, uint64_t address, void *to, size_t size)
 {
 	for (unsigned i = 0; i < f->n_segments; i++) {
 		const Elf64_Phdr *p = &f->segments[i];
@@ -64,7 +49,7 @@ static size_t read_loaded(const struct site_file *f, uint64_t address, void *to,
 
 static bool read_text(const struct site_file *f, uint64_t address, char *to, size_t size)
 {
-	size_t n = read_loaded(f, address, to, size - 1);
+	size_t n = spoor_site_file_read(f, address, to, size - 1);
 
 	to[n] = '\0';
 	return n > 0 && strlen(to) < n;
@@ -154,59 +139,11 @@ struct walk {
 	spoor_site_fn each;
 	void *ctx;
 	int n;
+	struct site_definitions *definitions;
 	uint64_t address; /* of the notes at hand */
 	uint64_t agent;
 	uint64_t sdt_base;
 };
-
-static const char *base_type(const struct spoor_def_field *d, char *buf, size_t size)
-{
-	static const char *const letters[] = { [SPOOR_DEF_INT] = "u", [SPOOR_DEF_ENUM] = "enum" };
-
-	switch (d->type) {
-	case SPOOR_DEF_STRING:
-		return "string";
-	case SPOOR_DEF_POINTER:
-		return "pointer";
-	case SPOOR_DEF_FLOAT:
-		return d->bytes == 8 ? "double" : "float";
-	case SPOOR_DEF_INT:
-	case SPOOR_DEF_ENUM:
-		if (d->flags & SPOOR_DEF_TEXT)
-			return "char";
-		snprintf(buf, size, "%s%u%s",
-			 d->type == SPOOR_DEF_INT && d->flags & SPOOR_DEF_SIGNED ? "s" : letters[d->type], d->bytes * 8,
-			 d->base == 16 ? " hex" :
-			 d->base == 8  ? " octal" :
-					 "");
-		return buf;
-	}
-	return "?";
-}
-
-static void describe(const uint8_t *desc, size_t size, const struct desc *d, char *to, size_t room)
-{
-	size_t at = sizeof(*d) + d->text_size, len = 0;
-
-	to[0] = '\0';
-	for (unsigned i = 0; i < d->n_fields && size - at >= sizeof(struct spoor_def_field); i++) {
-		const struct spoor_def_field *f = (const void *)(desc + at);
-		char type[32], shape[16] = "";
-		const char *name = (const char *)(f + 1);
-
-		if (f->size <= sizeof(*f) || f->size % 8 || f->size > size - at ||
-		    !memchr(name, 0, f->size - sizeof(*f)))
-			break;
-		if (f->shape == SPOOR_DEF_ARRAY)
-			snprintf(shape, sizeof(shape), "[%u]", f->count);
-		else if (f->shape == SPOOR_DEF_SEQUENCE)
-			strcpy(shape, "[]");
-		if (len < room)
-			len += snprintf(to + len, room - len, "%s%s%s %s", i ? ", " : "",
-					base_type(f, type, sizeof(type)), shape, name);
-		at += f->size;
-	}
-}
 
 static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 {
@@ -217,13 +154,11 @@ static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 	struct spoor_site_info site;
 	struct desc d;
 
-	if (read_loaded(w->f, desc_at, &d, sizeof(d)) != sizeof(d) || d.size < sizeof(d) || d.size > MOST_DESC ||
-	    d.text_size > d.size - sizeof(d) || d.kind > SPOOR_SITE_LOG)
-		return -EBADMSG;
-	desc = malloc(d.size);
-	if (!desc)
-		return -ENOMEM;
-	if (read_loaded(w->f, desc_at, desc, d.size) != d.size)
+	int r = spoor_site_desc_read(w->f, desc_at, &d, &desc);
+
+	if (r)
+		return r;
+	if (d.kind > SPOOR_SITE_ELSEWHERE)
 		return -EBADMSG;
 	provider = (const char *)desc + sizeof(d);
 	end = provider + d.text_size;
@@ -234,13 +169,15 @@ static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 		return -EBADMSG;
 	format++;
 	if (d.kind == SPOOR_SITE_TRACEPOINT || format >= end || !memchr(format, 0, end - format))
-		describe(desc, d.size, &d, fields, sizeof(fields));
+		spoor_site_desc_fields(desc, &d, fields, sizeof(fields));
+	else if (d.kind == SPOOR_SITE_ELSEWHERE)
+		spoor_site_definition_find(w->definitions, provider, d.text_size, &d.level, fields, sizeof(fields));
 	else
 		snprintf(fields, sizeof(fields), "%s", format);
 	if (!read_text(w->f, at + offsetof(struct entry, file) + s->file, file, sizeof(file)))
 		file[0] = '\0';
 	site = (struct spoor_site_info){
-		.kind = d.kind,
+		.kind = d.kind == SPOOR_SITE_ELSEWHERE ? SPOOR_SITE_TRACEPOINT : d.kind,
 		.provider = provider,
 		.name = name,
 		.fields = fields,
@@ -259,18 +196,26 @@ static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 
 static int own_sites(struct walk *w, uint64_t begin, uint64_t end)
 {
+	_cleanup_(spoor_site_definitions_done) struct site_definitions definitions = {};
+
 	if (begin > end || (end - begin) % sizeof(struct entry) || (end - begin) / sizeof(struct entry) > MOST_SITES)
 		return -EBADMSG;
-	for (uint64_t at = begin; at < end; at += sizeof(struct entry)) {
-		struct entry s;
-		int r;
+	w->definitions = &definitions;
+	for (unsigned pass = 0; pass < 2; pass++)
+		for (uint64_t at = begin; at < end; at += sizeof(struct entry)) {
+			struct entry s;
+			int r = 0;
 
-		if (read_loaded(w->f, at, &s, sizeof(s)) != sizeof(s))
-			return -EBADMSG;
-		r = s.code ? one_site(w, &s, at) : 0;
-		if (r)
-			return r;
-	}
+			if (spoor_site_file_read(w->f, at, &s, sizeof(s)) != sizeof(s))
+				return -EBADMSG;
+			if (pass && s.code)
+				r = one_site(w, &s, at);
+			else if (!pass && !s.code && s.flags & SPOOR_ENTRY_DEFINITION)
+				r = spoor_site_definition_add(w->f, at + offsetof(struct entry, desc) + s.desc,
+							      &definitions);
+			if (r)
+				return r;
+		}
 	return 0;
 }
 

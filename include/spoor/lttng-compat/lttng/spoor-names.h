@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/* The names of LTTng-UST 2.12 and before for those of 2.13. */
+#define tracepoint lttng_ust_tracepoint
+#define do_tracepoint lttng_ust_do_tracepoint
+#define tracepoint_enabled lttng_ust_tracepoint_enabled
+
+#define TRACEPOINT_ENUM LTTNG_UST_TRACEPOINT_ENUM
+#define TRACEPOINT_EVENT LTTNG_UST_TRACEPOINT_EVENT
+#define TRACEPOINT_EVENT_CLASS LTTNG_UST_TRACEPOINT_EVENT_CLASS
+#define TRACEPOINT_EVENT_INSTANCE(provider, template_name, name, args) \
+	LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(provider, template_name, provider, name, SPOOR_LTTNG_P_(args))
+#define TRACEPOINT_LOGLEVEL LTTNG_UST_TRACEPOINT_LOGLEVEL
+#define TRACEPOINT_MODEL_EMF_URI LTTNG_UST_TRACEPOINT_MODEL_EMF_URI
+
+/* Also spoor/tracepoint.h's, token by token: a source may include both. */
+#define TP_ARGS(...) __VA_ARGS__
+#define TP_FIELDS(...) __VA_ARGS__
+#define TP_ENUM_VALUES(...) __VA_ARGS__
+
+#define TRACE_EMERG LTTNG_UST_TRACEPOINT_LOGLEVEL_EMERG
+#define TRACE_ALERT LTTNG_UST_TRACEPOINT_LOGLEVEL_ALERT
+#define TRACE_CRIT LTTNG_UST_TRACEPOINT_LOGLEVEL_CRIT
+#define TRACE_ERR LTTNG_UST_TRACEPOINT_LOGLEVEL_ERR
+#define TRACE_WARNING LTTNG_UST_TRACEPOINT_LOGLEVEL_WARNING
+#define TRACE_NOTICE LTTNG_UST_TRACEPOINT_LOGLEVEL_NOTICE
+#define TRACE_INFO LTTNG_UST_TRACEPOINT_LOGLEVEL_INFO
+#define TRACE_DEBUG_SYSTEM LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_SYSTEM
+#define TRACE_DEBUG_PROGRAM LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_PROGRAM
+#define TRACE_DEBUG_PROCESS LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_PROCESS
+#define TRACE_DEBUG_MODULE LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_MODULE
+#define TRACE_DEBUG_UNIT LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_UNIT
+#define TRACE_DEBUG_FUNCTION LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_FUNCTION
+#define TRACE_DEBUG_LINE LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_LINE
+#define TRACE_DEBUG LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG
+
+#define ctf_integer lttng_ust_field_integer
+#define ctf_integer_hex lttng_ust_field_integer_hex
+#define ctf_integer_network lttng_ust_field_integer_network
+#define ctf_integer_network_hex lttng_ust_field_integer_network_hex
+#define ctf_integer_nowrite lttng_ust_field_integer_nowrite
+#define ctf_float lttng_ust_field_float
+#define ctf_float_nowrite lttng_ust_field_float_nowrite
+#define ctf_array lttng_ust_field_array
+#define ctf_array_hex lttng_ust_field_array_hex
+#define ctf_array_network lttng_ust_field_array_network
+#define ctf_array_network_hex lttng_ust_field_array_network_hex
+#define ctf_array_text lttng_ust_field_array_text
+#define ctf_array_nowrite lttng_ust_field_array_nowrite
+#define ctf_array_nowrite_hex lttng_ust_field_array_nowrite_hex
+#define ctf_array_network_nowrite lttng_ust_field_array_network_nowrite
+#define ctf_array_network_nowrite_hex lttng_ust_field_array_network_nowrite_hex
+#define ctf_array_text_nowrite lttng_ust_field_array_text_nowrite
+#define ctf_sequence lttng_ust_field_sequence
+#define ctf_sequence_hex lttng_ust_field_sequence_hex
+#define ctf_sequence_network lttng_ust_field_sequence_network
+#define ctf_sequence_network_hex lttng_ust_field_sequence_network_hex
+#define ctf_sequence_text lttng_ust_field_sequence_text
+#define ctf_sequence_nowrite lttng_ust_field_sequence_nowrite
+#define ctf_sequence_nowrite_hex lttng_ust_field_sequence_nowrite_hex
+#define ctf_sequence_network_nowrite lttng_ust_field_sequence_network_nowrite
+#define ctf_sequence_network_nowrite_hex lttng_ust_field_sequence_network_nowrite_hex
+#define ctf_sequence_text_nowrite lttng_ust_field_sequence_text_nowrite
+#define ctf_string lttng_ust_field_string
+#define ctf_string_nowrite lttng_ust_field_string_nowrite
+#define ctf_unused lttng_ust_field_unused
+#define ctf_unused_nowrite lttng_ust_field_unused_nowrite
+#define ctf_enum lttng_ust_field_enum
+#define ctf_enum_nowrite lttng_ust_field_enum_nowrite
+#define ctf_enum_value lttng_ust_field_enum_value
+#define ctf_enum_range lttng_ust_field_enum_range
+#define ctf_enum_auto lttng_ust_field_enum_auto
