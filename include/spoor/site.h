@@ -173,11 +173,14 @@ __attribute__((weak, visibility("hidden"), used)) void spoor_object_end_(void)
 		spoor_ust_object_out(spoor_object_note_);
 }
 
-/* Once an object: link-time optimization joins compilation units into one assembler file, hence .ifndef. */
+/*
+ * Once an object: link-time optimization joins compilation units into one assembler file, hence .ifndef; lld knows of
+ * their symbols, but not of the group, hence .weak.
+ */
 __asm__(".ifndef spoor_object_note_\n"
 	".pushsection .note.spoor,\"aG\",@note,spoor_object_,comdat\n"
 	"	.balign 4\n"
-	"	.globl spoor_object_note_\n"
+	"	.weak spoor_object_note_\n"
 	"	.hidden spoor_object_note_\n"
 	"	.type spoor_object_note_, @object\n"
 	"spoor_object_note_:\n"

@@ -10,7 +10,8 @@ import tracing
 SOURCES = ["types.c", "types_tp.c", "types_more.c"]
 COMPILERS = ["gcc", "gcc -O0", "gcc -std=gnu99 -fno-pie -no-pie", "clang", "clang -O0", "g++ -std=c++11", "g++ -O0",
              "clang++ -std=c++17", "clang++ -O0", "gcc -flto", "gcc -ffunction-sections -Wl,--gc-sections",
-             "clang -fuse-ld=lld -flto -ffunction-sections -Wl,--gc-sections", "gcc -DSPOOR_FLAG_SITES"]
+             "clang -fuse-ld=lld -flto -ffunction-sections -Wl,--gc-sections", "clang++ -fuse-ld=lld -flto=thin",
+             "gcc -DSPOOR_FLAG_SITES"]
 
 
 def compile_to(out, compiler, sources, *flags):

@@ -16,7 +16,6 @@
 #include "agent/ust/marker.h"
 
 struct object {
-	const void *note;
 	struct spoor_site *begin, *end;
 };
 
@@ -330,12 +329,13 @@ unsigned sites_count(unsigned *ret_stuck)
 /*
  * Objects
  */
-static bool known(const void *note)
+/* Link-time optimization may leave several notes for the same sites. */
+static bool known(const struct object *o)
 {
 	uint32_t i;
 
 	for (i = 0; i < n_objects; i++)
-		if (objects[i].note == note)
+		if (objects[i].begin == o->begin)
 			return true;
 	return false;
 }
@@ -372,9 +372,8 @@ void sites_object_in(const void *note)
 {
 	struct object o;
 
-	if (known(note) || note_read(note, &o.begin, &o.end) || !make_room())
+	if (note_read(note, &o.begin, &o.end) || known(&o) || !make_room())
 		return;
-	o.note = note;
 	objects[n_objects++] = o;
 	patch_way(); /* so that it can be told from outside before anything is enabled */
 	if (!rules && !probes_any() && !has_flags(&o))
@@ -390,12 +389,13 @@ void sites_object_in(const void *note)
 
 bool sites_object_out(const void *note)
 {
+	struct object gone;
 	uint32_t i;
 
+	if (note_read(note, &gone.begin, &gone.end))
+		return false;
 	for (i = 0; i < n_objects; i++) {
-		struct object gone = objects[i];
-
-		if (gone.note != note)
+		if (objects[i].begin != gone.begin)
 			continue;
 		objects[i] = objects[--n_objects];
 		if (!definitions_out(gone.begin, gone.end))

@@ -140,6 +140,7 @@ struct walk {
 	void *ctx;
 	int n;
 	struct site_definitions *definitions;
+	uint64_t begin; /* of the entries that were looked at */
 	uint64_t address; /* of the notes at hand */
 	uint64_t agent;
 	uint64_t sdt_base;
@@ -200,6 +201,9 @@ static int own_sites(struct walk *w, uint64_t begin, uint64_t end)
 
 	if (begin > end || (end - begin) % sizeof(struct entry) || (end - begin) / sizeof(struct entry) > MOST_SITES)
 		return -EBADMSG;
+	if (begin == w->begin) /* link-time optimization may leave several notes for the same sites */
+		return 0;
+	w->begin = begin;
 	w->definitions = &definitions;
 	for (unsigned pass = 0; pass < 2; pass++)
 		for (uint64_t at = begin; at < end; at += sizeof(struct entry)) {
