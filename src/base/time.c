@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "base/time.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
+
+#include "base/cleanup.h"
 
 static uint64_t now(clockid_t clock)
 {
@@ -76,4 +80,27 @@ int spoor_format_duration(uint64_t ns, char *buf, size_t size)
 	int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
 
 	return snprintf(buf, size, "%.*f %s", digits, value, units[unit].name);
+}
+
+int spoor_boot_id(uint8_t *ret)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char text[64] = "";
+	uint8_t id[16] = {};
+	int n = 0;
+
+	if (!f || !fgets(text, sizeof(text), f))
+		return -ENODATA;
+	for (const char *p = text; *p && n < 32; p++) {
+		int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
+
+		if (v < 0)
+			continue;
+		id[n / 2] |= n % 2 ? v : v << 4;
+		n++;
+	}
+	if (n != 32)
+		return -EBADMSG;
+	memcpy(ret, id, sizeof(id));
+	return 0;
 }

@@ -11,6 +11,8 @@
 
 uint64_t spoor_now_monotonic(void);
 uint64_t spoor_now_realtime(void);
+/* The machine's boot, which CLOCK_MONOTONIC counts from. 16 bytes; untouched where the kernel does not tell: -errno. */
+int spoor_boot_id(uint8_t *ret);
 
 /* Since the epoch, as JSON and babeltrace2 have it: "1763722800.000000042". */
 int spoor_format_epoch(uint64_t realtime, char *buf, size_t size);

@@ -180,6 +180,18 @@ static int write_manifest(int root_fd, json_t *j)
 	return r;
 }
 
+static int store_manifest(struct spoor_writer *w, int ended)
+{
+	json_t *j = manifest_json(w, ended, 0);
+	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	int r = text ? w->o.store->ops->manifest(w->o.store, text, strlen(text)) : -ENOMEM;
+
+	json_decref(j);
+	if (r >= 0)
+		w->manifest_len = strlen(text);
+	return r;
+}
+
 /* Counters and a few segments come to a manifest before it is looked at again. */
 #define RESERVE_MORE (16 << 10)
 
@@ -209,7 +221,7 @@ static int write_last(struct spoor_writer *w, int in_order)
 	return write_manifest(w->root_fd, manifest_json(w, in_order, 0));
 }
 
-int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
+static int write_here(struct spoor_writer *w, int ended)
 {
 	int r = ended ? write_last(w, !w->failed) : write_manifest(w->root_fd, manifest_json(w, 0, 0));
 	struct stat st;
@@ -218,6 +230,13 @@ int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *
 		w->manifest_len = st.st_size;
 	if (r >= 0 && !ended)
 		keep_reserve(w);
+	return r;
+}
+
+int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e)
+{
+	int r = w->o.store ? store_manifest(w, ended && !w->failed) : write_here(w, ended);
+
 	return r < 0 ? spoor_fail(e, -r, "%s: cannot write the manifest: %s", w->path, strerror(-r)) : 0;
 }
 

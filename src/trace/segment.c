@@ -11,8 +11,6 @@
 #include "base/cleanup.h"
 #include "trace/writer_internal.h"
 
-#define SEGMENT_NAME 32
-
 static int write_metadata(const struct writer_part *p, int dir_fd)
 {
 	_cleanup_(spoor_closep) int fd = openat(dir_fd, "metadata", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -49,39 +47,68 @@ static void segment_freep(struct writer_segment **s)
  * A segment under its own name has its metadata: it is filled and removed under a hidden one, which no reader of ours
  * and no copy by "*" sees.
  */
-static void name_segment(unsigned number, char *ret_name, char *ret_hidden)
+void spoor_segment_names(unsigned number, char *ret_name, char *ret_hidden)
 {
-	snprintf(ret_name, SEGMENT_NAME, "seg-%06u", number);
-	snprintf(ret_hidden, SEGMENT_NAME, ".seg-%06u", number);
+	snprintf(ret_name, SPOOR_SEGMENT_NAME, "seg-%06u", number);
+	snprintf(ret_hidden, SPOOR_SEGMENT_NAME, ".seg-%06u", number);
+}
+
+static void remove_segment(struct spoor_writer *w, const struct writer_part *p, unsigned number)
+{
+	if (w->o.store)
+		w->o.store->ops->drop(w->o.store, p->stream_id, number);
+	else
+		spoor_segment_remove(p->fd, number);
+}
+
+static int create_stored(struct spoor_store *store, const struct writer_part *p, struct writer_segment *s)
+{
+	int r = store->ops->segment(store, p->stream_id, s->number);
+
+	if (r >= 0)
+		r = store->ops->metadata(store, p->stream_id, s->number, 0, p->metadata, p->metadata_len);
+	if (r >= 0)
+		r = store->ops->ready(store, p->stream_id, s->number);
+	s->bytes = p->current ? p->metadata_len : 0;
+	return r;
+}
+
+static int create_here(const struct writer_part *p, struct writer_segment *s)
+{
+	char name[SPOOR_SEGMENT_NAME], hidden[SPOOR_SEGMENT_NAME];
+	int r;
+
+	spoor_segment_names(s->number, name, hidden);
+	/* A try that failed on a full disk left an empty directory behind. */
+	if (mkdirat(p->fd, hidden, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	s->fd = openat(p->fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (s->fd < 0)
+		return -errno;
+	r = put_metadata(p, s);
+	if (r >= 0 && renameat(p->fd, hidden, p->fd, name) < 0)
+		r = -errno;
+	return r;
 }
 
 static int create(struct spoor_writer *w, struct writer_part *p, struct writer_segment **ret, struct spoor_error *e)
 {
 	_cleanup_(segment_freep) struct writer_segment *s = calloc(1, sizeof(*s));
-	char name[SEGMENT_NAME], hidden[SEGMENT_NAME];
-	int r;
+	int r = 0;
 
 	if (!s)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
 	s->fd = -1;
 	s->number = w->n_begun + 1;
 	s->ts_begin = UINT64_MAX;
-	name_segment(s->number, name, hidden);
-	/* A try that failed on a full disk left an empty directory behind. */
-	if (mkdirat(p->fd, hidden, 0700) < 0 && errno != EEXIST)
-		return spoor_fail(e, errno, "%s: cannot create segment %s: %m", w->path, name);
-	s->fd = openat(p->fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (s->fd < 0)
-		return spoor_fail(e, errno, "%s: cannot open segment %s: %m", w->path, name);
-	r = put_metadata(p, s);
 	s->defs = &p->defs[s->number & 1];
-	if (r >= 0 && p->stream_id == SPOOR_STREAM_UST)
+	if (p->stream_id == SPOOR_STREAM_UST)
 		r = spoor_classes_repeat(w, s);
-	if (r >= 0 && renameat(p->fd, hidden, p->fd, name) < 0)
-		r = -errno;
+	if (r >= 0)
+		r = w->o.store ? create_stored(w->o.store, p, s) : create_here(p, s);
 	if (r < 0) {
-		spoor_segment_remove(p->fd, s->number);
-		return spoor_fail(e, -r, "%s: cannot write the metadata of %s: %s", w->path, name, strerror(-r));
+		remove_segment(w, p, s->number);
+		return spoor_fail(e, -r, "%s: cannot create segment seg-%06u: %s", w->path, s->number, strerror(-r));
 	}
 	*ret = TAKE_PTR(s);
 	return 0;
@@ -91,7 +118,7 @@ static void drop_new(struct spoor_writer *w, struct writer_segment **new)
 {
 	for (unsigned i = 0; i < w->n_parts; i++) {
 		if (new[i])
-			spoor_segment_remove(w->parts[i].fd, new[i]->number);
+			remove_segment(w, &w->parts[i], new[i]->number);
 		spoor_segment_free(new[i]);
 	}
 }
@@ -150,12 +177,12 @@ int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
 /* Its metadata goes first, so that no reader of CTF, to which a hidden name is one like others, takes half of it. */
 void spoor_segment_remove(int part_fd, unsigned number)
 {
-	char name[SEGMENT_NAME], hidden[SEGMENT_NAME];
+	char name[SPOOR_SEGMENT_NAME], hidden[SPOOR_SEGMENT_NAME];
 	const char *at = hidden;
 	DIR *d;
 	int fd;
 
-	name_segment(number, name, hidden);
+	spoor_segment_names(number, name, hidden);
 	if (renameat(part_fd, name, part_fd, hidden) < 0 && errno != ENOENT)
 		at = name;
 	fd = openat(part_fd, at, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -228,7 +255,7 @@ static int drop_oldest(struct spoor_writer *w, unsigned n, struct spoor_error *e
 	/* Also when that failed for want of space: removing is what gives some back. */
 	for_each_part(p, w)
 		for (unsigned i = 0; i < n; i++)
-			spoor_segment_remove(p->fd, numbers[i]);
+			remove_segment(w, p, numbers[i]);
 	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
 }
 

@@ -218,6 +218,9 @@ int spoor_writer_snapshot(struct spoor_writer *w, const char *path, struct spoor
 
 	for (unsigned i = 0; i < SPOOR_MAX_PARTS; i++)
 		s.parts[i] = (struct snapshot_part){ .fd = -1, .last_fd = -1 };
+	if (w->o.store)
+		return spoor_fail(e, EOPNOTSUPP, "%s: no snapshot: the trace is at a relay; only a flight recorder's "
+				  "(--mode overwrite) can be taken there", path);
 	if (!w->n_closed)
 		return spoor_fail(e, ENODATA, "%s: no snapshot: no segment is closed yet", path);
 	if (mkdir(path, 0700) < 0)

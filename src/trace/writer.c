@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "trace/writer_internal.h"
 
 /* CLOCK_REALTIME - CLOCK_MONOTONIC: of several tries the one least disturbed. */
@@ -40,24 +41,6 @@ static uint64_t epoch_offset(void)
 	return offset;
 }
 
-static void read_boot_id(uint8_t *ret)
-{
-	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char text[64] = "";
-	int n = 0;
-
-	if (!f || !fgets(text, sizeof(text), f))
-		return;
-	for (const char *p = text; *p && n < 32; p++) {
-		int v = *p >= '0' && *p <= '9' ? *p - '0' : *p >= 'a' && *p <= 'f' ? *p - 'a' + 10 : -1;
-
-		if (v < 0)
-			continue;
-		ret[n / 2] |= n % 2 ? v : v << 4;
-		n++;
-	}
-}
-
 static int identify(struct spoor_writer *w)
 {
 	struct utsname u;
@@ -66,7 +49,7 @@ static int identify(struct spoor_writer *w)
 		return -EIO;
 	w->uuid[6] = (w->uuid[6] & 0x0f) | 0x40; /* RFC 4122 version 4 */
 	w->uuid[8] = (w->uuid[8] & 0x3f) | 0x80;
-	read_boot_id(w->boot_id);
+	spoor_boot_id(w->boot_id);
 	w->epoch_offset = epoch_offset();
 	if (w->o.boot_id) {
 		memcpy(w->boot_id, w->o.boot_id, sizeof(w->boot_id));
@@ -75,6 +58,8 @@ static int identify(struct spoor_writer *w)
 	if (uname(&u) < 0)
 		return -errno;
 	snprintf(w->hostname, sizeof(w->hostname), "%s", u.nodename[0] ? u.nodename : "localhost");
+	if (w->o.store)
+		snprintf(w->hostname, sizeof(w->hostname), "%s", w->o.store->host);
 	memcpy(w->host_dir, w->hostname, sizeof(w->host_dir));
 	for (char *p = w->host_dir; *p; p++)
 		if (*p == '/' || *p <= ' ' || *p > '~' || (p == w->host_dir && *p == '.'))
@@ -106,7 +91,7 @@ static void remove_beginning(struct spoor_writer *w)
 {
 	char name[128];
 
-	if (w->root_fd < 0 || w->o.resume)
+	if (w->root_fd < 0 || w->o.resume || w->o.store)
 		return; /* it is not ours */
 	for_each_part(p, w) {
 		if (p->fd >= 0)
@@ -232,7 +217,7 @@ static void writer_free(struct spoor_writer *w)
 	free(w);
 }
 
-static void writer_freep(struct spoor_writer **w)
+void spoor_writer_freep(struct spoor_writer **w)
 {
 	if (*w)
 		writer_free(*w);
@@ -249,6 +234,16 @@ static int allocate(struct spoor_writer *w, const struct spoor_writer_options *o
 	return w->path && w->command && w->mode ? 0 : -ENOMEM;
 }
 
+static struct spoor_writer *new_writer(const struct spoor_writer_options *o)
+{
+	_cleanup_(spoor_writer_freep) struct spoor_writer *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->root_fd = w->reserve_fd = -1;
+	return allocate(w, o) < 0 ? NULL : TAKE_PTR(w);
+}
+
 static int begin_anew(struct spoor_writer *w, struct spoor_error *e)
 {
 	int r = identify(w);
@@ -257,7 +252,7 @@ static int begin_anew(struct spoor_writer *w, struct spoor_error *e)
 		r = add_parts(w);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: %s", w->path, strerror(-r));
-	r = make_dirs(w, e);
+	r = w->o.store ? 0 : make_dirs(w, e);
 	return r < 0 ? r : spoor_manifest_open(w, e);
 }
 
@@ -267,27 +262,24 @@ static int begin_again(struct spoor_writer *w, struct spoor_error *e)
 
 	if (!w->o.n_lanes || w->o.n_cpus)
 		return spoor_fail(e, EINVAL, "%s: only a recording of user events alone can be gone on with", w->path);
-	r = spoor_resume_identity(w, e);
+	r = w->o.store ? spoor_digest_identity(w, e) : spoor_resume_identity(w, e);
 	if (r < 0)
 		return r;
 	if (add_parts(w) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
-	return spoor_resume_parts(w, e);
+	return w->o.store ? spoor_digest_parts(w, e) : spoor_resume_parts(w, e);
 }
 
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e)
 {
-	_cleanup_(writer_freep) struct spoor_writer *w = NULL;
+	_cleanup_(spoor_writer_freep) struct spoor_writer *w = NULL;
 	int r;
 
 	if (!o->path || !(o->n_cpus || o->n_lanes) || o->n_cpus > SPOOR_MAX_CPUS || o->n_lanes > SPOOR_MAX_LANES)
 		return spoor_fail(e, EINVAL, "a trace needs a path, and up to %d CPUs or up to %d lanes",
 				  SPOOR_MAX_CPUS, SPOOR_MAX_LANES);
-	w = calloc(1, sizeof(*w));
+	w = new_writer(o);
 	if (!w)
-		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
-	w->root_fd = w->reserve_fd = -1;
-	if (allocate(w, o) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", o->path);
 	r = spoor_stack_seed(&w->stack_seed);
 	if (r < 0)
@@ -304,6 +296,19 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	for_each_part(p, w)
 		for (unsigned i = 0; i < p->n_streams; i++)
 			p->streams[i].segment = p->current;
+	*ret = TAKE_PTR(w);
+	return 0;
+}
+
+/* A writer that writes nothing: it knows all that one must know to go on. */
+int spoor_writer_look(const char *path, const uint8_t *boot_id, struct spoor_writer **ret, struct spoor_error *e)
+{
+	struct spoor_writer_options o = { .path = path, .resume = 1, .n_lanes = SPOOR_MAX_LANES, .boot_id = boot_id };
+	_cleanup_(spoor_writer_freep) struct spoor_writer *w = new_writer(&o);
+	int r = w ? begin_again(w, e) : spoor_fail(e, ENOMEM, "%s: out of memory", path);
+
+	if (r < 0)
+		return r;
 	*ret = TAKE_PTR(w);
 	return 0;
 }
@@ -329,6 +334,8 @@ int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
 	r = r < 0 ? r : r2;
 	r2 = spoor_manifest_write(w, 1, r < 0 ? NULL : e);
 	r = r < 0 ? r : r2;
+	if (w->o.store)
+		w->o.store->ops->end(w->o.store, r >= 0 && !w->failed);
 	writer_free(w);
 	return r;
 }

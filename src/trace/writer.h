@@ -24,6 +24,7 @@
 #include "trace/class.h"
 #include "trace/record.h"
 #include "trace/schema.h"
+#include "trace/store.h"
 
 struct spoor_writer;
 
@@ -41,12 +42,13 @@ struct spoor_writer_options {
 	/* Of events that were recorded before, elsewhere: the machine's boot, and CLOCK_REALTIME - CLOCK_MONOTONIC. */
 	const uint8_t *boot_id; /* 16 bytes; NULL: those of now */
 	uint64_t epoch_offset;
+	struct spoor_store *store; /* written to this instead of a directory; path is for messages. Borrowed */
 };
 /*
  * resume: goes on with a trace of user events alone that has no writer any more, in a new segment. What was torn is
  * cut; uuid, command and mode, lanes' ends and counts of what was discarded, and classes are those that it has. -EBUSY:
  * it is being written. -ESTALE: it is of another boot. -EPROTO, -EBADMSG: it cannot be gone on with; but for what was
- * torn it is as it was.
+ * torn it is as it was. With a store, what is there is what its digest says.
  */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 

@@ -28,7 +28,7 @@ static int replace_metadata(const struct writer_part *p, struct writer_segment *
 	return r;
 }
 
-static int extend_metadata(const struct writer_part *p, struct writer_segment *s, const char *text, size_t len)
+static int extend_here(const struct writer_part *p, struct writer_segment *s, const char *text, size_t len)
 {
 	_cleanup_(spoor_closep) int fd = openat(s->fd, "metadata", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
@@ -44,17 +44,37 @@ static int extend_metadata(const struct writer_part *p, struct writer_segment *s
 	return r;
 }
 
-/* As it was before extend_metadata(), which succeeded. If this fails, too, it has a class that no event is of. */
-static void shorten_metadata(const struct writer_part *p, struct writer_segment *s, size_t len)
+static int extend_metadata(struct spoor_store *store, const struct writer_part *p, struct writer_segment *s,
+			   const char *text, size_t len)
 {
-	_cleanup_(spoor_closep) int fd = openat(s->fd, "metadata", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	int r;
 
+	if (!store)
+		return extend_here(p, s, text, len);
+	r = store->ops->metadata(store, p->stream_id, s->number, p->metadata_len, text, len);
+	if (r >= 0)
+		s->bytes += len;
+	return r;
+}
+
+/* As it was before extend_metadata(), which succeeded. If this fails, too, it has a class that no event is of. */
+static void shorten_metadata(struct spoor_store *store, const struct writer_part *p, struct writer_segment *s,
+			     size_t len)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+
+	if (store) {
+		if (store->ops->metadata(store, p->stream_id, s->number, p->metadata_len, NULL, 0) >= 0)
+			s->bytes -= len;
+		return;
+	}
+	fd = openat(s->fd, "metadata", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd >= 0 && ftruncate(fd, (off_t)p->metadata_len) == 0)
 		s->bytes -= len;
 }
 
 /* In memory and in all open segments, or nowhere. */
-static int add_text(struct writer_part *p, const char *text, size_t len)
+static int add_text(struct spoor_store *store, struct writer_part *p, const char *text, size_t len)
 {
 	char *all = realloc(p->metadata, p->metadata_len + len);
 	int r = 0;
@@ -63,13 +83,13 @@ static int add_text(struct writer_part *p, const char *text, size_t len)
 		return -ENOMEM;
 	p->metadata = all;
 	if (p->previous)
-		r = extend_metadata(p, p->previous, text, len);
+		r = extend_metadata(store, p, p->previous, text, len);
 	if (r < 0)
 		return r;
-	r = extend_metadata(p, p->current, text, len);
+	r = extend_metadata(store, p, p->current, text, len);
 	if (r < 0) {
 		if (p->previous)
-			shorten_metadata(p, p->previous, len);
+			shorten_metadata(store, p, p->previous, len);
 		return r;
 	}
 	memcpy(all + p->metadata_len, text, len);
@@ -136,7 +156,7 @@ static int add_class(struct spoor_writer *w, struct spoor_event_class *c, uint64
 	if (r >= 0) /* without room below max_size, too: as for definitions */
 		r = spoor_segments_make_room(w, len + def->h.size8 * 8, e);
 	if (r >= 0)
-		r = add_text(w->ust, text, len);
+		r = add_text(w->o.store, w->ust, text, len);
 	if (r < 0)
 		return r;
 	def->h.ts = ts;

@@ -2,8 +2,8 @@
 #pragma once
 /*
  * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
- * writer_class.c (classes of user events), writer_resume.c, writer_take_over.c and writer_old_defs.c (going on),
- * segment.c (directories, rotation), manifest.c, snapshot.c.
+ * writer_class.c (classes of user events), writer_resume.c, writer_take_over.c, writer_old_defs.c and digest.c (going
+ * on), segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
 
@@ -96,6 +96,9 @@ struct spoor_writer {
 int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e);
 void spoor_segment_free(struct writer_segment *s);
 void spoor_segment_remove(int part_fd, unsigned number);
+/* "seg-000001", and the hidden name under which it is filled and removed. */
+#define SPOOR_SEGMENT_NAME 32
+void spoor_segment_names(unsigned number, char *ret_name, char *ret_hidden);
 /* Drops old segments so that `bytes` more stay within max_size. 1, or 0: nothing that could be dropped helps. */
 int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoor_error *e);
 /* manifest.c */
@@ -118,6 +121,8 @@ struct writer_packet { /* of w->iov[1 ... n] */
 	const struct spoor_packet_source *sources;
 	uint32_t n_sources;
 };
+/* The file of a stream: "cpu3", "cpu3.1", "lane7", "defs". */
+void spoor_instance_name(unsigned stream_id, unsigned instance, char *buf, size_t size);
 int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
 		       struct spoor_error *e);
 void spoor_stream_leave(struct writer_stream *s);
@@ -134,6 +139,14 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 /* writer_resume.c: who the trace says that it is, instead of a new identity; locks it. Then what its part has. */
 int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e);
 int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e);
+/* Words of a manifest. */
+int spoor_resume_manifest(struct spoor_writer *w, const char *text);
+/* The same for a store, by its digest. */
+int spoor_digest_identity(struct spoor_writer *w, struct spoor_error *e);
+int spoor_digest_parts(struct spoor_writer *w, struct spoor_error *e);
+/* writer.c: what a writer that goes on would know; it writes nothing. */
+int spoor_writer_look(const char *path, const uint8_t *boot_id, struct spoor_writer **ret, struct spoor_error *e);
+void spoor_writer_freep(struct spoor_writer **w);
 /* writer_class.c: a class as it stands in a trace that is resumed. */
 int spoor_class_restore(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts);
 /* writer_class.c: a new segment is told of all classes. */

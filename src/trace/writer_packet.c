@@ -9,16 +9,23 @@
 
 #include "trace/writer_internal.h"
 
+void spoor_instance_name(unsigned stream_id, unsigned instance, char *buf, size_t size)
+{
+	unsigned cpu = instance % SPOOR_INSTANCE_LEVEL, level = instance / SPOOR_INSTANCE_LEVEL;
+
+	if (instance >= SPOOR_INSTANCE_DEFS(0))
+		snprintf(buf, size, "defs");
+	else if (stream_id == SPOOR_STREAM_UST)
+		snprintf(buf, size, "lane%u", instance);
+	else if (level)
+		snprintf(buf, size, "cpu%u.%u", cpu, level);
+	else
+		snprintf(buf, size, "cpu%u", cpu);
+}
+
 void spoor_stream_name(const struct writer_stream *s, char *buf, size_t size)
 {
-	if (s->instance >= SPOOR_INSTANCE_DEFS(0))
-		snprintf(buf, size, "defs");
-	else if (s->part->stream_id == SPOOR_STREAM_UST)
-		snprintf(buf, size, "lane%u", s->cpu);
-	else if (s->level)
-		snprintf(buf, size, "cpu%u.%u", s->cpu, s->level);
-	else
-		snprintf(buf, size, "cpu%u", s->cpu);
+	spoor_instance_name(s->part->stream_id, s->instance, buf, size);
 }
 
 static int open_stream(struct spoor_writer *w, struct writer_stream *s, struct spoor_error *e)
@@ -39,6 +46,7 @@ void spoor_stream_leave(struct writer_stream *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	s->fd = -1;
+	s->file_size = 0;
 }
 
 int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n)
@@ -101,8 +109,25 @@ static uint64_t room_of_definitions(const struct spoor_writer *w)
 	return bytes;
 }
 
+static int be_open(struct spoor_writer *w, struct writer_stream *s, struct spoor_error *e)
+{
+	int r = s->fd < 0 ? open_stream(w, s, e) : 0;
+
+	if (r >= 0 && vanished(s->fd))
+		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
+				  w->path);
+	return r;
+}
+
+static int store_packet(struct spoor_store *store, const struct writer_stream *s, const struct iovec *iov, int n)
+{
+	return store->ops->packet(store, s->part->stream_id, s->segment->number, s->instance, s->file_size, iov, n);
+}
+
 static const char *remedy(int err)
 {
+	if (err == ENOBUFS)
+		return "; the relay takes less than is recorded: more waits than --relay-memory allows";
 	if (err == ENOSPC)
 		return "; what was written stays readable; free space or use --max-size";
 	if (err == EFBIG)
@@ -145,23 +170,16 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 		.cpu = p->cpu,
 		.segment = s->segment->number,
 	};
-	int r;
+	int r = w->o.store ? 0 : be_open(w, s, e);
 
-	if (s->fd < 0) {
-		r = open_stream(w, s, e);
-		w->failed |= r < 0;
-		if (r < 0)
-			return r;
-	}
-	if (vanished(s->fd)) {
-		w->failed = 1;
-		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
-				  w->path);
-	}
+	w->failed |= r < 0;
+	if (r < 0)
+		return r;
 	memcpy(h.uuid, s->part->uuid, sizeof(h.uuid));
 	w->iov[0] = (struct iovec){ &h, sizeof(h) };
 	w->iov[p->n + 1] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
-	r = spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
+	r = w->o.store ? store_packet(w->o.store, s, w->iov, p->n + 2) :
+			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
 	w->failed |= r < 0;
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "trace/reader_internal.h"
 #include "trace/writer_internal.h"
 
@@ -103,20 +104,26 @@ static int take_manifest(struct spoor_writer *w, const json_t *j)
 
 static int check_boot(const struct spoor_writer *w)
 {
-	_cleanup_(spoor_freep) char *text = NULL;
 	uint8_t now[16];
 
 	if (w->o.boot_id) /* by the caller's word */
 		return memcmp(w->o.boot_id, w->boot_id, sizeof(now)) ? -ESTALE : 0;
-	if (spoor_read_text("/proc/sys/kernel/random/boot_id", 36, &text) < 0 || spoor_parse_uuid(text, now) < 0)
+	if (spoor_boot_id(now) < 0)
 		return 0; /* nothing to compare with */
 	return memcmp(now, w->boot_id, sizeof(now)) ? -ESTALE : 0;
+}
+
+int spoor_resume_manifest(struct spoor_writer *w, const char *text)
+{
+	_cleanup_(json_freep) json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	int r = j ? take_manifest(w, j) : -EBADMSG;
+
+	return r < 0 ? r : check_boot(w);
 }
 
 int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
-	_cleanup_(json_freep) json_t *j = NULL;
 	int r;
 
 	w->root_fd = open(w->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -131,10 +138,7 @@ int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 	r = spoor_read_text(file, MAX_MANIFEST, &text);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot read: %s", file, strerror(-r));
-	j = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-	r = j ? take_manifest(w, j) : -EBADMSG;
-	if (r >= 0)
-		r = check_boot(w);
+	r = spoor_resume_manifest(w, text);
 	if (r == -ESTALE)
 		return spoor_fail(e, ESTALE, "%s: was recorded before the machine was started again", w->path);
 	if (r < 0)

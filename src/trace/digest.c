@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "trace/digest.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/strings.h"
+#include "trace/reader_internal.h"
+#include "trace/writer_internal.h"
+
+#define MOST_BYTES (256u << 20)
+#define MOST_SEGMENTS 1000000
+
+struct record {
+	uint32_t type, len;
+};
+
+/* ---- making ---- */
+
+struct digest {
+	uint8_t *bytes;
+	size_t len, room;
+};
+
+static void digest_done(struct digest *d)
+{
+	free(d->bytes);
+}
+
+static int add(struct digest *d, uint32_t type, const void *data, size_t len)
+{
+	size_t padded = (len + 7) & ~7UL, need = d->len + sizeof(struct record) + padded;
+	struct record r = { type, padded };
+
+	if (need > MOST_BYTES)
+		return -E2BIG;
+	if (need > d->room) {
+		size_t room = need * 2;
+		uint8_t *grown = realloc(d->bytes, room);
+
+		if (!grown)
+			return -ENOMEM;
+		d->bytes = grown;
+		d->room = room;
+	}
+	memcpy(d->bytes + d->len, &r, sizeof(r));
+	memset(d->bytes + d->len + sizeof(r), 0, padded);
+	if (len)
+		memcpy(d->bytes + d->len + sizeof(r), data, len);
+	d->len = need;
+	return 0;
+}
+
+static int add_manifest(struct digest *d, const char *path)
+{
+	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
+	int r;
+
+	if (asprintf(&file, "%s/manifest", path) < 0)
+		return file = NULL, -ENOMEM;
+	r = spoor_read_text(file, MOST_BYTES / 2, &text);
+	return r < 0 ? r : add(d, SPOOR_DIGEST_MANIFEST, text, strlen(text));
+}
+
+static int add_stream(struct digest *d, const struct writer_stream *s)
+{
+	struct spoor_digest_stream at = {
+		.instance = s->instance, .seq = s->seq, .discarded = s->before, .last_ts = s->last_ts
+	};
+
+	return s->seq ? add(d, SPOOR_DIGEST_STREAM, &at, sizeof(at)) : 0;
+}
+
+static int add_parts(struct digest *d, const struct spoor_writer *w)
+{
+	const struct spoor_digest_ids ids = { w->last_stack, w->least_object };
+	const struct writer_part *p = w->ust;
+	int r = add(d, SPOOR_DIGEST_IDS, &ids, sizeof(ids));
+
+	for (unsigned i = 0; i < w->n_closed && r >= 0; i++) {
+		struct spoor_digest_segment s = { p->closed[i].number, 0, p->closed[i].bytes, p->closed[i].ts_begin,
+						  p->closed[i].ts_end };
+
+		r = add(d, SPOOR_DIGEST_SEGMENT, &s, sizeof(s));
+	}
+	for (unsigned i = 0; i < p->n_streams && r >= 0; i++)
+		r = add_stream(d, &p->streams[i]);
+	for (unsigned i = 0; i < 2 && r >= 0; i++)
+		r = add_stream(d, &p->defs[i]);
+	for (unsigned i = 0; i < w->n_classes && r >= 0; i++)
+		r = add(d, SPOOR_DIGEST_CLASS, w->classes[i], w->classes[i]->h.size8 * 8);
+	return r;
+}
+
+/* after: bytes of the stream in later files. */
+static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_stream_file *f, uint64_t after,
+		    uint64_t window, uint64_t *ret_len)
+{
+	struct spoor_cursor c;
+	int r = 0;
+
+	if (spoor_cursor_open(t, &c, f->path, f->segment, f->instance) < 0 || !c.map)
+		return 0; /* noted */
+	*ret_len = c.len;
+	for (size_t at = 0; at < c.len && r >= 0;) {
+		const struct spoor_packet *packet = (const void *)(c.map + at);
+		const uint8_t *end = c.map + at + packet->packet_size / 8;
+
+		if (packet->packet_size > packet->content_size && c.len - at + after <= window)
+			r = add(d, SPOOR_DIGEST_SOURCES, c.map + at + packet->content_size / 8,
+				(packet->packet_size - packet->content_size) / 8);
+		at = end - c.map; /* whole: the file has been repaired */
+	}
+	spoor_cursor_close(&c);
+	return r;
+}
+
+/* Files are in order of streams, and of segments within one: from the last back. */
+static int add_sources(struct digest *d, const char *path, uint64_t window, struct spoor_error *e)
+{
+	struct spoor_trace *t;
+	uint64_t after = 0;
+	int r = spoor_trace_open(path, &t, e);
+
+	if (r < 0)
+		return r;
+	for (size_t i = t->n_files; i-- > 0 && r >= 0;) {
+		const struct spoor_stream_file *f = &t->files[i];
+		uint64_t len = 0;
+
+		if (i + 1 < t->n_files && (f[1].part != f->part || f[1].instance != f->instance))
+			after = 0;
+		if (f->instance < SPOOR_MAX_LANES && after < window)
+			r = add_file(d, t, f, after, window, &len);
+		after += len;
+	}
+	spoor_trace_close(t);
+	return r;
+}
+
+int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t window, void **ret, size_t *ret_len,
+		      struct spoor_error *e)
+{
+	_cleanup_(spoor_writer_freep) struct spoor_writer *w = NULL;
+	_cleanup_(digest_done) struct digest d = {};
+	int r = spoor_writer_look(path, boot_id, &w, e);
+
+	if (r < 0)
+		return r;
+	r = add_manifest(&d, path);
+	if (r >= 0)
+		r = add_parts(&d, w);
+	if (r >= 0)
+		r = add_sources(&d, path, window, e);
+	if (r >= 0)
+		r = add(&d, SPOOR_DIGEST_END, NULL, 0);
+	if (r < 0)
+		return spoor_fail(e, -r, "%s: cannot tell what is in it: %s", path, strerror(-r));
+	*ret = TAKE_PTR(d.bytes);
+	*ret_len = d.len;
+	return 0;
+}
+
+/* ---- reading ---- */
+
+int spoor_digest_next(const void *digest, size_t len, size_t *at, uint32_t *ret_type, const void **ret, size_t *ret_len)
+{
+	struct record r;
+
+	if (*at > len || len - *at < sizeof(r))
+		return -EBADMSG; /* a whole one ends with END */
+	memcpy(&r, (const uint8_t *)digest + *at, sizeof(r));
+	if (r.len % 8 || r.len > len - *at - sizeof(r))
+		return -EBADMSG;
+	if (r.type == SPOOR_DIGEST_END)
+		return *at + sizeof(r) == len && !r.len ? 0 : -EBADMSG;
+	*ret_type = r.type;
+	*ret = (const uint8_t *)digest + *at + sizeof(r);
+	*ret_len = r.len;
+	*at += sizeof(r) + r.len;
+	return 1;
+}
+
+int spoor_digest_sources(const void *digest, size_t len, int (*each)(const struct spoor_packet_source *source, void *p),
+			 void *p)
+{
+	const struct spoor_packet_source *sources;
+	size_t at = 0, bytes;
+	uint32_t type;
+	int r;
+
+	while ((r = spoor_digest_next(digest, len, &at, &type, (const void **)&sources, &bytes)) > 0) {
+		if (type != SPOOR_DIGEST_SOURCES)
+			continue;
+		for (size_t i = 0; i < bytes / sizeof(*sources); i++) {
+			struct spoor_packet_source one = sources[i];
+
+			r = each(&one, p);
+			if (r)
+				return r;
+		}
+	}
+	return r;
+}
+
+/* ---- going on by it ---- */
+
+static int take_manifest(struct spoor_writer *w, const char *text, size_t len)
+{
+	_cleanup_(spoor_freep) char *copy = strndup(text, len);
+
+	return copy ? spoor_resume_manifest(w, copy) : -ENOMEM;
+}
+
+int spoor_digest_identity(struct spoor_writer *w, struct spoor_error *e)
+{
+	const struct spoor_store *store = w->o.store;
+	const void *data;
+	size_t at = 0, len;
+	uint32_t type;
+	int r = spoor_digest_next(store->digest, store->digest_len, &at, &type, &data, &len);
+
+	if (r > 0)
+		r = type == SPOOR_DIGEST_MANIFEST ? take_manifest(w, data, len) : -EBADMSG;
+	else if (!r)
+		r = -EBADMSG;
+	if (r >= 0 && strcmp(w->host_dir, store->host))
+		r = -EBADMSG;
+	if (r == -ESTALE)
+		return spoor_fail(e, ESTALE, "%s: was recorded before the machine was started again", w->path);
+	return r < 0 ? spoor_fail(e, -r, "%s: cannot go on with it: what the relay says of it makes no sense",
+				  w->path) :
+		       0;
+}
+
+static int take_segment(struct spoor_writer *w, const struct spoor_digest_segment *s)
+{
+	struct writer_segment *all;
+
+	if (s->number <= w->n_begun || s->number > MOST_SEGMENTS || s->bytes > INT64_MAX / 2)
+		return -EBADMSG;
+	all = reallocarray(w->ust->closed, w->n_closed + 1, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	w->ust->closed = all;
+	all[w->n_closed++] = (struct writer_segment){
+		.number = s->number, .fd = -1, .bytes = s->bytes, .ts_begin = s->ts_begin, .ts_end = s->ts_end
+	};
+	w->n_begun = s->number;
+	w->closed_bytes += s->bytes;
+	return 0;
+}
+
+static int take_stream(struct spoor_writer *w, const struct spoor_digest_stream *at)
+{
+	struct writer_stream *s;
+
+	if (at->instance >= w->ust->n_streams && at->instance != SPOOR_INSTANCE_DEFS(0) &&
+	    at->instance != SPOOR_INSTANCE_DEFS(1))
+		return -EBADMSG;
+	s = at->instance < w->ust->n_streams ? &w->ust->streams[at->instance] : &w->ust->defs[at->instance & 1];
+	s->seq = at->seq;
+	s->before = s->discarded = at->discarded;
+	s->last_ts = at->last_ts;
+	return 0;
+}
+
+static int take_class(struct spoor_writer *w, const void *data, size_t len)
+{
+	_cleanup_(spoor_freep) struct spoor_event_class *c = NULL;
+	const struct spoor_class *def = data;
+	int r;
+
+	if (len < sizeof(*def) || def->h.size8 * 8UL != len)
+		return -EBADMSG;
+	r = spoor_class_decode(def, &c);
+	if (r < 0)
+		return r;
+	return c->id != SPOOR_EV_USER + w->n_classes ? -EBADMSG : spoor_class_restore(w, c, def->h.ts);
+}
+
+static int take_record(struct spoor_writer *w, uint32_t type, const void *data, size_t len)
+{
+	struct spoor_digest_segment segment;
+	struct spoor_digest_stream stream;
+	struct spoor_digest_ids ids;
+
+	switch (type) {
+	case SPOOR_DIGEST_SEGMENT:
+		if (len != sizeof(segment))
+			return -EBADMSG;
+		memcpy(&segment, data, len);
+		return take_segment(w, &segment);
+	case SPOOR_DIGEST_STREAM:
+		if (len != sizeof(stream))
+			return -EBADMSG;
+		memcpy(&stream, data, len);
+		return take_stream(w, &stream);
+	case SPOOR_DIGEST_CLASS:
+		return take_class(w, data, len);
+	case SPOOR_DIGEST_IDS:
+		if (len != sizeof(ids))
+			return -EBADMSG;
+		memcpy(&ids, data, len);
+		w->last_stack = ids.last_stack;
+		w->least_object = ids.least_object;
+		return 0;
+	}
+	return 0;
+}
+
+int spoor_digest_parts(struct spoor_writer *w, struct spoor_error *e)
+{
+	const struct spoor_store *store = w->o.store;
+	const void *data;
+	size_t at = 0, len;
+	uint32_t type;
+	int r;
+
+	while ((r = spoor_digest_next(store->digest, store->digest_len, &at, &type, &data, &len)) > 0) {
+		r = take_record(w, type, data, len);
+		if (r < 0)
+			break;
+	}
+	return r < 0 ? spoor_fail(e, -r, "%s: cannot go on with it: what the relay says of it makes no sense",
+				  w->path) :
+		       0;
+}
