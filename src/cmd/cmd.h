@@ -18,6 +18,7 @@ int spoor_cmd_help(int argc, char **argv);
 int spoor_cmd_pack(int argc, char **argv);
 int spoor_cmd_record(int argc, char **argv);
 int spoor_cmd_repair(int argc, char **argv);
+int spoor_cmd_relay(int argc, char **argv);
 int spoor_cmd_report(int argc, char **argv);
 int spoor_cmd_stat(int argc, char **argv);
 int spoor_cmd_ust(int argc, char **argv);

@@ -2,6 +2,7 @@
 /* `spoor daemon`: a recorder that stays. Sessions come and go by `spoor ust start` and so on (daemon_commands.c). */
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,8 +17,11 @@
 #include "base/cleanup.h"
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
+#include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/user/state.h"
+
+#define PATIENCE_MS 5000
 
 static int misuse(const char *text)
 {
@@ -84,7 +88,8 @@ static void run(struct spoor_daemon *d, int signal_fd)
 	}
 }
 
-static int begin(struct spoor_daemon *d, bool everybody, struct spoor_error *e)
+static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options *relay, bool everybody,
+		 struct spoor_error *e)
 {
 	struct spoor_hub_options o = {
 		.path = d->socket,
@@ -94,13 +99,17 @@ static int begin(struct spoor_daemon *d, bool everybody, struct spoor_error *e)
 		.ctx = d,
 	};
 	char keeper[PATH_MAX + 8];
-	int r = spoor_hub_open(&o, &d->hub, e);
+	int r = relay->url ? spoor_relay_client_new(relay, &d->relay, e) : 0;
 
+	if (!r)
+		r = spoor_hub_open(&o, &d->hub, e);
 	if (r)
 		return r;
 	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
 	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
-	r = spoor_state_load(d->hub, d->state, e);
+	if (d->relay && !access(d->state, F_OK))
+		fprintf(stderr, "spoor daemon: asking %s what it has\n", relay->url);
+	r = spoor_state_load(d->hub, d->state, d->relay, e);
 	if (r < 0)
 		return r;
 	spoor_hub_keep(d->hub, keeper);
@@ -122,11 +131,69 @@ static void suspend(struct spoor_daemon *d)
 		spoor_hub_suspend(d->hub, s, NULL);
 }
 
+static void leave_relay(struct spoor_daemon *d)
+{
+	uint64_t lost = spoor_relay_client_free(d->relay, PATIENCE_MS);
+
+	if (lost)
+		fprintf(stderr,
+			"spoor daemon: %" PRIu64 " bytes did not get to the relay; what programs still hold of them "
+			"is not lost\n",
+			lost);
+}
+
+enum { OPT_RELAY = 1, OPT_CA, OPT_CERT, OPT_KEY, OPT_MEMORY, OPT_HOST };
+
+/* 1: it was one of the relay's. */
+static int relay_option(int c, const char *arg, struct spoor_relay_client_options *o, struct spoor_error *e)
+{
+	switch (c) {
+	case OPT_RELAY:
+		o->url = arg;
+		break;
+	case OPT_CA:
+		o->tls.ca = arg;
+		break;
+	case OPT_CERT:
+		o->tls.cert = arg;
+		break;
+	case OPT_KEY:
+		o->tls.key = arg;
+		break;
+	case OPT_HOST:
+		o->host = arg;
+		break;
+	case OPT_MEMORY:
+		return spoor_option_size("--relay-memory", arg, 1 << 20, &o->memory, e) ? -EINVAL : 1;
+	default:
+		return 0;
+	}
+	return *arg ? 1 : spoor_fail(e, EINVAL, "an option has an empty value");
+}
+
+static int check_relay(const struct spoor_relay_client_options *o, struct spoor_error *e)
+{
+	struct spoor_endpoint any;
+
+	if (o->url)
+		return spoor_endpoint_parse(o->url, &any, e);
+	if (o->host || o->memory || o->tls.ca || o->tls.cert || o->tls.key)
+		return spoor_fail(e, EINVAL, "that option is for --relay URL");
+	return 0;
+}
+
 int spoor_cmd_daemon(int argc, char **argv)
 {
 	static const struct option options[] = { { "socket", required_argument, NULL, 's' },
+						 { "relay", required_argument, NULL, OPT_RELAY },
+						 { "relay-ca", required_argument, NULL, OPT_CA },
+						 { "relay-cert", required_argument, NULL, OPT_CERT },
+						 { "relay-key", required_argument, NULL, OPT_KEY },
+						 { "relay-memory", required_argument, NULL, OPT_MEMORY },
+						 { "host-name", required_argument, NULL, OPT_HOST },
 						 { "help", no_argument, NULL, 'h' },
 						 {} };
+	struct spoor_relay_client_options relay = {};
 	static struct spoor_daemon d;
 	struct spoor_error e = { "" };
 	bool standard = true;
@@ -136,26 +203,36 @@ int spoor_cmd_daemon(int argc, char **argv)
 	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (c == 'h')
 			return spoor_cmd_usage("daemon");
+		r = relay_option(c, optarg, &relay, &e);
+		if (r < 0)
+			return misuse(e.text);
+		if (r)
+			continue;
 		if (c != 's' || !*optarg)
-			return misuse("it has the options --socket PATH and -h");
+			return misuse(
+				"it does not have that option, or it needs a value; 'spoor daemon -h' lists them");
 		snprintf(d.socket, sizeof(d.socket), "%s", optarg);
 		standard = false;
 	}
 	if (optind < argc)
 		return misuse("it takes no arguments; 'spoor ust start' and so on give it commands");
+	if (check_relay(&relay, &e))
+		return misuse(e.text);
 	raise_limit();
 	signal_fd = block_signals();
 	r = standard ? standard_socket(d.socket, sizeof(d.socket), &e) : 0;
 	if (!r)
-		r = begin(&d, !geteuid(), &e);
+		r = begin(&d, &relay, !geteuid(), &e);
 	if (r < 0) {
 		fprintf(stderr, "spoor daemon: %s\n", e.text);
 		spoor_hub_close(d.hub);
+		spoor_relay_client_free(d.relay, 0);
 		return SPOOR_EXIT_FAILED;
 	}
 	fprintf(stderr, "spoor daemon: ready at %s\n", d.socket);
 	run(&d, signal_fd);
 	suspend(&d);
 	spoor_hub_close(d.hub);
+	leave_relay(&d);
 	return SPOOR_EXIT_OK;
 }

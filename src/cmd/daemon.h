@@ -7,6 +7,7 @@
 
 struct spoor_daemon {
 	struct spoor_hub *hub;
+	struct spoor_relay_client *relay; /* NULL: traces are written here */
 	char socket[PATH_MAX], state[PATH_MAX + 8];
 };
 

@@ -16,6 +16,7 @@
 #include "collect/user/state.h"
 
 #define MOST_WORDS 256
+#define GREET_MS 300
 
 struct command {
 	struct spoor_daemon *d;
@@ -35,10 +36,9 @@ struct command {
 
 static int parse(struct command *c, int argc, char **argv, struct spoor_error *e)
 {
-	static const struct option options[] = { SPOOR_UST_OPTIONS,
-						 { "session", required_argument, NULL, 's' },
-						 { "all", no_argument, NULL, 'a' },
-						 {} };
+	static const struct option options[] = {
+		SPOOR_UST_OPTIONS, { "session", required_argument, NULL, 's' }, { "all", no_argument, NULL, 'a' }, {}
+	};
 	int opt;
 
 	spoor_ust_options_init(&c->o);
@@ -141,6 +141,31 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 
 /* ---- start, stop, end ---- */
 
+static void where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
+{
+	struct spoor_sender_stats stats;
+
+	if (!s->sender) {
+		snprintf(text, size, "%s", s->output);
+		return;
+	}
+	spoor_sender_stats(s->sender, &stats);
+	snprintf(text, size, "%s/%s at %s", spoor_sender_store(s->sender)->host, stats.name,
+		 spoor_relay_client_url(c->d->relay));
+}
+
+/* The session goes on without it, until it is there; who starts it is told. */
+static void greet_relay(struct command *c, struct spoor_ust_session *s)
+{
+	struct spoor_error e = { "" };
+	char text[640];
+
+	if (!spoor_sender_welcome(s->sender, GREET_MS, &e))
+		return;
+	snprintf(text, sizeof(text), "the relay does not take it yet: %s", e.text);
+	spoor_hub_answer(c->q, text);
+}
+
 static int new_session(struct command *c, struct spoor_ust_session **ret, struct spoor_error *e)
 {
 	int r;
@@ -150,10 +175,14 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	c->o.s.name = c->session;
 	c->o.s.output = c->o.output;
 	c->o.s.command = "spoor ust start";
+	c->o.s.relay = c->d->relay;
 	r = spoor_ust_session_new(&c->o.s, 0, ret, e);
-	if (!r)
-		spoor_hub_add(c->h, *ret);
-	return r;
+	if (r)
+		return r;
+	spoor_hub_add(c->h, *ret);
+	if ((*ret)->sender)
+		greet_relay(c, *ret);
+	return 0;
 }
 
 static int start(struct command *c, struct spoor_error *e)
@@ -205,12 +234,12 @@ static int end(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	struct spoor_hub_result result;
-	char text[PATH_MAX + 128], output[PATH_MAX];
+	char text[PATH_MAX + 640], output[PATH_MAX + 512];
 	int r;
 
 	if (!s)
 		return -ENOENT;
-	snprintf(output, sizeof(output), "%s", s->output);
+	where(c, s, output, sizeof(output));
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
@@ -235,6 +264,23 @@ static int snapshot(struct command *c, struct spoor_error *e)
 }
 
 /* ---- status ---- */
+
+static void tell_relay(struct command *c, const struct spoor_ust_session *s)
+{
+	struct spoor_sender_stats st;
+	char line[640];
+
+	spoor_sender_stats(s->sender, &st);
+	snprintf(line, sizeof(line),
+		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " reconnects, %.1f s without a connection; "
+		 "%" PRIu64 " events discarded meanwhile, %" PRIu64 " packets refused",
+		 st.connected ? "connected" :
+		 st.failed    ? "failed" :
+				"not connected",
+		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects, st.away_ns / 1e9, s->network_lost,
+		 st.refused);
+	spoor_hub_answer(c->q, line);
+}
 
 struct status {
 	struct command *c;
@@ -261,11 +307,14 @@ static int status(struct command *c, struct spoor_error *e)
 	struct status t = { .c = c };
 
 	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s)) {
-		char line[PATH_MAX + 1024];
+		char line[PATH_MAX + 1024], output[PATH_MAX + 512];
 
+		where(c, s, output, sizeof(output));
 		snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped",
-			 s->output);
+			 output);
 		spoor_hub_answer(c->q, line);
+		if (s->sender)
+			tell_relay(c, s);
 		if (s->failed) {
 			snprintf(line, sizeof(line), "  it failed: %s", s->why);
 			spoor_hub_answer(c->q, line);

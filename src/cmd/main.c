@@ -18,6 +18,7 @@ static const struct verb {
 	{ "stat", spoor_cmd_stat, "count system calls in the kernel, by thread, with their times" },
 	{ "ust", spoor_cmd_ust, "record what programs say of themselves" },
 	{ "daemon", spoor_cmd_daemon, "record what programs say of themselves, as sessions ask for it" },
+	{ "relay", spoor_cmd_relay, "receive traces of other machines" },
 	{ "pack", spoor_cmd_pack, "put into a trace what its reading needs on another machine" },
 	{ "repair", spoor_cmd_repair, "cut what a killed recording left torn, for other readers" },
 	{ "check", spoor_cmd_check, "what works on this machine, what does not, and why" },

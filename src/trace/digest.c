@@ -37,7 +37,7 @@ static int add(struct digest *d, uint32_t type, const void *data, size_t len)
 
 	if (need > MOST_BYTES)
 		return -E2BIG;
-	if (need > d->room) {
+	if (!d->bytes || need > d->room) {
 		size_t room = need * 2;
 		uint8_t *grown = realloc(d->bytes, room);
 

@@ -434,6 +434,42 @@ void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t byte
 		STORE(a->headers[i].consumed, p->position);
 }
 
+void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes)
+{
+	a->packets[i].position += bytes;
+	a->packets[i].held++;
+}
+
+void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position, bool done)
+{
+	struct spoor_user_packet *p = &a->packets[i];
+
+	p->held--;
+	if (!a->mapped || LOAD(a->headers[i].serial) != serial || p->serial != serial)
+		return; /* overwritten meanwhile */
+	if (!done)
+		STORE(a->headers[i].consumed, position);
+	else if (!p->held)
+		give_back(a, i);
+}
+
+uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		const struct spoor_user_packet *p = &a->packets[i];
+		uint64_t owner, serial, committed, from;
+
+		if (!look(&a->headers[i], &owner, &serial, &committed) || committed > p->size ||
+		    SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FREE)
+			continue;
+		from = serial == p->serial ? p->position : 0;
+		sum += committed > from ? committed - from : 0;
+	}
+	return sum;
+}
+
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on)
 {
 	a->peek = on;

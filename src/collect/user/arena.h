@@ -30,6 +30,7 @@ struct spoor_user_packet {
 	int fd;            /* where it is: a file that it was spilled to; -1: the arena */
 	uint64_t offset;   /* there */
 	bool bad;          /* the rest of this serial's makes no sense */
+	uint32_t held;     /* times that something was taken and is not released */
 };
 
 struct spoor_user_arena {
@@ -76,6 +77,14 @@ const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_us
 size_t spoor_user_packet_copy(struct spoor_user_arena *a, unsigned i, uint8_t *to, bool *ret_done);
 /* So many bytes of it have been written. done: it is full, and goes back to the program. */
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done);
+/*
+ * The same in two steps, for a trace that is not on a disk yet: what is held is not taken a second time, and stays in
+ * the program's buffer until it is released, up to this position.
+ */
+void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes);
+void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position, bool done);
+/* Bytes that are there to be taken. */
+uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a);
 /* Begins and ends looking without taking: from the start of all packets, and nothing is given back. */
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on);
 /* The thread that owned packet i, as its owner word said, is no more: the packet is full, whatever room it has. */

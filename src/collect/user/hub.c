@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
+#include "collect/user/network.h"
 
 #define PERIOD_LEAST (2 * 1000000ULL)
 #define PERIOD_NEW (5 * 1000000ULL)
@@ -21,6 +22,7 @@
 #define IDLE 30
 #define MOST_EVENTS 64
 #define MOST_TURNS 16
+#define PATIENCE_MS 2000 /* with a relay, where something ends */
 
 /* ---- epoll ---- */
 
@@ -202,6 +204,16 @@ size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s,
 	return n;
 }
 
+static uint64_t bytes_of_gone(const struct spoor_hub *h, const struct spoor_ust_session *s)
+{
+	uint64_t sum = 0;
+
+	for (const struct hub_program *p = h->first; p; p = p->next)
+		for (size_t i = 0; p->gone && p->session == s && i < p->n_arenas; i++)
+			sum += p->arenas[i]->arena->size;
+	return sum;
+}
+
 static int drain(struct spoor_hub *h, struct spoor_ust_session *s, bool flight)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
@@ -212,6 +224,8 @@ static int drain(struct spoor_hub *h, struct spoor_ust_session *s, bool flight)
 	if (s->flight && !flight)
 		return 0;
 	n = spoor_hub_sources(h, s, &sources);
+	if (!flight && !spoor_ust_session_ready(s, sources, n, bytes_of_gone(h, s)))
+		return 0;
 	share = spoor_ust_session_drain(s, sources, n, &e);
 	if (share >= 0 && !s->o.writer && spoor_writer_should_rotate(s->w, spoor_now_monotonic()))
 		r = spoor_ust_session_rotate(s, sources, n, &e);
@@ -244,6 +258,14 @@ static void adapt(struct spoor_hub *h, int most)
 		h->period = h->period * 5 / 4 < PERIOD_MOST ? h->period * 5 / 4 : PERIOD_MOST;
 }
 
+static void say_trouble(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	char text[640];
+
+	if (spoor_network_trouble(s, text, sizeof(text)))
+		spoor_hub_warn(h, text);
+}
+
 int spoor_hub_tick(struct spoor_hub *h)
 {
 	uint64_t now = spoor_now_monotonic();
@@ -258,9 +280,10 @@ int spoor_hub_tick(struct spoor_hub *h)
 		int share = drain(h, s, false);
 
 		most = share > most ? share : most;
+		say_trouble(h, s);
 	}
 	for (struct hub_program *p = h->first; p; p = p->next)
-		if (p->gone)
+		if (p->gone && spoor_program_is_taken(p))
 			spoor_program_finish(p);
 	adapt(h, most);
 	spoor_requests_tick(h, now);
@@ -331,7 +354,9 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 {
 	struct spoor_taker_counts counts;
 
+	spoor_ust_session_settle(s, PATIENCE_MS);
 	drain(h, s, true);
+	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->session == s)
 			spoor_program_leave(p);
@@ -356,6 +381,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
 {
 	drain(h, s, false);
+	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->session == s)
 			spoor_program_forget(p);

@@ -97,6 +97,8 @@ void spoor_program_hung_up(struct hub_program *p);
 void spoor_program_ended(struct hub_program *p);
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
+/* Of one that is gone: is all that it left where it is safe? */
+bool spoor_program_is_taken(const struct hub_program *p);
 void spoor_program_finish(struct hub_program *p); /* its arenas have been taken to their end */
 void spoor_program_leave(struct hub_program *p); /* its session is over */
 void spoor_program_forget(struct hub_program *p); /* its buffers stay as they are, for another recorder */

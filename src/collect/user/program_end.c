@@ -11,6 +11,18 @@
 
 #define LOOK_NS (1 * SPOOR_NS_PER_SEC)
 
+bool spoor_program_is_taken(const struct hub_program *p)
+{
+	if (!p->session || p->session->crowded)
+		return true;
+	if (p->session->missed)
+		return false;
+	for (size_t i = 0; i < p->n_arenas; i++)
+		if (p->arenas[i]->held)
+			return false;
+	return true;
+}
+
 void spoor_program_finish(struct hub_program *p)
 {
 	p->gone = false;
@@ -133,6 +145,7 @@ void spoor_program_forget(struct hub_program *p)
 {
 	for (size_t i = 0; i < p->n_arenas; i++) {
 		spoor_taker_tell(p->session->taker, p->arenas[i], SPOOR_PROGRAM_RUNS);
+		spoor_taker_forget(p->session->taker, p->arenas[i]);
 		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
 		spoor_source_done(p->arenas[i]);
 		free(p->arenas[i]);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/time.h"
+#include "collect/user/network.h"
 #include "collect/user/threads.h"
 
 /* ---- beginning and end ---- */
@@ -28,6 +29,7 @@ static void define_clock(struct spoor_writer *w)
 
 static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 {
+	int r = s->o.relay ? spoor_network_open(s, e) : 0;
 	struct spoor_writer_options wo = {
 		.path = s->output,
 		.command = s->command,
@@ -37,9 +39,11 @@ static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 		.max_size = s->o.max_size,
 		.segment_size = s->o.segment_size,
 		.segment_ns = s->o.segment_ns,
+		.store = s->sender ? spoor_sender_store(s->sender) : NULL,
 	};
-	int r = spoor_writer_open(&wo, &s->w, e);
 
+	if (!r)
+		r = spoor_writer_open(&wo, &s->w, e);
 	if (r)
 		return r;
 	define_clock(s->w);
@@ -51,6 +55,8 @@ static void session_free(struct spoor_ust_session *s)
 	if (!s)
 		return;
 	spoor_taker_free(s->taker);
+	if (s->sender)
+		spoor_relay_client_leave(s->o.relay, s->sender);
 	spoor_written_done(&s->written);
 	for (size_t i = 0; i < s->n_rules; i++)
 		spoor_condition_free(s->rules[i].condition);
@@ -97,6 +103,8 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 		r = s->w ? 0 : open_writer(s, e);
 	if (!r)
 		r = spoor_taker_new(s->w, &s->taker);
+	if (!r && s->sender)
+		spoor_taker_hold(s->taker);
 	if (r) {
 		if (s->w && !o->writer)
 			spoor_writer_close(s->w, NULL);
@@ -107,7 +115,7 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 	return 0;
 }
 
-static void define_counter(struct spoor_ust_session *s, const char *name, uint64_t value)
+void spoor_session_counter(struct spoor_ust_session *s, const char *name, uint64_t value)
 {
 	struct {
 		struct spoor_counter c;
@@ -127,12 +135,14 @@ static void define_counters(struct spoor_ust_session *s)
 	struct spoor_taker_counts c;
 
 	spoor_taker_counts(s->taker, &c);
-	define_counter(s, "ust_events", c.events);
-	define_counter(s, "ust_discarded", s->lost + c.late);
-	define_counter(s, "ust_malformed", s->malformed);
-	define_counter(s, "ust_programs", s->n_programs);
-	define_counter(s, "ust_crashed", s->n_crashed);
-	define_counter(s, "ust_merged_rounds", c.merged);
+	spoor_session_counter(s, "ust_events", c.events);
+	spoor_session_counter(s, "ust_discarded", s->lost + c.late);
+	spoor_session_counter(s, "ust_malformed", s->malformed);
+	spoor_session_counter(s, "ust_programs", s->n_programs);
+	spoor_session_counter(s, "ust_crashed", s->n_crashed);
+	spoor_session_counter(s, "ust_merged_rounds", c.merged);
+	if (s->sender)
+		spoor_network_counters(s);
 }
 
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e)
@@ -320,6 +330,8 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 	}
 	r = spoor_taker_write(s->taker, err ? NULL : e);
 	err = err ? err : r;
+	if (s->sender)
+		spoor_network_round(s, sources, n);
 	return err ? err : (int)most;
 }
 
@@ -347,7 +359,7 @@ int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *c
 static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			    const char *path, struct spoor_error *e)
 {
-	struct spoor_ust_options o = { .name = s->name, .output = path, .command = s->command };
+	struct spoor_ust_options o = { .name = s->name, .output = path, .command = s->command, .relay = s->o.relay };
 	struct spoor_ust_session *shot = NULL;
 	int err = spoor_ust_session_new(&o, 0, &shot, e), r;
 
@@ -390,6 +402,8 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
 		state = SPOOR_PROGRAM_ENDED;
 	spoor_taker_tell(s->taker, source, state);
+	spoor_taker_forget(s->taker, source);
+	s->lost_before -= s->sender ? spoor_user_arena_lost(source->arena) : 0;
 	s->lost += spoor_user_arena_lost(source->arena);
 	s->malformed += source->arena->malformed;
 	/* The library is preloaded into shells, too, which say nothing. */

@@ -9,6 +9,7 @@
 
 #include "agent/control/protocol.h"
 #include "base/error.h"
+#include "collect/relay/client.h"
 #include "collect/user/condition.h"
 #include "collect/user/taker.h"
 #include "collect/user/written.h"
@@ -24,6 +25,8 @@ struct spoor_ust_options {
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 	unsigned n_channels; /* 0: one of discarding */
 	bool resume; /* output exists: goes on with it */
+	struct spoor_relay_client *relay; /* output is a name there, instead of a directory; NULL: none */
+	const uint8_t *token; /* resume at a relay: whose the trace is */
 	struct spoor_writer *writer; /* to write with, which has lanes; NULL: one of its own is made */
 };
 
@@ -47,6 +50,13 @@ struct spoor_ust_session {
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
 	struct spoor_written written; /* by recorders before us */
+	struct spoor_sender *sender;  /* the way to the relay; NULL: none */
+	bool behind;                  /* what the round before wrote is not there yet */
+	bool missed;                  /* the last round did not take place: there is no room */
+	bool crowded;                 /* buffers of ended programs have piled up: they go unacknowledged */
+	uint64_t network_lost;        /* events that programs had to discard meanwhile */
+	uint64_t lost_before;         /* by all programs, in the round before */
+	char trouble[320];            /* with the relay, as it was told last */
 	bool failed;
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */
@@ -72,6 +82,13 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, st
 /* One round over these programs. Returns the largest share of an arena that was taken, per mille, or -errno. */
 int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			    struct spoor_error *e);
+/*
+ * With a relay: gives back to programs what is there, and says whether a round can take place; if not, they keep it.
+ * gone: bytes in buffers of programs that have ended.
+ */
+bool spoor_ust_session_ready(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, uint64_t gone);
+/* Waits until the relay has everything, and gives it back. -ETIMEDOUT. */
+int spoor_ust_session_settle(struct spoor_ust_session *s, unsigned ms);
 /* Begins the next segment. */
 int spoor_ust_session_rotate(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			     struct spoor_error *e);

@@ -31,6 +31,19 @@ static json_t *channel_json(const struct spoor_control_channel *c)
 			 "contexts", (json_int_t)c->contexts);
 }
 
+/* What the trace is called there, and that it is ours. */
+static json_t *relay_json(const struct spoor_ust_session *s)
+{
+	const uint8_t *token = spoor_sender_token(s->sender);
+	struct spoor_sender_stats stats;
+	char hex[33];
+
+	for (int i = 0; i < 16; i++)
+		sprintf(hex + 2 * i, "%02x", token[i]);
+	spoor_sender_stats(s->sender, &stats);
+	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
+}
+
 static json_t *session_json(const struct spoor_ust_session *s)
 {
 	json_t *rules = json_array(), *channels = json_array();
@@ -39,11 +52,15 @@ static json_t *session_json(const struct spoor_ust_session *s)
 		json_array_append_new(rules, rule_json(&s->rules[i]));
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		json_array_append_new(channels, channel_json(&s->o.channels[i]));
-	return json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "name", s->name, "id",
-			 (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
-			 "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size, "segment_size",
-			 (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns, "rules", rules,
-			 "channels", channels);
+	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "name", s->name, "id",
+			      (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
+			      "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size,
+			      "segment_size", (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns,
+			      "rules", rules, "channels", channels);
+
+	if (j && s->sender)
+		json_object_set_new(j, "relay", relay_json(s));
+	return j;
 }
 
 static int replace(const char *path, const char *text)
@@ -170,8 +187,42 @@ static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_ses
 	return spoor_ust_session_new(o, id, ret, e);
 }
 
-static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_error *e)
+static int read_relay(const json_t *j, struct spoor_relay_client *relay, struct spoor_ust_options *o, char *output,
+		      uint8_t *token, struct spoor_error *e)
 {
+	const char *hex = json_string_value(json_object_get(j, "token"));
+	unsigned v;
+
+	if (!relay)
+		return spoor_fail(e, EINVAL, "session %s records to a relay: give --relay URL", o->name);
+	if (!hex || strlen(hex) != 32)
+		return spoor_fail(e, EBADMSG, "session %s: what is kept of its relay makes no sense", o->name);
+	for (int i = 0; i < 16 && sscanf(hex + 2 * i, "%2x", &v) == 1; i++)
+		token[i] = v;
+	copy(output, PATH_MAX, j, "name");
+	o->relay = relay;
+	o->token = token;
+	return 0;
+}
+
+/* The same at a relay; where the trace is not any more a new one is begun. */
+static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
+{
+	int r;
+
+	o->resume = true;
+	r = spoor_ust_session_new(o, id, ret, e);
+	if (r != -ENOENT && r != -ESTALE)
+		return r;
+	o->resume = false;
+	o->token = NULL;
+	return spoor_ust_session_new(o, id, ret, e);
+}
+
+static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay_client *relay, struct spoor_error *e)
+{
+	const json_t *there = json_object_get(j, "relay");
+	uint8_t token[16] = {};
 	char output[PATH_MAX], name[256], command[4096];
 	const json_t *channels = json_object_get(j, "channels");
 	struct spoor_ust_options o = { .output = output, .name = name, .command = command };
@@ -187,7 +238,10 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_error
 	o.segment_ns = number(j, "segment_ns");
 	for (size_t i = 0; i < json_array_size(channels) && i < SPOOR_ARENA_MAX_CHANNELS; i++)
 		read_channel(json_array_get(channels, i), &o.channels[o.n_channels++]);
-	r = reopen(&o, number(j, "id"), &s, e);
+	r = there ? read_relay(there, relay, &o, output, token, e) : 0;
+	if (r)
+		return r;
+	r = there ? reopen_there(&o, number(j, "id"), &s, e) : reopen(&o, number(j, "id"), &s, e);
 	if (r)
 		return r;
 	s->recording = json_is_true(json_object_get(j, "recording"));
@@ -196,7 +250,7 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_error
 	return r ? spoor_fail(e, -r, "session %s: %s", name, strerror(-r)) : 0;
 }
 
-int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_error *e)
+int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay, struct spoor_error *e)
 {
 	json_error_t why;
 	json_t *all, *list;
@@ -213,7 +267,7 @@ int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_error *
 	}
 	list = json_object_get(all, "sessions");
 	for (size_t i = 0; i < json_array_size(list) && !r; i++, n++)
-		r = read_session(h, json_array_get(list, i), e);
+		r = read_session(h, json_array_get(list, i), relay, e);
 	json_decref(all);
 	return r ? r : n;
 }

@@ -8,5 +8,9 @@
 
 /* Writes all sessions of the hub; removes the file if there are none. */
 int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e);
-/* Makes the sessions that the file tells of. 0 also if there is no file. Their number. */
-int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_error *e);
+/*
+ * Makes the sessions that the file tells of; those of a relay with this one (-EINVAL: it is NULL). 0 also if there is
+ * no file. Their number.
+ */
+int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay,
+		     struct spoor_error *e);

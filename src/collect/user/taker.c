@@ -28,6 +28,15 @@ struct taken {
 	struct spoor_packet_source where;
 };
 
+/* Written, and not yet where it is safe. */
+struct held {
+	struct spoor_source *source; /* NULL: it is gone */
+	unsigned packet;
+	bool done;
+	uint64_t serial, position, mark;
+};
+#define UNMARKED UINT64_MAX
+
 struct spoor_taker {
 	struct spoor_writer *w;
 	struct spoor_user_classes classes;
@@ -47,6 +56,9 @@ struct spoor_taker {
 	bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c, const struct spoor_event_header *h);
 	void *keep_ctx;
 	struct spoor_taker_counts counts;
+	bool holds;
+	struct held *held; /* in the order of marks, from first_held on */
+	size_t first_held, n_held, room_held;
 };
 
 int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
@@ -82,6 +94,7 @@ void spoor_taker_free(struct spoor_taker *t)
 	spoor_user_classes_done(&t->classes);
 	spoor_user_stacks_free(t->stacks);
 	spoor_user_clock_done(&t->clock);
+	free(t->held);
 	free(t->buffer);
 	free(t);
 }
@@ -194,7 +207,7 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		return -EAGAIN;
 	n = spoor_user_packet_copy(a, i, t->buffer + t->used, &done);
 	if (!n) {
-		if (done)
+		if (done && !a->packets[i].held)
 			spoor_user_packet_taken(a, i, 0, true);
 		return 0;
 	}
@@ -367,12 +380,86 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 	return write_packet(t, all.lane, &span, 1, all.begin, all.end, 0, t->n_runs, e);
 }
 
+/* ---- holding ---- */
+
+void spoor_taker_hold(struct spoor_taker *t)
+{
+	t->holds = true;
+}
+
+static bool make_room(struct spoor_taker *t)
+{
+	struct held *grown;
+
+	if (t->first_held > t->room_held / 2 && t->n_held == t->room_held) {
+		memmove(t->held, t->held + t->first_held, (t->n_held - t->first_held) * sizeof(*t->held));
+		t->n_held -= t->first_held;
+		t->first_held = 0;
+	}
+	if (t->n_held < t->room_held)
+		return true;
+	grown = reallocarray(t->held, t->room_held ? t->room_held * 2 : 1024, sizeof(*grown));
+	if (!grown)
+		return false;
+	t->held = grown;
+	t->room_held = t->room_held ? t->room_held * 2 : 1024;
+	return true;
+}
+
+static bool hold(struct spoor_taker *t, const struct taken *k)
+{
+	struct spoor_user_arena *a = k->source->arena;
+
+	if (!t->holds || a->peek || !make_room(t))
+		return false;
+	spoor_user_packet_hold(a, k->packet, k->bytes);
+	k->source->held++;
+	t->held[t->n_held++] = (struct held){ .source = k->source,
+					      .packet = k->packet,
+					      .done = k->done,
+					      .serial = k->where.serial,
+					      .position = k->where.position,
+					      .mark = UNMARKED };
+	return true;
+}
+
+void spoor_taker_mark(struct spoor_taker *t, uint64_t mark)
+{
+	for (size_t i = t->n_held; i > t->first_held && t->held[i - 1].mark == UNMARKED; i--)
+		t->held[i - 1].mark = mark;
+}
+
+void spoor_taker_release(struct spoor_taker *t, uint64_t acked)
+{
+	for (; t->first_held < t->n_held && t->held[t->first_held].mark <= acked; t->first_held++) {
+		struct held *k = &t->held[t->first_held];
+
+		if (!k->source)
+			continue;
+		k->source->held--;
+		spoor_user_packet_release(k->source->arena, k->packet, k->serial, k->position, k->done);
+	}
+	if (t->first_held == t->n_held)
+		t->first_held = t->n_held = 0;
+}
+
+void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s)
+{
+	if (!s->held)
+		return;
+	for (size_t i = t->first_held; i < t->n_held; i++)
+		if (t->held[i].source == s)
+			t->held[i].source = NULL;
+	s->held = 0;
+}
+
 static void give_back(struct spoor_taker *t)
 {
 	for (size_t i = 0; i < t->n_runs; i++) {
 		struct taken *k = &t->taken[i];
 
-		spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
+		if (!hold(t, k))
+			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
 		k->source->n += k->n;
 		k->source->bytes += k->bytes;
 		t->counts.events += k->n;

@@ -31,6 +31,7 @@ struct spoor_source {
 	struct spoor_user_addresses *addresses;
 	struct spoor_source_verdicts *verdicts; /* the session's: which filter is for which class */
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
+	unsigned held;     /* of what was taken, pieces that are not released */
 };
 
 #define SPOOR_TAKER_END (1ULL << 62) /* no clock has come so far, ns */
@@ -66,6 +67,14 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s);
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i);
 /* Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. */
 int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e);
+/*
+ * For a trace that is written elsewhere, and later: from here on what is written is held. mark(): all of it so far has
+ * this number. release(): what has a number up to this one goes back to its programs. forget(): the program is gone.
+ */
+void spoor_taker_hold(struct spoor_taker *t);
+void spoor_taker_mark(struct spoor_taker *t, uint64_t mark);
+void spoor_taker_release(struct spoor_taker *t, uint64_t acked);
+void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s);
 /* Forgets what was taken, as if it had not been. */
 void spoor_taker_undo(struct spoor_taker *t);
 size_t spoor_taker_bytes(const struct spoor_taker *t);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trace/digest.h"
 #include "trace/reader.h"
 
 static int keep(const struct spoor_packet_source *s, void *p)
@@ -38,6 +39,13 @@ int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_er
 	r = spoor_trace_sources(t, keep, w);
 	spoor_trace_close(t);
 	return r ? spoor_fail(e, -r, "%s: %s", path, strerror(-r)) : 0;
+}
+
+int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e)
+{
+	int r = spoor_digest_sources(digest, len, keep, w);
+
+	return r ? spoor_fail(e, -r, "what the relay says of the trace: %s", strerror(-r)) : 0;
 }
 
 void spoor_written_done(struct spoor_written *w)

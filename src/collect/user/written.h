@@ -18,6 +18,8 @@ struct spoor_written {
 };
 /* Adds what the trace at path has; cuts its torn packets first: what they hold is to be written again. */
 int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_error *e);
+/* The same for a trace at a relay, by its digest (trace/digest.h). */
+int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e);
 void spoor_written_done(struct spoor_written *w);
 /* Moves the positions of an arena's packets behind what is written. */
 void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a);

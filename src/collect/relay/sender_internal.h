@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The sender's parts: sender.c (what its writer calls), sender_thread.c (the connection). */
+#include <pthread.h>
+
+#include "collect/relay/channel.h"
+#include "collect/relay/queue.h"
+#include "collect/relay/sender.h"
+
+enum sender_state { SENDER_TRYING, SENDER_WELCOME, SENDER_FAILED };
+
+struct spoor_sender {
+	struct spoor_store store; /* first: the writer's pointer is ours */
+	struct spoor_sender_options o;
+	struct spoor_relay_hello hello;
+	pthread_t thread;
+	int wake; /* eventfd: there is something to send, or it ends */
+
+	/* under the lock: */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool ends;
+	bool complete; /* its last operation has been handed in */
+	enum sender_state state;
+	int error; /* why it failed */
+	struct relay_queue queue;
+	struct spoor_sender_stats stats;
+	uint64_t away_since; /* ns; 0: connected */
+
+	/* the thread's: */
+	struct spoor_channel channel;
+	uint8_t in[4096 + SPOOR_RELAY_DATA];
+	_Alignas(8) uint8_t message[4096 + SPOOR_RELAY_DATA];
+	size_t n_in;
+	uint8_t out[sizeof(struct spoor_relay_hello)]; /* HELLO, PING */
+	size_t n_out, out_at;
+	struct relay_queued *sending;
+	size_t sent; /* of it */
+	uint8_t *digest;
+	size_t digest_len;
+	uint64_t next_try, pause, heard, asked, began; /* ns */
+	bool welcome;                                  /* on this connection */
+};
+
+void *spoor_sender_run(void *sender);

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The sender's connection: made, used, lost and made again by a thread that does nothing else. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "collect/relay/sender_internal.h"
+
+#define MS 1000000ULL
+#define FIRST_PAUSE (20 * MS)
+#define LONGEST_PAUSE (2000 * MS)
+#define PATIENCE (15000 * MS) /* with a connection on which nothing is heard */
+#define ASK (4000 * MS)
+#define OPENING (5000 * MS)
+#define MOST_DIGEST (256u << 20)
+
+/* ---- what is known ---- */
+
+static void say(struct spoor_sender *s, const char *text)
+{
+	pthread_mutex_lock(&s->lock);
+	snprintf(s->stats.why, sizeof(s->stats.why), "%s", text);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void to_state(struct spoor_sender *s, enum sender_state state, int error)
+{
+	pthread_mutex_lock(&s->lock);
+	s->state = state;
+	s->error = error;
+	if (state == SENDER_FAILED)
+		relay_queue_clear(&s->queue);
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void lose_connection(struct spoor_sender *s)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	spoor_channel_close(&s->channel);
+	s->pause = s->pause ? s->pause * 2 : FIRST_PAUSE;
+	s->pause = s->pause < LONGEST_PAUSE ? s->pause : LONGEST_PAUSE;
+	s->next_try = now + s->pause;
+	s->n_in = s->n_out = s->out_at = s->sent = 0;
+	s->sending = NULL;
+	s->welcome = false;
+	free(s->digest);
+	s->digest = NULL;
+	s->digest_len = 0;
+	pthread_mutex_lock(&s->lock);
+	relay_queue_rewind(&s->queue);
+	if (!s->away_since)
+		s->away_since = now;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Nothing more can come of it. */
+static void fail(struct spoor_sender *s, int error, const char *text)
+{
+	lose_connection(s);
+	say(s, text);
+	to_state(s, SENDER_FAILED, error);
+}
+
+static void trouble(struct spoor_sender *s, int error)
+{
+	char text[320];
+
+	snprintf(text, sizeof(text), "%.80s:%s: %.200s", s->o.to.host, s->o.to.port,
+		 error == EPROTO && s->channel.why[0] ? s->channel.why : strerror(error));
+	say(s, text);
+	lose_connection(s);
+}
+
+/* ---- connecting ---- */
+
+static int begin_connecting(struct spoor_sender *s)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *all = NULL;
+	int one = 1, fd = -1, r;
+
+	if (s->o.to.host[0] >= '0' && s->o.to.host[0] <= '9')
+		hints.ai_flags = 0;
+	r = getaddrinfo(s->o.to.host, s->o.to.port, &hints, &all);
+	if (r) {
+		snprintf(s->channel.why, sizeof(s->channel.why), "%s", gai_strerror(r));
+		return -EPROTO;
+	}
+	fd = socket(all->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	r = fd < 0 ? -errno : 0;
+	if (!r && connect(fd, all->ai_addr, all->ai_addrlen) && errno != EINPROGRESS)
+		r = -errno;
+	freeaddrinfo(all);
+	if (r) {
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	return spoor_channel_init(&s->channel, fd, s->o.tls, s->o.to.host);
+}
+
+static void connect_again(struct spoor_sender *s, uint64_t now)
+{
+	int r;
+
+	if (s->channel.fd >= 0 || now < s->next_try)
+		return;
+	s->channel.why[0] = '\0';
+	s->began = s->heard = s->asked = now;
+	r = begin_connecting(s);
+	if (r)
+		trouble(s, -r);
+}
+
+static void say_hello(struct spoor_sender *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->hello.acked = s->queue.removed;
+	pthread_mutex_unlock(&s->lock);
+	memcpy(s->out, &s->hello, sizeof(s->hello));
+	s->n_out = sizeof(s->hello);
+	s->heard = spoor_now_monotonic();
+}
+
+/* ---- what the relay says ---- */
+
+static void come_in(struct spoor_sender *s)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	s->welcome = true;
+	s->pause = 0;
+	s->hello.kind = SPOOR_RELAY_BEGIN; /* from now on it is ours */
+	pthread_mutex_lock(&s->lock);
+	s->stats.reconnects += s->state == SENDER_WELCOME;
+	s->stats.away_ns += now - s->away_since;
+	s->away_since = 0;
+	s->stats.why[0] = '\0';
+	pthread_mutex_unlock(&s->lock);
+	to_state(s, SENDER_WELCOME, 0);
+}
+
+static int remove_acked(struct spoor_sender *s, uint64_t number)
+{
+	int r;
+
+	pthread_mutex_lock(&s->lock);
+	r = relay_queue_remove(&s->queue, number);
+	if (!s->queue.first || s->stats.why[0])
+		pthread_cond_broadcast(&s->changed);
+	s->stats.why[0] = '\0';
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}
+
+static int on_welcome(struct spoor_sender *s, const struct spoor_relay_welcome *m)
+{
+	int r;
+
+	if (s->welcome)
+		return -EBADMSG;
+	pthread_mutex_lock(&s->lock);
+	r = m->applied < s->queue.removed ? -EBADMSG : 0;
+	s->queue.unsent = NULL; /* the relay tells which were sent */
+	if (!r)
+		r = relay_queue_remove(&s->queue, m->applied);
+	relay_queue_rewind(&s->queue);
+	snprintf(s->stats.name, sizeof(s->stats.name), "%s", m->name);
+	pthread_mutex_unlock(&s->lock);
+	memcpy(s->hello.name, m->name, sizeof(s->hello.name));
+	if (!r && s->hello.kind == SPOOR_RELAY_BEGIN)
+		come_in(s);
+	return r;
+}
+
+static int on_digest(struct spoor_sender *s, const struct spoor_relay_digest *m)
+{
+	size_t len = m->head.size - sizeof(*m);
+	uint8_t *grown;
+
+	if (s->welcome || s->digest_len + len > MOST_DIGEST)
+		return -EBADMSG;
+	grown = realloc(s->digest, s->digest_len + len + 1);
+	if (!grown)
+		return -ENOMEM;
+	s->digest = grown;
+	memcpy(grown + s->digest_len, m->data, len);
+	s->digest_len += len;
+	if (!m->last)
+		return 0;
+	s->store.digest = s->digest;
+	s->store.digest_len = s->digest_len;
+	s->digest = NULL;
+	s->digest_len = 0;
+	come_in(s);
+	return 0;
+}
+
+static int on_refuse(struct spoor_sender *s, const struct spoor_relay_refuse *m)
+{
+	char text[320];
+
+	snprintf(text, sizeof(text), "the relay refuses: %s", m->text);
+	fail(s, m->error ? (int)m->error : EPROTO, text);
+	return -ECANCELED;
+}
+
+static int on_other_version(struct spoor_sender *s, const struct spoor_relay_welcome *m)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "the relay speaks version %u, this Spoor speaks version %u", m->version,
+		 SPOOR_RELAY_VERSION);
+	fail(s, EPROTO, text);
+	return -ECANCELED;
+}
+
+static int on_wait(struct spoor_sender *s, const struct spoor_relay_refuse *m)
+{
+	char text[320];
+
+	snprintf(text, sizeof(text), "the relay cannot write: %s; it tries again", m->text);
+	say(s, text);
+	return 0;
+}
+
+static int on_message(struct spoor_sender *s, const void *message, size_t size)
+{
+	const struct spoor_relay_head *h = message;
+	int r = spoor_relay_check(message, size);
+
+	s->heard = spoor_now_monotonic();
+	if (r == -EPROTO && h->type == SPOOR_RELAY_WELCOME)
+		return on_other_version(s, message);
+	if (r)
+		return r;
+	switch (h->type) {
+	case SPOOR_RELAY_WELCOME:
+		return on_welcome(s, message);
+	case SPOOR_RELAY_DIGEST:
+		return on_digest(s, message);
+	case SPOOR_RELAY_REFUSE:
+		return on_refuse(s, message);
+	case SPOOR_RELAY_ACK:
+		return s->welcome ? remove_acked(s, h->number) : -EBADMSG;
+	case SPOOR_RELAY_WAIT:
+		return on_wait(s, message);
+	case SPOOR_RELAY_PONG:
+		return 0;
+	}
+	return -EBADMSG;
+}
+
+static int take_messages(struct spoor_sender *s)
+{
+	size_t at = 0;
+	int r = 0;
+
+	while (!r && s->n_in - at >= sizeof(struct spoor_relay_head)) {
+		int size = spoor_relay_size(s->in + at);
+
+		if (size < 0)
+			return size;
+		if ((size_t)size > s->n_in - at)
+			break;
+		memcpy(s->message, s->in + at, size); /* aligned */
+		r = on_message(s, s->message, size);
+		at += size;
+	}
+	if (r)
+		return r;
+	memmove(s->in, s->in + at, s->n_in - at);
+	s->n_in -= at;
+	return 0;
+}
+
+static int receive(struct spoor_sender *s)
+{
+	for (int i = 0; i < 64; i++) {
+		ssize_t n = spoor_channel_read(&s->channel, s->in + s->n_in, sizeof(s->in) - s->n_in);
+		int r;
+
+		if (n <= 0)
+			return n == -EAGAIN ? 0 : n < 0 ? (int)n : -ECONNRESET;
+		s->n_in += n;
+		r = take_messages(s);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+/* ---- sending ---- */
+
+/* The operation at hand is not removed before the relay has acknowledged it, which is after it was sent. */
+static bool next_operation(struct spoor_sender *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->sending = s->queue.unsent;
+	pthread_mutex_unlock(&s->lock);
+	s->sent = 0;
+	return s->sending;
+}
+
+static void was_sent(struct spoor_sender *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->stats.sent += s->sending->op.head.size;
+	s->queue.unsent = s->sending->next;
+	pthread_mutex_unlock(&s->lock);
+	s->sending = NULL;
+}
+
+static int send_small(struct spoor_sender *s)
+{
+	while (s->out_at < s->n_out) {
+		ssize_t n = spoor_channel_write(&s->channel, s->out + s->out_at, s->n_out - s->out_at);
+
+		if (n < 0)
+			return (int)n;
+		s->out_at += n;
+	}
+	s->out_at = s->n_out = 0;
+	return 0;
+}
+
+static int send_operations(struct spoor_sender *s)
+{
+	for (int i = 0; i < 64 && (s->sending || next_operation(s)); i++) {
+		const uint8_t *bytes = (const uint8_t *)&s->sending->op;
+		ssize_t n = spoor_channel_write(&s->channel, bytes + s->sent, s->sending->op.head.size - s->sent);
+
+		if (n < 0)
+			return (int)n;
+		s->sent += n;
+		s->heard = spoor_now_monotonic(); /* it takes something: a slow network is no silent one */
+		if (s->sent == s->sending->op.head.size)
+			was_sent(s);
+	}
+	return 0;
+}
+
+static int send_what_there_is(struct spoor_sender *s)
+{
+	int r = 0;
+
+	if (!s->sending || !s->sent)
+		r = send_small(s);
+	if (!r && s->welcome)
+		r = send_operations(s);
+	return r == -EAGAIN ? 0 : r;
+}
+
+static bool has_to_send(struct spoor_sender *s)
+{
+	bool more;
+
+	if (s->n_out || s->sending)
+		return true;
+	pthread_mutex_lock(&s->lock);
+	more = s->welcome && s->queue.unsent;
+	pthread_mutex_unlock(&s->lock);
+	return more;
+}
+
+/* ---- the loop ---- */
+
+static int keep_alive(struct spoor_sender *s, uint64_t now)
+{
+	struct spoor_relay_head ping = { .size = sizeof(ping), .type = SPOOR_RELAY_PING };
+
+	if (!s->channel.open)
+		return now - s->began > OPENING ? -ETIMEDOUT : 0;
+	if (now - s->heard > PATIENCE)
+		return -ETIMEDOUT;
+	if (now - s->heard > ASK && now - s->asked > ASK && !s->n_out && s->welcome) {
+		memcpy(s->out, &ping, sizeof(ping));
+		s->n_out = sizeof(ping);
+		s->asked = now;
+	}
+	return 0;
+}
+
+static int turn(struct spoor_sender *s)
+{
+	int r;
+
+	if (!s->channel.open) {
+		r = spoor_channel_open(&s->channel);
+		if (r)
+			return r == -EAGAIN ? 0 : r;
+		say_hello(s);
+	}
+	r = receive(s);
+	return r ? r : send_what_there_is(s);
+}
+
+static void wait_for_something(struct spoor_sender *s, uint64_t now, bool idle)
+{
+	struct pollfd fds[] = { { .fd = s->wake, .events = POLLIN }, { .fd = s->channel.fd, .events = POLLIN } };
+	int timeout = 1000;
+	uint64_t n;
+
+	if (s->channel.fd < 0 && !idle)
+		timeout = s->next_try > now ? (int)((s->next_try - now) / MS) + 1 : 0;
+	if (s->channel.fd >= 0 && !s->channel.open && (!s->channel.ssl || s->channel.wants_out))
+		fds[1].events |= POLLOUT;
+	if (s->channel.open && has_to_send(s))
+		fds[1].events |= POLLOUT;
+	poll(fds, 2, timeout);
+	if (fds[0].revents && read(s->wake, &n, sizeof(n)) < 0)
+		return;
+}
+
+/* All is there: the connection is not needed any more. */
+static bool is_done(struct spoor_sender *s)
+{
+	bool done;
+
+	pthread_mutex_lock(&s->lock);
+	done = s->complete && !s->queue.first;
+	pthread_mutex_unlock(&s->lock);
+	if (done)
+		spoor_channel_close(&s->channel);
+	return done;
+}
+
+void *spoor_sender_run(void *sender)
+{
+	struct spoor_sender *s = sender;
+
+	for (;;) {
+		uint64_t now = spoor_now_monotonic();
+		bool ends, idle;
+		int r = 0;
+
+		pthread_mutex_lock(&s->lock);
+		ends = s->ends;
+		pthread_mutex_unlock(&s->lock);
+		if (ends)
+			break;
+		idle = s->state == SENDER_FAILED || is_done(s);
+		if (!idle)
+			connect_again(s, now);
+		wait_for_something(s, now, idle);
+		if (s->channel.fd < 0)
+			continue;
+		r = turn(s);
+		if (!r)
+			r = keep_alive(s, spoor_now_monotonic());
+		if (r && r != -ECANCELED)
+			trouble(s, -r);
+	}
+	lose_connection(s);
+	return NULL;
+}

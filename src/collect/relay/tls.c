@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/relay/tls.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+
+static int wrong(struct spoor_error *e, const char *file, const char *what)
+{
+	unsigned long code = ERR_peek_last_error();
+	const char *why = code ? ERR_reason_error_string(code) : NULL;
+
+	ERR_clear_error();
+	return spoor_fail(e, EINVAL, "%s: %s: %s", file, what, why ? why : "it cannot be read");
+}
+
+static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error *e)
+{
+	const char *key = f->key ? f->key : f->cert;
+
+	if (!f->ca || !f->cert)
+		return spoor_fail(e, EINVAL, "tls needs certificates: a CA's, one's own and its key (PEM files)");
+	ERR_clear_error();
+	if (SSL_CTX_load_verify_locations(c, f->ca, NULL) != 1)
+		return wrong(e, f->ca, "no certificate of a CA");
+	if (SSL_CTX_use_certificate_chain_file(c, f->cert) != 1)
+		return wrong(e, f->cert, "no certificate");
+	if (SSL_CTX_use_PrivateKey_file(c, key, SSL_FILETYPE_PEM) != 1)
+		return wrong(e, key, "no key");
+	if (SSL_CTX_check_private_key(c) != 1)
+		return wrong(e, key, "not the certificate's key");
+	return 0;
+}
+
+int spoor_tls_new(const struct spoor_tls_files *f, bool server, SSL_CTX **ret, struct spoor_error *e)
+{
+	SSL_CTX *c = SSL_CTX_new(server ? TLS_server_method() : TLS_client_method());
+	int r;
+
+	if (!c)
+		return spoor_fail(e, ENOMEM, "out of memory");
+	SSL_CTX_set_min_proto_version(c, TLS1_2_VERSION);
+	/* Messages have sizes: that a connection ends early needs no second way to be seen. */
+	SSL_CTX_set_options(c, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+	SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_num_tickets(c, 0);
+	SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+				    SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_verify(c, SSL_VERIFY_PEER | (server ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0), NULL);
+	r = load(c, f, e);
+	if (r) {
+		SSL_CTX_free(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void spoor_tls_reason(SSL *ssl, char *text, size_t size)
+{
+	unsigned long code = ERR_peek_error();
+	long verify = SSL_get_verify_result(ssl);
+	const char *why = code ? ERR_reason_error_string(code) : NULL;
+
+	ERR_clear_error();
+	if (verify != X509_V_OK)
+		snprintf(text, size, "the other side's certificate: %s", X509_verify_cert_error_string(verify));
+	else if (why && strstr(why, "alert"))
+		snprintf(text, size, "the other side refused our certificate (%s)", why);
+	else if (why && strstr(why, "wrong version number"))
+		snprintf(text, size, "the other side does not speak TLS");
+	else
+		snprintf(text, size, "TLS failed: %s", why ? why : "the connection was closed");
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A session whose trace goes to a relay. What its programs wrote is taken, written and sent, and stays in their buffers
+ * until the relay has it: so a recorder that is killed loses nothing, and if the network is slow the buffers fill, and
+ * the programs count what they have to discard, as they do for a slow disk.
+ *
+ *   program's buffer -> round -> writer -> sender's queue -> relay
+ *          ^                                                   |
+ *          +---------------- release <-------- acked <---------+
+ */
+#include "collect/user/network.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define WAIT_MS 500
+#define MORE 4 / 3 /* an event may take more in the trace than in the buffer */
+
+static bool told_to_end(void)
+{
+	sigset_t set;
+
+	return !sigpending(&set) && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT));
+}
+
+static const char *name_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e)
+{
+	struct spoor_store *store;
+	int r = spoor_relay_client_send(s->o.relay, name_of(s->output), s->o.token, s->o.resume, &s->sender, e);
+
+	if (r || !s->o.resume)
+		return r;
+	do
+		r = spoor_sender_welcome(s->sender, WAIT_MS, e);
+	while (r == -ETIMEDOUT && !told_to_end());
+	if (r)
+		return r;
+	store = spoor_sender_store(s->sender);
+	return spoor_written_digest(&s->written, store->digest, store->digest_len, e);
+}
+
+bool spoor_ust_session_ready(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, uint64_t gone)
+{
+	struct spoor_sender_stats stats;
+	uint64_t waiting = 0;
+	size_t room;
+
+	if (!s->sender)
+		return true;
+	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
+	for (size_t i = 0; i < n; i++)
+		waiting += spoor_user_arena_waiting(sources[i]->arena);
+	room = spoor_sender_room(s->sender);
+	spoor_sender_stats(s->sender, &stats);
+	/* With nothing under way there will not be more room; and those that are gone must not pile up. */
+	s->crowded = gone > stats.waiting + room;
+	s->missed = waiting * MORE > room && stats.waiting && !s->crowded;
+	return !s->missed;
+}
+
+void spoor_network_round(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
+{
+	uint64_t lost = 0, mark = spoor_sender_mark(s->sender);
+
+	for (size_t i = 0; i < n; i++)
+		lost += spoor_user_arena_lost(sources[i]->arena);
+	if (s->behind && lost > s->lost_before)
+		s->network_lost += lost - s->lost_before;
+	s->lost_before = lost;
+	spoor_taker_mark(s->taker, mark);
+	s->behind = spoor_sender_acked(s->sender) < mark;
+}
+
+int spoor_ust_session_settle(struct spoor_ust_session *s, unsigned ms)
+{
+	int r;
+
+	if (!s->sender)
+		return 0;
+	r = spoor_sender_flush(s->sender, ms);
+	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
+	return r;
+}
+
+void spoor_network_counters(struct spoor_ust_session *s)
+{
+	struct spoor_sender_stats stats;
+
+	spoor_sender_stats(s->sender, &stats);
+	spoor_session_counter(s, "relay_discarded", s->network_lost);
+	spoor_session_counter(s, "relay_refused_packets", stats.refused);
+	spoor_session_counter(s, "relay_reconnects", stats.reconnects);
+	spoor_session_counter(s, "relay_away_ms", stats.away_ns / 1000000);
+}
+
+bool spoor_network_trouble(struct spoor_ust_session *s, char *text, size_t size)
+{
+	struct spoor_sender_stats stats;
+
+	if (!s->sender)
+		return false;
+	spoor_sender_stats(s->sender, &stats);
+	if (!strcmp(stats.why, s->trouble))
+		return false;
+	if (!stats.why[0] && !stats.connected)
+		return false;
+	snprintf(s->trouble, sizeof(s->trouble), "%s", stats.why);
+	if (stats.why[0])
+		snprintf(text, size, "session %s: %s", s->name, stats.why);
+	else
+		snprintf(text, size, "session %s: the relay takes it again", s->name);
+	return true;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* What is different in a session whose trace goes to a relay. */
+#include "collect/user/session.h"
+
+/* Sets s->sender. Of a trace that is gone on with: waits for the relay, until a signal that ends us is pending. */
+int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e);
+/* A round was written. */
+void spoor_network_round(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n);
+void spoor_network_counters(struct spoor_ust_session *s);
+/* Something new to say about the relay? One line; s remembers that it was said. */
+bool spoor_network_trouble(struct spoor_ust_session *s, char *text, size_t size);
+/* session.c */
+void spoor_session_counter(struct spoor_ust_session *s, const char *name, uint64_t value);

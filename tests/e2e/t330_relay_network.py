@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""spoor relay on real programs and a bad network: every event exactly once, or counted."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+
+from relaying import Proxy, Relay, Sender, counted, rss_kb
+from t311_ust_control import in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
+
+CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
+KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+
+
+@pytest.fixture
+def relay(build, tmp_path):
+    r = Relay(build, tmp_path / "relayed").start()
+    yield r
+    if r.process.poll() is None:
+        r.kill(signal.SIGTERM)
+
+
+@pytest.fixture
+def sender(build, tmp_path, library, relay):  # noqa: F811
+    made = []
+
+    def make(name, url=None, *options):
+        made.append(Sender(build, tmp_path, library, name, url or relay.url, *options).start())
+        return made[-1]
+    yield make
+    for s in made:
+        s.close()
+
+
+@pytest.fixture
+def proxy(relay):
+    made = []
+
+    def make(**options):
+        made.append(Proxy(relay.port, **options))
+        return made[-1]
+    yield make
+    for p in made:
+        p.close()
+
+
+def there(s, relay, name="t.spoor"):
+    """{(pid, thread): [n ...]} of what the relay has."""
+    return s.ticks(relay.directory / s.name / name)
+
+
+def finish(s, relay, name="t.spoor"):
+    said = s.ust("end").stdout
+    wait_for(lambda: f"{s.name}/{name} (" in relay.said() and "complete" in relay.said())
+    return said
+
+
+def test_three_hosts(relay, sender, ticker, tmp_path):  # noqa: F811
+    """Each in its own directory; nothing is written where the daemons are; SIGTERM ends the relay in order."""
+    hosts = [sender(name) for name in ("alpha", "beta", "gamma")]
+    for s in hosts:
+        s.ust("start", "-o", "t.spoor")
+    programs = [s.program(ticker, 2, 1009 + i) for i, s in enumerate(hosts)]
+    for i, (s, p) in enumerate(zip(hosts, programs)):
+        p.wait(20)
+        assert "0 lost" in finish(s, relay)
+        ticks = there(s, relay)
+        assert ticks == {(p.pid, t): list(range(1009 + i)) for t in range(2)}
+        assert s.summary["ended"] is True
+        babel = subprocess.run(["babeltrace2", relay.directory / s.name / "t.spoor"], capture_output=True, text=True)
+        assert babel.stdout.count("zoo:tick") == 2 * (1009 + i)
+        left = {f.name for f in s.cwd.iterdir()} - {"ust.sock", "ust.sock.keeper", "daemon.log"}
+        assert not left
+    assert relay.kill(signal.SIGTERM) == 0
+    for path in relay.directory.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_names(relay, sender, ticker):  # noqa: F811
+    """One that is taken gets a number; a host's name never leaves the directory."""
+    a = sender("same")
+    for turn, name in enumerate(["t.spoor", "t-2.spoor", "t-3.spoor"]):
+        said = a.ust("start", "-o", "/some/where/../t.spoor").stdout
+        assert "not take" not in said
+        a.program(ticker, 1, 100 + turn).wait(20)
+        assert f"same/{name}" in finish(a, relay, name)
+        assert [len(n) for n in there(a, relay, name).values()] == [100 + turn]
+    b = Sender(a.build, a.cwd.parent, a.agent, "hostile", relay.url, "--host-name", "../../../etc/x y\n")
+    b.start()
+    try:
+        b.ust("start", "-o", ".hidden")
+        b.ust("end")
+        wait_for(lambda: (relay.directory / "_._.._.._etc_x_y_" / "_hidden" / "manifest").exists()
+                 or (relay.directory / "_.._.._etc_x_y_" / "_hidden" / "manifest").exists())
+    finally:
+        b.close()
+    assert {p.name for p in relay.directory.iterdir()} <= {"same", "_._.._.._etc_x_y_", "_.._.._etc_x_y_"}
+
+
+def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
+    """The connection is cut at random bytes, again and again: each event exactly once."""
+    p = proxy()
+    s = sender("cut", p.url)
+    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, **env)
+    rng = random.Random(7)
+    while p.cuts < CUTS:
+        p.cut_after = rng.choice([1, 300, 3000, 30000, 100000]) + rng.randrange(1000)
+        wait_for(lambda: p.cut_after is None, 30)
+    program.kill()
+    program.wait()
+    wait_for(lambda: str(program.pid) not in s.status())
+    assert ", 0 lost" in finish(s, relay)
+    ticks = there(s, relay)
+    for i in range(3):
+        numbers = ticks[program.pid, i]
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - behind()[i] in (0, 1)
+    assert s.summary["counters"]["relay_reconnects"] >= CUTS / 2 if "counters" in s.summary else True
+
+
+def test_relay_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+    """The relay is killed and started again under load: each event exactly once; its trace goes on as one."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, **env)
+    rng = random.Random(3)
+    for _ in range(KILLS):
+        time.sleep(rng.uniform(0, 0.1))
+        relay.kill()
+        time.sleep(rng.uniform(0, 0.05))
+        relay.start()
+    program.kill()
+    program.wait()
+    wait_for(lambda: str(program.pid) not in s.status())
+    assert ", 0 lost" in finish(s, relay)
+    ticks = there(s, relay)
+    for i in range(3):
+        numbers = ticks[program.pid, i]
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - behind()[i] in (0, 1)
+    assert not list(relay.directory.rglob("t-2.spoor"))
+
+
+def test_daemon_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+    """The same with the daemon, and with both: the relay tells the next one what is there."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 50, **env)
+    rng = random.Random(5)
+    for turn in range(KILLS):
+        time.sleep(rng.uniform(0, 0.12))
+        s.kill()
+        if turn % 3 == 2:
+            relay.kill()
+            relay.start()
+        s.start()
+    wait_for(lambda: f"{program.pid} ticker" in s.status())
+    program.kill()
+    program.wait()
+    wait_for(lambda: str(program.pid) not in s.status())
+    assert ", 0 lost" in finish(s, relay)
+    ticks = there(s, relay)
+    for i in range(3):
+        numbers = ticks[program.pid, i]
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - behind()[i] in (0, 1)
+    assert not list(relay.directory.rglob("t-2.spoor"))
+
+
+def test_daemon_stopped_in_order(relay, sender, ticker):  # noqa: F811
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor")
+    program = s.program(ticker, 2, 0, 200)
+    for _ in range(3):
+        time.sleep(0.3)
+        s.kill(signal.SIGTERM)
+        time.sleep(0.1)
+        s.start()
+    time.sleep(0.4)
+    program.kill()
+    program.wait()
+    wait_for(lambda: str(program.pid) not in s.status())
+    assert ", 0 lost" in finish(s, relay)
+    for numbers in there(s, relay).values():
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
+
+
+def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
+    """Much more than the network takes: memory is bounded, what is written and what is counted is all there was."""
+    p = proxy(rate=300_000)
+    s = sender("slow", p.url, "--relay-memory", "2M")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "1M")
+    before = rss_kb(s.process.pid)
+    count = 400_000
+    programs = [s.program(ticker, 2, count) for _ in range(2)]
+    for program in programs:
+        program.wait(60)
+    status = s.status()
+    assert " wait; " in status and " events discarded meanwhile" in status
+    p.rate = None
+    wait_for(lambda: not any(str(program.pid) in s.status() for program in programs), 60)
+    finish(s, relay)
+    assert rss_kb(s.process.pid) - before < 32 << 10
+    ticks = there(s, relay)
+    written = sum(len(n) for n in ticks.values())
+    for numbers in ticks.values():
+        assert numbers == sorted(set(numbers))
+    assert s.summary["discarded"] == sum(p["lost"] for p in s.summary["programs"])
+    lost = s.summary["discarded"]
+    assert lost > 0 and written + lost == 4 * count, (written, lost)
+
+
+def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811
+    """The relay's disk is full: it says so, senders wait; when there is room all is there, once."""
+    where = tmp_path / "small"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", where], check=True)
+    try:
+        r = Relay(build, where / "relayed").start()
+        r.log = tmp_path / "relay.log"
+        r.kill(signal.SIGTERM)
+        r.start()
+        (where / "filler").write_bytes(bytes(2_600_000))
+        s = Sender(build, tmp_path, library, "host", r.url).start()
+        try:
+            s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "8M")
+            p = s.program(ticker, 1, 30_011)
+            p.wait(20)
+            wait_for(lambda: "No space left" in r.said())
+            wait_for(lambda: "cannot write: No space left" in s.status())
+            wait_for(lambda: "cannot write" in s.said())
+            (where / "filler").unlink()
+            wait_for(lambda: "can write again" in r.said())
+            assert "0 lost" in finish(s, r)
+            assert there(s, r) == {(p.pid, 0): list(range(30_011))}
+        finally:
+            s.close()
+            r.kill(signal.SIGTERM)
+    finally:
+        subprocess.run(["umount", where], check=True)
+
+
+def test_follow(relay, sender, ticker, build):  # noqa: F811
+    """A reader at the relay sees events while they come, and the end."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = s.program(ticker, 1, 0, 5000)
+    path = relay.directory / "host" / "t.spoor"
+    wait_for(lambda: (path / "manifest").exists())
+    reader = subprocess.Popen([build / "spoor", "report", "--follow", "--format", "json", path],
+                              stdout=subprocess.PIPE, text=True)
+    for n in range(200):
+        assert f'"n":{n}' in reader.stdout.readline().replace(" ", "")
+    p.kill()
+    p.wait()
+    wait_for(lambda: str(p.pid) not in s.status())
+    finish(s, relay)
+    rest = reader.communicate(timeout=20)[0]
+    assert reader.returncode == 0 and '"ended"' in rest
+
+
+def test_sender_stays_away(build, tmp_path, library, ticker):  # noqa: F811
+    """A trace whose sender never comes back has not ended in order, and is said to have not."""
+    r = Relay(build, tmp_path / "relayed", "--patience", "1s").start()
+    s = Sender(build, tmp_path, library, "host", r.url).start()
+    try:
+        s.ust("start", "-o", "t.spoor")
+        s.program(ticker, 1, 1009).wait(20)
+        wait_for(lambda: (r.directory / "host/t.spoor/manifest").exists() and sum(
+            f.stat().st_size for f in r.directory.rglob("lane*")) > 10000)
+        s.kill()
+        wait_for(lambda: "does not come back" in r.said())
+        assert len(s.ticks(r.directory / "host/t.spoor")) == 1
+        assert s.summary["ended"] is False
+    finally:
+        s.close()
+        r.kill(signal.SIGTERM)
+
+
+def test_trace_removed(relay, sender, ticker):  # noqa: F811
+    """Who removes a trace at the relay while it is written ends it: the sender is told."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor")
+    program = s.program(ticker, 1, 0, 1000)
+    wait_for(lambda: list(relay.directory.rglob("lane0")))
+    subprocess.run(["rm", "-r", relay.directory / "host"], check=True)
+    wait_for(lambda: "removed" in s.status())
+    assert program.poll() is None
+
+
+def test_no_disk(relay, sender, ticker, tmp_path, build, library):  # noqa: F811
+    """The daemon opens no file to write to but those beside its socket."""
+    log = tmp_path / "strace"
+    where = tmp_path / "traced"
+    where.mkdir()
+    s = sender("host")
+    tracer = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=openat,open,creat,mkdir,mkdirat,rename,renameat",
+                               "-o", log, "-p", str(s.process.pid)], stderr=subprocess.DEVNULL)
+    time.sleep(0.5)
+    s.ust("start", "-o", "t.spoor", "--rotate", "1M")
+    s.program(ticker, 2, 50_000).wait(30)
+    finish(s, relay)
+    tracer.send_signal(signal.SIGINT)
+    tracer.wait(10)
+    made = [line for line in log.read_text().splitlines()
+            if ("O_CREAT" in line or "O_WRONLY" in line or "O_RDWR" in line or "mkdir" in line or "rename" in line)
+            and "ust.sock.state" not in line and "/proc/" not in line and "/dev/" not in line]
+    assert not made, made
+
+
+def test_max_size_and_rotation(relay, sender, ticker):  # noqa: F811
+    """Segments are dropped at the relay as they are on a disk of one's own."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--max-size", "8M", "--buffers", "16M")
+    p = s.program(ticker, 1, 300_000, 1)
+    p.wait(60)
+    finish(s, relay)
+    size = sum(f.stat().st_size for f in (relay.directory / "host/t.spoor").rglob("*") if f.is_file())
+    assert size < 8.5 * (1 << 20)
+    (numbers,) = there(s, relay).values()
+    assert in_a_row(numbers) and numbers[-1] == 299_999
