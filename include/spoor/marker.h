@@ -112,7 +112,7 @@ static inline __attribute__((unused, format(printf, 1, 2))) void spoor_check_for
 			return SPOOR_SITE_ON_(spoor_marker_) ? &spoor_marker_ : nullptr;                         \
 		}();                                                                                             \
 		if (__builtin_expect(spoor_on_ != nullptr, 0))                                                   \
-			SPOOR_CALL_(spoor_on_->ops->mark(spoor_on_, format, ##__VA_ARGS__));                     \
+			SPOOR_CALL_(SPOOR_LOAD_(spoor_on_->ops)->mark(spoor_on_, format, ##__VA_ARGS__)); \
 		if (0)                                                                                           \
 			spoor_check_format_(format, ##__VA_ARGS__);                                              \
 	} while (0)
@@ -125,7 +125,7 @@ static inline __attribute__((unused, format(printf, 1, 2))) void spoor_check_for
 		goto spoor_off_;                                                                                 \
 	spoor_on_:                                                                                               \
 		if (SPOOR_SITE_ON_(spoor_marker_))                                                               \
-			SPOOR_CALL_(spoor_marker_.ops->mark(&spoor_marker_, format, ##__VA_ARGS__));             \
+			SPOOR_CALL_(SPOOR_LOAD_(spoor_marker_.ops)->mark(&spoor_marker_, format, ##__VA_ARGS__)); \
 		if (0)                                                                                           \
 			spoor_check_format_(format, ##__VA_ARGS__);                                              \
 	spoor_off_:;                                                                                             \

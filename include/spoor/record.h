@@ -30,7 +30,7 @@ SPOOR_INLINE_ void spoor_commit_(struct spoor_tracepoint *tp, struct spoor_handl
 	uint64_t bytes;
 
 	if (__builtin_expect(!p, 0)) {
-		tp->ops->commit(tp, h.at, size);
+		SPOOR_LOAD_(tp->ops)->commit(tp, h.at, size);
 		return;
 	}
 	SPOOR_BARRIER_();

@@ -134,6 +134,21 @@ struct spoor_ops {
 	void (*(*elsewhere)(struct spoor_tracepoint *tp))(void);
 };
 
+/*
+ * What the library writes while programs run. Compilers make two instructions of an atomic load and its use, where one
+ * is enough; ThreadSanitizer is told what it is.
+ */
+#if defined(__SANITIZE_THREAD__)
+#define SPOOR_LOAD_(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SPOOR_LOAD_(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#endif
+#endif
+#ifndef SPOOR_LOAD_
+#define SPOOR_LOAD_(x) (x)
+#endif
+
 /* One in each compilation unit that has sites of a tracepoint; all 0 and never read while the library is absent. */
 struct spoor_tracepoint {
 	struct spoor_handle (*reserve)(struct spoor_tracepoint *tp, size_t size);
@@ -212,7 +227,7 @@ __asm__(".ifndef spoor_object_note_\n"
 #ifdef SPOOR_FLAG_SITES
 #define SPOOR_SITE_OPCODE_ "0xe9"
 #define SPOOR_SITE_FLAGS_ SPOOR_SITE_FLAG
-#define SPOOR_SITE_ON_(tp) __builtin_expect((tp).enabled, 0)
+#define SPOOR_SITE_ON_(tp) __builtin_expect(SPOOR_LOAD_((tp).enabled), 0)
 #else
 #define SPOOR_SITE_OPCODE_ "0xa9"
 #define SPOOR_SITE_FLAGS_ 0

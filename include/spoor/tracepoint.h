@@ -162,15 +162,15 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 
 /* The two parts of what cold code does, in a function that has the arguments and `spoor_tp_`. */
 #define SPOOR_CALL_PROBES_(proto, args)                                                                             \
-	if (__builtin_expect(spoor_tp_->probes != NULL, 0)) {                                                       \
-		const struct spoor_probe *spoor_probe_ = spoor_tp_->ops->probes_begin(spoor_tp_);                   \
+	if (__builtin_expect(SPOOR_LOAD_(spoor_tp_->probes) != NULL, 0)) {                                          \
+		const struct spoor_probe *spoor_probe_ = SPOOR_LOAD_(spoor_tp_->ops)->probes_begin(spoor_tp_);      \
 		for (; spoor_probe_->function; spoor_probe_++)                                                      \
 			((void (*)(SPOOR_DATA_PROTO_(proto)))spoor_probe_->function)(SPOOR_DATA_ARGS_(args));       \
-		spoor_tp_->ops->probes_end();                                                                       \
+		SPOOR_LOAD_(spoor_tp_->ops)->probes_end();                                                          \
 	}
 #define SPOOR_RECORD_(size, writing)                                                                                \
 	const size_t spoor_size_ = SPOOR_RECORD_SIZE_(size);                                                        \
-	const struct spoor_handle spoor_h_ = spoor_tp_->reserve(spoor_tp_, spoor_size_);                            \
+	const struct spoor_handle spoor_h_ = SPOOR_LOAD_(spoor_tp_->reserve)(spoor_tp_, spoor_size_);               \
 	if (__builtin_expect(!spoor_h_.at, 0))                                                                      \
 		return;                                                                                             \
 	char *spoor_at_ = spoor_h_.at + SPOOR_RECORD_HEAD_;                                                         \

@@ -19,23 +19,35 @@ int sites_record(bool on, unsigned first_slot);
 bool process_lock(void);
 void process_unlock(void);
 
-static volatile bool stop;
-static volatile unsigned long rounds[64]; /* of each thread: odd while it is in a round */
-static volatile unsigned long hits[64];
+static bool stop;
+static unsigned long rounds[64]; /* of each thread: odd while it is in a round */
+static unsigned long hits[64];
+
+static unsigned long get(const unsigned long *at)
+{
+	return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
+
+/* Of the one thread that writes it. */
+static unsigned long next(unsigned long *at)
+{
+	unsigned long n = __atomic_load_n(at, __ATOMIC_RELAXED) + 1;
+
+	__atomic_store_n(at, n, __ATOMIC_RELEASE);
+	return n;
+}
 
 static void *shooter(void *arg)
 {
 	unsigned long i = (unsigned long)arg;
 
-	volatile unsigned long *hit = &hits[i];
-
-	while (!stop) {
-		rounds[i]++;
-		spoor_trace(fire, shot, ++*hit);
-		spoor_trace(fire, shot, ++*hit);
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		next(&rounds[i]);
+		spoor_trace(fire, shot, next(&hits[i]));
+		spoor_trace(fire, shot, next(&hits[i]));
 		for (int k = 0; k < 4; k++)
-			spoor_trace(fire, shot, ++*hit);
-		rounds[i]++;
+			spoor_trace(fire, shot, next(&hits[i]));
+		next(&rounds[i]);
 	}
 	return NULL;
 }
@@ -51,9 +63,9 @@ static void switch_to(bool on)
 static void pass(int n)
 {
 	for (int i = 0; i < n; i++) {
-		unsigned long from = rounds[i];
+		unsigned long from = get(&rounds[i]);
 
-		while (rounds[i] - from < 3)
+		while (get(&rounds[i]) - from < 3)
 			sched_yield();
 	}
 }
@@ -75,11 +87,11 @@ int main(int argc, char **argv)
 			continue;
 		pass(n);
 		for (int k = 0; k < n; k++) {
-			unsigned long before = hits[k], from = rounds[k], after;
+			unsigned long before = get(&hits[k]), from = get(&rounds[k]), after;
 
-			while (rounds[k] - from < 6)
+			while (get(&rounds[k]) - from < 6)
 				sched_yield();
-			after = hits[k]; /* two rounds at least, of six events */
+			after = get(&hits[k]); /* two rounds at least, of six events */
 			if (on ? after - before < 12 : after != before) {
 				printf("thread %d, switch %lu: %lu hits while %s\n", k, i, after - before, on ? "on" : "off");
 				return 1;
@@ -87,7 +99,7 @@ int main(int argc, char **argv)
 			checked++;
 		}
 	}
-	stop = true;
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	for (i = 0; i < (unsigned long)n; i++)
 		pthread_join(t[i], NULL);
 	printf("checked %lu\n", checked);

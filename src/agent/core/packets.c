@@ -44,6 +44,12 @@ static void count_full(struct slot *s)
 	sys3(SYS_futex, &s->arena->wake, FUTEX_WAKE, INT32_MAX);
 }
 
+/* What others count up meanwhile. */
+static uint64_t counted(const __u64 *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
 /* Of the thread that holds the packet: a new one begins in it. */
 static void open_packet(struct slot *s, struct spoor_arena_packet *h)
 {
@@ -54,17 +60,17 @@ static void open_packet(struct slot *s, struct spoor_arena_packet *h)
 	h->consumed = 0;
 	h->tsc = now.tsc;
 	h->mono = now.mono;
-	h->lost_before = c->lost + c->lost_large + c->lost_nested;
+	h->lost_before = counted(&c->lost) + counted(&c->lost_large) + counted(&c->lost_nested);
 	h->channel = (uint32_t)(c - s->arena->channels);
 	h->owners = 1;
 	barrier();
-	h->serial = __atomic_fetch_add(&s->arena->serial, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&h->serial, __atomic_fetch_add(&s->arena->serial, 1, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
 /* A packet that was never used has no memory yet. */
 static bool has_memory(struct slot *s, struct spoor_arena_packet *h)
 {
-	return h->serial || !arena_populate(data_of(s, h), s->packet_size);
+	return counted(&h->serial) || !arena_populate(data_of(s, h), s->packet_size);
 }
 
 /* FREE, or IDLE with room: now tid's. */
@@ -117,7 +123,7 @@ static struct spoor_arena_packet *oldest(struct slot *s, uint32_t begin, uint32_
 
 		if (SPOOR_OWNER_STATE(o) != SPOOR_PACKET_FULL && SPOOR_OWNER_STATE(o) != SPOOR_PACKET_IDLE)
 			continue;
-		if (found && h->serial >= found->serial)
+		if (found && counted(&h->serial) >= counted(&found->serial))
 			continue;
 		found = h;
 		*ret_owner = o;
@@ -243,6 +249,12 @@ static struct spoor_arena_packet *find_or_wait(struct slot *s, unsigned level, u
 	}
 }
 
+/* Nobody looks for orphans yet: what was not to be had is not to be had. */
+static bool before_orphans(void)
+{
+	return clock_monotonic() < __atomic_load_n(&process->next_orphans, __ATOMIC_RELAXED);
+}
+
 void packet_give_back(struct slot *s, struct producer *p, bool full)
 {
 	struct spoor_arena_packet *h;
@@ -275,7 +287,7 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 
 	packet_give_back(s, p, true);
 	if (p->gave_up && p->gave_up == space && s->mode != SPOOR_ARENA_OVERWRITE &&
-	    clock_monotonic() < process->next_orphans)
+	    before_orphans())
 		return false;
 	h = find_or_wait(s, level, p->tid, size);
 	if (!h) {
@@ -367,13 +379,13 @@ char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals)
 	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
 	struct spoor_arena_packet *h;
 
-	if (s->shared_gave_up == space && clock_monotonic() < process->next_orphans)
+	if (__atomic_load_n(&s->shared_gave_up, __ATOMIC_RELAXED) == space && before_orphans())
 		return NULL;
 	if (!lock_shared(s, sys_tid()))
 		return NULL;
 	s->shared_signals = signals;
 	h = shared_with_room(s, size);
-	s->shared_gave_up = h ? 0 : space;
+	__atomic_store_n(&s->shared_gave_up, h ? 0 : space, __ATOMIC_RELAXED);
 	if (h)
 		return data_of(s, h) + h->committed;
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);

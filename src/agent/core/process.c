@@ -109,7 +109,7 @@ bool thread_is_dead(uint32_t tid)
 
 bool now_and_then(uint64_t *next, uint64_t every)
 {
-	uint64_t now = clock_monotonic(), was = *next;
+	uint64_t now = clock_monotonic(), was = __atomic_load_n(next, __ATOMIC_RELAXED);
 
 	return now >= was &&
 	       __atomic_compare_exchange_n(next, &was, now + every, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);

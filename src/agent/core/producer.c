@@ -40,7 +40,7 @@ static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
 		if (!b)
 			return NULL;
 		b += at % BLOCKS_A_CHUNK;
-		owner = __atomic_load_n(&b->tid, __ATOMIC_RELAXED);
+		owner = block_tid(b);
 		if (owner && !(from_dead && thread_is_dead(owner)))
 			continue;
 		if (!__atomic_compare_exchange_n(&b->tid, &owner, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
@@ -60,7 +60,7 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 	struct block *b = NULL;
 	unsigned n;
 
-	for (n = 1; n < MAX_CHUNKS && chunks[n]; n++)
+	for (n = 1; n < MAX_CHUNKS && __atomic_load_n(&chunks[n], __ATOMIC_ACQUIRE); n++)
 		;
 	b = take(tid, n, false);
 	if (!b && now_and_then(&process->next_dead, DEAD_EVERY))
@@ -77,10 +77,12 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 struct block *block_own(void)
 {
 	struct block *b = block;
+	unsigned i;
 
-	if (b != &nobody && b->tid)
+	if (b != &nobody && block_tid(b))
 		return b;
-	memset(nobody.slot, 0, sizeof(nobody.slot)); /* all mark it as busy on their way here */
+	for (i = 0; i < SPOOR_SLOTS; i++) /* all mark it as busy on their way here */
+		__atomic_store_n(&nobody.slot[i].p.busy, 0, __ATOMIC_RELAXED);
 	b = new_block(sys_tid(), 0);
 	if (b)
 		block = b;
@@ -89,8 +91,8 @@ struct block *block_own(void)
 
 struct block *block_deeper(struct block *b)
 {
-	if (!b->deeper || !b->deeper->tid)
-		b->deeper = new_block(b->tid, b->level + 1);
+	if (!b->deeper || !block_tid(b->deeper))
+		b->deeper = new_block(block_tid(b), b->level + 1);
 	return b->deeper;
 }
 
@@ -113,6 +115,6 @@ void blocks_forget(void)
 
 	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
 		for (j = 0; j < BLOCKS_A_CHUNK; j++)
-			for (k = 0; chunks[i][j].tid && k < SPOOR_SLOTS; k++)
+			for (k = 0; block_tid(&chunks[i][j]) && k < SPOOR_SLOTS; k++)
 				__atomic_store_n(&chunks[i][j].slot[k].p.end, NULL, __ATOMIC_RELAXED);
 }

@@ -42,14 +42,31 @@ struct block {
 _Static_assert(sizeof(struct block) == 512, "");
 #define SPOOR_SLOT_OFFSET(i) (offsetof(struct block, slot) + (i) * sizeof(struct producer))
 
+/* What tracepoints are given while other threads go by them. */
+static inline size_t tp_offset(const struct spoor_tracepoint *tp)
+{
+	return __atomic_load_n(&tp->slot, __ATOMIC_RELAXED);
+}
+
+static inline unsigned tp_id(const struct spoor_tracepoint *tp)
+{
+	return __atomic_load_n(&tp->id, __ATOMIC_RELAXED);
+}
+
 /* Which slot a tracepoint's events go to. */
 static inline unsigned tp_slot(const struct spoor_tracepoint *tp)
 {
-	return (unsigned)((tp->slot - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer));
+	return (unsigned)((tp_offset(tp) - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer));
 }
 
 extern __thread struct block *block HIDDEN __attribute__((tls_model("initial-exec")));
 extern struct block nobody HIDDEN;
+
+/* Others, that look for a block, try to change it. */
+static inline uint32_t block_tid(const struct block *b)
+{
+	return __atomic_load_n(&b->tid, __ATOMIC_RELAXED);
+}
 
 /* This thread's own block, made if it has none. NULL: no memory. With its signals blocked. */
 struct block *block_own(void);

@@ -15,6 +15,15 @@
 #include "trace/record.h"
 
 #define MAX_RECORD (8191 * 8)
+/*
+ * `busy` of `nobody` is every new thread's. gcc makes two instructions of an atomic load and its comparison, so only
+ * ThreadSanitizer is told that it is one.
+ */
+#ifdef __SANITIZE_THREAD__
+#define HOT_LOAD(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#else
+#define HOT_LOAD(x) (x)
+#endif
 #define NO_HANDLE ((struct spoor_handle){ NULL, NULL })
 
 static pthread_key_t key;
@@ -26,7 +35,7 @@ static void thread_ends(void *b)
 	uint64_t signals = signals_block();
 
 	block = &nobody;
-	if (((struct block *)b)->tid) { /* else it is the parent process's */
+	if (block_tid(b)) { /* else it is the parent process's */
 		packets_give_back_all(b);
 		blocks_free(b);
 	}
@@ -81,7 +90,7 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 			continue;
 		p->p.busy = sp;
 		barrier();
-		p->tid = b->tid;
+		p->tid = block_tid(b);
 		/* What was left may still be written to by whom we believe gone: not into what comes next. */
 		if (busy)
 			packet_give_back(s, p, true);
@@ -99,14 +108,15 @@ static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, s
 		count(&s->channel->lost);
 		return NO_HANDLE;
 	}
-	put_head(at, stamp(), tp->id, size, sys_tid());
+	put_head(at, stamp(), tp_id(tp), size, sys_tid());
 	return (struct spoor_handle){ at, NULL };
 }
 
 static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
 				      uintptr_t sp, uint64_t signals)
 {
-	struct producer *p = claim(s, b, tp->slot, sp);
+	size_t offset = tp_offset(tp);
+	struct producer *p = claim(s, b, offset, sp);
 	unsigned level;
 	char *at;
 
@@ -114,7 +124,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 		count(&s->channel->lost_nested);
 		return NO_HANDLE;
 	}
-	level = ((struct block *)((char *)p - tp->slot))->level;
+	level = ((struct block *)((char *)p - offset))->level;
 	if (!p->packet || (ptrdiff_t)size > p->p.end - p->p.at) {
 		if (!packet_next(s, p, level, size)) {
 			p->p.busy = 0;
@@ -122,7 +132,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 		}
 	}
 	at = p->p.at;
-	put_head(at, stamp(), tp->id, size, p->tid);
+	put_head(at, stamp(), tp_id(tp), size, p->tid);
 	return (struct spoor_handle){ at, &p->p };
 }
 
@@ -131,7 +141,7 @@ static struct block *enter(void)
 {
 	struct block *b = block;
 
-	if (b != &nobody && b->tid)
+	if (b != &nobody && block_tid(b))
 		return b;
 	b = block_own();
 	if (b && has_key)
@@ -172,21 +182,21 @@ static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct s
 static inline __attribute__((always_inline)) struct spoor_handle reserve(struct spoor_tracepoint *tp, size_t size,
 									 bool tsc)
 {
-	struct producer *p = (struct producer *)((char *)block + tp->slot);
+	struct producer *p = (struct producer *)((char *)block + tp_offset(tp));
 	uintptr_t sp = stack_pointer();
 	char *at;
 
-	if (unlikely(p->p.busy))
+	if (unlikely(HOT_LOAD(p->p.busy)))
 		return reserve_slow(tp, size, sp);
-	*(volatile uintptr_t *)&p->p.busy = sp;
+	__atomic_store_n(&p->p.busy, sp, __ATOMIC_RELAXED);
 	barrier();
 	at = p->p.at;
-	if (unlikely((ptrdiff_t)size > p->p.end - at)) {
-		p->p.busy = 0;
+	if (unlikely((ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - at)) {
+		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELAXED);
 		barrier();
 		return reserve_slow(tp, size, sp);
 	}
-	put_head(at, tsc ? rdtsc() : clock_monotonic(), tp->id, size, p->tid);
+	put_head(at, tsc ? rdtsc() : clock_monotonic(), tp_id(tp), size, p->tid);
 	return (struct spoor_handle){ at, &p->p };
 }
 
@@ -213,7 +223,7 @@ static struct producer *producer_of(struct spoor_tracepoint *tp, const char *at)
 	struct block *b;
 
 	for (b = block; b && b != &nobody; b = b->deeper) {
-		struct producer *p = (struct producer *)((char *)b + tp->slot);
+		struct producer *p = (struct producer *)((char *)b + tp_offset(tp));
 
 		if (p->p.at == at && p->p.busy)
 			return p;

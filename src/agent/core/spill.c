@@ -72,12 +72,13 @@ static int append(struct output *o, const struct iovec *pieces, int n, uint64_t 
 
 static int write_packet(struct output *o, const struct spoor_arena_packet *packet, const char *data)
 {
-	struct spoor_arena_packet head = *packet;
+	struct spoor_arena_packet head = { .owner = __atomic_load_n(&packet->owner, __ATOMIC_RELAXED) };
 	struct spoor_spill record = { .magic = SPOOR_SPILL_MAGIC, .type = SPOOR_SPILL_PACKET };
 	struct iovec pieces[] = { { &record, sizeof(record) },
 				  { &head, sizeof(head) },
-				  { (char *)data, head.committed } };
+				  { (char *)data, packet->committed } };
 
+	memcpy(&head.serial, &packet->serial, sizeof(head) - offsetof(struct spoor_arena_packet, serial));
 	record.size = sizeof(record) + sizeof(head) + head.committed;
 	memcpy(record.uuid, o->made.arena->uuid, sizeof(record.uuid));
 	return append(o, pieces, 3, record.size);

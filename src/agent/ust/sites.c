@@ -98,12 +98,12 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c, bool on)
 {
 	if (!on && !tp->ops)
 		return;
-	tp->ops = &ops;
-	tp->id = c->id;
+	__atomic_store_n(&tp->ops, &ops, __ATOMIC_RELAXED);
+	__atomic_store_n(&tp->id, c->id, __ATOMIC_RELAXED);
 	if (c->slot < 0) {
 		__atomic_store_n(&tp->reserve, reserve_nothing, __ATOMIC_RELEASE);
 	} else {
-		tp->slot = (uint16_t)SPOOR_SLOT_OFFSET((unsigned)c->slot);
+		__atomic_store_n(&tp->slot, (uint16_t)SPOOR_SLOT_OFFSET((unsigned)c->slot), __ATOMIC_RELAXED);
 		barrier();
 		__atomic_store_n(&tp->reserve, reserve_of(c), __ATOMIC_RELEASE);
 	}
