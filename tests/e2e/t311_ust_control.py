@@ -257,6 +257,7 @@ def test_sigterm_and_on(daemon, ticker):
         daemon.kill(signal.SIGTERM)
         time.sleep(0.2)
         daemon.start()
+        wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
     time.sleep(0.5)
     p.kill()
     p.wait()

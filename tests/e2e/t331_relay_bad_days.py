@@ -363,6 +363,7 @@ def test_daemon_waits_for_the_relay(build, tmp_path, sender, relay, ticker):  # 
     assert waiting.wait(10) == 1
     relay.start()
     s.start()
+    wait_for(lambda: f"{p.pid} ticker" in s.status())
     time.sleep(0.3)
     p.kill()
     p.wait()
