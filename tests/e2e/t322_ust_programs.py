@@ -331,3 +331,30 @@ def test_start_up(build, actor):
     assert median(tracing.environment(build, None)) - bare < 0.001
     with tempfile.TemporaryDirectory(dir="/dev/shm") as out:
         assert median(tracing.environment(build, out)) - bare < 0.001
+
+
+def test_without_sites_no_memory(build, tmp_path):
+    """Until an object comes that has some, here by dlopen; then it is recorded from its first event."""
+    (tmp_path / "none.c").write_text("#include <dlfcn.h>\nint main(int c, char **v)\n"
+                                     "{ return c > 1 && !dlopen(v[1], RTLD_NOW); }\n")
+    subprocess.run(["gcc", "-o", tmp_path / "none", tmp_path / "none.c"], check=True)
+    done, traces = tracing.traced(build, tmp_path / "out", tmp_path / "none")
+    assert done.returncode == 0 and not traces
+    plugin = tracing.build_program(tmp_path / "plugin.so", "ust_plugin.c", "-shared", "-fPIC")
+    done, (trace,) = tracing.traced(build, tmp_path / "out", tmp_path / "none", plugin)
+    assert done.returncode == 0 and numbers(trace, "plugin:work")[0] == -1
+
+
+def test_without_sites_no_memory_for_a_recorder(spoor, build, tmp_path):
+    """The same with a recorder: it maps nothing of a program that has nothing to say."""
+    def run(name, *command):
+        done = spoor("ust", "run", "-o", name, "--", *command)
+        assert done.returncode == 0, done.stderr
+        return done
+    assert "spoor-ust" not in run("a.spoor", "cat", "/proc/self/maps").stdout.replace("libspoor-ust", "")
+    (tmp_path / "none.c").write_text("#include <dlfcn.h>\nint main(int c, char **v)\n"
+                                     "{ return c > 1 && !dlopen(v[1], RTLD_NOW); }\n")
+    subprocess.run(["gcc", "-o", tmp_path / "none", tmp_path / "none.c"], check=True)
+    plugin = tracing.build_program(tmp_path / "plugin.so", "ust_plugin.c", "-shared", "-fPIC")
+    run("b.spoor", tmp_path / "none", plugin)
+    assert "plugin:work" in spoor("report", "--events", "b.spoor").stdout

@@ -50,6 +50,8 @@ int spoor_agent_setup(const struct spoor_control_setup *s);
 int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size);
 /* With the lock held. Sites that the rules enable are on or off. As spoor_agent_rule(). */
 int spoor_agent_record(bool on, char *text, unsigned size);
+/* With the lock held. An object with sites has come: a session that had none to record may begin now. */
+void spoor_agent_objects(void);
 /* With the lock held. The session is over: no rules, sites off, the arena ended; another session may follow. */
 void spoor_agent_end(void);
 /* Sites of the program, and how many of them cannot be switched on. */

@@ -15,6 +15,7 @@
 
 static struct arena_wish wish;
 static struct output *output; /* NULL: no arena yet */
+static bool waits;            /* it is made with the first site */
 
 int spoor_agent_lock(bool wait)
 {
@@ -92,6 +93,9 @@ int spoor_agent_record(bool on, char *text, unsigned size)
 {
 	int r = 0;
 
+	waits = on && !output && !sites_count(&wish.n_stuck);
+	if (waits)
+		return wish.n_channels ? 0 : -EINVAL;
 	if (on && !output) {
 		if (!wish.n_channels)
 			return -EINVAL;
@@ -104,8 +108,17 @@ int spoor_agent_record(bool on, char *text, unsigned size)
 	return on ? say_stuck(r, text, size) : r;
 }
 
+void spoor_agent_objects(void)
+{
+	char text[240];
+
+	if (waits)
+		spoor_agent_record(true, text, sizeof(text));
+}
+
 void spoor_agent_end(void)
 {
+	waits = false;
 	sites_record(false, 0);
 	sites_forget_rules();
 	if (output)

@@ -109,37 +109,56 @@ static int parse_directory(const char *s, char *to, size_t size)
 	return 0;
 }
 
+/* A program without a site needs no memory: it gets an arena with the first object that has some. */
+static struct {
+	bool waits;
+	uint64_t spill_limit;
+	struct arena_wish wish;
+} daemonless;
+
+static int record_alone(void)
+{
+	struct output *o;
+	int r;
+
+	if (!daemonless.waits || !sites_count(&daemonless.wish.n_stuck))
+		return 0;
+	daemonless.waits = false;
+	r = reserve_init();
+	if (!r)
+		r = output_open(&daemonless.wish, &o);
+	if (r)
+		return r;
+	o->spill_limit = daemonless.spill_limit;
+	return sites_record(true, o->first_slot);
+}
+
+/* The environment is read now: programs write over it. */
 static int record_to(const char *dir, char **envp)
 {
 	struct rule_wish rule = { .max_level = UINT32_MAX };
+	struct arena_wish *wish = &daemonless.wish;
 	const char *filter;
 	char wrong[64];
-	static struct arena_wish wish; /* too large for a stack that may be small */
-	struct output *o;
-	int r = parse_directory(dir, wish.dir, sizeof(wish.dir) - 1);
+	int r = parse_directory(dir, wish->dir, sizeof(wish->dir) - 1);
 
 	if (r)
 		return r;
-	wish.size = parse_size(variable(envp, "SPOOR_UST_BUFFERS"), DEFAULT_BUFFERS);
-	wish.n_channels = 1;
-	strcpy(wish.channels[0].name, "channel0");
-	parse_mode(variable(envp, "SPOOR_UST_MODE"), &wish.channels[0]);
-	wish.channels[0].contexts = parse_contexts(variable(envp, "SPOOR_UST_CONTEXT"));
-	/* Now it is cheap: with several threads the kernel lets a grace period pass. */
-	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
-	r = reserve_init();
-	sites_count(&wish.n_stuck);
-	if (!r)
-		r = output_open(&wish, &o);
-	if (r)
-		return r;
-	o->spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
+	wish->size = parse_size(variable(envp, "SPOOR_UST_BUFFERS"), DEFAULT_BUFFERS);
+	wish->n_channels = 1;
+	strcpy(wish->channels[0].name, "channel0");
+	parse_mode(variable(envp, "SPOOR_UST_MODE"), &wish->channels[0]);
+	wish->channels[0].contexts = parse_contexts(variable(envp, "SPOOR_UST_CONTEXT"));
+	daemonless.spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
 	rule.globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
 	filter = variable(envp, "SPOOR_UST_FILTER");
 	if (filter && filter_compile(filter, &rule.filter, wrong, sizeof(wrong)))
 		return -EINVAL;
+	/* Now it is cheap: with several threads the kernel lets a grace period pass. */
+	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
 	sites_rule(&rule);
-	return sites_record(true, o->first_slot);
+	daemonless.waits = true;
+	return record_alone();
 }
 
 static __attribute__((constructor(101))) void start(int argc, char **argv, char **envp)
@@ -175,6 +194,8 @@ EXPORT void spoor_ust_object_in(const void *note)
 	if (process_init() || !outputs_lock(true))
 		return;
 	sites_object_in(note);
+	record_alone();
+	spoor_agent_objects();
 	process_unlock();
 }
 
