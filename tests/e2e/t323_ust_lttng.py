@@ -151,6 +151,29 @@ def test_off_a_site_is_one_instruction(tmp_path, ours):
         assert not [line for line in straight if line.startswith(("j", "call")) or "(%rip)" in line], straight
 
 
+@pytest.fixture(scope="module")
+def old(tmp_path_factory):
+    where = tmp_path_factory.mktemp("old")
+    program = compile_to(where / "old", "gcc", ["old.c", "old_tp.c"], "-llttng-ust", "-ldl")
+    lttng.record_lttng(where / "trace", program)
+    return lttng.events(where / "trace")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "gcc -O0", "g++ -std=c++11", "clang", "clang++ -O0"])
+def test_older_names(build, tmp_path, ours, old, compiler):
+    """And two providers in one source, tracef, tracelog."""
+    program = compile_to(tmp_path / "old", compiler, ["old.c", "old_tp.c"], *ours[0], *ours[1])
+    lttng.record_spoor(build, tmp_path / "t.spoor", program)
+    lttng.same(lttng.events(tmp_path / "t.spoor"), old)
+
+
+def test_older_names_can_be_refused(tmp_path, ours):
+    for source, refused in (("old_tp.c", True), ("types_tp.c", False)):
+        done = subprocess.run(["gcc", "-DLTTNG_UST_COMPAT_API_VERSION=1", "-I.", *ours[0], "-c", source, "-o",
+                               tmp_path / "x.o"], cwd=lttng.DATA, capture_output=True, timeout=60)
+        assert (done.returncode != 0) == refused
+
+
 HEADER = """
 #include "types_tp.h"
 struct other { int x; };

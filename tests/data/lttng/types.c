@@ -48,7 +48,7 @@ static void all(void)
 	lttng_ust_tracepoint(types, sequences, i, 2, "seq", net);
 	lttng_ust_tracepoint(types, unwritten, 1, "s");
 	lttng_ust_tracepoint(types, first, 1, 2);
-	lttng_ust_tracepoint(types, second, 3, 4);
+	lttng_ust_tracepoint(LTTNG_UST_TRACEPOINT_PROVIDER, second, 3, 4);
 	lttng_ust_tracepoint(types, nothing);
 	lttng_ust_tracepoint(types, nothing_void);
 	for (n = 0; n < 5; n++)

@@ -75,6 +75,11 @@ enum {
 #endif
 #endif
 
+/* Some programs (ntirpc, nfs-ganesha) define one, so that old versions link. Nobody looks at it. */
+struct lttng_ust_tracepoint_dlopen {
+	uint32_t struct_size;
+};
+
 /* Nothing to be kept from running at the end: no library is unloaded. */
 static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 {
@@ -86,15 +91,15 @@ static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 #define SPOOR_LTTNG_DECLARE_(provider, name, args)                                                      \
 	SPOOR_LTTNG_C_ void lttng_ust_tracepoint_cb_##provider##___##name(SPOOR_LTTNG_PROTO_(args))     \
 		__attribute__((weak));
-#define lttng_ust_tracepoint_enabled(provider, name) ((void)&lttng_ust_tracepoint_cb_##provider##___##name, 0)
-#define lttng_ust_tracepoint(provider, name, ...)                                      \
+#define SPOOR_LTTNG_ENABLED_(provider, name) ((void)&lttng_ust_tracepoint_cb_##provider##___##name, 0)
+#define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                      \
 	do {                                                                           \
 		if (0) {                                                               \
 			(void)&lttng_ust_tracepoint_cb_##provider##___##name;          \
 			lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__);    \
 		}                                                                      \
 	} while (0)
-#define lttng_ust_do_tracepoint(provider, name, ...) \
+#define SPOOR_LTTNG_DO_(provider, name, ...) \
 	(0 ? lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__) : (void)0)
 
 #else
@@ -150,7 +155,7 @@ static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 
 #ifdef __cplusplus
 /* A lambda: see spoor/tracepoint.h. */
-#define lttng_ust_tracepoint_enabled(provider, name)                                                     \
+#define SPOOR_LTTNG_ENABLED_(provider, name)                                                     \
 	([]() __attribute__((always_inline)) -> bool {                                                  \
 		SPOOR_SITE_(spoor_lttng_tp_##provider##___##name, spoor_lttng_desc_##provider##___##name, \
 			    __FILE__, on);                                                              \
@@ -158,13 +163,13 @@ static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 	on:                                                                                             \
 		return SPOOR_SITE_ON_(spoor_lttng_tp_##provider##___##name);                             \
 	}())
-#define lttng_ust_tracepoint(provider, name, ...)                                              \
+#define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                              \
 	do {                                                                                   \
-		if (lttng_ust_tracepoint_enabled(provider, name))                              \
+		if (SPOOR_LTTNG_ENABLED_(provider, name))                              \
 			lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__);            \
 	} while (0)
 #else
-#define lttng_ust_tracepoint_enabled(provider, name)                                                     \
+#define SPOOR_LTTNG_ENABLED_(provider, name)                                                     \
 	__extension__({                                                                                  \
 		__label__ spoor_on_, spoor_out_;                                                         \
 		int spoor_is_on_;                                                                        \
@@ -177,7 +182,7 @@ static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 	spoor_out_:;                                                                                     \
 		spoor_is_on_;                                                                            \
 	})
-#define lttng_ust_tracepoint(provider, name, ...)                                                        \
+#define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                                        \
 	do {                                                                                             \
 		__label__ spoor_on_, spoor_off_;                                                         \
 		SPOOR_SITE_(spoor_lttng_tp_##provider##___##name, spoor_lttng_desc_##provider##___##name, \
@@ -191,11 +196,16 @@ static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
 #endif
 
 /* A site of its own, since the one that was asked before may be in another source. */
-#define lttng_ust_do_tracepoint(provider, name, ...)                                                       \
-	(lttng_ust_tracepoint_enabled(provider, name) ?                                                    \
+#define SPOOR_LTTNG_DO_(provider, name, ...)                                                       \
+	(SPOOR_LTTNG_ENABLED_(provider, name) ?                                                    \
 		 (void)lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__) :                        \
 		 (void)0)
 
 #endif /* !SPOOR_DISABLE */
+
+/* By second macros, for provider and name may be macros, too. */
+#define lttng_ust_tracepoint_enabled(provider, name) SPOOR_LTTNG_ENABLED_(provider, name)
+#define lttng_ust_tracepoint(provider, name, ...) SPOOR_LTTNG_TRACEPOINT_(provider, name, ##__VA_ARGS__)
+#define lttng_ust_do_tracepoint(provider, name, ...) SPOOR_LTTNG_DO_(provider, name, ##__VA_ARGS__)
 
 #include <lttng/spoor-sites.h>
