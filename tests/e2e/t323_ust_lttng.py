@@ -118,6 +118,14 @@ def test_the_provider_comes_goes_and_comes(build, tmp_path, ours, theirs, dynami
     lttng.same(lttng.events(tmp_path / "t.spoor"), theirs[0] * 2)
 
 
+def test_the_provider_goes_under_fire(build, tmp_path, ours):
+    """Nobody is in its code when it is unmapped."""
+    program = compile_to(tmp_path / "fire", "gcc", ["fire.c"], "-D_GNU_SOURCE", "-pthread", *ours[0], *ours[1], "-ldl")
+    said = lttng.record_spoor(build, tmp_path / "t.spoor", program, provider(tmp_path, ours),
+                              options=["--mode=overwrite"])
+    assert said == "done\n" and {e.name for e in lttng.events(tmp_path / "t.spoor")} == {"types:first", "types:others"}
+
+
 def test_two_objects_with_the_same_provider(build, tmp_path, ours, theirs):
     """LTTng-UST takes only one; here each records its own."""
     lib = compile_to(tmp_path / "libmore.so", "gcc", ["types_tp.c", "types_more.c"], "-shared", "-fPIC", *ours[0])
