@@ -186,6 +186,18 @@ def test_running_program_is_found(daemon, ticker):
     assert p.poll() is None
 
 
+def test_late_answer_is_no_end(daemon, ticker):
+    """The daemon was too busy to answer when the program started: it is found later."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    p = daemon.program(ticker, 1, 0, 500)
+    daemon.process.send_signal(signal.SIGCONT)
+    time.sleep(0.2)
+    assert "1 program" in daemon.ust("start", "-o", "t.spoor", p.pid).stdout
+    time.sleep(0.2)
+    daemon.ust("end")
+    assert len(daemon.ticks()[p.pid, 0]) > 50
+
+
 def test_levels_and_exclusions(daemon, ticker):
     daemon.ust("start", "-o", "t.spoor", "-l", "info")
     daemon.program(ticker, 1, 100).wait(20)

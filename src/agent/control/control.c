@@ -235,8 +235,9 @@ static void kicked(void)
 		return; /* a child, which has buffers of its own before it is told anything */
 	if (spoor_agent_lock(false))
 		return; /* we are to be kicked again */
+	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
-		serve(); /* one to a recorder that is gone is closed by this */
+		serve();
 	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, session) >= 0 && connection_wait(KICKED_MS))
 		serve();
 	/* The rules come right behind a SETUP. */
