@@ -247,8 +247,9 @@ static int end(struct command *c, struct spoor_error *e)
 		 result.events, result.programs, result.lost, result.bytes / 1e6, output);
 	spoor_hub_answer(c->q, text);
 	if (!result.programs)
-		spoor_hub_answer(c->q, "no program came: have they tracepoints ('spoor ust list FILE') and the library? "
-				       "Who runs in a container, or as another user, must reach the socket and the library");
+		spoor_hub_answer(c->q,
+				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
+				 "runs in a container, or as another user, must reach the socket and the library");
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
 }
 

@@ -139,7 +139,7 @@ def test_program_that_gives_up_root(spoor, tmp_path):
 
 
 def test_memory_of_a_cgroup(spoor, ticker, memory_group, tmp_path):
-    """A program in a group whose memory larger buffers do not fit into. They take what is written, not what they may."""
+    """In a group whose memory they do not fit into, buffers take what is written, not what they may."""
     run = spoor("ust", "run", "--buffers", "64M", "-o", "t.spoor", "--", "sh", "-c",
                 f"echo $$ > {memory_group(8 << 20)}/cgroup.procs && exec {ticker} 2 20000 1")
     assert run.returncode == 0 and run.stdout == "ready\n", run

@@ -61,8 +61,9 @@ def test_tutorial(build, tmp_path):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SPOOR", "XDG"))}
     env |= {"PATH": f"{build}:{env['PATH']}", "PKG_CONFIG_PATH": str(build / "meson-uninstalled"),
             "LD_LIBRARY_PATH": str(build / "src/agent"), "SPOOR_UST_LIBRARY": str(build / "src/agent/libspoor-ust.so")}
-    command = ["unshare", "--mount", "--propagation", "private", "timeout", "90", "bash", "-c", script, "bash", tmp_path]
-    run = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
+    walls = ["unshare", "--mount", "--propagation", "private"]
+    run = subprocess.run([*walls, "timeout", "90", "bash", "-c", script, "bash", tmp_path], env=env, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
     came = dict(re.findall(r"^@@ (\d+)\n(.*?)(?=^@@ \d+\n|\Z)", run.stdout, re.M | re.S))
     for i, (command, expected) in enumerate(done):
         assert same(came[str(i)].splitlines()) == same(expected), (command, run.stdout)
