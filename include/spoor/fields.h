@@ -10,7 +10,8 @@
  *   spoor_pointer(name, value)                 an address; what it points to is not read
  *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
  *   spoor_array(type, name, from, count)       count integers (constant); spoor_array_hex
- *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex
+ *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex;
+ *                                              none if count is negative
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
  *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
  *
@@ -114,7 +115,7 @@
 #define SPOOR_I_spoor_sequence(type, name, from, count) SPOOR_FI_(1, 2, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_sequence(type, name, from, count)                                            \
 	const type *const v_##name = from;                                                         \
-	const size_t a_##name = v_##name ? (size_t)(count) : 0;                                    \
+	const size_t a_##name = v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0;                                    \
 	const size_t m_##name = SPOOR_STRING_MAX_ / sizeof(type);                                  \
 	const uint16_t c_##name = (uint16_t)(a_##name < m_##name ? a_##name : m_##name);
 #define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * c_##name

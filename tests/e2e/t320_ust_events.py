@@ -58,6 +58,24 @@ def test_others(trace):
     assert c.fields[-1].labels == [(0, 0, "red"), (4, 6, "green"), (-1, -1, "blue")]
 
 
+def test_a_negative_count_is_none(build, tmp_path):
+    """As of what read() returned: nothing behind the pointer is read."""
+    source = tmp_path / "negative.c"
+    source.write_text("""
+#include <stdint.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(n, e, TP_PROTO(const char *p, long n), TP_ARGS(p, n), TP_FIELDS(
+	spoor_text(text, p, n), spoor_sequence(short, shorts, (const short *)p, (int)n), spoor_text(same, p, (uint32_t)n)))
+int main(void) { spoor_trace(n, e, (const char *)16, -1); spoor_trace(n, e, \"ab\", 1); return 0; }
+""")
+    for compiler in ("gcc", "clang++ -O0"):
+        program = tracing.build_program(tmp_path / "negative", source, compiler=compiler)
+        run, (trace,) = tracing.traced(build, tmp_path / compiler.split()[0], program)
+        assert run.returncode == 0
+        assert values(trace, "n:e") == [dict(text=b"", shorts=[], same=b""),
+                                        dict(text=b"a", shorts=[int.from_bytes(b"ab", "little")], same=b"a")]
+
+
 def test_inline_functions_and_loops(trace):
     assert len(values(trace, "types:none")) == 9
     assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))
