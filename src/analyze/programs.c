@@ -70,6 +70,7 @@ const char *spoor_program_state_name(unsigned state)
 		[SPOOR_PROGRAM_ENDED] = "ended",
 		[SPOOR_PROGRAM_CRASHED] = "crashed",
 		[SPOOR_PROGRAM_DAMAGED] = "damaged",
+		[SPOOR_PROGRAM_UNSEEN] = "without exit()",
 	};
 
 	return state < sizeof(names) / sizeof(*names) && names[state] ? names[state] : "unknown";

@@ -17,17 +17,11 @@
 #include "base/cleanup.h"
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
-#include "cmd/target_options.h"
+#include "cmd/options.h"
 #include "cmd/ust.h"
 #include "collect/user/state.h"
 
 #define PATIENCE_MS 5000
-
-static int misuse(const char *text)
-{
-	fprintf(stderr, "spoor daemon: %s\n", text);
-	return SPOOR_EXIT_USAGE;
-}
 
 static void warn(void *ctx, const char *text)
 {
@@ -116,7 +110,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	if (r) {
 		fprintf(stderr, "spoor daemon: %d session%s go%s on\n", r, r == 1 ? "" : "s", r == 1 ? "es" : "");
 		spoor_state_save(d->hub, d->state, NULL);
-		spoor_hub_kick(d->hub, 0, NULL);
+		spoor_hub_kick(d->hub, NULL, 0, NULL);
 	}
 	return 0;
 }
@@ -142,35 +136,6 @@ static void leave_relay(struct spoor_daemon *d)
 			lost);
 }
 
-enum { OPT_RELAY = 1, OPT_CA, OPT_CERT, OPT_KEY, OPT_MEMORY, OPT_HOST };
-
-/* 1: it was one of the relay's. */
-static int relay_option(int c, const char *arg, struct spoor_relay_client_options *o, struct spoor_error *e)
-{
-	switch (c) {
-	case OPT_RELAY:
-		o->url = arg;
-		break;
-	case OPT_CA:
-		o->tls.ca = arg;
-		break;
-	case OPT_CERT:
-		o->tls.cert = arg;
-		break;
-	case OPT_KEY:
-		o->tls.key = arg;
-		break;
-	case OPT_HOST:
-		o->host = arg;
-		break;
-	case OPT_MEMORY:
-		return spoor_option_size("--relay-memory", arg, 1 << 20, &o->memory, e) ? -EINVAL : 1;
-	default:
-		return 0;
-	}
-	return *arg ? 1 : spoor_fail(e, EINVAL, "an option has an empty value");
-}
-
 static int check_relay(const struct spoor_relay_client_options *o, struct spoor_error *e)
 {
 	struct spoor_endpoint any;
@@ -182,47 +147,55 @@ static int check_relay(const struct spoor_relay_client_options *o, struct spoor_
 	return 0;
 }
 
+struct daemon_options {
+	const char *socket;
+	struct spoor_relay_client_options relay;
+};
+
+#define AT(member) SPOOR_AT(struct daemon_options, member)
+
+static const struct spoor_option options[] = {
+	{ "socket", 0, SPOOR_OPTION_TEXT, AT(socket) },
+	{ "relay", 0, SPOOR_OPTION_TEXT, AT(relay.url) },
+	{ "relay-ca", 0, SPOOR_OPTION_TEXT, AT(relay.tls.ca) },
+	{ "relay-cert", 0, SPOOR_OPTION_TEXT, AT(relay.tls.cert) },
+	{ "relay-key", 0, SPOOR_OPTION_TEXT, AT(relay.tls.key) },
+	{ "relay-memory", 0, SPOOR_OPTION_SIZE, AT(relay.memory), .least = 1 << 20 },
+	{ "host-name", 0, SPOOR_OPTION_TEXT, AT(relay.host) },
+	{},
+};
+
+static int parse(struct daemon_options *o, int argc, char **argv, struct spoor_error *e)
+{
+	const struct spoor_command_line line = { .verb = "daemon", .options = options };
+	int r = spoor_options_parse(&line, argc, argv, o, NULL, e);
+
+	if (r)
+		return r;
+	if (optind < argc)
+		return spoor_fail(e, EINVAL, "it takes no arguments; 'spoor ust start' and so on give it commands");
+	return check_relay(&o->relay, e);
+}
+
 int spoor_cmd_daemon(int argc, char **argv)
 {
-	static const struct option options[] = { { "socket", required_argument, NULL, 's' },
-						 { "relay", required_argument, NULL, OPT_RELAY },
-						 { "relay-ca", required_argument, NULL, OPT_CA },
-						 { "relay-cert", required_argument, NULL, OPT_CERT },
-						 { "relay-key", required_argument, NULL, OPT_KEY },
-						 { "relay-memory", required_argument, NULL, OPT_MEMORY },
-						 { "host-name", required_argument, NULL, OPT_HOST },
-						 { "help", no_argument, NULL, 'h' },
-						 {} };
-	struct spoor_relay_client_options relay = {};
+	struct daemon_options o = {};
 	static struct spoor_daemon d;
 	struct spoor_error e = { "" };
-	bool standard = true;
-	int c, r, signal_fd;
+	int r = parse(&o, argc, argv, &e), signal_fd;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (c == 'h')
-			return spoor_cmd_usage("daemon");
-		r = relay_option(c, optarg, &relay, &e);
-		if (r < 0)
-			return misuse(e.text);
-		if (r)
-			continue;
-		if (c != 's' || !*optarg)
-			return misuse(
-				"it does not have that option, or it needs a value; 'spoor daemon -h' lists them");
-		snprintf(d.socket, sizeof(d.socket), "%s", optarg);
-		standard = false;
-	}
-	if (optind < argc)
-		return misuse("it takes no arguments; 'spoor ust start' and so on give it commands");
-	if (check_relay(&relay, &e))
-		return misuse(e.text);
+	if (r > 0)
+		return spoor_cmd_usage("daemon");
+	if (r)
+		return spoor_cmd_misuse("daemon", &e);
 	raise_limit();
 	signal_fd = block_signals();
-	r = standard ? standard_socket(d.socket, sizeof(d.socket), &e) : 0;
+	if (o.socket)
+		snprintf(d.socket, sizeof(d.socket), "%s", o.socket);
+	else
+		r = standard_socket(d.socket, sizeof(d.socket), &e);
 	if (!r)
-		r = begin(&d, &relay, !geteuid(), &e);
+		r = begin(&d, &o.relay, !geteuid(), &e);
 	if (r < 0) {
 		fprintf(stderr, "spoor daemon: %s\n", e.text);
 		spoor_hub_close(d.hub);

@@ -4,122 +4,104 @@
  * were typed, file names made absolute; they are parsed here, so that one place says what they mean.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/strings.h"
 #include "cmd/daemon.h"
-#include "cmd/ust_options.h"
+#include "cmd/ust_command.h"
 #include "collect/user/state.h"
 
-#define MOST_WORDS 256
 #define GREET_MS 300
 
 struct command {
 	struct spoor_daemon *d;
 	struct spoor_hub *h;
 	struct spoor_hub_request *q;
-	const char *word;
-	const char *session;
-	bool all;
-	struct spoor_ust_cmd_options o;
-	uint32_t pids[MOST_WORDS];
-	unsigned n_pids;
-	const char *names[MOST_WORDS]; /* other arguments */
-	unsigned n_names;
+	bool is_new; /* the session: programs are told once it is complete */
+	struct spoor_ust_command w;
 };
-
-/* ---- words ---- */
-
-static int parse(struct command *c, int argc, char **argv, struct spoor_error *e)
-{
-	static const struct option options[] = {
-		SPOOR_UST_OPTIONS, { "session", required_argument, NULL, 's' }, { "all", no_argument, NULL, 'a' }, {}
-	};
-	int opt;
-
-	spoor_ust_options_init(&c->o);
-	c->session = "default";
-	opterr = 0;
-	optind = 0; /* getopt begins anew */
-	while ((opt = getopt_long(argc, argv, SPOOR_UST_LETTERS "s:a", options, NULL)) != -1) {
-		int r = spoor_ust_option(opt, optarg, &c->o, e);
-
-		if (r < 0)
-			return r;
-		if (opt == 's')
-			c->session = optarg;
-		else if (opt == 'a')
-			c->all = true;
-		else if (!r)
-			return spoor_fail(e, EINVAL, "%s does not have that option, or it needs a value", c->word);
-	}
-	for (; optind < argc; optind++) {
-		uint64_t pid;
-
-		if (!spoor_parse_number(argv[optind], 1, INT_MAX, &pid))
-			c->pids[c->n_pids++] = pid;
-		else
-			c->names[c->n_names++] = argv[optind];
-	}
-	if (c->all && c->n_pids)
-		return spoor_fail(e, EINVAL, "-a and PIDs do not go together");
-	return 0;
-}
 
 static struct spoor_ust_session *session_of(struct command *c, struct spoor_error *e)
 {
-	struct spoor_ust_session *s = spoor_hub_find(c->h, c->session);
+	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 
 	if (!s)
-		spoor_fail(e, ENOENT, "there is no session '%s'; 'spoor ust start' begins one", c->session);
+		spoor_fail(e, ENOENT, "there is no session '%s'; 'spoor ust start' begins one", c->w.session);
 	return s;
 }
 
 /* ---- enable, disable ---- */
 
+static const char *channel_name(const struct command *c, uint8_t channels)
+{
+	return c->w.o.s.channels[__builtin_ctz(channels)].name;
+}
+
+/* The session's channels that are meant, of those of the command line. */
+static int find_channels(struct command *c, const struct spoor_ust_session *s, bool enable, uint8_t *channels,
+			 struct spoor_error *e)
+{
+	if (!c->w.o.named) {
+		*channels = enable ? 1 : UINT8_MAX;
+		return 0;
+	}
+	if (c->w.o.defined && !c->is_new)
+		return spoor_fail(e, EINVAL, "--channel NAME:...: a session's channels are made when it is created");
+	for (unsigned i = 0; i < s->o.n_channels; i++)
+		if (!strcmp(s->o.channels[i].name, channel_name(c, *channels))) {
+			*channels = 1U << i;
+			return 0;
+		}
+	return spoor_fail(e, ENOENT, "session '%s' has no channel '%s'; 'spoor ust status' lists them", s->name,
+			  channel_name(c, *channels));
+}
+
 static int add_rule(struct command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
-		    struct spoor_error *e)
+		    uint8_t channels, struct spoor_error *e)
 {
 	struct spoor_ust_rule rule;
 	int r = spoor_ust_rule_option(pattern, pid, enable, &rule, e);
 
+	if (!r)
+		r = find_channels(c, s, rule.rule.enable, &channels, e);
 	if (r)
 		return r;
+	rule.rule.channels = channels;
 	if (rule.rule.enable) {
-		rule.rule.level = c->o.level;
-		if (c->o.filter)
-			strcpy(rule.rule.filter, c->o.filter);
+		rule.rule.level = c->w.o.level;
+		if (c->w.o.filter)
+			strcpy(rule.rule.filter, c->w.o.filter);
 	}
-	return spoor_hub_rule(c->h, s, &rule, c->q, e);
+	return c->is_new ? spoor_ust_session_rule(s, &rule, e) : spoor_hub_rule(c->h, s, &rule, c->q, e);
 }
 
 static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
 	int r = 0;
 
-	for (unsigned k = 0; k < (c->n_pids ? c->n_pids : 1) && !r; k++) {
-		uint32_t pid = c->n_pids ? c->pids[k] : 0;
+	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
+		uint32_t pid = c->w.n_pids ? c->w.pids[k] : 0;
 
-		for (unsigned i = 0; i < c->o.n_rules && !r; i++)
-			r = add_rule(c, s, c->o.rules[i].rule.pattern, pid,
-				     c->o.rules[i].rule.enable ? enable : !enable, e);
-		for (unsigned i = 0; i < c->n_names && !r; i++)
-			r = add_rule(c, s, c->names[i], pid, enable, e);
+		for (unsigned i = 0; i < c->w.o.n_rules && !r; i++) {
+			const struct spoor_control_rule *rule = &c->w.o.rules[i].rule;
+
+			r = add_rule(c, s, rule->pattern, pid, rule->enable ? enable : !enable, rule->channels, e);
+		}
+		for (unsigned i = 0; i < c->w.n_names && !r; i++)
+			r = add_rule(c, s, c->w.names[i], pid, enable, 1U << c->w.o.channel, e);
 	}
 	return r;
 }
 
 /* Programs that run already and do not know of us are asked to come. */
-static void kick(struct command *c)
+static void kick(struct command *c, const struct spoor_ust_session *s)
 {
-	for (unsigned i = 0; i < c->n_pids; i++)
-		spoor_hub_kick(c->h, c->pids[i], c->q);
-	if (!c->n_pids)
-		spoor_hub_kick(c->h, 0, c->q);
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		spoor_hub_kick(c->h, s, c->w.pids[i], c->q);
+	if (!c->w.n_pids)
+		spoor_hub_kick(c->h, s, 0, c->q);
 }
 
 static int change_events(struct command *c, bool enable, struct spoor_error *e)
@@ -129,17 +111,17 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!c->o.n_rules && !c->n_names)
-		return spoor_fail(e, EINVAL, "%s which events? e.g. 'server:*'", c->word);
-	if (!c->all && !c->n_pids)
-		return spoor_fail(e, EINVAL, "%s in which programs? PID... or -a", c->word);
+	if (!c->w.o.n_rules && !c->w.n_names)
+		return spoor_fail(e, EINVAL, "%s which events? e.g. 'server:*'", c->w.word);
+	if (!c->w.all && !c->w.n_pids)
+		return spoor_fail(e, EINVAL, "%s in which programs? PID... or -a", c->w.word);
 	r = add_rules(c, s, enable, e);
 	if (!r && enable)
-		kick(c);
+		kick(c, s);
 	return r;
 }
 
-/* ---- start, stop, end ---- */
+/* ---- create, start, stop, end ---- */
 
 static void where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
 {
@@ -170,13 +152,13 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 {
 	int r;
 
-	if (!c->o.output[0])
+	if (!c->w.o.output[0])
 		return spoor_fail(e, EINVAL, "a new session needs a place for its trace: -o NAME.spoor");
-	c->o.s.name = c->session;
-	c->o.s.output = c->o.output;
-	c->o.s.command = "spoor ust start";
-	c->o.s.relay = c->d->relay;
-	r = spoor_ust_session_new(&c->o.s, 0, ret, e);
+	c->w.o.s.name = c->w.session;
+	c->w.o.s.output = c->w.o.output;
+	c->w.o.s.command = "spoor ust start";
+	c->w.o.s.relay = c->d->relay;
+	r = spoor_ust_session_new(&c->w.o.s, 0, ret, e);
 	if (r)
 		return r;
 	spoor_hub_add(c->h, *ret);
@@ -185,29 +167,48 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	return 0;
 }
 
+static int create(struct command *c, struct spoor_error *e)
+{
+	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
+	int r;
+
+	if (s)
+		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
+	c->is_new = true;
+	r = new_session(c, &s, e);
+	return r ? r : add_rules(c, s, true, e);
+}
+
+static void record(struct command *c, struct spoor_ust_session *s)
+{
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		spoor_hub_record(c->h, s, c->w.pids[i], true, c->q);
+	if (!c->w.n_pids)
+		spoor_hub_record(c->h, s, 0, true, c->q);
+}
+
 static int start(struct command *c, struct spoor_error *e)
 {
-	struct spoor_ust_session *s = spoor_hub_find(c->h, c->session);
-	bool is_new = !s;
-	int r = is_new ? new_session(c, &s, e) : 0;
+	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
+	bool says = c->w.o.n_rules || c->w.n_names;
+	int r;
 
+	c->is_new = !s;
+	if (s && c->w.o.output[0])
+		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
+	r = s ? 0 : new_session(c, &s, e);
 	if (r || !s)
 		return r;
-	if (!is_new && c->o.output[0])
-		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
-	if (is_new || c->o.n_rules || c->n_names) {
-		if (!c->o.n_rules && !c->n_names)
-			spoor_ust_options_settle(&c->o);
-		r = add_rules(c, s, true, e);
-	}
+	if (!s->n_rules && !says)
+		spoor_ust_options_settle(&c->w.o);
+	r = add_rules(c, s, true, e);
 	if (r)
 		return r;
 	s->recording = true;
-	for (unsigned i = 0; i < c->n_pids; i++)
-		spoor_hub_record(c->h, s, c->pids[i], true, c->q);
-	if (!c->n_pids)
-		spoor_hub_record(c->h, s, 0, true, c->q);
-	kick(c);
+	if (!c->is_new)
+		record(c, s);
+	spoor_hub_join(c->h, s, 0, c->q);
+	kick(c, s);
 	return 0;
 }
 
@@ -218,13 +219,13 @@ static int stop(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!c->all && !c->n_pids)
+	if (!c->w.all && !c->w.n_pids)
 		return spoor_fail(e, EINVAL, "stop in which programs? PID... or -a");
-	for (unsigned i = 0; i < c->n_pids; i++)
-		n += spoor_hub_record(c->h, s, c->pids[i], false, c->q);
-	if (c->all)
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		n += spoor_hub_record(c->h, s, c->w.pids[i], false, c->q);
+	if (c->w.all)
 		n += spoor_hub_record(c->h, s, 0, false, c->q);
-	if (c->n_pids && !n)
+	if (c->w.n_pids && !n)
 		return spoor_fail(e, ESRCH, "session '%s' records none of these processes", s->name);
 	spoor_hub_drain(c->h, s);
 	return 0;
@@ -259,12 +260,61 @@ static int snapshot(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!c->o.output[0])
+	if (!c->w.o.output[0])
 		return spoor_fail(e, EINVAL, "snapshot to where? -o NAME.spoor");
-	return spoor_hub_snapshot(c->h, s, c->o.output, e);
+	return spoor_hub_snapshot(c->h, s, c->w.o.output, e);
 }
 
 /* ---- status ---- */
+
+static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
+{
+	struct command *c = ctx;
+	char line[768], stuck[160] = "";
+
+	if (c->w.n_pids && c->w.pids[0] != p->pid)
+		return;
+	if (p->n_stuck)
+		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
+			 p->n_sites);
+	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
+		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
+	spoor_hub_answer(c->q, line);
+}
+
+static const char *const modes[] = { "discard", "overwrite", "block" };
+static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
+
+static void tell_channel(struct command *c, const struct spoor_control_channel *channel)
+{
+	char line[512];
+	int n = snprintf(line, sizeof(line), "  channel %s: %s", channel->name, modes[channel->mode % 3]);
+
+	if (channel->mode == SPOOR_ARENA_BLOCK)
+		n += snprintf(line + n, sizeof(line) - n, " %u us", channel->block_us);
+	if (channel->packet_size)
+		n += snprintf(line + n, sizeof(line) - n, ", packets of %u bytes", channel->packet_size);
+	if (channel->share > 1)
+		n += snprintf(line + n, sizeof(line) - n, ", share %u", channel->share);
+	for (unsigned i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
+		if (channel->contexts >> i & 1)
+			n += snprintf(line + n, sizeof(line) - n, ", %s", contexts[i]);
+	spoor_hub_answer(c->q, line);
+}
+
+static void tell_rule(struct command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
+{
+	char line[1536], pid[32] = "all programs", channel[48] = "";
+
+	if (r->pid)
+		snprintf(pid, sizeof(pid), "process %u", r->pid);
+	for (unsigned i = 0; i < s->o.n_channels && s->o.n_channels > 1; i++)
+		if (r->rule.channels == 1U << i)
+			snprintf(channel, sizeof(channel), "%s/", s->o.channels[i].name);
+	snprintf(line, sizeof(line), "  %s %s%s in %s%s%s", r->rule.enable ? "enabled" : "disabled", channel,
+		 r->rule.pattern, pid, r->rule.filter[0] ? " if " : "", r->rule.filter);
+	spoor_hub_answer(c->q, line);
+}
 
 static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 {
@@ -283,56 +333,30 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, line);
 }
 
-struct status {
-	struct command *c;
-	const struct spoor_ust_session *session;
-};
-
-static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
+static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
-	struct status *t = ctx;
-	char line[768], stuck[160] = "";
+	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
 
-	if (p->session != t->session || (t->c->n_pids && t->c->pids[0] != p->pid))
-		return;
-	if (p->n_stuck)
-		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
-			 p->n_sites);
-	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
-		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
-	spoor_hub_answer(t->c->q, line);
+	where(c, s, output, sizeof(output));
+	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped", output);
+	spoor_hub_answer(c->q, line);
+	if (s->sender)
+		tell_relay(c, s);
+	if (s->failed) {
+		snprintf(line, sizeof(line), "  it failed: %s", s->why);
+		spoor_hub_answer(c->q, line);
+	}
+	for (unsigned i = 0; i < s->o.n_channels; i++)
+		tell_channel(c, &s->o.channels[i]);
+	for (size_t i = 0; i < s->n_rules; i++)
+		tell_rule(c, s, &s->rules[i]);
+	spoor_hub_programs(c->h, s, tell_program, c);
 }
 
 static int status(struct command *c, struct spoor_error *e)
 {
-	struct status t = { .c = c };
-
-	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s)) {
-		char line[PATH_MAX + 1024], output[PATH_MAX + 512];
-
-		where(c, s, output, sizeof(output));
-		snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped",
-			 output);
-		spoor_hub_answer(c->q, line);
-		if (s->sender)
-			tell_relay(c, s);
-		if (s->failed) {
-			snprintf(line, sizeof(line), "  it failed: %s", s->why);
-			spoor_hub_answer(c->q, line);
-		}
-		for (size_t i = 0; i < s->n_rules; i++) {
-			const struct spoor_ust_rule *r = &s->rules[i];
-			char pid[32] = "all programs";
-
-			if (r->pid)
-				snprintf(pid, sizeof(pid), "process %u", r->pid);
-			snprintf(line, sizeof(line), "  %s %s in %s%s%s", r->rule.enable ? "enabled" : "disabled",
-				 r->rule.pattern, pid, r->rule.filter[0] ? " if " : "", r->rule.filter);
-			spoor_hub_answer(c->q, line);
-		}
-		t.session = s;
-		spoor_hub_programs(c->h, tell_program, &t);
-	}
+	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
+		tell_session(c, s);
 	return 0;
 }
 
@@ -353,9 +377,10 @@ static const struct {
 	int (*run)(struct command *c, struct spoor_error *e);
 	bool changes;
 } commands[] = {
-	{ "start", start, true },    { "stop", stop, true },       { "end", end, true },
-	{ "enable", enable, true },  { "disable", disable, true }, { "snapshot", snapshot, false },
-	{ "status", status, false },
+	{ "create", create, true },      { "start", start, true },
+	{ "stop", stop, true },          { "end", end, true },
+	{ "enable", enable, true },      { "disable", disable, true },
+	{ "snapshot", snapshot, false }, { "status", status, false },
 };
 
 static int dispatch(struct command *c, int argc, char **argv, struct spoor_error *e)
@@ -365,8 +390,9 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 
 		if (strcmp(argv[0], commands[i].name))
 			continue;
-		c->word = argv[0];
-		r = parse(c, argc, argv, e);
+		r = spoor_ust_command_parse(&c->w, argc, argv, e);
+		if (r > 0)
+			r = spoor_fail(e, EINVAL, "a daemon gives no help");
 		if (!r)
 			r = commands[i].run(c, e);
 		if (!r && commands[i].changes)
@@ -378,14 +404,14 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 
 void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q)
 {
-	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[MOST_WORDS + 1];
+	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[SPOOR_UST_MOST_WORDS + 1];
 	struct command *c = calloc(1, sizeof(*c));
 	struct spoor_error e = { "" };
 	int argc = 0, r = -ENOMEM;
 
 	memcpy(copy, text, len);
 	copy[len] = '\0';
-	for (char *at = copy; at < copy + len && argc < MOST_WORDS; at += strlen(at) + 1)
+	for (char *at = copy; at < copy + len && argc < SPOOR_UST_MOST_WORDS; at += strlen(at) + 1)
 		argv[argc++] = at;
 	argv[argc] = NULL;
 	if (c && argc) {

@@ -11,15 +11,11 @@ static const struct word {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } words[] = {
-	{ "run", spoor_ust_cmd_run },
-	{ "list", spoor_ust_cmd_list },
-	{ "start", spoor_ust_cmd_control },
-	{ "stop", spoor_ust_cmd_control },
-	{ "end", spoor_ust_cmd_control },
-	{ "enable", spoor_ust_cmd_control },
-	{ "disable", spoor_ust_cmd_control },
-	{ "status", spoor_ust_cmd_control },
-	{ "snapshot", spoor_ust_cmd_control },
+	{ "run", spoor_ust_cmd_run },         { "list", spoor_ust_cmd_list },
+	{ "create", spoor_ust_cmd_control },  { "start", spoor_ust_cmd_control },
+	{ "stop", spoor_ust_cmd_control },    { "end", spoor_ust_cmd_control },
+	{ "enable", spoor_ust_cmd_control },  { "disable", spoor_ust_cmd_control },
+	{ "status", spoor_ust_cmd_control },  { "snapshot", spoor_ust_cmd_control },
 	{ "recover", spoor_ust_cmd_recover },
 };
 #define N_WORDS (sizeof(words) / sizeof(*words))
@@ -54,9 +50,8 @@ int spoor_cmd_ust(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : NULL;
 
 	if (!word) {
-		spoor_ust_say(
-			"run, list, start, stop, end, enable, disable, status, snapshot, recover; 'spoor help ust' "
-			"tells more");
+		spoor_ust_say("run, list, create, start, stop, end, enable, disable, status, snapshot, recover; "
+			      "'spoor help ust' tells more");
 		return SPOOR_EXIT_USAGE;
 	}
 	if (!strcmp(word, "-h") || !strcmp(word, "--help"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* `spoor ust start|stop|end|enable|disable|snapshot|status`: asks a daemon, prints what it says. */
+/* `spoor ust create|start|stop|end|enable|disable|snapshot|status`: asks a daemon, prints what it says. */
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "base/strings.h"
 #include "cmd/cmd.h"
 #include "cmd/ust.h"
+#include "cmd/ust_command.h"
 
 #define PATIENCE_S 10
 
@@ -53,17 +55,6 @@ static int find_daemon(const char *named)
 	return fd >= 0 ? fd : try_connect(SPOOR_CONTROL_SOCKET);
 }
 
-/* The words behind -o are this process's file names, and the daemon is somewhere else. */
-static const char *absolute(const char *name, char *buf, size_t size)
-{
-	char cwd[PATH_MAX];
-
-	if (*name == '/' || !getcwd(cwd, sizeof(cwd)))
-		return name;
-	snprintf(buf, size, "%s/%s", cwd, name);
-	return buf;
-}
-
 struct words {
 	_Alignas(8) char text[SPOOR_CONTROL_MAX_SIZE];
 	size_t len;
@@ -80,30 +71,34 @@ static int add(struct words *w, const char *word)
 	return 0;
 }
 
-/* --socket is for here, what else is typed is for the daemon. */
-static int gather(int argc, char **argv, struct words *w, const char **socket_name)
+/* The trace's name is one of this process's directory, and the daemon has another. */
+static int add_output(struct words *w, const char *name)
 {
-	char path[2 * PATH_MAX];
-	int r = 0;
+	char cwd[PATH_MAX], path[2 * PATH_MAX];
+	int r = add(w, "-o");
 
+	if (*name == '/' || !getcwd(cwd, sizeof(cwd)))
+		return r ? r : add(w, name);
+	snprintf(path, sizeof(path), "%s/%s", cwd, name);
+	return r ? r : add(w, path);
+}
+
+/* As they were typed; parsing has put the options first. */
+static int gather(int argc, char **argv, const struct spoor_ust_command *c, struct words *w)
+{
+	int options = optind, r = 0;
+
+	if (options > 1 && !strcmp(argv[options - 1], "--"))
+		options--;
 	w->len = sizeof(struct spoor_control_head);
-	for (int i = 0; i < argc && !r; i++) {
-		const char *a = argv[i];
-
-		if (!strcmp(a, "--socket") && i + 1 < argc) {
-			*socket_name = argv[++i];
-		} else if (!strncmp(a, "--socket=", 9)) {
-			*socket_name = a + 9;
-		} else if ((!strcmp(a, "-o") || !strcmp(a, "--output")) && i + 1 < argc) {
-			r = add(w, "-o");
-			r = r ? r : add(w, absolute(argv[++i], path, sizeof(path)));
-		} else if (!strncmp(a, "--output=", 9) || (!strncmp(a, "-o", 2) && a[2])) {
-			r = add(w, "-o");
-			r = r ? r : add(w, absolute(a + (a[1] == 'o' ? 2 : 9), path, sizeof(path)));
-		} else {
-			r = add(w, a);
-		}
-	}
+	for (int i = 0; i < options && !r; i++)
+		r = add(w, argv[i]);
+	if (!r && c->o.output[0])
+		r = add_output(w, c->o.output);
+	if (!r)
+		r = add(w, "--");
+	for (int i = optind; i < argc && !r; i++)
+		r = add(w, argv[i]);
 	return r;
 }
 
@@ -146,30 +141,35 @@ static int listen_to(int fd)
 	}
 }
 
-int spoor_ust_cmd_control(int argc, char **argv)
+static int ask(const struct spoor_ust_command *c, struct words *w)
 {
-	_cleanup_(spoor_closep) int fd = -1;
-	const char *socket_name = NULL;
-	static struct words w;
-	struct spoor_control_head *m = (void *)w.text;
+	_cleanup_(spoor_closep) int fd = find_daemon(c->socket);
+	struct spoor_control_head *m = (void *)w->text;
 
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "-h") || !strcmp(argv[i], "--help"))
-			return spoor_cmd_usage("ust");
-	if (gather(argc, argv, &w, &socket_name)) {
-		spoor_ust_say("too many words for one command");
-		return SPOOR_EXIT_USAGE;
-	}
-	fd = find_daemon(socket_name);
 	if (fd < 0) {
 		spoor_ust_say(fd == -EACCES ? "the daemon takes commands of its own user and root only" :
 					      "no daemon is there; 'spoor daemon' starts one, --socket PATH names one");
 		return SPOOR_EXIT_FAILED;
 	}
-	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, SPOOR_CONTROL_COMMAND, w.len, 1 };
-	if (send(fd, w.text, w.len, MSG_NOSIGNAL) < 0) {
+	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, SPOOR_CONTROL_COMMAND, w->len,
+					  1 };
+	if (send(fd, w->text, w->len, MSG_NOSIGNAL) < 0) {
 		spoor_ust_say("the daemon closed the connection");
 		return SPOOR_EXIT_FAILED;
 	}
 	return listen_to(fd);
+}
+
+int spoor_ust_cmd_control(int argc, char **argv)
+{
+	static struct spoor_ust_command c;
+	static struct words w;
+	struct spoor_error e = { "" };
+	int r = spoor_ust_command_parse(&c, argc, argv, &e);
+
+	if (r > 0)
+		return spoor_cmd_usage("ust");
+	if (!r && gather(argc, argv, &c, &w))
+		r = spoor_fail(&e, E2BIG, "too many words for one command");
+	return r ? spoor_cmd_misuse("ust", &e) : ask(&c, &w);
 }

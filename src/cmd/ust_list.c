@@ -2,6 +2,7 @@
 /* `spoor ust list`: the sites of files and of processes. Needs no recorder, and of a process only to read it. */
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
@@ -11,20 +12,21 @@
 
 #include "base/strings.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/ust.h"
 #include "collect/user/sites.h"
 
 struct list {
-	uint32_t pid; /* at hand; 0: a file */
-	bool json, sdt; /* sdt: of processes, too */
+	uint32_t pid;        /* at hand; 0: a file */
+	bool json, sdt, all; /* sdt: of processes, too */
 	uint64_t n;
 };
 
 static const char *const kinds[] = { "tracepoint", "marker", "log", "sdt" };
 static const char *const states[] = { "?", "off", "on" };
 static const char *const ways[] = { "patched", "flag", "mem", "refused", "absent" };
-static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "7", "8",
-				      "9", "10", "11", "12", "13", "debug" };
+static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "7",
+				      "8",     "9",     "10",   "11",  "12",      "13",     "debug" };
 
 static const char *shown(const char *text, char *buf, size_t size)
 {
@@ -137,43 +139,30 @@ static void list_all(struct list *l)
 		closedir(proc);
 }
 
-static int misuse(const char *text)
-{
-	spoor_ust_say(text);
-	return SPOOR_EXIT_USAGE;
-}
+static const struct spoor_option options[] = {
+	{ "all", 'a', SPOOR_OPTION_FLAG, SPOOR_AT(struct list, all) },
+	{ "sdt", 0, SPOOR_OPTION_FLAG, SPOOR_AT(struct list, sdt) },
+	{ "format", 0, SPOOR_OPTION_WORD, SPOOR_AT(struct list, json), .words = spoor_format_words },
+	{},
+};
 
 int spoor_ust_cmd_list(int argc, char **argv)
 {
-	static const struct option options[] = { { "all", no_argument, NULL, 'a' },
-						 { "sdt", no_argument, NULL, 's' },
-						 { "format", required_argument, NULL, 'f' },
-						 { "help", no_argument, NULL, 'h' },
-						 {} };
+	const struct spoor_command_line line = { .verb = "ust list", .options = options };
+	struct spoor_error e = { "" };
 	struct list l = {};
-	bool all = false;
-	int c, code = SPOOR_EXIT_OK;
+	int r = spoor_options_parse(&line, argc, argv, &l, NULL, &e), code = SPOOR_EXIT_OK;
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "ah", options, NULL)) != -1) {
-		if (c == 'h')
-			return spoor_cmd_usage("ust");
-		if (c == 'a')
-			all = true;
-		else if (c == 's')
-			l.sdt = true;
-		else if (c == 'f' && (!strcmp(optarg, "json") || !strcmp(optarg, "text")))
-			l.json = optarg[0] == 'j';
-		else
-			return misuse("list has the options -a, --sdt, --format text|json and -h");
-	}
-	if (!all && optind == argc)
-		return misuse("of what? spoor ust list FILE|PID... or -a");
-	if (all)
+	if (r > 0)
+		return spoor_cmd_usage("ust");
+	if (!r && !l.all && optind == argc)
+		r = spoor_fail(&e, EINVAL, "of what? spoor ust list FILE|PID... or -a");
+	if (r)
+		return spoor_cmd_misuse("ust", &e);
+	if (l.all)
 		list_all(&l);
 	for (; optind < argc; optind++) {
-		int r = list_one(&l, argv[optind]);
-
+		r = list_one(&l, argv[optind]);
 		code = r ? r : code;
 	}
 	if (!l.n && code == SPOOR_EXIT_OK && !l.json)

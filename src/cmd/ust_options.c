@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/strings.h"
@@ -11,6 +12,7 @@
 
 #define LEAST_BUFFERS (64u << 10)
 #define MOST_BUFFERS (2ULL << 30)
+#define MOST_SHARE 1000
 
 void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
 {
@@ -20,10 +22,13 @@ void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
 	o->s.channels[0] = (struct spoor_control_channel){ .name = "default", .mode = SPOOR_ARENA_DISCARD, .share = 1 };
 }
 
+/* ---- events ---- */
+
 int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
 			  struct spoor_error *e)
 {
-	*ret = (struct spoor_ust_rule){ .pid = pid, .rule = { .enable = enable, .level = SPOOR_LEVEL_NONE } };
+	*ret = (struct spoor_ust_rule){ .pid = pid,
+					.rule = { .enable = enable, .channels = 1, .level = SPOOR_LEVEL_NONE } };
 	if (*pattern == '!') {
 		ret->rule.enable = !enable;
 		pattern++;
@@ -35,21 +40,25 @@ int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct
 	return 0;
 }
 
-static int add_rule(struct spoor_ust_cmd_options *o, const char *arg, struct spoor_error *e)
+int spoor_take_ust_event(void *options, const char *arg, struct spoor_error *e)
 {
+	struct spoor_ust_cmd_options *o = options;
 	int r;
 
 	if (o->n_rules == SPOOR_UST_OPTION_RULES)
 		return spoor_fail(e, E2BIG, "-e: at most %d at once", SPOOR_UST_OPTION_RULES);
 	r = spoor_ust_rule_option(arg, 0, true, &o->rules[o->n_rules], e);
-	o->n_rules += !r;
-	return r;
+	if (r)
+		return r;
+	o->rules[o->n_rules++].rule.channels = 1U << o->channel;
+	return 0;
 }
 
 static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug" };
 
-static int parse_level(const char *arg, uint8_t *ret, struct spoor_error *e)
+int spoor_take_ust_level(void *level, const char *arg, struct spoor_error *e)
 {
+	uint8_t *ret = level;
 	uint64_t n;
 
 	for (unsigned i = 0; i < sizeof(levels) / sizeof(*levels); i++)
@@ -64,9 +73,27 @@ static int parse_level(const char *arg, uint8_t *ret, struct spoor_error *e)
 	return 0;
 }
 
-/* "discard", "overwrite", "block" or "block=10ms". */
-static int parse_mode(const char *arg, struct spoor_control_channel *c, struct spoor_error *e)
+int spoor_take_ust_filter(void *filter, const char *arg, struct spoor_error *e)
 {
+	const size_t most = sizeof(((struct spoor_control_rule *)NULL)->filter) - 1;
+
+	if (strlen(arg) > most)
+		return spoor_fail(e, EINVAL, "--filter: longer than %zu characters", most);
+	*(const char **)filter = arg;
+	return spoor_ust_filter_check(arg, e);
+}
+
+/* ---- channels ---- */
+
+static struct spoor_control_channel *channel_of(struct spoor_ust_cmd_options *o)
+{
+	return &o->s.channels[o->channel];
+}
+
+/* "discard", "overwrite", "block" or "block=10ms". */
+int spoor_take_ust_mode(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_control_channel *c = channel_of(options);
 	uint64_t ns = 100 * 1000000ULL;
 
 	if (!strcmp(arg, "discard")) {
@@ -93,7 +120,7 @@ int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error 
 	if (strlen(arg) >= sizeof(list))
 		return spoor_fail(e, EINVAL, "--context: too long");
 	strcpy(list, arg);
-	while ((word = strsep(&next, ","))) {
+	while ((word = strsep(&next, ",+"))) {
 		unsigned i = 0;
 
 		while (i < 6 && strcmp(word, names[i]))
@@ -105,8 +132,112 @@ int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error 
 	return 0;
 }
 
-static int parse_rotate(const char *arg, struct spoor_ust_options *s, struct spoor_error *e)
+int spoor_take_ust_context(void *options, const char *arg, struct spoor_error *e)
 {
+	return spoor_take_ust_contexts(&channel_of(options)->contexts, arg, e);
+}
+
+int spoor_take_ust_packet(void *options, const char *arg, struct spoor_error *e)
+{
+	uint64_t n = 0;
+
+	if (spoor_parse_size(arg, &n) || n < SPOOR_ARENA_MIN_PACKET || n > SPOOR_ARENA_MAX_PACKET || n % 4096)
+		return spoor_fail(e, EINVAL, "--packet %s: from 4k to 1M, a multiple of 4k", arg);
+	channel_of(options)->packet_size = n;
+	return 0;
+}
+
+static int take_share(struct spoor_ust_cmd_options *o, const char *arg, struct spoor_error *e)
+{
+	uint64_t n;
+
+	if (spoor_parse_number(arg, 1, MOST_SHARE, &n))
+		return spoor_fail(e, EINVAL, "--channel share=%s: from 1 to %d, beside those of other channels", arg,
+				  MOST_SHARE);
+	channel_of(o)->share = n;
+	return 0;
+}
+
+/* "mode=block", of a channel. */
+static int take_property(struct spoor_ust_cmd_options *o, char *word, struct spoor_error *e)
+{
+	char *value = strchr(word, '=');
+
+	if (!value)
+		return spoor_fail(e, EINVAL, "--channel ...%s: NAME:mode=MODE,packet=SIZE,share=N,context=NAME+NAME",
+				  word);
+	*value++ = '\0';
+	o->defined |= 1U << o->channel;
+	if (!strcmp(word, "mode"))
+		return spoor_take_ust_mode(o, value, e);
+	if (!strcmp(word, "packet"))
+		return spoor_take_ust_packet(o, value, e);
+	if (!strcmp(word, "share"))
+		return take_share(o, value, e);
+	if (!strcmp(word, "context"))
+		return spoor_take_ust_context(o, value, e);
+	return spoor_fail(e, EINVAL, "--channel: there is no '%s', only mode, packet, share and context", word);
+}
+
+static bool is_channel_name(const char *s)
+{
+	return *s && strlen(s) < sizeof(((struct spoor_control_channel *)NULL)->name) &&
+	       s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")] == '\0';
+}
+
+/* The first one takes the place of the channel that there is without any. */
+static int choose_channel(struct spoor_ust_cmd_options *o, const char *name, struct spoor_error *e)
+{
+	unsigned n = o->s.n_channels;
+
+	if (!is_channel_name(name))
+		return spoor_fail(e, EINVAL, "--channel %s: a name of letters, digits, _ . and -, at most 31", name);
+	for (unsigned i = 0; i < n && o->named; i++)
+		if (!strcmp(o->s.channels[i].name, name)) {
+			o->channel = i;
+			return 0;
+		}
+	if (o->named && n == SPOOR_ARENA_MAX_CHANNELS)
+		return spoor_fail(e, EINVAL, "--channel %s: a session has at most %d", name, SPOOR_ARENA_MAX_CHANNELS);
+	o->channel = o->named ? n : 0;
+	if (o->named)
+		o->s.channels[o->s.n_channels++] = (struct spoor_control_channel){ .share = 1 };
+	strcpy(o->s.channels[o->channel].name, name);
+	o->named = true;
+	return 0;
+}
+
+int spoor_take_ust_channel(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_ust_cmd_options *o = options;
+	char copy[256], *properties, *word;
+	int r;
+
+	if (strlen(arg) >= sizeof(copy))
+		return spoor_fail(e, EINVAL, "--channel: too long");
+	strcpy(copy, arg);
+	properties = strchr(copy, ':');
+	if (properties)
+		*properties++ = '\0';
+	r = choose_channel(o, copy, e);
+	while (!r && (word = strsep(&properties, ",")))
+		r = take_property(o, word, e);
+	return r;
+}
+
+/* ---- the trace ---- */
+
+int spoor_take_ust_output(void *output, const char *arg, struct spoor_error *e)
+{
+	if (!*arg || strlen(arg) >= PATH_MAX)
+		return spoor_fail(e, EINVAL, "-o: %s", *arg ? "the name is too long" : "an empty name");
+	strcpy(output, arg);
+	return 0;
+}
+
+int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e)
+{
+	struct spoor_ust_options *s = session;
 	uint64_t n;
 
 	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
@@ -120,8 +251,9 @@ static int parse_rotate(const char *arg, struct spoor_ust_options *s, struct spo
 	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
 }
 
-static int parse_buffers(const char *arg, uint64_t *ret, struct spoor_error *e)
+int spoor_take_ust_buffers(void *buffers, const char *arg, struct spoor_error *e)
 {
+	uint64_t *ret = buffers;
 	int r = spoor_option_size("--buffers", arg, LEAST_BUFFERS, ret, e);
 
 	if (!r && *ret > MOST_BUFFERS)
@@ -129,72 +261,17 @@ static int parse_buffers(const char *arg, uint64_t *ret, struct spoor_error *e)
 	return r;
 }
 
-static int parse_packet(const char *arg, uint32_t *ret, struct spoor_error *e)
-{
-	uint64_t n = 0;
-
-	if (spoor_parse_size(arg, &n) || n < SPOOR_ARENA_MIN_PACKET || n > SPOOR_ARENA_MAX_PACKET || n % 4096)
-		return spoor_fail(e, EINVAL, "--packet %s: from 4k to 1M, a multiple of 4k", arg);
-	*ret = n;
-	return 0;
-}
-
-int spoor_ust_option(int c, const char *arg, struct spoor_ust_cmd_options *o, struct spoor_error *e)
-{
-	struct spoor_control_channel *channel = &o->s.channels[0];
-	int r;
-
-	switch (c) {
-	case 'e':
-		r = add_rule(o, arg, e);
-		break;
-	case 'l':
-		r = parse_level(arg, &o->level, e);
-		break;
-	case 'o':
-		if (!*arg)
-			return spoor_fail(e, EINVAL, "-o: an empty name");
-		snprintf(o->output, sizeof(o->output), "%s", arg);
-		r = 0;
-		break;
-	case SPOOR_UST_OPT_FILTER:
-		if (strlen(arg) >= sizeof(o->rules[0].rule.filter))
-			return spoor_fail(e, EINVAL, "--filter: longer than %zu characters",
-					  sizeof(o->rules[0].rule.filter) - 1);
-		o->filter = arg;
-		r = 0;
-		break;
-	case SPOOR_UST_OPT_BUFFERS:
-		r = parse_buffers(arg, &o->s.buffers, e);
-		break;
-	case SPOOR_UST_OPT_PACKET:
-		r = parse_packet(arg, &channel->packet_size, e);
-		break;
-	case SPOOR_UST_OPT_MODE:
-		r = parse_mode(arg, channel, e);
-		break;
-	case SPOOR_UST_OPT_CONTEXT:
-		r = spoor_take_ust_contexts(&channel->contexts, arg, e);
-		break;
-	case SPOOR_UST_OPT_MAX_SIZE:
-		r = spoor_option_size("--max-size", arg, 4 << 20, &o->s.max_size, e);
-		break;
-	case SPOOR_UST_OPT_ROTATE:
-		r = parse_rotate(arg, &o->s, e);
-		break;
-	default:
-		return 0;
-	}
-	return r ? r : 1;
-}
+/* ---- after the last ---- */
 
 void spoor_ust_options_settle(struct spoor_ust_cmd_options *o)
 {
 	if (!o->n_rules || !o->rules[0].rule.enable) { /* "all but" begins with all */
 		unsigned n = o->n_rules < SPOOR_UST_OPTION_RULES ? o->n_rules : SPOOR_UST_OPTION_RULES - 1;
+		uint8_t channels = o->n_rules ? o->rules[0].rule.channels : 1;
 
 		memmove(&o->rules[1], &o->rules[0], n * sizeof(o->rules[0]));
 		spoor_ust_rule_option("*", 0, true, &o->rules[0], NULL);
+		o->rules[0].rule.channels = channels;
 		o->n_rules = n + 1;
 	}
 	for (unsigned i = 0; i < o->n_rules; i++) {

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "cmd/options.h"
 #include "collect/user/session.h"
 
 #define SPOOR_UST_OPTION_RULES 64
@@ -15,38 +16,43 @@ struct spoor_ust_cmd_options {
 	uint8_t level; /* 255: any */
 	const char *filter;
 	char output[PATH_MAX];
+	unsigned channel; /* which the next option is for */
+	unsigned defined; /* a bit for each channel of which something was said */
+	bool named;       /* --channel was given */
 };
 
-enum {
-	SPOOR_UST_OPT_FILTER = 2000,
-	SPOOR_UST_OPT_BUFFERS,
-	SPOOR_UST_OPT_MODE,
-	SPOOR_UST_OPT_CONTEXT,
-	SPOOR_UST_OPT_MAX_SIZE,
-	SPOOR_UST_OPT_ROTATE,
-	SPOOR_UST_OPT_PACKET,
-};
+/* For a table: `o` is a struct spoor_ust_cmd_options in `type`. */
+#define SPOOR_UST_OPTIONS(type, o)                                                                               \
+	{ "event", 'e', SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_event },                     \
+		{ "level", 'l', SPOOR_OPTION_OWN, SPOOR_AT(type, o.level), .take = spoor_take_ust_level },       \
+		{ "filter", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o.filter), .take = spoor_take_ust_filter },      \
+		{ "output", 'o', SPOOR_OPTION_OWN, SPOOR_AT(type, o.output), .take = spoor_take_ust_output },    \
+		{ "channel", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_channel },           \
+		{ "buffers", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o.s.buffers), .take = spoor_take_ust_buffers }, \
+		{ "packet", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_packet },             \
+		{ "mode", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_mode },                 \
+		{ "context", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_context },           \
+		{ "max-size", 0, SPOOR_OPTION_SIZE, SPOOR_AT(type, o.s.max_size), .least = 4 << 20 },            \
+	{                                                                                                        \
+		"rotate", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o.s), .take = spoor_take_ust_rotate                \
+	}
 
-#define SPOOR_UST_OPTIONS                                                    \
-	{ "event", required_argument, NULL, 'e' },                           \
-	{ "level", required_argument, NULL, 'l' },                           \
-	{ "filter", required_argument, NULL, SPOOR_UST_OPT_FILTER },         \
-	{ "output", required_argument, NULL, 'o' },                          \
-	{ "buffers", required_argument, NULL, SPOOR_UST_OPT_BUFFERS },       \
-	{ "packet", required_argument, NULL, SPOOR_UST_OPT_PACKET },         \
-	{ "mode", required_argument, NULL, SPOOR_UST_OPT_MODE },             \
-	{ "context", required_argument, NULL, SPOOR_UST_OPT_CONTEXT },       \
-	{ "max-size", required_argument, NULL, SPOOR_UST_OPT_MAX_SIZE },     \
-	{ "rotate", required_argument, NULL, SPOOR_UST_OPT_ROTATE }
-#define SPOOR_UST_LETTERS "e:l:o:"
-
-void spoor_ust_options_init(struct spoor_ust_cmd_options *o);
-/* Takes one of them. 1: it was one; 0: it is another option; or -errno. */
-int spoor_ust_option(int c, const char *arg, struct spoor_ust_cmd_options *o, struct spoor_error *e);
-/* After the last: level and filter go to all rules; none: all events. */
-void spoor_ust_options_settle(struct spoor_ust_cmd_options *o);
-/* One event pattern, "!pattern" for those that are not. */
-int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
-			  struct spoor_error *e);
+int spoor_take_ust_event(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_level(void *level, const char *arg, struct spoor_error *e);
+int spoor_take_ust_filter(void *filter, const char *arg, struct spoor_error *e);
+int spoor_take_ust_output(void *output, const char *arg, struct spoor_error *e);
+int spoor_take_ust_channel(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_buffers(void *buffers, const char *arg, struct spoor_error *e);
+int spoor_take_ust_packet(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_mode(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_context(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e);
 /* "vpid,cpu,callstack" into a uint32_t. */
 int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e);
+
+void spoor_ust_options_init(struct spoor_ust_cmd_options *o);
+/* After the last: level and filter go to all rules; none: all events. */
+void spoor_ust_options_settle(struct spoor_ust_cmd_options *o);
+/* One event pattern, "!pattern" for those that are not; in the first channel. */
+int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
+			  struct spoor_error *e);

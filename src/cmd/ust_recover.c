@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor ust recover`: a trace of what programs without a daemon, or programs that died, left. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,15 +8,15 @@
 
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/ust.h"
 #include "collect/user/hub.h"
 #include "collect/user/recover.h"
 
-static int misuse(const char *text)
-{
-	spoor_ust_say(text);
-	return SPOOR_EXIT_USAGE;
-}
+static const struct spoor_option options[] = {
+	{ "output", 'o', SPOOR_OPTION_TEXT, .at = 0, .size = sizeof(const char *) },
+	{},
+};
 
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
@@ -42,24 +43,19 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 
 int spoor_ust_cmd_recover(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "output", required_argument, NULL, 'o' }, { "help", no_argument, NULL, 'h' }, {} };
+	const struct spoor_command_line line = { .verb = "ust recover", .options = options };
 	char name[64], date[32];
 	const char *output = NULL;
 	struct spoor_error e = { "" };
 	struct spoor_recovery result;
-	int c;
+	int r = spoor_options_parse(&line, argc, argv, &output, NULL, &e);
 
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
-		if (c == 'h')
-			return spoor_cmd_usage("ust");
-		if (c != 'o' || !*optarg)
-			return misuse("recover has the options -o NAME and -h");
-		output = optarg;
-	}
-	if (optind == argc)
-		return misuse("which files? spoor ust recover DIR|FILE... [-o NAME.spoor]");
+	if (r > 0)
+		return spoor_cmd_usage("ust");
+	if (!r && optind == argc)
+		r = spoor_fail(&e, EINVAL, "which files? spoor ust recover DIR|FILE... [-o NAME.spoor]");
+	if (r)
+		return spoor_cmd_misuse("ust", &e);
 	if (!output) {
 		spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 		snprintf(name, sizeof(name), "ust-%s.spoor", date);

@@ -38,12 +38,6 @@ struct run {
 
 /* ---- options ---- */
 
-static int misuse(const char *text)
-{
-	spoor_ust_say(text);
-	return SPOOR_EXIT_USAGE;
-}
-
 /* ./usttrace/ is where the paper's usttrace puts it. */
 static int default_output(struct run *r, struct spoor_error *e)
 {
@@ -75,34 +69,29 @@ static void join_command(struct run *r)
 		at += snprintf(r->command + at, sizeof(r->command) - at, "%s%s", a == r->argv ? "" : " ", *a);
 }
 
+static const struct spoor_option options[] = {
+	SPOOR_UST_OPTIONS(struct run, o),
+	{ "snapshot-on", 0, SPOOR_OPTION_OWN, SPOOR_AT(struct run, snapshot_signal),
+	  .take = spoor_take_snapshot_signal },
+	{},
+};
+
 /* 0, or the exit code + 1. */
 static int parse(struct run *r, int argc, char **argv)
 {
-	static const struct option options[] = { SPOOR_UST_OPTIONS,
-						 { "snapshot-on", required_argument, NULL, 's' },
-						 { "help", no_argument, NULL, 'h' },
-						 {} };
+	const struct spoor_command_line line = { .verb = "ust run", .options = options, .has_command = true };
 	struct spoor_error e = { "" };
-	int c;
+	int err;
 
 	spoor_ust_options_init(&r->o);
-	opterr = 0;
-	while ((c = getopt_long(argc, argv, "+" SPOOR_UST_LETTERS "h", options, NULL)) != -1) {
-		int known = spoor_ust_option(c, optarg, &r->o, &e);
-
-		if (c == 'h')
-			return spoor_cmd_usage("ust") + 1;
-		if (c == 's' && !spoor_take_snapshot_signal(&r->snapshot_signal, optarg, &e))
-			continue;
-		if (known < 0 || c == 's')
-			return misuse(e.text) + 1;
-		if (!known)
-			return misuse("run has no such option, or it needs a value; 'spoor help ust' has the list") +
-			       1;
-	}
+	err = spoor_options_parse(&line, argc, argv, r, NULL, &e);
+	if (err > 0)
+		return spoor_cmd_usage("ust") + 1;
 	r->argv = argv + optind;
-	if (!*r->argv)
-		return misuse("which command? spoor ust run [OPTION...] -- CMD [ARGUMENT...]") + 1;
+	if (!err && !*r->argv)
+		err = spoor_fail(&e, EINVAL, "which command? spoor ust run [OPTION...] -- CMD [ARGUMENT...]");
+	if (err)
+		return spoor_cmd_misuse("ust", &e) + 1;
 	spoor_ust_options_settle(&r->o);
 	if (default_output(r, &e)) {
 		spoor_ust_say(e.text);

@@ -146,6 +146,11 @@ static void put_program(FILE *out, const struct spoor_program *p)
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
 		fprintf(out, "[%u]; its user events are here up to there.\n", p->pid);
 	}
+	if (p->state == SPOOR_PROGRAM_UNSEEN) {
+		fputs("Ended without exit(), by a crash or not: ", out);
+		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
+		fprintf(out, "[%u]; its user events are here up to there.\n", p->pid);
+	}
 	if (p->lost) {
 		spoor_format_count(p->lost, count, sizeof(count));
 		fprintf(out, "Lost: of these %s in ", count);
@@ -163,7 +168,8 @@ static void put_program(FILE *out, const struct spoor_program *p)
 
 static int is_worth_a_line(const struct spoor_program *p)
 {
-	return p->lost || p->malformed || p->state == SPOOR_PROGRAM_CRASHED || p->state == SPOOR_PROGRAM_DAMAGED;
+	return p->lost || p->malformed || p->state == SPOOR_PROGRAM_CRASHED || p->state == SPOOR_PROGRAM_DAMAGED ||
+	       p->state == SPOOR_PROGRAM_UNSEEN;
 }
 
 static void put_programs(struct spoor_view *v)

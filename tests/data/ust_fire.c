@@ -15,7 +15,7 @@
 SPOOR_TRACEPOINT(fire, shot, TP_PROTO(unsigned long n), TP_ARGS(n), TP_FIELDS(spoor_int(unsigned long, n, n)))
 
 /* src/agent/ust/sites.h, src/agent/core/process.h */
-int sites_record(bool on, unsigned first_slot);
+int sites_record(unsigned session, bool on, unsigned first_slot);
 bool process_lock(void);
 void process_unlock(void);
 
@@ -55,7 +55,7 @@ static void *shooter(void *arg)
 static void switch_to(bool on)
 {
 	process_lock();
-	sites_record(on, 0);
+	sites_record(0, on, 0);
 	process_unlock();
 }
 
@@ -93,7 +93,8 @@ int main(int argc, char **argv)
 				sched_yield();
 			after = get(&hits[k]); /* two rounds at least, of six events */
 			if (on ? after - before < 12 : after != before) {
-				printf("thread %d, switch %lu: %lu hits while %s\n", k, i, after - before, on ? "on" : "off");
+				printf("thread %d, switch %lu: %lu hits while %s\n", k, i, after - before,
+				       on ? "on" : "off");
 				return 1;
 			}
 			checked++;

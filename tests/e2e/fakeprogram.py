@@ -18,7 +18,7 @@ DEFS, DEFS_SIZE, PACKET = 4096, 4096, 65536
 FREE, OWNED, IDLE, FULL, READING = range(5)
 
 
-def message(kind, body, version=1, serial=0, magic=MAGIC, size=None):
+def message(kind, body, version=2, serial=0, magic=MAGIC, size=None):
     return struct.pack("<IHHII", magic, version, kind, 16 + len(body) if size is None else size, serial) + body
 
 
@@ -119,14 +119,15 @@ class Program:
     """A connection to a recorder."""
 
     def __init__(self, path=None, hello=True, **how):
+        self.session = 0
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(10)
         self.sock.connect(path or os.environ["SPOOR_UST_SOCKET"])
         if hello:
             self.hello(**how)
 
-    def hello(self, version=1, arena_version=1, flags=0, session=0, comm=b"fake"):
-        body = struct.pack("<IIIIQII16s256s", arena_version, flags, os.getpid(), 3, start_time(), session, 0, comm,
+    def hello(self, version=2, arena_version=1, flags=0, n_arenas=0, comm=b"fake"):
+        body = struct.pack("<IIIIQII16s256s", arena_version, flags, os.getpid(), 3, start_time(), n_arenas, 0, comm,
                            b"/bin/fake")
         self.sock.send(message(HELLO, body, version))
 
@@ -144,19 +145,21 @@ class Program:
 
     def setup(self):
         """What a recorder says to a HELLO: (session, [(enable, pattern)...])."""
-        kind, _, body = self.receive()
+        kind, serial, body = self.receive()
         assert kind == SETUP, kind
-        flags, n_rules, _, _, session = struct.unpack_from("<IIQII", body)
+        flags, n_rules, _, _, session, self.left = struct.unpack_from("<IIQIII", body)
         rules = []
         for _ in range(n_rules):
             kind, _, body = self.receive()
             assert kind == RULE
-            rules.append((body[0], body[8:264].split(b"\0")[0].decode()))
-        self.flags = flags
+            rules.append((body[4], body[12:268].split(b"\0")[0].decode()))
+        self.flags, self.session = flags, session
+        self.done(serial, 3)
         return session, rules
 
     def offer(self, arena, fd=None):
-        socket.send_fds(self.sock, [message(ARENA, arena.uuid)], [arena.fd if fd is None else fd])
+        body = arena.uuid + struct.pack("<II", self.session, 0)
+        socket.send_fds(self.sock, [message(ARENA, body)], [arena.fd if fd is None else fd])
 
     def done(self, serial, result=0, text=b""):
         self.sock.send(message(DONE, struct.pack("<iI240s", result, 0, text), serial=serial))

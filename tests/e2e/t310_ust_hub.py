@@ -51,7 +51,7 @@ def numbers(found):
 SOUND = """
     p = Program()
     session, rules = p.setup()
-    assert rules == [(1, "*")] and session == 1
+    assert rules == [(1, "*")] and session
     a = Arena()
     p.offer(a)
     a.open(0)
@@ -167,7 +167,7 @@ def test_garbage_harms_nobody_else(ust, what):
 
 HOSTILE = {
     "unsealed": "p = Program(); p.setup(); a = Arena(sealed=False); p.offer(a); os.ftruncate(a.fd, 0)",
-    "no descriptor": "p = Program(); p.setup(); p.send(message(ARENA, bytes(16)))",
+    "no descriptor": "p = Program(); p.setup(); p.send(message(ARENA, bytes(24)))",
     "pipe": "p = Program(); p.setup(); a = Arena(); p.offer(a, os.pipe()[0])",
     "short": "p = Program(); p.send(b'x')",
     "empty": "p = Program(hello=False); p.sock.shutdown(1)",
@@ -177,7 +177,9 @@ HOSTILE = {
     "huge": "p = Program(); p.setup(); p.send(message(DONE, bytes(60000)))",
     "hello twice": "p = Program(); p.setup(); p.hello()",
     "arena first": "p = Program(hello=False); p.offer(Arena())",
-    "forked of nobody": "p = Program(flags=FORKED, session=99)",
+    "forked of nobody": "p = Program(flags=FORKED, n_arenas=1); p.session = 99; p.offer(Arena()); "
+                        "assert p.receive()[0] == END",
+    "forked, never comes": "p = Program(flags=FORKED, n_arenas=99)",
     "silent": "keep = [Program(hello=False) for _ in range(200)]",
     "never reads": "p = Program(); [p.send(message(DONE, bytes(248))) for _ in range(20000)]",
     "random": """
@@ -219,14 +221,14 @@ def test_hostile_messages(ust, what):
 
 def test_wrong_versions_are_told(ust):
     done, found = ust("""
-        for how in {"version": 2}, {"arena_version": 9}:
+        for how in {"version": 1}, {"version": 3}, {"arena_version": 9}:
             p = Program(**how)
             kind, _, body = p.receive()
             assert kind == DONE and struct.unpack_from("<i", body)[0] == -71, (kind, body)
-            assert b"version 1" in body
+            assert b"version 2" in body
             assert p.receive()[0] == 0
     """)
-    assert not found and done.stderr.count("of another version") == 2
+    assert not found and done.stderr.count("of another version") == 3
 
 
 def test_no_program_is_said(ust):

@@ -8,120 +8,12 @@ import socket
 import struct
 import subprocess
 import time
-from collections import defaultdict
 from pathlib import Path
 
-import pytest
-
+from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
-
-
-def wait_for(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.005)
-    return value
-
-
-@pytest.fixture(scope="session")
-def ticker(tmp_path_factory):
-    out = tmp_path_factory.mktemp("bin") / "ticker"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
-                   check=True, timeout=60)
-    return out
-
-
-@pytest.fixture(scope="session")
-def library(build):
-    return build / "src/agent/libspoor-ust.so"
-
-
-class Daemon:
-    def __init__(self, build, tmp_path, library):
-        self.build, self.cwd, self.agent = build, tmp_path, library
-        self.socket = tmp_path / "ust.sock"
-        self.running, self.process = [], None
-
-    def start(self):
-        self.process = subprocess.Popen([self.build / "spoor", "daemon", "--socket", self.socket], cwd=self.cwd,
-                                        stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
-        while "ready" not in line:
-            assert line, self.process.wait()
-            line = self.process.stderr.readline()
-        return self
-
-    def kill(self, number=signal.SIGKILL):
-        self.process.send_signal(number)
-        self.process.wait(10)
-
-    def ust(self, *words, check=True):
-        run = subprocess.run([self.build / "spoor", "ust", words[0], "--socket", self.socket, *map(str, words[1:])],
-                             cwd=self.cwd, capture_output=True, text=True, timeout=30)
-        assert not check or run.returncode == 0, (words, run.stderr)
-        return run
-
-    def program(self, *argv, preload=True, stdin=None, **env):
-        """A program that has said that it is ready."""
-        if preload:
-            env["LD_PRELOAD"] = str(self.agent)
-        env = os.environ | {"SPOOR_UST_SOCKET": str(self.socket)} | env
-        p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdin=stdin,
-                             stdout=subprocess.PIPE)
-        assert p.stdout.readline() == b"ready\n"
-        self.running.append(p)
-        return p
-
-    def events(self, name="t.spoor"):
-        run = subprocess.run([self.build / "spoor", "report", "--format", "json", name], cwd=self.cwd,
-                             capture_output=True, text=True, timeout=60)
-        assert run.returncode == 0, run.stderr
-        *events, self.summary = [json.loads(line) for line in run.stdout.splitlines()]
-        assert not self.summary["damages"]
-        babel = subprocess.run(["babeltrace2", "-o", "dummy", name], cwd=self.cwd, capture_output=True, text=True)
-        assert babel.returncode == 0, babel.stderr
-        return [e for e in events if e["event"].startswith("zoo:")]
-
-    def ticks(self, name="t.spoor"):
-        """{(pid, thread): [n, ...]} in the order of time."""
-        found = defaultdict(list)
-        for e in self.events(name):
-            if e["event"] == "zoo:tick":
-                found[e["pid"], e["fields"]["thread"]].append(e["fields"]["n"])
-        return found
-
-
-def end_keeper(path):
-    """What a daemon that was killed has left behind on purpose."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-        try:
-            s.connect(path)
-        except OSError:
-            return
-        pid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    os.kill(pid, signal.SIGKILL)
-    os.unlink(path)
-
-
-@pytest.fixture
-def daemon(build, tmp_path, library):
-    d = Daemon(build, tmp_path, library)
-    yield d.start()
-    for p in d.running:
-        if p.poll() is None:
-            p.kill()
-        p.wait()
-    if d.process.poll() is None:
-        d.kill()
-    end_keeper(f"{d.socket}.keeper")
-
-
-def in_a_row(numbers):
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def listed(daemon, pid):

@@ -196,11 +196,12 @@ def test_filter_of_text(spoor, ticker, events):
     assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
 
 
-@pytest.mark.parametrize("expression", ["", "n", "n ==", "n = 3", "(n == 3", "n == 3)", 'n < "x"', 'n == "x', "n == 3x",
-                                        "3 == n", "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
+@pytest.mark.parametrize("expression", ["", "n ==", "n = 3", "(n == 3", "n == 3)", 'n == "x', "n == 3x",
+                                        "(" * 40 + "n==1", " || ".join(["n == 1"] * 40)])
 def test_wrong_filter(spoor, ticker, expression):
     run = spoor("ust", "run", "--filter", expression or " ", "-o", "t.spoor", "--", ticker)
-    assert run.returncode == 125 and "--filter" in run.stderr and run.stdout == ""
+    assert run.returncode == 2 and "--filter" in run.stderr and run.stdout == ""
+    assert len(run.stderr.splitlines()) == 1
 
 
 def test_full_disk(spoor, ticker, tmp_path, events):

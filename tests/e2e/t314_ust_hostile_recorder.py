@@ -25,13 +25,22 @@ def ticker(tmp_path_factory):
 
 
 def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,
-                  contexts=0):
+                  contexts=0, left=0, answers=1):
     channel = struct.pack("<32sIIIIIIII", b"c", mode, packet, share, block, contexts, 0, 0, 0)
-    return message(SETUP, struct.pack("<IIQII", flags, n_rules, buffers, n_channels, session) + channel * 8)
+    return message(SETUP, struct.pack("<IIQIIII", flags, n_rules, buffers, n_channels, session, left, answers) +
+                   channel * 8)
 
 
-def rule(enable=1, channel=0, level=255, kind=0, pattern=b"*", filter=b""):
-    return message(RULE, struct.pack("<BBBBI256s504s", enable, channel, level, kind, 0, pattern, filter))
+def rule(enable=1, channels=1, level=255, kind=0, pattern=b"*", filter=b"", session=1):
+    return message(RULE, struct.pack("<IBBBB4x256s500s", session, enable, channels, level, kind, pattern, filter))
+
+
+def record(on, session=1):
+    return message(RECORD, struct.pack("<II", session, on))
+
+
+def end(session=1):
+    return message(END, struct.pack("<II", session, 0))
 
 
 SAYS = {
@@ -44,8 +53,9 @@ SAYS = {
     "too large": [message(SETUP, bytes(9000))],
     "no channels": [session_setup(n_channels=0), rule()],
     "many channels": [session_setup(n_channels=9), rule()],
-    "eight channels": [session_setup(n_channels=8, n_rules=2), rule(channel=7), rule(channel=3, pattern=b"zoo:tick")],
-    "channel of none": [session_setup(), rule(channel=200)],
+    "eight channels": [session_setup(n_channels=8, n_rules=2), rule(channels=128),
+                       rule(channels=8, pattern=b"zoo:tick")],
+    "channel of none": [session_setup(), rule(channels=200)],
     "no memory has so much": [session_setup(buffers=1 << 62), rule()],
     "hardly any buffers": [session_setup(buffers=1), rule()],
     "odd packets": [session_setup(packet=4095), rule()],
@@ -55,11 +65,18 @@ SAYS = {
     "all contexts": [session_setup(contexts=0xffffffff), rule()],
     "fewer rules than said": [session_setup(n_rules=1000), rule()],
     "rules without setup": [rule(), rule()],
-    "record without setup": [message(RECORD, struct.pack("<II", 1, 0))],
-    "end at once": [session_setup(), rule(), message(END, b"")],
-    "on and off": [session_setup(), rule()] + [message(RECORD, struct.pack("<II", i % 2, 0)) for i in range(40)],
-    "sessions without end": [m for i in range(20) for m in (session_setup(session=i + 1), rule())],
-    "pattern without NUL": [session_setup(), rule(pattern=b"*" * 256, filter=b"x" * 504)],
+    "record without setup": [record(1)],
+    "end at once": [session_setup(), rule(), end()],
+    "on and off": [session_setup(), rule()] + [record(i % 2) for i in range(40)],
+    "sessions without end": [m for i in range(20)
+                             for m in (session_setup(session=i + 1, left=19 - i), rule(session=i + 1))],
+    "more sessions than came": [session_setup(left=7), rule()],
+    "never an answer": [m for i in range(9) for m in (session_setup(answers=0, session=i + 1), rule(session=i + 1))],
+    "ends of others": [end(7), session_setup(), end(0), rule(), record(1, session=0), end(9)],
+    "all channels": [session_setup(n_channels=8), rule(channels=255)],
+    "sessions come and go": [m for i in range(40) for m in (session_setup(session=i + 1), rule(session=i + 1),
+                                                           end(i + 1))],
+    "pattern without NUL": [session_setup(), rule(pattern=b"*" * 256, filter=b"x" * 500)],
     "binary pattern": [session_setup(n_rules=2), rule(pattern=bytes(range(1, 256))), rule(pattern=b"[!*?\\" * 20)],
 }
 
@@ -114,7 +131,7 @@ def test_random(build, ticker, tmp_path):
         says = []
         for _ in range(random.randrange(1, 8)):
             m = bytearray(random.choice([session_setup(n_rules=random.randrange(3)), rule(), message(RECORD, bytes(8)),
-                                         message(END, b"")]))
+                                         end()]))
             for _ in range(random.randrange(4)):
                 m[random.randrange(16, len(m)) if len(m) > 16 else 0] = random.randrange(256)
             says.append(bytes(m))

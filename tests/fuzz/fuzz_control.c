@@ -30,7 +30,7 @@ static void on_command(void *ctx, struct spoor_hub *h, const char *text, size_t 
 		abort();
 	memcpy(copy, text, len);
 	spoor_hub_answer(q, "heard");
-	spoor_hub_kick(h, 0x7fffffff, q);
+	spoor_hub_kick(h, NULL, 0x7fffffff, q);
 	spoor_hub_result(q, len % 2 ? -EINVAL : 0, "done");
 }
 

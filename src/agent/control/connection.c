@@ -22,8 +22,8 @@ static bool private_one, secure;
 
 static struct {
 	int fd;
-	__u32 pid;        /* whose it is: a child has its parent's descriptors */
-	dev_t dev;        /* which file the number was of: programs close what they do not know */
+	__u32 pid; /* whose it is: a child has its parent's descriptors */
+	dev_t dev; /* which file the number was of: programs close what they do not know */
 	ino_t ino;
 } connection = { .fd = -1 };
 
@@ -180,14 +180,14 @@ static __u64 start_time(void)
 	return t;
 }
 
-static int say_hello(unsigned flags, __u32 session)
+static int say_hello(unsigned flags, unsigned n_arenas)
 {
 	struct spoor_control_hello m = {
 		.arena_version = SPOOR_ARENA_VERSION,
 		.flags = flags,
 		.pid = sys_pid(),
 		.start_time = start_time(),
-		.session = session,
+		.n_arenas = n_arenas,
 	};
 	long n;
 
@@ -200,7 +200,7 @@ static int say_hello(unsigned flags, __u32 session)
 	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), 0, -1);
 }
 
-int connection_open(unsigned flags, __u32 session)
+int connection_open(unsigned flags, unsigned n_arenas)
 {
 	unsigned i;
 	long fd = -ENOENT;
@@ -216,7 +216,7 @@ int connection_open(unsigned flags, __u32 session)
 	r = keep(fd);
 	if (r < 0)
 		return r;
-	r = say_hello(flags, session);
+	r = say_hello(flags, n_arenas);
 	if (r < 0)
 		connection_close();
 	return r < 0 ? r : connection.fd;

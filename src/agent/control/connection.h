@@ -14,8 +14,11 @@ void connection_prepare(void);
 /* Was a recorder named by the environment? Then it is worth waiting for. */
 bool connection_is_private(void);
 
-/* Connects, if that is not so yet, and says HELLO. The fd, or -errno. flags: enum spoor_control_hello_flag. */
-int connection_open(unsigned flags, __u32 session);
+/*
+ * Connects, if that is not so yet, and says HELLO. The fd, or -errno. flags: enum spoor_control_hello_flag; n_arenas:
+ * of FORKED, which are to be sent then.
+ */
+int connection_open(unsigned flags, unsigned n_arenas);
 /* The fd if there is a connection of this process; else -1. */
 int connection_fd(void);
 void connection_close(void);

@@ -15,93 +15,119 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
-#define TEXT_SIZE sizeof(((struct spoor_control_done *)0)->text)
-#define PRIVATE_MS 1000   /* who names a recorder wants everything from the start */
-#define STANDARD_MS 1     /* what comes later is served by a kick */
+#define PRIVATE_MS 1000 /* who names a recorder wants everything from the start */
+#define STANDARD_MS 1   /* what comes later is served by a kick */
 #define KICKED_MS 50
-#define AGAIN_MS 100      /* between two looks for a recorder that is gone */
+#define AGAIN_MS 100 /* between two looks for a recorder that is gone */
 
-static __u32 session;       /* of the last SETUP; 0: none */
-static unsigned rules_left; /* of it, which have not come */
-static bool record_then;    /* once they have */
-static bool listening;      /* there is the thread */
-static __u32 listener_pid;  /* in this process: it does not survive a fork */
+/* A recorder's answer that has not come to its end. */
+static struct {
+	struct spoor_control_head setup;
+	__u32 session;
+	unsigned rules_left, setups_left;
+	bool record; /* once the rules are there */
+	bool answers;
+	int result;
+	struct spoor_agent_said said;
+} pending;
+static bool listening;     /* there is the thread */
+static __u32 listener_pid; /* in this process: it does not survive a fork */
 static volatile bool stopped;
 static struct sigaction before; /* who handled SIGURG */
 
 /* ---- messages: the agent's lock is held ---- */
 
-static void done(const struct spoor_control_head *what, int result, const char *text)
+static void done(const struct spoor_control_head *what, int result, const struct spoor_agent_said *said)
 {
-	struct spoor_control_done m = { .result = result };
-	size_t n = strlen(text);
+	struct spoor_control_done m = { .result = result, .about = said->about };
 
-	memcpy(m.text, text, n < sizeof(m.text) ? n : sizeof(m.text) - 1);
+	memcpy(m.text, said->text, sizeof(m.text));
 	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), what->serial, -1);
 }
 
 static void rules_are_there(void)
 {
-	char text[TEXT_SIZE];
+	int r = pending.result;
 
-	if (!rules_left)
-		spoor_agent_record(record_then, text, sizeof(text));
+	if (pending.rules_left)
+		return;
+	if (!r)
+		r = spoor_agent_record(pending.session, pending.record, &pending.said);
+	done(&pending.setup, r, &pending.said);
+	if (pending.answers && !pending.setups_left)
+		spoor_agent_end_answer();
 }
 
 /* The arena that we have, for a recorder that is new, or that we lost for a while. */
-static void offer_present(void)
+static void offer_present(__u32 session)
 {
-	__u8 uuid[16];
-	int fd;
+	struct spoor_agent_arena arena;
 
-	if (!spoor_agent_arena(&fd, uuid))
-		spoor_control_offer(fd, uuid);
+	if (!spoor_agent_arena(session, &arena))
+		spoor_control_offer(&arena, 1);
 }
 
 static int on_setup(const struct spoor_control_setup *m)
 {
-	char text[TEXT_SIZE];
-	int r = 0;
-
-	if (!m->n_rules) { /* no session wants us. What is in the buffers stays there. */
-		spoor_agent_record(false, text, sizeof(text));
+	if (m->answers && !pending.setups_left)
+		spoor_agent_begin_answer();
+	if (!m->session) { /* none wants us */
+		spoor_agent_end_answer();
 		return -ENOENT;
 	}
-	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS)
+	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS || !m->n_rules)
 		return -EBADMSG;
-	rules_left = m->n_rules;
-	record_then = m->flags & SPOOR_SETUP_RECORD;
-	if (session != m->session)
-		r = spoor_agent_setup(m);
-	session = m->session;
-	offer_present();
-	return r;
+	memset(&pending, 0, sizeof(pending));
+	pending.setup = m->head;
+	pending.session = m->session;
+	pending.rules_left = m->n_rules;
+	pending.setups_left = m->left;
+	pending.answers = m->answers;
+	pending.record = m->flags & SPOOR_SETUP_RECORD;
+	pending.result = spoor_agent_setup(m);
+	if (pending.result == -EBUSY)
+		strcpy(pending.said.text, "as many sessions record it as can at once");
+	offer_present(m->session);
+	return 0;
 }
 
 static int on_rule(const struct spoor_control_rule *m)
 {
+	bool belongs = pending.rules_left && m->session == pending.session;
 	struct spoor_control_rule rule = *m;
-	char text[TEXT_SIZE] = "";
+	struct spoor_agent_said said = { 0 };
 	int r;
 
 	rule.pattern[sizeof(rule.pattern) - 1] = '\0';
 	rule.filter[sizeof(rule.filter) - 1] = '\0';
-	r = spoor_agent_rule(&rule, text, sizeof(text));
-	if (rules_left) { /* they belong to a SETUP: nobody waits for an answer */
-		rules_left--;
-		rules_are_there();
-	} else {
-		done(&m->head, r, text);
+	r = spoor_agent_rule(&rule, &said);
+	if (!belongs) {
+		done(&m->head, r, &said);
+		return 0;
 	}
+	/* It belongs to a SETUP, whose answer is that of all. */
+	if (said.text[0] && !pending.said.text[0])
+		pending.said = said;
+	if (r < 0 && !pending.result)
+		pending.result = r;
+	pending.rules_left--;
+	rules_are_there();
 	return 0;
 }
 
-static void on_record(const struct spoor_control_record *m)
+static int on_record(const struct spoor_control_record *m)
 {
-	char text[TEXT_SIZE] = "";
-	int r = spoor_agent_record(m->on, text, sizeof(text));
+	struct spoor_agent_said said = { 0 };
+	int r = spoor_agent_record(m->session, m->on, &said);
 
-	done(&m->head, r, text);
+	done(&m->head, r, &said);
+	return 0;
+}
+
+static int on_end(const struct spoor_control_end *m)
+{
+	spoor_agent_end(m->session);
+	return 0;
 }
 
 static int on_message(const struct spoor_control_head *m)
@@ -114,14 +140,9 @@ static int on_message(const struct spoor_control_head *m)
 	case SPOOR_CONTROL_RULE:
 		return m->size == sizeof(struct spoor_control_rule) ? on_rule((const void *)m) : -EBADMSG;
 	case SPOOR_CONTROL_RECORD:
-		if (m->size != sizeof(struct spoor_control_record))
-			return -EBADMSG;
-		on_record((const void *)m);
-		return 0;
+		return m->size == sizeof(struct spoor_control_record) ? on_record((const void *)m) : -EBADMSG;
 	case SPOOR_CONTROL_END:
-		spoor_agent_end();
-		session = 0;
-		return 0;
+		return m->size == sizeof(struct spoor_control_end) ? on_end((const void *)m) : -EBADMSG;
 	case SPOOR_CONTROL_DONE: /* our HELLO was refused: it is of another version */
 		return -EPROTO;
 	}
@@ -139,12 +160,38 @@ static int serve(void)
 		if (n < 0)
 			break;
 	}
-	if (n < 0)
+	if (n < 0) {
 		connection_close();
+		memset(&pending, 0, sizeof(pending));
+	}
 	return n < 0 ? n : 0;
 }
 
+/* What belongs together comes together. */
+static void serve_all(int ms)
+{
+	if (serve())
+		return;
+	while ((pending.rules_left || pending.setups_left) && connection_fd() >= 0 && connection_wait(ms))
+		if (serve())
+			break;
+}
+
 /* ---- the listener ---- */
+
+/*
+ * A program that has capabilities may keep them over setuid() or set them anew, which the kernel does for one thread.
+ * libc then has all threads do the next setgroups(), and ends the program where one of them, ours, may not.
+ */
+static bool may_change_who_it_is(void)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { };
+
+	sys3(SYS_capget, &head, caps, 0);
+	return caps[0].permitted || caps[1].permitted;
+}
+
 
 static void pause_ms(int ms)
 {
@@ -159,7 +206,7 @@ static void find_again(void)
 	pause_ms(AGAIN_MS);
 	if (stopped || spoor_agent_lock(true))
 		return;
-	connection_open(0, session);
+	connection_open(0, 0);
 	spoor_agent_unlock();
 }
 
@@ -195,19 +242,6 @@ static void register_for_urcu(void)
 	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
-/*
- * A program that has capabilities may keep them over setuid() or set them anew, which the kernel does for one thread.
- * libc then has all threads do the next setgroups(), and ends the program where one of them, ours, may not.
- */
-static bool may_change_who_it_is(void)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = { };
-
-	sys3(SYS_capget, &head, caps, 0);
-	return caps[0].permitted || caps[1].permitted;
-}
-
 static void start_listener(void)
 {
 	sigset_t all, old;
@@ -237,13 +271,9 @@ static void kicked(void)
 		return; /* we are to be kicked again */
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
-		serve();
-	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, session) >= 0 && connection_wait(KICKED_MS))
-		serve();
-	/* The rules come right behind a SETUP. */
-	while (rules_left && connection_fd() >= 0 && connection_wait(KICKED_MS))
-		if (serve())
-			break;
+		serve_all(KICKED_MS);
+	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, 0) >= 0 && connection_wait(KICKED_MS))
+		serve_all(KICKED_MS);
 	spoor_agent_unlock();
 }
 
@@ -270,43 +300,43 @@ static void handle_kicks(void)
 
 /* ---- what the rest of the library calls ---- */
 
-/* The recorder's answer, and the rules that come with it. */
+/* The recorder's answer. */
 static void await_setup(int ms)
 {
-	if (!connection_wait(ms))
-		return;
-	serve();
-	while (rules_left && connection_fd() >= 0 && connection_wait(ms))
-		if (serve())
-			break;
+	if (connection_wait(ms))
+		serve_all(ms);
 }
 
 int spoor_control_start(void)
 {
+	bool any;
+
 	connection_prepare();
 	handle_kicks();
 	if (spoor_agent_lock(true))
 		return 0;
-	if (connection_open(0, 0) >= 0)
+	if (connection_open(may_change_who_it_is() ? SPOOR_HELLO_ALONE : 0, 0) >= 0)
 		await_setup(connection_is_private() ? PRIVATE_MS : STANDARD_MS);
+	any = spoor_agent_any();
 	spoor_agent_unlock();
-	if (session)
+	if (any)
 		start_listener();
-	return session != 0;
+	return any;
 }
 
-int spoor_control_offer(int fd, const __u8 uuid[16])
+void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 {
-	struct spoor_control_arena m;
-	int r;
+	unsigned i;
 
 	connection_forget();
-	r = connection_open(SPOOR_HELLO_FORKED, session);
-	if (r < 0)
-		return r;
-	memset(&m, 0, sizeof(m));
-	memcpy(m.uuid, uuid, sizeof(m.uuid));
-	return connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, fd);
+	if (connection_open(SPOOR_HELLO_FORKED, n) < 0)
+		return;
+	for (i = 0; i < n; i++) {
+		struct spoor_control_arena m = { .session = arenas[i].session };
+
+		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
+		connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
+	}
 }
 
 void spoor_control_forked(void)

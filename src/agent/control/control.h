@@ -10,11 +10,25 @@
  *    children by fork). The handler serves what is there and returns; if the library's lock is taken, the recorder
  *    kicks again. To other SIGURGs it does what was there before it.
  *
- * At a program's start it is: spoor_control_start() -> HELLO, SETUP -> spoor_agent_setup(), spoor_agent_rule()s.
+ * At a program's start it is: spoor_control_start() -> HELLO, then for each session a SETUP -> spoor_agent_setup(),
+ * spoor_agent_rule()s, spoor_agent_record().
  */
 #include <stdbool.h>
 
 #include "agent/control/protocol.h"
+
+/* What a DONE says besides its result. */
+struct spoor_agent_said {
+	__u32 about; /* enum spoor_control_done_about */
+	char text[240];
+};
+
+/* An arena and for which session it is. */
+struct spoor_agent_arena {
+	__u32 session;
+	int fd;
+	__u8 uuid[16];
+};
 
 /*
  * From the constructor, once everything else is ready. Looks for the recorder: $SPOOR_UST_SOCKET, else the user's
@@ -23,8 +37,8 @@
  */
 int spoor_control_start(void);
 
-/* A new arena: sends its fd to the recorder. Async-signal-safe, does not block. 0, or -errno: nobody has it. */
-int spoor_control_offer(int fd, const __u8 uuid[16]);
+/* The arenas that there are anew in a child, or one that was made: the recorder gets them. Async-signal-safe. */
+void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
 
 /* In the child of a fork, by whatever noticed it: the parent's connection is not ours. Async-signal-safe. */
 void spoor_control_forked(void);
@@ -41,20 +55,30 @@ void spoor_control_stop(void);
 int spoor_agent_lock(bool wait);
 void spoor_agent_unlock(void);
 
-/* With the lock held. How arenas made from now on are to be. 0 or -errno. */
+/* The following with the lock held. Sessions are known by the recorder's numbers. */
+
+/*
+ * A session, and how its arena is to be; one that is known keeps its arena and loses its rules. What it says holds once
+ * spoor_agent_record() is called. 0; -EBUSY: there are too many; or another -errno.
+ */
 int spoor_agent_setup(const struct spoor_control_setup *s);
 /*
- * With the lock held. Number of sites that the rule changed, or -errno (-EINVAL: a filter, -EPERM: they cannot be
- * switched). text: why, or that some of them cannot.
+ * Number of sites that the rule concerns, or -errno (-EINVAL: a filter, -EPERM: none can be switched on). said: why, or
+ * what is to be known about it.
  */
-int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size);
-/* With the lock held. Sites that the rules enable are on or off. As spoor_agent_rule(). */
-int spoor_agent_record(bool on, char *text, unsigned size);
-/* With the lock held. An object with sites has come: a session that had none to record may begin now. */
+int spoor_agent_rule(const struct spoor_control_rule *r, struct spoor_agent_said *said);
+/* Sites that the rules enable are on or off. Likewise. */
+int spoor_agent_record(__u32 session, bool on, struct spoor_agent_said *said);
+/* An object with sites has come: sessions that had none to record may begin now. */
 void spoor_agent_objects(void);
-/* With the lock held. The session is over: no rules, sites off, the arena ended; another session may follow. */
-void spoor_agent_end(void);
+/* The session is over: no rules, its arena ended. */
+void spoor_agent_end(__u32 session);
+/* What a HELLO's answer has not named does not record any more; what is in its buffers stays there. */
+void spoor_agent_begin_answer(void);
+void spoor_agent_end_answer(void);
+/* Does any record? */
+bool spoor_agent_any(void);
 /* Sites of the program, and how many of them cannot be switched on. */
 unsigned spoor_agent_sites(__u32 *ret_stuck);
-/* fd and uuid of the present arena, if there is one, for a recorder that is new: 0, or -ENOENT. Async-signal-safe. */
-int spoor_agent_arena(int *ret_fd, __u8 ret_uuid[16]);
+/* The arena of a session, for a recorder that is new: 0, or -ENOENT. */
+int spoor_agent_arena(__u32 session, struct spoor_agent_arena *ret);

@@ -6,10 +6,10 @@
  *
  *   program                                       recorder
  *     | -- HELLO -------------------------------->  |  at its start, after fork, or when it was kicked
- *     | <- SETUP, then its RULEs ----------------   |  SETUP.n_rules of them; 0 and no flag: nothing for you
+ *     | <- SETUP, then its RULEs ----------------   |  one for each session that wants it; of none: nothing for you
  *     | -- ARENA + memfd ------------------------>  |  as often as it makes one
- *     | <- RULE, RECORD, END --------------------   |  while it runs
- *     | -- DONE --------------------------------->  |  one for each of these, with its serial
+ *     | <- SETUP, RULE, RECORD, END -------------   |  while it runs
+ *     | -- DONE --------------------------------->  |  one for each of these but END, with its serial
  *
  * A recorder of another version gets a HELLO that it can read (the head never changes), and says so in its DONE.
  * Whoever receives a message of a wrong size or type, or a version that it does not know, closes the connection.
@@ -19,11 +19,11 @@
 #include "agent/core/arena.h"
 
 #define SPOOR_CONTROL_MAGIC 0x43525053U /* "SPRC" */
-#define SPOOR_CONTROL_VERSION 1
-#define SPOOR_CONTROL_SOCKET "/run/spoor/ust.sock"     /* the machine's daemon */
-#define SPOOR_CONTROL_USER_SOCKET "spoor-ust.sock"     /* a user's: in $XDG_RUNTIME_DIR */
-#define SPOOR_CONTROL_VARIABLE "SPOOR_UST_SOCKET"      /* a private one: the path; no other is then tried */
-#define SPOOR_CONTROL_KICK 0x53504f4f524b494bULL       /* value of the queued SIGURG: "look at your socket" */
+#define SPOOR_CONTROL_VERSION 2
+#define SPOOR_CONTROL_SOCKET "/run/spoor/ust.sock" /* the machine's daemon */
+#define SPOOR_CONTROL_USER_SOCKET "spoor-ust.sock" /* a user's: in $XDG_RUNTIME_DIR */
+#define SPOOR_CONTROL_VARIABLE "SPOOR_UST_SOCKET"  /* a private one: the path; no other is then tried */
+#define SPOOR_CONTROL_KICK 0x53504f4f524b494bULL   /* value of the queued SIGURG: "look at your socket" */
 #define SPOOR_CONTROL_MAX_SIZE 4096
 
 enum spoor_control_type {
@@ -48,7 +48,8 @@ struct spoor_control_head {
 
 enum spoor_control_hello_flag {
 	SPOOR_HELLO_KICKED = 1, /* it runs since long: it was asked to come */
-	SPOOR_HELLO_FORKED = 2, /* a child that goes on under its parent's rules: it needs no SETUP */
+	SPOOR_HELLO_ALONE = 4,  /* it will have no listener: it is to be kicked whenever there is something for it */
+	SPOOR_HELLO_FORKED = 2, /* a child that goes on under its parent's rules: it needs no SETUP for those */
 };
 
 struct spoor_control_hello {
@@ -58,8 +59,8 @@ struct spoor_control_hello {
 	__u32 pid; /* as it sees itself; the kernel tells the recorder the true one */
 	__u32 n_sites;
 	__u64 start_time;
-	__u32 session; /* FORKED: of the SETUP that its parent had */
-	__u32 n_stuck; /* of n_sites: how many cannot be switched on, since this process's code cannot be written */
+	__u32 n_arenas; /* FORKED: ARENAs that follow at once */
+	__u32 n_stuck;  /* of n_sites: how many cannot be switched on, since this process's code cannot be written */
 	char comm[16];
 	char exe[256]; /* cut */
 };
@@ -68,12 +69,19 @@ struct spoor_control_hello {
 struct spoor_control_arena {
 	struct spoor_control_head head;
 	__u8 uuid[16];
+	__u32 session; /* of the SETUP that it was made for, by the program or by whom it was forked from */
+	__u32 reserved;
+};
+
+enum spoor_control_done_about {                        /* what the text of one that succeeded is about */
+				SPOOR_DONE_SITES = 0,  /* this program's sites */
+				SPOOR_DONE_FIELDS = 1, /* the filter names a field that none of the events has here */
 };
 
 struct spoor_control_done {
 	struct spoor_control_head head;
-	__s32 result; /* what was asked: number of sites that it concerned, or -errno */
-	__u32 reserved;
+	__s32 result;   /* what was asked: number of sites that it concerned, or -errno */
+	__u32 about;    /* enum spoor_control_done_about */
 	char text[240]; /* of a failure: why; else what there is to be said of it, mostly nothing */
 };
 
@@ -96,34 +104,41 @@ struct spoor_control_setup {
 	struct spoor_control_head head;
 	__u32 flags;
 	__u32 n_rules;
-	__u64 buffers; /* bytes of an arena; 0: default */
+	__u64 buffers;    /* bytes of an arena; 0: default */
 	__u32 n_channels; /* 1 .. 8 */
-	__u32 session;    /* the recorder's number of it */
+	__u32 session;    /* the recorder's number of it; 0: none wants the program */
+	__u32 left;       /* so many SETUPs answer the same HELLO behind this one */
+	__u32 answers;    /* it is one of those that answer a HELLO; sessions that none of them names are over */
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 
 /*
- * Rules are kept in the order in which they came, and each is applied to the sites that are there and that come
- * (dlopen): of the rules that a site matches, the last decides.
+ * A session's rules are kept in the order in which they came, and each is applied to the sites that are there and that
+ * come (dlopen): of the rules for a channel that a site matches, the last decides whether its events go there.
  */
 struct spoor_control_rule {
 	struct spoor_control_head head;
-	__u8 enable;  /* 0: disable */
-	__u8 channel; /* index */
-	__u8 level;   /* sites of a level up to this number (0 emergency .. 14 debug); 255: any */
-	__u8 kind;    /* 0: any; else 1 + enum spoor_def_kind */
+	__u32 session;
+	__u8 enable;   /* 0: disable */
+	__u8 channels; /* a bit for each */
+	__u8 level;    /* sites of a level up to this number (0 emergency .. 14 debug); 255: any */
+	__u8 kind;     /* 0: any; else 1 + enum spoor_def_kind */
 	__u32 reserved;
 	char pattern[256]; /* glob of "provider:name": * and ? */
-	char filter[504];  /* expression over the event's fields; "": none */
+	char filter[500];  /* expression over the event's fields (agent/ust/filter_core.h); "": none */
 };
 
 struct spoor_control_record {
 	struct spoor_control_head head;
+	__u32 session;
 	__u32 on;
-	__u32 reserved;
 };
 
-/* The session is over: sites off, the arena ended and forgotten. It consists of the head alone. */
+struct spoor_control_end { /* the session is over: its arena is ended and forgotten */
+	struct spoor_control_head head;
+	__u32 session;
+	__u32 reserved;
+};
 
 struct spoor_control_text {
 	struct spoor_control_head head;
@@ -135,5 +150,5 @@ struct spoor_control_text {
 _Static_assert(sizeof(struct spoor_control_head) == 16, "");
 _Static_assert(sizeof(struct spoor_control_hello) == 16 + 32 + 16 + 256, "");
 _Static_assert(sizeof(struct spoor_control_channel) == 64, "");
-_Static_assert(sizeof(struct spoor_control_setup) == 16 + 24 + 8 * 64, "");
-_Static_assert(sizeof(struct spoor_control_rule) == 16 + 8 + 256 + 504, "");
+_Static_assert(sizeof(struct spoor_control_setup) == 16 + 32 + 8 * 64, "");
+_Static_assert(sizeof(struct spoor_control_rule) == 16 + 12 + 256 + 500, "");

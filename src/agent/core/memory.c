@@ -10,6 +10,7 @@
 #include "agent/core/clock.h"
 #include "agent/core/memory.h"
 #include "agent/core/process.h"
+#include "agent/core/ranges.h"
 
 #define PAGE 4096ULL
 #define DEFS_STEP 16384ULL
@@ -196,15 +197,16 @@ static long open_file(const struct arena_wish *wish, const struct spoor_arena *a
 	return fd;
 }
 
-/* Reserves the slack too, so that nothing else comes to lie there. */
-static long map(long fd, uint64_t size)
+/* Addresses for it and the slack, so that nothing else comes to lie there. */
+static long reserve(uint64_t size, uint64_t *ret_size)
 {
-	long at = sys6(SYS_mmap, 0, (long)(size + SLACK), PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *old = range_take(size, ret_size);
 
-	if (sys_failed(at))
-		return at;
-	return sys6(SYS_mmap, at, (long)size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (old)
+		return (long)old;
+	*ret_size = size;
+	return sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		    0);
 }
 
 int arena_populate(void *at, size_t size)
@@ -222,7 +224,19 @@ bool file_may_have(uint64_t size)
 	return size <= limit.rlim_cur;
 }
 
-static int fill(long fd, const struct spoor_arena *head, struct spoor_arena **ret)
+static int map(long at, long fd, const struct spoor_arena *head)
+{
+	long r = sys6(SYS_mmap, at, (long)head->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+
+	if (sys_failed(r))
+		return (int)r;
+	r = arena_populate((char *)at, SPOOR_ARENA_DEFS_OFFSET + DEFS_STEP);
+	if (!r)
+		r = arena_populate((char *)at + head->headers_offset, head->data_offset - head->headers_offset);
+	return (int)r;
+}
+
+static int fill(long fd, const struct spoor_arena *head, struct arena_made *ret)
 {
 	struct spoor_arena *a;
 	long at;
@@ -233,21 +247,19 @@ static int fill(long fd, const struct spoor_arena *head, struct spoor_arena **re
 	at = sys3(SYS_ftruncate, fd, head->size, 0);
 	if (sys_failed(at))
 		return (int)at;
-	at = map(fd, head->size);
+	at = reserve(head->size + SLACK, &ret->reserved);
 	if (sys_failed(at))
 		return (int)at;
-	a = (struct spoor_arena *)at;
-	r = arena_populate(a, SPOOR_ARENA_DEFS_OFFSET + DEFS_STEP);
-	if (!r)
-		r = arena_populate((char *)a + head->headers_offset, head->data_offset - head->headers_offset);
+	r = map(at, fd, head);
 	if (r) {
-		sys3(SYS_munmap, a, head->size + SLACK, 0);
+		range_retire((char *)at, ret->reserved, 0, 0);
 		return r;
 	}
+	a = (struct spoor_arena *)at;
 	memcpy(a, head, sizeof(*a));
 	__atomic_store_n(&a->state, SPOOR_ARENA_LIVE, __ATOMIC_RELEASE);
 	__atomic_store_n(&a->magic, SPOOR_ARENA_MAGIC, __ATOMIC_RELEASE);
-	*ret = a;
+	ret->arena = a;
 	return 0;
 }
 
@@ -267,7 +279,7 @@ int arena_make(const struct arena_wish *wish, struct arena_made *ret)
 		fd = sys3(SYS_memfd_create, "spoor-ust", MFD_CLOEXEC | MFD_ALLOW_SEALING, 0);
 	if (sys_failed(fd))
 		return (int)fd;
-	r = fill(fd, &head, &made.arena);
+	r = fill(fd, &head, &made);
 	if (!r && !wish->dir[0])
 		sys3(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
 	if (r || wish->dir[0])

@@ -20,6 +20,7 @@ struct arena_channel_wish {
 struct arena_wish {
 	char dir[PATH_MAX - 64]; /* where its file goes; "": a memfd */
 	uint64_t size;           /* of the packets, bytes */
+	uint32_t session;        /* the recorder's number of what it is for */
 	uint32_t n_channels;
 	uint32_t n_stuck; /* sites that cannot be switched on, for the arena to tell */
 	struct arena_channel_wish channels[SPOOR_ARENA_MAX_CHANNELS];
@@ -27,6 +28,7 @@ struct arena_wish {
 
 struct arena_made {
 	struct spoor_arena *arena;
+	uint64_t reserved;   /* bytes of addresses from there on */
 	int fd;              /* of a memfd, to be handed on; -1 of a file */
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,6 +10,7 @@
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
+#include "agent/core/ranges.h"
 
 struct output outputs[SPOOR_OUTPUTS];
 struct slot slots[SPOOR_SLOTS];
@@ -32,8 +34,10 @@ static void fill_slots(struct output *o)
 		s->n_packets = c->n_packets;
 		s->n_shared = c->n_shared;
 		s->mode = c->mode;
+		s->contexts = c->contexts;
 		s->shared_gave_up = 0;
-		s->output = o;
+		s->shared_holder = 0;
+		__atomic_store_n(&s->output, o, __ATOMIC_SEQ_CST);
 	}
 }
 
@@ -66,13 +70,13 @@ int output_fd(const struct output *o)
 	return o->made.fd;
 }
 
-/* `n` slots in a row that nobody has used. */
+/* `n` slots in a row that nobody uses. */
 static int find_slots(uint32_t n, uint32_t *ret)
 {
 	uint32_t i, free = 0;
 
 	for (i = 0; i < SPOOR_SLOTS; i++) {
-		free = slots[i].output ? 0 : free + 1;
+		free = slots[i].output || __atomic_load_n(&slots[i].users, __ATOMIC_SEQ_CST) ? 0 : free + 1;
 		if (free < n)
 			continue;
 		*ret = i + 1 - n;
@@ -102,9 +106,14 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	o->spill_fd = -1;
 	o->used = true;
 	keep_fd(o);
-	for (i = 0; i < (int)wish->n_channels; i++)
-		slots[first + (unsigned)i].generation++;
-	blocks_forget(); /* some thread may have taken a packet of the old generation while that was ended */
+	for (i = 0; i < (int)wish->n_channels; i++) {
+		struct slot *s = &slots[first + (unsigned)i];
+
+		s->generation++;
+		memset(s->known, 0, sizeof(s->known));
+	}
+	/* Some thread may have taken a packet of the old generation while that was ended. */
+	blocks_forget(first, wish->n_channels);
 	fill_slots(o);
 	*ret = o;
 	return 0;
@@ -130,46 +139,79 @@ static int renew(struct output *o)
 	o->spill_lock = 0;
 	keep_fd(o);
 	fill_slots(o);
-	if (made.fd >= 0)
-		spoor_control_offer(o->made.fd, made.arena->uuid);
 	return 0;
+}
+
+/* Whoever waits for space there need not any more. */
+static void wake_waiters(struct spoor_arena_channel *c)
+{
+	__atomic_fetch_add(&c->space, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&c->waiters, __ATOMIC_SEQ_CST))
+		sys3(SYS_futex, &c->space, FUTEX_WAKE, INT32_MAX);
 }
 
 void output_close(struct output *o)
 {
 	struct spoor_arena *a = o->made.arena;
-	uint64_t size = a->size;
-	uint32_t i, n = a->n_channels;
+	uint32_t i, n = o->wish.n_channels;
 	int fd = output_fd(o);
 
 	for (i = 0; i < n; i++) {
 		slots[o->first_slot + i].generation++;
-		slots[o->first_slot + i].output = NULL;
+		__atomic_store_n(&slots[o->first_slot + i].output, NULL, __ATOMIC_SEQ_CST);
 	}
-	blocks_forget();
+	blocks_forget(o->first_slot, n);
+	for (i = 0; i < n; i++)
+		wake_waiters(&a->channels[i]);
 	__atomic_store_n(&a->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
 	if (fd >= 0)
 		sys3(SYS_close, fd, 0, 0);
-	/* In its place memory that costs nothing, for whom we cannot see: threads in the midst of an event. */
-	sys6(SYS_mmap, (long)a, (long)size, PROT_READ | PROT_WRITE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	range_retire((char *)a, o->made.reserved, o->first_slot, n);
 	memset(o, 0, sizeof(*o));
+}
+
+static void offer_all(void)
+{
+	struct spoor_agent_arena all[SPOOR_OUTPUTS];
+	unsigned i, n = 0;
+
+	for (i = 0; i < SPOOR_OUTPUTS; i++) {
+		const struct output *o = &outputs[i];
+
+		if (!o->used || o->made.fd < 0)
+			continue;
+		all[n] = (struct spoor_agent_arena){ .session = o->wish.session, .fd = o->made.fd };
+		memcpy(all[n++].uuid, o->made.arena->uuid, sizeof(all[0].uuid));
+	}
+	if (n)
+		spoor_control_offer(all, n);
+}
+
+static int renew_all(void)
+{
+	int i, r = 0;
+
+	process->pid = sys_pid();
+	for (i = 0; i < SPOOR_SLOTS; i++)
+		slots[i].users = 0; /* threads of the parent */
+	for (i = 0; i < SPOOR_OUTPUTS && !r; i++)
+		if (outputs[i].used)
+			r = renew(&outputs[i]);
+	if (r)
+		return r;
+	process->alive = 1;
+	offer_all();
+	return 0;
 }
 
 int outputs_renew(void)
 {
-	int i, r = 0;
+	int r = 0;
 
 	if (!process_lock())
 		return -EDEADLK;
-	if (!process->alive) {
-		process->pid = sys_pid();
-		for (i = 0; i < SPOOR_OUTPUTS && !r; i++)
-			if (outputs[i].used)
-				r = renew(&outputs[i]);
-		if (!r)
-			process->alive = 1;
-	}
+	if (!process->alive)
+		r = renew_all();
 	process_unlock();
 	return r;
 }

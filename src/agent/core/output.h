@@ -8,7 +8,7 @@
 #include "agent/core/memory.h"
 #include "agent/core/producer.h"
 
-#define SPOOR_OUTPUTS 4
+#define SPOOR_OUTPUTS 8   /* sessions that record a program at once */
 #define SPOOR_FD_FROM 500 /* descriptors that stay open have numbers from here on */
 
 struct output {
@@ -30,15 +30,38 @@ struct slot {
 	struct spoor_arena_channel *channel;
 	struct spoor_arena_packet *packets;
 	char *data;
-	uint32_t packet_size, n_packets, n_shared, mode;
+	uint32_t packet_size, n_packets, n_shared, mode, contexts;
 	uint32_t generation;
-	uint64_t shared_signals; /* of the thread that has the shared packet's lock */
-	uint32_t shared_gave_up; /* channel->space when the shared packet found no room, + 1 */
+	uint32_t users; /* threads that take or give back a packet; it is not another arena's before they are out */
+	uint64_t shared_signals;                    /* of the thread that has the shared packet's lock */
+	uint32_t shared_holder;                     /* its tid */
+	uint32_t shared_gave_up;                    /* channel->space when the shared packet found no room, + 1 */
+	uint8_t known[SPOOR_ARENA_MAX_CLASSES / 8]; /* ids that are defined in the arena for this channel */
 };
 extern struct output outputs[SPOOR_OUTPUTS] HIDDEN;
 extern struct slot slots[SPOOR_SLOTS] HIDDEN;
 
-/* Makes the arena and takes slots. 0 or -errno. Under the process's lock. */
+/* False: it is in no use. Else its arena stays until slot_leave(). With the thread's signals blocked. */
+static inline bool slot_enter(struct slot *s)
+{
+	__atomic_fetch_add(&s->users, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&s->output, __ATOMIC_SEQ_CST))
+		return true;
+	__atomic_fetch_sub(&s->users, 1, __ATOMIC_RELEASE);
+	return false;
+}
+
+static inline void slot_leave(struct slot *s)
+{
+	__atomic_fetch_sub(&s->users, 1, __ATOMIC_RELEASE);
+}
+
+static inline bool slot_knows(const struct slot *s, uint16_t id)
+{
+	return __atomic_load_n(&s->known[id / 8], __ATOMIC_RELAXED) >> (id % 8) & 1;
+}
+
+/* Makes the arena and takes slots. 0; -EBUSY: there are too many; or another -errno. Under the process's lock. */
 int output_open(const struct arena_wish *wish, struct output **ret);
 
 /*

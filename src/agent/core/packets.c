@@ -236,6 +236,8 @@ static struct spoor_arena_packet *find_or_wait(struct slot *s, unsigned level, u
 
 		if (h)
 			return h;
+		if (!__atomic_load_n(&s->output, __ATOMIC_SEQ_CST))
+			return NULL; /* it ended meanwhile */
 		free_orphans(s);
 		if (s->mode == SPOOR_ARENA_DISCARD && seen != __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE))
 			continue;
@@ -286,6 +288,9 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 	char *data;
 
 	packet_give_back(s, p, true);
+	if (p->generation != s->generation)
+		p->gave_up = 0; /* of another arena */
+	p->generation = s->generation;
 	if (p->gave_up && p->gave_up == space && s->mode != SPOOR_ARENA_OVERWRITE &&
 	    before_orphans())
 		return false;
@@ -297,7 +302,6 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 	p->gave_up = 0;
 	data = data_of(s, h);
 	p->packet = (uint32_t)(h - s->packets) + 1;
-	p->generation = s->generation;
 	p->p.begin = data;
 	p->p.committed = (uint64_t *)&h->committed;
 	p->p.end = data + s->packet_size;
@@ -312,8 +316,10 @@ void packets_give_back_all(struct block *b)
 
 	for (; b; b = b->deeper)
 		for (i = 0; i < SPOOR_SLOTS; i++)
-			if (slots[i].output)
+			if (b->slot[i].packet && slot_enter(&slots[i])) {
 				packet_give_back(&slots[i], &b->slot[i], false);
+				slot_leave(&slots[i]);
+			}
 }
 
 /*
@@ -384,10 +390,12 @@ char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals)
 	if (!lock_shared(s, sys_tid()))
 		return NULL;
 	s->shared_signals = signals;
+	__atomic_store_n(&s->shared_holder, sys_tid(), __ATOMIC_RELAXED);
 	h = shared_with_room(s, size);
 	__atomic_store_n(&s->shared_gave_up, h ? 0 : space, __ATOMIC_RELAXED);
 	if (h)
 		return data_of(s, h) + h->committed;
+	__atomic_store_n(&s->shared_holder, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
 	return NULL;
 }
@@ -401,15 +409,21 @@ void packet_shared_commit(struct slot *s, char *at, size_t size)
 		__atomic_store_n(&h->committed, (uint64_t)(at + size - data_of(s, h)), __ATOMIC_RELEASE);
 		__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(&s->shared_holder, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
+	slot_leave(s);
 	signals_restore(signals);
 }
 
 char *packet_shared_from(struct slot *s, char *at)
 {
-	uint64_t i = (uint64_t)(at - s->data) / s->packet_size;
+	uint32_t holder = __atomic_load_n(&s->shared_holder, __ATOMIC_RELAXED);
+	uint64_t i;
 
-	if (at < s->data || i >= s->n_shared || __atomic_load_n(&s->channel->lock, __ATOMIC_RELAXED) != sys_tid())
+	if (!holder || at < s->data || holder != sys_tid())
+		return NULL;
+	i = (uint64_t)(at - s->data) / s->packet_size;
+	if (i >= s->n_shared)
 		return NULL;
 	return data_of(s, &s->packets[i]) + s->packets[i].committed;
 }

@@ -10,8 +10,8 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 void packet_give_back(struct slot *s, struct producer *p, bool full);
 
 /*
- * Room in the packet of all who have none, NULL: not to be had. Between this and the commit, which lets others go on,
- * the thread's signals stay blocked: `signals` are what it had.
+ * Room in the packet of all who have none, NULL: not to be had. Between this and the commit, which lets others go on
+ * and leaves the slot, the thread's signals stay blocked: `signals` are what it had.
  */
 char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals);
 /* size 0: it is not kept. */

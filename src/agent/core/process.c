@@ -37,7 +37,7 @@ int process_init(void)
 	return 0;
 }
 
-static bool tid_trylock(uint32_t *lock)
+bool tid_trylock(uint32_t *lock)
 {
 	uint32_t nobody = 0;
 

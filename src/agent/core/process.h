@@ -9,8 +9,10 @@
 struct process {
 	uint32_t alive; /* 0: this process has not been set up (it is a child) */
 	uint32_t pid;
-	uint32_t lock;  /* tid of who holds it */
+	uint32_t lock; /* tid of who holds it */
 	uint32_t probes_lock;
+	uint32_t draft_lock; /* of the draft of those who have none (draft.h) */
+	uint32_t reserved;
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
 	uint64_t next_dead;    /* and of producers */
 };
@@ -46,6 +48,7 @@ void process_unlock(void);
 
 /* A lock that is a tid, in memory that fork wipes. False: this thread has it already. */
 bool tid_lock(uint32_t *lock);
+bool tid_trylock(uint32_t *lock);
 void tid_unlock(uint32_t *lock);
 
 /* True once in `every` ns for one of all threads; *next is when it is next. */

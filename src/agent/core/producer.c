@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <linux/membarrier.h>
 #include <string.h>
 
 #include "agent/core/producer.h"
@@ -47,8 +48,10 @@ static struct block *take(uint32_t tid, unsigned n_chunks, bool from_dead)
 			continue;
 		if (owner) {
 			b->deeper = NULL; /* is found by itself */
+			b->drafting = 0;
 			memset(b->slot, 0, sizeof(b->slot));
 		}
+		b->index = at;
 		__atomic_store_n(&hint, at + 1, __ATOMIC_RELAXED);
 		return b;
 	}
@@ -102,6 +105,7 @@ void blocks_free(struct block *b)
 		struct block *deeper = b->deeper;
 
 		b->deeper = NULL;
+		b->drafting = 0;
 		memset(b->slot, 0, sizeof(b->slot));
 		__atomic_store_n(&b->tid, 0, __ATOMIC_RELEASE);
 		b = deeper;
@@ -109,12 +113,39 @@ void blocks_free(struct block *b)
 }
 
 /* `end` is written by its owner only when it takes a packet, and a producer without it cannot write. */
-void blocks_forget(void)
+void blocks_forget(unsigned first_slot, unsigned n)
 {
 	unsigned i, j, k;
 
 	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
 		for (j = 0; j < BLOCKS_A_CHUNK; j++)
-			for (k = 0; block_tid(&chunks[i][j]) && k < SPOOR_SLOTS; k++)
-				__atomic_store_n(&chunks[i][j].slot[k].p.end, NULL, __ATOMIC_RELAXED);
+			for (k = 0; block_tid(&chunks[i][j]) && k < n; k++)
+				__atomic_store_n(&chunks[i][j].slot[first_slot + k].p.end, NULL, __ATOMIC_RELAXED);
+}
+
+static bool is_left(const struct block *b, const char *begin, const char *end)
+{
+	unsigned k;
+
+	for (k = 0; k < SPOOR_SLOTS; k++) {
+		const struct spoor_producer *p = &b->slot[k].p;
+
+		if (__atomic_load_n(&p->busy, __ATOMIC_RELAXED) && p->begin >= begin && p->begin < end)
+			return false;
+	}
+	return true;
+}
+
+/* `busy` is stored before the room is looked at: whom we do not see as busy will find none. */
+bool blocks_left(const char *begin, const char *end)
+{
+	unsigned i, j;
+
+	if (sys_failed(sys3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0)))
+		return false;
+	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
+		for (j = 0; j < BLOCKS_A_CHUNK; j++)
+			if (block_tid(&chunks[i][j]) && !is_left(&chunks[i][j], begin, end))
+				return false;
+	return true;
 }

@@ -15,14 +15,14 @@
 #include "agent/core/sys.h"
 #include <spoor/site.h>
 
-#define SPOOR_SLOTS 7
+#define SPOOR_SLOTS 15 /* channels of all sessions that record a program at once */
 #define SPOOR_LEVELS 3
 
 struct producer {
 	struct spoor_producer p;
 	uint32_t tid;
-	uint32_t packet;   /* index + 1 in the arena; 0: none */
-	uint32_t gave_up;  /* channel->space when no packet was found, + 1; 0: not so */
+	uint32_t packet;     /* index + 1 in the arena; 0: none */
+	uint32_t gave_up;    /* channel->space when no packet was found, + 1; 0: not so */
 	uint32_t generation; /* of the slot, when the packet was taken */
 	uint64_t reserved;
 };
@@ -30,16 +30,23 @@ _Static_assert(sizeof(struct producer) == 64, "");
 
 enum { BLOCK_SHARED_TLS = 1 };
 
+/* Where a function of ours was called. */
+struct caller {
+	uintptr_t pc, sp, bp; /* as they are after our return */
+};
+
 struct block {
 	uint32_t tid; /* whose; 0: nobody's */
 	uint32_t level;
 	uint32_t flags;
-	uint32_t reserved;
+	uint32_t index; /* among all blocks */
 	struct block *deeper;
-	uint64_t reserved2[5];
+	uintptr_t drafting; /* stack pointer of the event that is in the block's draft (draft.h); 0: none */
+	struct caller site; /* where it was begun */
+	uint64_t reserved;
 	struct producer slot[SPOOR_SLOTS];
 };
-_Static_assert(sizeof(struct block) == 512, "");
+_Static_assert(sizeof(struct block) == 1024, "");
 #define SPOOR_SLOT_OFFSET(i) (offsetof(struct block, slot) + (i) * sizeof(struct producer))
 
 /* What tracepoints are given while other threads go by them. */
@@ -72,7 +79,9 @@ static inline uint32_t block_tid(const struct block *b)
 struct block *block_own(void);
 /* The block one level deeper. NULL: no memory. Likewise. */
 struct block *block_deeper(struct block *b);
-/* Takes the room from all producers of all threads, so that they ask before their next event. */
-void blocks_forget(void);
+/* Takes the room of some slots from all producers of all threads, so that they ask before their next event. */
+void blocks_forget(unsigned first_slot, unsigned n);
+/* Whether no thread is in the midst of an event there. Those that begin one now have no room there any more. */
+bool blocks_left(const char *begin, const char *end);
 /* Gives a thread's blocks back (their packets have been given back before). */
 void blocks_free(struct block *b);

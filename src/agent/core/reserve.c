@@ -14,7 +14,6 @@
 #include "agent/core/stack.h"
 #include "trace/record.h"
 
-#define MAX_RECORD (8191 * 8)
 /*
  * `busy` of `nobody` is every new thread's. gcc makes two instructions of an atomic load and its comparison, so only
  * ThreadSanitizer is told that it is one.
@@ -99,7 +98,7 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 	return NULL;
 }
 
-/* Found: the thread's signals stay blocked until it commits. */
+/* Found: the thread's signals stay blocked, and it stays in the slot, until it commits. */
 static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uint64_t signals)
 {
 	char *at = packet_shared_reserve(s, size, signals);
@@ -115,7 +114,7 @@ static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, s
 static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
 				      uintptr_t sp, uint64_t signals)
 {
-	size_t offset = tp_offset(tp);
+	size_t offset = SPOOR_SLOT_OFFSET((size_t)(s - slots)); /* the tracepoint's own may change */
 	struct producer *p = claim(s, b, offset, sp);
 	unsigned level;
 	char *at;
@@ -136,8 +135,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	return (struct spoor_handle){ at, &p->p };
 }
 
-/* This thread's block; it is to be given back when the thread ends. */
-static struct block *enter(void)
+struct block *reserve_enter(void)
 {
 	struct block *b = block;
 
@@ -149,23 +147,36 @@ static struct block *enter(void)
 	return b;
 }
 
-static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp, uint64_t signals)
+static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
+					 uint64_t signals)
 {
-	struct slot *s = slot_of(tp);
 	struct block *b;
 
-	if (unlikely(!process->alive) && outputs_renew())
-		return NO_HANDLE;
-	if (!s->output)
-		return NO_HANDLE;
-	if (size > MAX_RECORD || size > s->packet_size) {
+	if (!slot_knows(s, (uint16_t)tp_id(tp)))
+		return NO_HANDLE; /* the slot has become another arena's since the site looked */
+	if (size > RESERVE_MOST || size > s->packet_size) {
 		count(&s->channel->lost_large);
 		return NO_HANDLE;
 	}
-	b = enter();
+	b = reserve_enter();
 	if (!b || b->flags & BLOCK_SHARED_TLS)
 		return shared(tp, s, size, signals);
 	return reserve_in(tp, s, b, size, sp, signals);
+}
+
+static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp, uint64_t signals)
+{
+	struct slot *s = slot_of(tp);
+	struct spoor_handle h;
+
+	if (unlikely(!process->alive) && outputs_renew())
+		return NO_HANDLE;
+	if (!slot_enter(s))
+		return NO_HANDLE;
+	h = reserve_there(tp, s, size, sp, signals);
+	if (!h.at || h.producer)
+		slot_leave(s);
+	return h;
 }
 
 static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
@@ -217,44 +228,17 @@ struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
 	return NO_HANDLE;
 }
 
-/* This thread's producer whose record that is. */
-static struct producer *producer_of(struct spoor_tracepoint *tp, const char *at)
+/* The tracepoint may have been given another slot meanwhile. */
+void reserve_commit(char *at, size_t size)
 {
-	struct block *b;
+	unsigned i;
 
-	for (b = block; b && b != &nobody; b = b->deeper) {
-		struct producer *p = (struct producer *)((char *)b + tp_offset(tp));
-
-		if (p->p.at == at && p->p.busy)
-			return p;
-	}
-	return NULL;
-}
-
-char *reserved_from(struct spoor_tracepoint *tp, char *at)
-{
-	struct producer *p = producer_of(tp, at);
-
-	if (p)
-		return p->p.begin + *p->p.committed;
-	return packet_shared_from(slot_of(tp), at);
-}
-
-void reserved_done(struct spoor_tracepoint *tp, char *at, size_t size, bool kept)
-{
-	struct producer *p = producer_of(tp, at);
-
-	if (!p) {
-		packet_shared_commit(slot_of(tp), at, kept ? size : 0);
+	for (i = 0; i < SPOOR_SLOTS; i++) {
+		if (!packet_shared_from(&slots[i], at))
+			continue;
+		packet_shared_commit(&slots[i], at, size);
 		return;
 	}
-	if (kept) {
-		*(volatile uint64_t *)p->p.committed = (uint64_t)(at + size - p->p.begin);
-		barrier();
-	}
-	p->p.at = p->p.begin + *p->p.committed;
-	barrier();
-	p->p.busy = 0;
 }
 
 /*
@@ -264,13 +248,15 @@ void reserved_done(struct spoor_tracepoint *tp, char *at, size_t size, bool kept
 EXPORT void spoor_thread_init(void)
 {
 	uint64_t signals = signals_block();
-	struct block *b = enter();
+	struct block *b = reserve_enter();
 	unsigned i;
 
 	if (b)
 		b->flags |= BLOCK_SHARED_TLS;
 	for (i = 0; b && i < SPOOR_SLOTS; i++)
-		if (slots[i].output)
+		if (slot_enter(&slots[i])) {
 			packet_give_back(&slots[i], &b->slot[i], true);
+			slot_leave(&slots[i]);
+		}
 	signals_restore(signals);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What a recorder's messages do (agent/control/control.h): one session at a time, in one output. */
+/* What a recorder's messages do (agent/control/control.h): sessions, each with rules and an output of its own. */
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <string.h>
@@ -13,9 +13,28 @@
 
 #define DEFAULT_BUFFERS (4 << 20)
 
-static struct arena_wish wish;
-static struct output *output; /* NULL: no arena yet */
-static bool waits;            /* it is made with the first site */
+static struct session {
+	__u32 id;   /* the recorder's; 0: not in use */
+	bool named; /* in the recorder's last answer */
+	bool waits; /* its arena is made with the first site */
+	struct arena_wish wish;
+	struct output *output; /* NULL: no arena yet */
+} sessions[SPOOR_SESSIONS];
+
+static unsigned number(const struct session *s)
+{
+	return (unsigned)(s - sessions);
+}
+
+static struct session *find(__u32 id)
+{
+	unsigned i;
+
+	for (i = 0; i < SPOOR_SESSIONS; i++)
+		if (sessions[i].id == id)
+			return &sessions[i];
+	return NULL;
+}
 
 int spoor_agent_lock(bool wait)
 {
@@ -27,17 +46,17 @@ void spoor_agent_unlock(void)
 	process_unlock();
 }
 
-int spoor_agent_setup(const struct spoor_control_setup *s)
+static void fill_wish(const struct spoor_control_setup *s, struct arena_wish *wish)
 {
 	uint32_t i;
 
-	spoor_agent_end();
-	memset(&wish, 0, sizeof(wish));
-	wish.size = s->buffers ?: DEFAULT_BUFFERS;
-	wish.n_channels = s->n_channels;
+	memset(wish, 0, sizeof(*wish));
+	wish->size = s->buffers ?: DEFAULT_BUFFERS;
+	wish->session = s->session;
+	wish->n_channels = s->n_channels;
 	for (i = 0; i < s->n_channels; i++) {
 		const struct spoor_control_channel *from = &s->channels[i];
-		struct arena_channel_wish *to = &wish.channels[i];
+		struct arena_channel_wish *to = &wish->channels[i];
 
 		memcpy(to->name, from->name, sizeof(to->name));
 		to->mode = from->mode;
@@ -46,84 +65,160 @@ int spoor_agent_setup(const struct spoor_control_setup *s)
 		to->block_us = from->block_us;
 		to->contexts = from->contexts;
 	}
+}
+
+static void end(struct session *s)
+{
+	sites_record(number(s), false, 0);
+	rules_forget(number(s));
+	if (s->output)
+		output_close(s->output);
+	memset(s, 0, sizeof(*s));
+}
+
+/* What a recorder that is no more has left makes room. */
+static struct session *new_session(void)
+{
+	struct session *s = find(0);
+	unsigned i;
+
+	for (i = 0; i < SPOOR_SESSIONS && !s; i++)
+		if (!sessions[i].named) {
+			s = &sessions[i];
+			end(s);
+		}
+	return s;
+}
+
+int spoor_agent_setup(const struct spoor_control_setup *m)
+{
+	struct session *s = find(m->session);
+
+	if (!s) {
+		s = new_session();
+		if (!s)
+			return -EBUSY;
+		s->id = m->session;
+		fill_wish(m, &s->wish);
+	}
+	s->named = true;
+	rules_forget(number(s));
 	return 0;
 }
 
 /* n: of sites. Says so if not all of those that should be can be on. */
-static int say_stuck(int n, char *text, unsigned size)
+static int say_stuck(int n, struct spoor_agent_said *said)
 {
-	static const char why[] = "code may not be written in this process: sites without a flag stay off; built with "
-				  "-DSPOOR_FLAG_SITES they could be switched";
+	static const char why[] =
+		"code may not be written in this process: sites without a flag stay off; build it with "
+		"-DSPOOR_FLAG_SITES";
 	unsigned stuck;
 
 	sites_count(&stuck);
-	if (stuck && n && sizeof(why) <= size)
-		memcpy(text, why, sizeof(why));
+	if (!stuck || !n || sizeof(why) > sizeof(said->text))
+		return n;
+	memcpy(said->text, why, sizeof(why));
+	said->about = SPOOR_DONE_SITES;
 	return n;
 }
 
-int spoor_agent_rule(const struct spoor_control_rule *r, char *text, unsigned size)
+int spoor_agent_rule(const struct spoor_control_rule *r, struct spoor_agent_said *said)
 {
-	const struct filter *filter = NULL;
+	struct session *s = find(r->session);
+	struct rule_wish wish = { .globs = r->pattern, .kind = r->kind, .enable = r->enable };
 	int n;
 
-	if (r->channel >= wish.n_channels)
+	if (!r->session || !s)
+		return -ENOENT;
+	wish.max_level = r->level == 255 ? UINT32_MAX : r->level;
+	wish.channels = r->channels & ((1U << s->wish.n_channels) - 1);
+	if (!wish.channels)
 		return -EINVAL;
-	n = r->filter[0] ? filter_compile(r->filter, &filter, text, size) : 0;
+	n = r->filter[0] ? filter_compile(r->filter, &wish.filter, said->text, sizeof(said->text)) : 0;
 	if (n)
 		return n;
-	n = sites_rule(&(struct rule_wish){ r->pattern, r->level == 255 ? UINT32_MAX : r->level, r->kind,
-					    r->enable ? r->channel : -1, filter });
-	return r->enable ? say_stuck(n, text, size) : n;
+	said->about = SPOOR_DONE_FIELDS;
+	n = sites_rule(number(s), &wish, said->text, sizeof(said->text));
+	return r->enable ? say_stuck(n, said) : n;
 }
 
-static int make_output(void)
+static int make_output(struct session *s)
 {
+	struct spoor_agent_arena offered;
 	int r = reserve_init();
 
-	sites_count(&wish.n_stuck);
+	sites_count(&s->wish.n_stuck);
 	if (!r)
-		r = output_open(&wish, &output);
-	if (r)
-		return r;
-	return spoor_control_offer(output->made.fd, output->made.arena->uuid);
+		r = output_open(&s->wish, &s->output);
+	if (!r && !spoor_agent_arena(s->id, &offered))
+		spoor_control_offer(&offered, 1);
+	return r;
 }
 
-int spoor_agent_record(bool on, char *text, unsigned size)
+int spoor_agent_record(__u32 id, bool on, struct spoor_agent_said *said)
 {
+	struct session *s = find(id);
 	int r = 0;
 
-	waits = on && !output && !sites_count(&wish.n_stuck);
-	if (waits)
-		return wish.n_channels ? 0 : -EINVAL;
-	if (on && !output) {
-		if (!wish.n_channels)
-			return -EINVAL;
+	if (!id || !s)
+		return -ENOENT;
+	s->waits = on && !s->output && !sites_count(&s->wish.n_stuck);
+	if (s->waits)
+		return 0;
+	if (on && !s->output) {
 		sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
-		r = make_output();
-		if (!output)
+		r = make_output(s);
+		if (!s->output)
 			return r;
 	}
-	r = sites_record(on, on ? output->first_slot : 0);
-	return on ? say_stuck(r, text, size) : r;
+	r = sites_record(number(s), on, on ? s->output->first_slot : 0);
+	return on ? say_stuck(r, said) : r;
 }
 
 void spoor_agent_objects(void)
 {
-	char text[240];
+	struct spoor_agent_said said;
+	unsigned i;
 
-	if (waits)
-		spoor_agent_record(true, text, sizeof(text));
+	for (i = 0; i < SPOOR_SESSIONS; i++)
+		if (sessions[i].waits)
+			spoor_agent_record(sessions[i].id, true, &said);
 }
 
-void spoor_agent_end(void)
+void spoor_agent_end(__u32 id)
 {
-	waits = false;
-	sites_record(false, 0);
-	sites_forget_rules();
-	if (output)
-		output_close(output);
-	output = NULL;
+	struct session *s = find(id);
+
+	if (id && s)
+		end(s);
+}
+
+void spoor_agent_begin_answer(void)
+{
+	unsigned i;
+
+	for (i = 0; i < SPOOR_SESSIONS; i++)
+		sessions[i].named = false;
+}
+
+void spoor_agent_end_answer(void)
+{
+	struct spoor_agent_said said;
+	unsigned i;
+
+	for (i = 0; i < SPOOR_SESSIONS; i++)
+		if (sessions[i].id && !sessions[i].named)
+			spoor_agent_record(sessions[i].id, false, &said);
+}
+
+bool spoor_agent_any(void)
+{
+	unsigned i;
+
+	for (i = 0; i < SPOOR_SESSIONS; i++)
+		if (sessions[i].id && sessions[i].named)
+			return true;
+	return false;
 }
 
 unsigned spoor_agent_sites(__u32 *ret_stuck)
@@ -131,13 +226,14 @@ unsigned spoor_agent_sites(__u32 *ret_stuck)
 	return sites_count(ret_stuck);
 }
 
-int spoor_agent_arena(int *ret_fd, __u8 ret_uuid[16])
+int spoor_agent_arena(__u32 id, struct spoor_agent_arena *ret)
 {
-	int fd = output ? output_fd(output) : -ENOENT;
+	const struct session *s = find(id);
+	int fd = s && s->output ? output_fd(s->output) : -ENOENT;
 
-	if (fd < 0)
+	if (!id || fd < 0)
 		return -ENOENT;
-	memcpy(ret_uuid, output->made.arena->uuid, 16);
-	*ret_fd = fd;
+	*ret = (struct spoor_agent_arena){ .session = id, .fd = fd };
+	memcpy(ret->uuid, s->output->made.arena->uuid, sizeof(ret->uuid));
 	return 0;
 }

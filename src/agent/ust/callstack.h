@@ -10,11 +10,8 @@ struct callstack {
 	uint64_t frames[CALLSTACK_FRAMES];
 };
 
-/* Where a function of ours was called. */
-struct caller {
-	uintptr_t pc, sp, bp; /* as they are after our return */
-};
-#define CALLER_()                                                                                   \
+/* Of a function of ours. */
+#define CALLER_()                                                                                             \
 	((struct caller){ (uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0) + 16, \
 			  *(uintptr_t *)__builtin_frame_address(0) })
 /* In a function that the walk begins in. */

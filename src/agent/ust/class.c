@@ -133,7 +133,6 @@ static int fill(struct class *c, const struct spoor_desc *d, const struct parts 
 	c->kind = d->kind;
 	c->level = d->level;
 	c->signature = p->signature;
-	c->slot = -1;
 	if (d->kind != SPOOR_DESC_TRACEPOINT)
 		return marker_fields(c);
 	fields = keep(p->fields_size ?: 1);
@@ -211,15 +210,46 @@ static char *put_class(const struct class *c, uint32_t contexts, struct spoor_de
 	return at + c->fields_size;
 }
 
+/* Does another channel of that arena call it so already? Contexts differ by channel, and with them the fields. */
+static bool is_taken(const struct output *o, uint16_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->wish.n_channels; i++)
+		if (slot_knows(&slots[o->first_slot + i], id))
+			return true;
+	return false;
+}
+
+/* 0: there are no more numbers. */
+static uint16_t choose_id(struct class *c, const struct output *o)
+{
+	unsigned i;
+
+	if (!is_taken(o, c->id))
+		return c->id;
+	for (i = 0; i < SPOOR_ARENA_MAX_CHANNELS - 1; i++) {
+		if (!c->more_ids[i] && n_classes + 1 < SPOOR_ARENA_MAX_CLASSES)
+			c->more_ids[i] = (uint16_t)++n_classes;
+		if (!is_taken(o, c->more_ids[i]))
+			break;
+	}
+	return i < SPOOR_ARENA_MAX_CHANNELS - 1 ? c->more_ids[i] : 0;
+}
+
 int class_define(struct class *c, unsigned slot)
 {
 	static struct spoor_def_class *d;
 	struct slot *s = &slots[slot];
+	uint16_t id;
 	char *end;
 	int r;
 
-	if (c->defined[slot] == s->generation)
+	if (c->ids[slot] && slot_knows(s, c->ids[slot]))
 		return 0;
+	id = choose_id(c, s->output);
+	if (!id)
+		return -ENOSPC;
 	if (!d)
 		d = agent_memory(MAX_DEFINITION, false);
 	if (!d)
@@ -230,13 +260,15 @@ int class_define(struct class *c, unsigned slot)
 		return -E2BIG;
 	d->def.size = (uint32_t)(end - (char *)d);
 	d->def.type = SPOOR_DEF_CLASS;
-	d->def.id = c->id;
+	d->def.id = id;
 	d->kind = c->kind;
 	d->level = c->level;
 	d->channel = (uint8_t)(s->channel - s->arena->channels);
 	d->line = c->line;
 	r = arena_define(s->arena, &d->def);
-	if (!r)
-		c->defined[slot] = s->generation;
-	return r;
+	if (r)
+		return r;
+	c->ids[slot] = id;
+	__atomic_fetch_or(&s->known[id / 8], (uint8_t)(1 << id % 8), __ATOMIC_RELAXED);
+	return 0;
 }

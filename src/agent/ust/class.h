@@ -8,9 +8,10 @@
 #include "agent/core/output.h"
 #include <spoor/site.h>
 
-struct class {
+struct class
+{
 	struct class *next;
-	const char *full; /* "provider:name" */
+	const char *full;                     /* "provider:name" */
 	const char *provider, *name, *format; /* format: "" of tracepoints */
 	const char *file;
 	uint32_t line;
@@ -20,13 +21,14 @@ struct class {
 	const void *fields; /* spoor_def_field records */
 	uint32_t fields_size;
 	uint16_t n_fields;
-	int16_t slot;     /* recorded there; -1: not */
-	uint32_t defined[SPOOR_SLOTS]; /* generation of the slot whose arena has the definition */
-	const struct spoor_probe *probes; /* to a NULL function; replaced, never changed (probes.c) */
-	struct spoor_probe *old_probes;   /* to be freed when nobody can be in them */
+	uint16_t more_ids[SPOOR_ARENA_MAX_CHANNELS - 1]; /* where one arena has it in several channels; 0: not yet */
+	uint16_t ids[SPOOR_SLOTS];                       /* what it is called there, if the slot knows that */
+	uint32_t slots;                                  /* a bit for each that it is recorded in */
+	const struct filter *filters[SPOOR_SLOTS];       /* NULL: all events */
+	const struct spoor_probe *probes;                /* to a NULL function; replaced, never changed (probes.c) */
+	struct spoor_probe *old_probes;                  /* to be freed when nobody can be in them */
 	void (*record)(void); /* of a definition that is loaded (definition.c); NULL: there is none */
 	struct marker_plan *plan;
-	const struct filter *filter; /* NULL: all events */
 };
 
 /* The class of what a site says, made if it is new. NULL: malformed, no memory, or too many. */

@@ -24,8 +24,8 @@ struct context {
 	}
 
 /* enum spoor_walk_status, enum spoor_walk_way */
-static const char *const statuses[] = { "complete", "budget",	     "no rows", "unreadable", "truncated",
-					"object gone", "lost",	     "busy",    NULL };
+static const char *const statuses[] = { "complete",    "budget", "no rows", "unreadable", "truncated",
+					"object gone", "lost",   "busy",    NULL };
 static const char *const ways[] = { "kernel", "user", "rows", "frame pointers", NULL };
 
 /* In the order of their bits, which is that of the body. */
@@ -114,7 +114,7 @@ static void put_word(char **at, uint64_t v)
 	*at += 8;
 }
 
-static uint64_t cpu_now(void)
+uint64_t context_cpu(void)
 {
 	unsigned cpu;
 
@@ -136,7 +136,7 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct
 	if (contexts & SPOOR_CONTEXT_IP)
 		put_word(&at, SPOOR_ADDRESS(stack->frames[0]));
 	if (contexts & SPOOR_CONTEXT_CPU)
-		put_word(&at, cpu_now());
+		put_word(&at, context_cpu());
 	if (contexts & SPOOR_CONTEXT_STACK)
 		memcpy(at, stack, offsetof(struct callstack, frames) + 8U * stack->head[3]);
 }
@@ -148,7 +148,7 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct
 struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size_t size, const struct caller *caller)
 {
 	const struct slot *s = &slots[tp_slot(tp)];
-	uint32_t contexts = s->channel->contexts, tid;
+	uint32_t contexts = s->contexts, tid;
 	size_t more = contexts_size(contexts);
 	struct callstack stack;
 	struct spoor_handle h;

@@ -7,11 +7,12 @@
 #include "agent/core/reserve.h"
 #include "agent/ust/context.h"
 #include "agent/ust/definition.h"
+#include "agent/ust/deliver.h"
 #include "agent/ust/filter.h"
-#include "agent/ust/glob.h"
 #include "agent/ust/note.h"
 #include "agent/ust/patch.h"
 #include "agent/ust/probes.h"
+#include "agent/ust/rules.h"
 #include "agent/ust/sites.h"
 #include "agent/ust/marker.h"
 
@@ -19,22 +20,11 @@ struct object {
 	struct spoor_site *begin, *end;
 };
 
-struct rule {
-	struct rule *next;
-	uint32_t max_level, kind;
-	int channel;
-	const struct filter *filter;
-	char globs[];
-};
-
 static struct object *objects;
 static uint32_t n_objects, max_objects;
-static struct rule *rules, **last_rule = &rules;
-static bool recording;
-static unsigned first_slot;
 
 static const struct spoor_ops ops = {
-	.commit = commit_filtered,
+	.commit = commit_called,
 	.probes_begin = probes_begin,
 	.probes_end = probes_end,
 	.mark = marker_record,
@@ -76,7 +66,7 @@ static struct class *resolve(const struct spoor_site *s)
 
 static bool is_on(const struct class *c)
 {
-	return c->slot >= 0 || c->probes;
+	return c->slots || c->probes;
 }
 
 static bool site_is_on(const struct spoor_site *s, const struct class *c)
@@ -86,9 +76,13 @@ static bool site_is_on(const struct spoor_site *s, const struct class *c)
 
 static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tracepoint *tp, size_t size)
 {
-	if (c->filter)
-		return reserve_filtered;
-	if (slots[c->slot].channel->contexts)
+	unsigned slot = c->slots ? (unsigned)__builtin_ctz(c->slots) : 0;
+
+	if (!c->slots)
+		return reserve_nothing;
+	if (c->slots & (c->slots - 1) || c->filters[slot] || c->ids[slot] != c->id)
+		return reserve_draft;
+	if (slots[slot].contexts)
 		return reserve_with_contexts;
 	return clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc : reserve_monotonic;
 }
@@ -100,13 +94,11 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c, bool on)
 		return;
 	__atomic_store_n(&tp->ops, &ops, __ATOMIC_RELAXED);
 	__atomic_store_n(&tp->id, c->id, __ATOMIC_RELAXED);
-	if (c->slot < 0) {
-		__atomic_store_n(&tp->reserve, reserve_nothing, __ATOMIC_RELEASE);
-	} else {
-		__atomic_store_n(&tp->slot, (uint16_t)SPOOR_SLOT_OFFSET((unsigned)c->slot), __ATOMIC_RELAXED);
-		barrier();
-		__atomic_store_n(&tp->reserve, reserve_of(c), __ATOMIC_RELEASE);
-	}
+	if (c->slots)
+		__atomic_store_n(&tp->slot, (uint16_t)SPOOR_SLOT_OFFSET((unsigned)__builtin_ctz(c->slots)),
+				 __ATOMIC_RELAXED);
+	barrier();
+	__atomic_store_n(&tp->reserve, reserve_of(c), __ATOMIC_RELEASE);
 	__atomic_store_n(&tp->probes, c->probes, __ATOMIC_RELEASE);
 	__atomic_store_n(&tp->enabled, on, __ATOMIC_RELEASE);
 }
@@ -181,34 +173,6 @@ int sites_refresh(struct class *c)
 	return switch_all(objects, n_objects, c);
 }
 
-static bool rule_is_for(const struct rule *r, const struct class *c)
-{
-	return c->level <= r->max_level && (!r->kind || r->kind == c->kind + 1U) && globs_match(r->globs, c->full);
-}
-
-/* The last that is for the class. */
-static const struct rule *rule_of(const struct class *c)
-{
-	const struct rule *r, *found = NULL;
-
-	for (r = recording ? rules : NULL; r; r = r->next)
-		if (rule_is_for(r, c))
-			found = r;
-	return found;
-}
-
-/* Gives the class the slot that the rules say, if its arena can take it. */
-static void assign(struct class *c)
-{
-	const struct rule *r = rule_of(c);
-	int slot = r && r->channel >= 0 ? (int)first_slot + r->channel : -1;
-
-	if (slot >= 0 && class_define(c, (unsigned)slot))
-		slot = -1;
-	c->filter = r ? r->filter : NULL;
-	c->slot = (int16_t)slot;
-}
-
 static void resolve_object(struct object *o)
 {
 	struct spoor_site *s;
@@ -224,8 +188,8 @@ static void resolve_object(struct object *o)
 		c = resolve(s);
 		if (!c)
 			continue;
-		if (c->slot < 0)
-			assign(c);
+		if (!c->slots)
+			rules_assign(c);
 		if (!c->probes)
 			probes_attach(c);
 	}
@@ -241,8 +205,11 @@ void sites_resolve(void)
 		resolve_object(&objects[i]);
 }
 
-/* Sites of the classes of a rule, or (NULL) of those that are recorded; stuck ones only if there are no others. */
-static int count_sites(const struct rule *r)
+/*
+ * Sites of the classes of a rule, or (NULL) of those that are in any of these slots; stuck ones only if there are no
+ * others.
+ */
+static int count_sites(const struct rule *r, uint32_t in)
 {
 	int n = 0, stuck = 0;
 	uint32_t i;
@@ -253,7 +220,7 @@ static int count_sites(const struct rule *r)
 		for (s = objects[i].begin; s < objects[i].end; s++) {
 			const struct class *c = s->code ? tracepoint_of(s)->agent : NULL;
 
-			if (!c || !(r ? rule_is_for(r, c) : c->slot >= 0))
+			if (!c || !(r ? rule_is_for(r, c) : (c->slots & in) != 0))
 				continue;
 			if (is_stuck(s))
 				stuck++;
@@ -270,43 +237,38 @@ static void apply(void)
 
 	sites_resolve();
 	for (c = classes(); c; c = c->next)
-		assign(c);
+		rules_assign(c);
 	switch_all(objects, n_objects, NULL);
 }
 
-int sites_rule(const struct rule_wish *wish)
+int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsigned size)
 {
-	struct rule *r = keep(sizeof(*r) + strlen(wish->globs) + 1);
+	static const char no_field[] = "none of these events has a field '";
+	const struct rule *r = rules_add(session, wish);
+	const char *missing;
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rule){
-		.max_level = wish->max_level, .kind = wish->kind, .channel = wish->channel, .filter = wish->filter
-	};
-	strcpy(r->globs, wish->globs);
-	*last_rule = r;
-	last_rule = &r->next;
-	if (recording)
+	if (rules_in_force(session))
 		apply();
 	else
 		sites_resolve();
-	return count_sites(r);
+	missing = rule_field_missing(r);
+	if (missing && size > sizeof(no_field) + strlen(missing))
+		strcpy(stpcpy(stpcpy(text, no_field), missing), "'");
+	return count_sites(r, 0);
 }
 
-void sites_forget_rules(void)
+int sites_record(unsigned session, bool on, unsigned first_slot)
 {
-	rules = NULL;
-	last_rule = &rules;
-}
+	uint32_t i, in = 0;
 
-int sites_record(bool on, unsigned slot)
-{
-	if (!on && !recording)
+	if (!rules_record(session, on, first_slot))
 		return 0;
-	recording = on;
-	first_slot = slot;
 	apply();
-	return count_sites(NULL);
+	for (i = first_slot; on && i < SPOOR_SLOTS && slots[i].output == slots[first_slot].output; i++)
+		in |= 1U << i;
+	return count_sites(NULL, in);
 }
 
 unsigned sites_count(unsigned *ret_stuck)
@@ -376,7 +338,7 @@ void sites_object_in(const void *note)
 		return;
 	objects[n_objects++] = o;
 	patch_way(); /* so that it can be told from outside before anything is enabled */
-	if (!rules && !probes_any() && !has_flags(&o))
+	if (!rules_any() && !probes_any() && !has_flags(&o))
 		return;
 	if (definitions_in(o.begin, o.end)) {
 		sites_resolve(); /* others may have waited for them */

@@ -3,7 +3,7 @@
 /*
  * The sites of all objects of this process, and which of them are on. Everything under the process's lock.
  */
-#include "agent/ust/class.h"
+#include "agent/ust/rules.h"
 
 /*
  * An object came (note: its .note.spoor) or goes. Known or unknown ones are passed over. True: what goes recorded for
@@ -16,22 +16,13 @@ bool sites_object_out(const void *note);
 void sites_find_objects(void);
 
 /*
- * Of the rules that a class matches the last decides: its events go to a channel, or (-1) nowhere. Rules hold for
- * present objects and for future ones. The number of sites concerned; -EPERM: there are some, but none can be switched;
- * -ENOMEM.
+ * Rules hold for present objects and for future ones. The number of sites concerned; -EPERM: there are some, but none
+ * can be switched; -ENOMEM. A filter's field that none of these events has is said in text.
  */
-struct rule_wish {
-	const char *globs; /* over provider:name, separated by commas */
-	uint32_t max_level;
-	uint32_t kind; /* 0: any; else 1 + enum spoor_desc_kind */
-	int channel;
-	const struct filter *filter; /* NULL: all events */
-};
-int sites_rule(const struct rule_wish *wish);
-void sites_forget_rules(void);
+int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsigned size);
 
 /* Recording is on, into the slots from first_slot on, or off. As sites_rule(), of the sites that the rules enable. */
-int sites_record(bool on, unsigned first_slot);
+int sites_record(unsigned session, bool on, unsigned first_slot);
 
 /* How many there are, and of these how many cannot be switched on (patch.h). */
 unsigned sites_count(unsigned *ret_stuck);

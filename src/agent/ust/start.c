@@ -130,13 +130,13 @@ static int record_alone(void)
 	if (r)
 		return r;
 	o->spill_limit = daemonless.spill_limit;
-	return sites_record(true, o->first_slot);
+	return sites_record(0, true, o->first_slot);
 }
 
 /* The environment is read now: programs write over it. */
 static int record_to(const char *dir, char **envp)
 {
-	struct rule_wish rule = { .max_level = UINT32_MAX };
+	struct rule_wish rule = { .max_level = UINT32_MAX, .enable = true, .channels = 1 };
 	struct arena_wish *wish = &daemonless.wish;
 	const char *filter;
 	char wrong[64];
@@ -156,7 +156,7 @@ static int record_to(const char *dir, char **envp)
 		return -EINVAL;
 	/* Now it is cheap: with several threads the kernel lets a grace period pass. */
 	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
-	sites_rule(&rule);
+	sites_rule(0, &rule, NULL, 0);
 	daemonless.waits = true;
 	return record_alone();
 }

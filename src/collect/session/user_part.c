@@ -21,7 +21,8 @@ int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, uint
 		.n_channels = 1,
 		.channels = { { .name = "default", .mode = SPOOR_ARENA_DISCARD, .share = 1, .contexts = contexts } },
 	};
-	struct spoor_ust_rule all = { .rule = { .enable = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
+	struct spoor_ust_rule all = { .rule = {
+					      .enable = 1, .channels = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
 	int r = spoor_private_open(&u->private, warn, u, e);
 
 	if (!r)

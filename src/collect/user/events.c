@@ -142,8 +142,6 @@ void spoor_user_events_convert(struct spoor_user_events *x, unsigned i, uint8_t 
 		what = convert(x, p, h, ns, &stack);
 		if (what)
 			break;
-		if (x->keep && !x->keep(x->keep_ctx, x->ctx, x->class, h))
-			continue;
 		if (x->class->stack_at)
 			put_stack(x, h, &stack);
 		h->tid = map_tid(x, &tids, h->tid);

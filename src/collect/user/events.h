@@ -12,11 +12,8 @@ struct spoor_user_events {
 	struct spoor_user_arena *arena;
 	struct spoor_user_classes *classes;
 	struct spoor_user_clock *clock; /* NULL: stamps are CLOCK_MONOTONIC ns already */
-	uint64_t until; /* ns: what is later is left for the next time */
-	uint64_t most;  /* ns: what is later still is garbage */
-	/* Which of the sound ones are wanted. NULL: all. */
-	bool (*keep)(void *keep_ctx, void *ctx, const struct spoor_user_class *c, const struct spoor_event_header *h);
-	void *keep_ctx;
+	uint64_t until;                 /* ns: what is later is left for the next time */
+	uint64_t most;                  /* ns: what is later still is garbage */
 	/* The host's tid of what the program calls so. */
 	uint32_t (*tid)(void *ctx, uint32_t tid);
 	/* The id of a call stack, defined. NULL: they have none. */

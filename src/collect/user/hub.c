@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -192,15 +193,23 @@ size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s,
 {
 	size_t n = 0;
 
-	for (const struct hub_program *p = h->first; p; p = p->next)
-		n += p->session == s ? p->n_arenas : 0;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
+
+		n += m ? m->n_arenas : 0;
+	}
+	n += s->n_retired;
 	*ret = calloc(n ? n : 1, sizeof(**ret));
 	if (!*ret)
 		return 0;
-	n = 0;
-	for (const struct hub_program *p = h->first; p; p = p->next)
-		for (size_t i = 0; p->session == s && i < p->n_arenas; i++)
-			(*ret)[n++] = p->arenas[i];
+	for (n = 0; n < s->n_retired; n++)
+		(*ret)[n] = s->retired[n].source;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
+
+		for (size_t i = 0; m && i < m->n_arenas; i++)
+			(*ret)[n++] = m->arenas[i];
+	}
 	return n;
 }
 
@@ -208,9 +217,12 @@ static uint64_t bytes_of_gone(const struct spoor_hub *h, const struct spoor_ust_
 {
 	uint64_t sum = 0;
 
-	for (const struct hub_program *p = h->first; p; p = p->next)
-		for (size_t i = 0; p->gone && p->session == s && i < p->n_arenas; i++)
-			sum += p->arenas[i]->arena->size;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = p->gone ? spoor_program_member(p, s) : NULL;
+
+		for (size_t i = 0; m && i < m->n_arenas; i++)
+			sum += m->arenas[i]->arena->size;
+	}
 	return sum;
 }
 
@@ -303,7 +315,7 @@ void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s)
 	while (*at)
 		at = &(*at)->next;
 	s->next = NULL;
-	if (!s->id)
+	while (!s->id)
 		s->id = ++h->next_session;
 	if (s->id > h->next_session)
 		h->next_session = s->id;
@@ -358,8 +370,8 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 	drain(h, s, true);
 	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
-		if (p->session == s)
-			spoor_program_leave(p);
+		spoor_program_leave(p, s);
+	spoor_hub_retired_finish(h, s);
 	spoor_taker_counts(s->taker, &counts);
 	if (ret) {
 		*ret = (struct spoor_hub_result){
@@ -383,8 +395,8 @@ int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 	drain(h, s, false);
 	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
-		if (p->session == s)
-			spoor_program_forget(p);
+		spoor_program_forget(p, s);
+	spoor_hub_retired_forget(s);
 	unlink_session(h, s);
 	return spoor_ust_session_close(s, e);
 }
@@ -435,6 +447,16 @@ static int listen_at(const char *path, bool everybody, struct spoor_error *e)
 	return TAKE_FD(fd);
 }
 
+/* No program takes our sessions for those of a recorder before us. */
+static uint32_t first_session(void)
+{
+	uint32_t n = 0;
+
+	if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
+		n = (uint32_t)spoor_now_realtime();
+	return n >> 2;
+}
+
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e)
 {
 	struct spoor_hub *h = calloc(1, sizeof(*h));
@@ -444,6 +466,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = PERIOD_MOST / 5;
+	h->next_session = first_session();
 	h->listener.fd = h->wakes.fd = h->keeper = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {

@@ -62,7 +62,7 @@ struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
-	char why[512]; /* it failed */
+	char why[512];  /* it failed */
 };
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
@@ -91,22 +91,29 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 /* Starts and stops recording: of one program (pid), or of all. */
 int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
 		     struct spoor_hub_request *q);
-/* Finds programs that run already and do not know of us, and kicks them. pid 0: all. Returns how many. */
-int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q);
+/*
+ * Programs that are there already get a session that is new, or has come to want them. pid 0: all.
+ */
+void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
+/*
+ * Finds programs that run already and do not know of us, and kicks them. pid 0: all. q is told what they have to say of
+ * s. Returns how many.
+ */
+int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
 
 /* A line for the client; the last one ends the request when nothing is awaited any more. */
 void spoor_hub_answer(struct spoor_hub_request *q, const char *text);
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text);
 
-/* What programs there are. each() gets one after another. */
+/* What programs a session has. each() gets one after another. */
 struct spoor_hub_program_info {
 	uint32_t pid;
 	const char *comm, *exe;
-	const struct spoor_ust_session *session; /* NULL: none */
+	const char *refused; /* why it is not recorded; "": it is */
 	unsigned n_sites, n_arenas;
 	unsigned n_stuck; /* of n_sites: cannot be switched on, since the program may not change its code */
 	uint64_t events, lost, malformed;
 	bool listens; /* has its thread; else it is kicked */
 };
-void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p),
-			void *ctx);
+void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
+			void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx);

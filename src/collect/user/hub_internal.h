@@ -19,7 +19,16 @@ struct hub_fd {
 
 struct hub_awaited { /* a message that a program has not answered yet */
 	uint32_t serial;
-	struct spoor_hub_request *request;
+	struct spoor_hub_request *request; /* NULL: nobody wants to know */
+};
+
+/* A program in a session: its buffers for that. */
+struct hub_member {
+	struct spoor_ust_session *session;
+	struct spoor_source **arenas;
+	size_t n_arenas;
+	uint32_t setup;   /* serial of its SETUP, while that is not answered */
+	char refused[64]; /* why it is not recorded; "": it is */
 };
 
 /* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */
@@ -30,15 +39,17 @@ struct hub_program {
 	struct ucred cred;
 	bool program; /* it said HELLO */
 	bool listens;
-	bool dead;    /* to be freed after this turn */
-	bool gone;    /* its arenas end with the next round */
-	bool runs;    /* they do, and it goes on */
+	bool answering; /* it is being answered */
+	bool unwanted;  /* no session wanted it when it came */
+	bool dead;                  /* to be freed after this turn */
+	bool gone;                  /* its arenas end with the next round */
+	enum spoor_program_end end; /* then: how */
 	char comm[16], exe[256];
 	unsigned n_sites, n_stuck; /* stuck: cannot be switched on */
-	uint32_t called; /* pid, as it sees itself */
-	struct spoor_ust_session *session;
-	struct spoor_source **arenas;
-	size_t n_arenas;
+	uint32_t called;           /* pid, as it sees itself */
+	struct hub_member members[SPOOR_UST_MOST_SESSIONS];
+	unsigned n_members;
+	unsigned arenas_to_come; /* of a child, for sessions that its parent is in */
 	struct hub_awaited *awaited;
 	size_t n_awaited;
 	uint64_t kicked; /* ns; 0: not since it answered */
@@ -53,9 +64,12 @@ struct spoor_hub_request {
 	uint64_t deadline; /* ns */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
 	int result;
-	int64_t sum;  /* of what programs answered */
-	unsigned programs, refused;
-	char text[1024]; /* of the last line */
+	const struct spoor_ust_session *session; /* of whose SETUP answers are awaited from who was kicked */
+	int64_t sum;                             /* of what programs answered */
+	unsigned programs, refused, concerned,
+		noted; /* concerned: with sites; noted: of these, with something to say */
+	char note[240];
+	char text[1024];      /* of the last line */
 	struct hub_expected { /* kicked, not come yet */
 		uint32_t pid;
 	} expected[64];
@@ -83,7 +97,7 @@ struct spoor_hub {
 int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
-void spoor_hub_hurry(struct spoor_hub *h);      /* a program is new: nobody knows yet how much it writes */
+void spoor_hub_hurry(struct spoor_hub *h);   /* a program is new: nobody knows yet how much it writes */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
 
@@ -95,25 +109,43 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 		       struct spoor_hub_request *q);
 void spoor_program_hung_up(struct hub_program *p);
 void spoor_program_ended(struct hub_program *p);
+void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end);
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
 /* Of one that is gone: is all that it left where it is safe? */
 bool spoor_program_is_taken(const struct hub_program *p);
 void spoor_program_finish(struct hub_program *p); /* its arenas have been taken to their end */
-void spoor_program_leave(struct hub_program *p); /* its session is over */
-void spoor_program_forget(struct hub_program *p); /* its buffers stay as they are, for another recorder */
+/* A session is over; or its buffers are to stay as they are, for another recorder. */
+void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *s);
+void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
+struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
+size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
+/* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
+int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
 void spoor_program_free(struct hub_program *p);
 
 /* request.c */
 void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);
-void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text);
+void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text); /* q NULL: nothing */
+/* It is done, and there is something to be said of it if all that were concerned say so. */
+void spoor_request_note(struct spoor_hub_request *q, int result, const char *text);
 void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid);
-void spoor_request_came(struct spoor_hub *h, struct hub_program *p);
+/* The request that waits for that program to come; NULL: none. It need not any more. */
+struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_program *p);
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 
 /* What a program left that ended while nobody was there. */
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd);
+
+/* exit.c */
+enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
+
+/* retired.c: takes the source over. */
+void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
+		      enum spoor_program_end end);
+void spoor_hub_retired_finish(struct spoor_hub *h, struct spoor_ust_session *s);
+void spoor_hub_retired_forget(struct spoor_ust_session *s); /* the keeper holds them */
 
 /* orphans.c */
 void spoor_orphans_look(struct spoor_hub *h);

@@ -88,7 +88,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 static bool is_known(struct spoor_hub *h, uint32_t pid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
-		if ((uint32_t)p->cred.pid == pid && p->program && p->session && p->sock.fd >= 0)
+		if ((uint32_t)p->cred.pid == pid && p->program && p->n_members && p->sock.fd >= 0)
 			return true;
 	return false;
 }
@@ -107,12 +107,14 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 	return 1;
 }
 
-int spoor_hub_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
+int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q)
 {
 	struct dirent *d;
 	int n = 0;
 	DIR *proc;
 
+	if (q)
+		q->session = s;
 	if (pid) {
 		n = try_kick(h, pid, q);
 		if (n < 0 && q)

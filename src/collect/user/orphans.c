@@ -40,9 +40,10 @@ void spoor_hub_keep(struct spoor_hub *h, const char *path)
 static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
-		for (size_t i = 0; i < p->n_arenas; i++)
-			if (!memcmp(p->arenas[i]->arena->head.uuid, uuid, 16))
-				return true;
+		for (unsigned k = 0; k < p->n_members; k++)
+			for (size_t i = 0; i < p->members[k].n_arenas; i++)
+				if (!memcmp(p->members[k].arenas[i]->arena->head.uuid, uuid, 16))
+					return true;
 	return false;
 }
 

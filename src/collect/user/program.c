@@ -15,8 +15,8 @@
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
 
-#define MOST_ARENAS 64                   /* of one process */
-#define MOST_BYTES (256ULL << 20)        /* of one arena, where its owner is not ours */
+#define MOST_ARENAS 64            /* of one process */
+#define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
 #define MOST_AWAITED 4096
 
 /* ---- coming ---- */
@@ -72,8 +72,6 @@ static int await(struct hub_program *p, uint32_t serial, struct spoor_hub_reques
 {
 	struct hub_awaited *grown;
 
-	if (!q)
-		return 0;
 	if (p->n_awaited >= MOST_AWAITED)
 		return -ENOBUFS;
 	grown = reallocarray(p->awaited, p->n_awaited + 1, sizeof(*grown));
@@ -81,10 +79,20 @@ static int await(struct hub_program *p, uint32_t serial, struct spoor_hub_reques
 		return -ENOMEM;
 	p->awaited = grown;
 	p->awaited[p->n_awaited++] = (struct hub_awaited){ serial, q };
-	q->awaited++;
+	if (q)
+		q->awaited++;
 	return 0;
 }
 
+static bool is_setup(const struct spoor_control_head *m)
+{
+	return m->type == SPOOR_CONTROL_SETUP && ((const struct spoor_control_setup *)m)->session;
+}
+
+/*
+ * Without q nobody waits for an answer, but of a SETUP. Who has just said HELLO looks at his socket, as a rule: he is
+ * kicked when he does not answer.
+ */
 int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,
 		       struct spoor_hub_request *q)
 {
@@ -97,47 +105,108 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 	m->serial = ++p->hub->serial;
 	if (send(p->sock.fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size)
 		return errno ? -errno : -EIO;
-	if (!p->listens && p->program && p->cred.pid != getpid()) {
+	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering)) {
 		p->kicked = spoor_now_monotonic();
-		spoor_kick(p->cred.pid);
+		if (!p->answering)
+			spoor_kick(p->cred.pid);
 	}
-	return await(p, m->serial, q);
+	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }
 
 /* ---- HELLO ---- */
 
-/* The session that concerns the process: its parent's, if it goes on under its rules; else the first that wants it. */
-static struct spoor_ust_session *session_for(struct hub_program *p, const struct spoor_control_hello *m)
+/* ---- sessions ---- */
+
+struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s)
 {
-	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		if (m->flags & SPOOR_HELLO_FORKED ? s->id == m->session : spoor_ust_session_wants(s, p->cred.pid))
-			return s;
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (p->members[i].session == s)
+			return &p->members[i];
 	return NULL;
 }
 
-static int send_setup(struct hub_program *p)
+size_t spoor_program_arenas(const struct hub_program *p)
 {
-	const struct spoor_ust_session *s = p->session;
-	struct spoor_control_setup setup = { .n_channels = 1 };
+	size_t n = 0;
+
+	for (unsigned i = 0; i < p->n_members; i++)
+		n += p->members[i].n_arenas;
+	return n;
+}
+
+static struct hub_member *add_member(struct hub_program *p, struct spoor_ust_session *s)
+{
+	struct hub_member *m = spoor_program_member(p, s);
+
+	if (m || p->n_members == SPOOR_UST_MOST_SESSIONS)
+		return m;
+	m = &p->members[p->n_members++];
+	*m = (struct hub_member){ .session = s };
+	s->n_stuck += p->n_stuck != 0;
+	return m;
+}
+
+static int send_setup(struct hub_program *p, struct hub_member *member, struct spoor_control_setup *setup,
+		      struct spoor_hub_request *q)
+{
+	const struct spoor_ust_session *s = member->session;
 	int r;
 
-	if (s)
-		spoor_ust_session_setup(s, p->cred.pid, &setup);
-	r = spoor_program_send(p, &setup.head, SPOOR_CONTROL_SETUP, sizeof(setup), NULL);
-	for (size_t i = 0; !r && s && i < s->n_rules; i++) {
+	spoor_ust_session_setup(s, p->cred.pid, setup);
+	r = spoor_program_send(p, &setup->head, SPOOR_CONTROL_SETUP, sizeof(*setup), q);
+	member->setup = setup->head.serial;
+	for (size_t i = 0; !r && i < s->n_rules; i++) {
 		struct spoor_control_rule rule = s->rules[i].rule;
 
-		rule.filter[0] = '\0';
-		if (!s->rules[i].pid || s->rules[i].pid == p->cred.pid)
+		rule.session = s->id;
+		if (!s->rules[i].pid || s->rules[i].pid == (uint32_t)p->cred.pid)
 			r = spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), NULL);
 	}
 	return r;
+}
+
+int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q)
+{
+	struct spoor_control_setup setup = {};
+	struct hub_member *m;
+	int r;
+
+	/* Who was told that nobody wants him hears nothing more here: he is to be called. */
+	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || spoor_program_member(p, s) ||
+	    !spoor_ust_session_wants(s, p->cred.pid))
+		return 0;
+	m = add_member(p, s);
+	if (!m) {
+		spoor_request_done(q, p->cred.pid, -EBUSY, "as many sessions record it as can at once");
+		return -EBUSY;
+	}
+	r = send_setup(p, m, &setup, q);
+	return r ? r : 1;
+}
+
+/* The answer to a HELLO: all sessions that want it. */
+static int send_setups(struct hub_program *p, struct spoor_hub_request *q)
+{
+	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
+	int r = 0;
+
+	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
+		if (spoor_ust_session_wants(s, p->cred.pid))
+			add_member(p, s);
+	for (unsigned i = 0; i < p->n_members && !r; i++) {
+		struct spoor_control_setup setup = { .answers = 1, .left = p->n_members - 1 - i };
+
+		r = send_setup(p, &p->members[i], &setup, q && q->session == p->members[i].session ? q : NULL);
+	}
+	p->unwanted = !p->n_members;
+	return p->n_members ? r : spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
 }
 
 static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 {
 	struct spoor_control_done refused = { .result = -EPROTO };
 	bool forked = m->flags & SPOOR_HELLO_FORKED;
+	int r;
 
 	if (p->program)
 		return -EBADMSG;
@@ -147,72 +216,86 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->n_sites = m->n_sites;
 	p->n_stuck = m->n_stuck < m->n_sites ? m->n_stuck : m->n_sites;
 	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
-		snprintf(
-			refused.text, sizeof(refused.text),
-			"the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
-			SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
+		snprintf(refused.text, sizeof(refused.text),
+			 "the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
+			 SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
 		spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
 		if (p->hub->sessions) {
 			char text[384];
 
-			snprintf(
-				text, sizeof(text),
-				"process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced",
-				p->cred.pid, p->comm, m->head.version, m->arena_version);
+			snprintf(text, sizeof(text),
+				 "process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced",
+				 p->cred.pid, p->comm, m->head.version, m->arena_version);
 			spoor_hub_warn(p->hub, text);
 		}
 		return -EPROTO;
 	}
 	p->program = true;
-	p->listens = !forked && !(m->flags & SPOOR_HELLO_KICKED);
-	p->session = session_for(p, m);
-	if (p->session)
-		p->session->n_stuck += p->n_stuck != 0;
+	p->listens = !(m->flags & (SPOOR_HELLO_FORKED | SPOOR_HELLO_KICKED | SPOOR_HELLO_ALONE));
+	p->arenas_to_come = forked && m->n_arenas < MOST_ARENAS ? m->n_arenas : 0;
 	if (forked)
-		return p->session ? 0 : -ENOENT;
-	if (send_setup(p))
-		return -EPIPE;
-	spoor_request_came(p->hub, p);
-	return 0;
+		return 0;
+	p->answering = true;
+	r = send_setups(p, spoor_request_came(p->hub, p));
+	p->answering = false;
+	return r ? -EPIPE : 0;
 }
 
 /* ---- ARENA ---- */
 
-static bool is_known(const struct hub_program *p, const uint8_t *uuid)
+static bool is_known(const struct hub_member *m, const uint8_t *uuid)
 {
-	for (size_t i = 0; i < p->n_arenas; i++)
-		if (!memcmp(p->arenas[i]->arena->head.uuid, uuid, 16))
+	for (size_t i = 0; i < m->n_arenas; i++)
+		if (!memcmp(m->arenas[i]->arena->head.uuid, uuid, 16))
 			return true;
 	return false;
 }
 
-static int add_source(struct hub_program *p, struct spoor_user_arena *a, ino_t ino)
+static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_user_arena *a, ino_t ino)
 {
 	struct spoor_source *s = calloc(1, sizeof(*s));
-	struct spoor_source **grown = reallocarray(p->arenas, p->n_arenas + 1, sizeof(*grown));
+	struct spoor_source **grown = reallocarray(m->arenas, m->n_arenas + 1, sizeof(*grown));
 
 	if (grown)
-		p->arenas = grown;
+		m->arenas = grown;
 	if (!s || !grown) {
 		free(s);
 		return -ENOMEM;
 	}
-	spoor_written_apply(&p->session->written, a);
+	spoor_written_apply(&m->session->written, a);
 	s->arena = a;
 	s->ino = ino;
 	s->pid = p->cred.pid;
 	s->live = p->cred.pid > 0;
 	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
-	p->arenas[p->n_arenas++] = s;
-	if (!p->session->flight)
+	m->arenas[m->n_arenas++] = s;
+	if (!m->session->flight)
 		spoor_waker_add(p->hub->waker, a);
 	spoor_hub_hurry(p->hub);
-	spoor_taker_look_back(p->session->taker, s);
-	spoor_taker_tell(p->session->taker, s, SPOOR_PROGRAM_BEGUN);
+	spoor_taker_look_back(m->session->taker, s);
+	spoor_taker_tell(m->session->taker, s, SPOOR_PROGRAM_BEGUN);
 	return 0;
 }
 
-static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
+static struct spoor_ust_session *session_of(struct spoor_hub *h, uint32_t id)
+{
+	struct spoor_ust_session *s = h->sessions;
+
+	while (s && s->id != id)
+		s = s->next;
+	return s;
+}
+
+/* A child that was told of nothing yet: what its parent was told of a session is its own. */
+static void come_to_know(struct hub_program *p)
+{
+	if (!p->arenas_to_come || --p->arenas_to_come)
+		return;
+	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
+		spoor_program_join(p, s, NULL);
+}
+
+static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
@@ -221,74 +304,109 @@ static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, 
 	struct stat st;
 	int r;
 
-	if (!p->program || !p->session || fd < 0 || p->n_arenas >= MOST_ARENAS)
-		return -EBADMSG;
 	if (fstat(fd, &st) || (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES))
 		return -EFBIG;
-	if (is_known(p, m->uuid))
-		return 0; /* it was asked again */
 	r = spoor_user_arena_map(fd, &a, &e);
 	if (r) {
 		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
 		spoor_hub_warn(p->hub, text);
-		p->session->n_damaged++;
-		p->session->malformed++;
+		member->session->n_damaged++;
+		member->session->malformed++;
 		return r;
 	}
-	r = add_source(p, a, st.st_ino);
+	r = add_source(p, member, a, st.st_ino);
 	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);
 		return r;
 	}
-	k = (struct spoor_kept){ .pid = p->cred.pid, .session = p->session->id, .start_time = a->head.start_time };
+	k = (struct spoor_kept){ .pid = p->cred.pid, .session = member->session->id, .start_time = a->head.start_time };
 	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
 	spoor_keeper_keep(p->hub->keeper, &k, fd);
 	return 0;
 }
 
+static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
+{
+	struct spoor_ust_session *s = session_of(p->hub, m->session);
+	struct hub_member *member = s ? add_member(p, s) : NULL;
+	int r = 0;
+
+	if (!p->program || fd < 0)
+		return -EBADMSG;
+	if (!member) { /* it was over before the program knew */
+		struct spoor_control_end end = { .session = m->session };
+
+		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
+	} else if (member->n_arenas >= MOST_ARENAS) {
+		return -EBADMSG;
+	} else if (!is_known(member, m->uuid)) { /* it may be asked again */
+		r = map_arena(p, member, m, fd);
+	}
+	come_to_know(p);
+	return r;
+}
+
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
 {
-	struct spoor_ust_session *s = h->sessions;
+	struct spoor_ust_session *s = session_of(h, k->session);
+	struct hub_program *p = s ? calloc(1, sizeof(*p)) : NULL;
 	struct spoor_user_arena *a = NULL;
-	struct hub_program *p;
 	struct stat st;
 
-	while (s && s->id != k->session)
-		s = s->next;
-	p = s ? calloc(1, sizeof(*p)) : NULL;
 	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
 		free(p);
 		spoor_keeper_drop(h->keeper, k->uuid);
 		return;
 	}
-	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .session = s, .next = h->first };
+	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .next = h->first };
 	p->cred.pid = k->pid;
-	p->program = p->gone = p->dead = true;
+	p->program = p->dead = true;
 	if (h->first)
 		h->first->prev = p;
 	h->first = p;
 	h->n_programs++;
-	if (add_source(p, a, st.st_ino))
+	if (add_source(p, add_member(p, s), a, st.st_ino))
 		spoor_user_arena_free(a);
 	else
-		p->arenas[0]->live = false;
+		p->members[0].arenas[0]->live = false;
+	spoor_program_end_arenas(p, SPOOR_END_UNKNOWN);
 }
 
 /* ---- messages ---- */
 
+/* A session that the program cannot be in. It stays a member, so that it is told why and not asked again. */
+static void note_refusal(struct hub_program *p, const struct spoor_control_done *m, const char *text)
+{
+	for (unsigned i = 0; i < p->n_members; i++) {
+		struct hub_member *member = &p->members[i];
+
+		if (!member->setup || member->setup != m->head.serial)
+			continue;
+		member->setup = 0;
+		if (m->result < 0)
+			snprintf(member->refused, sizeof(member->refused), "%s", *text ? text : strerror(-m->result));
+	}
+}
+
 static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 {
+	char text[sizeof(m->text) + 1] = "";
+
 	p->kicked = 0;
+	memcpy(text, m->text, sizeof(m->text));
+	note_refusal(p, m, text);
 	for (size_t i = 0; i < p->n_awaited; i++) {
 		struct spoor_hub_request *q = p->awaited[i].request;
-		char text[sizeof(m->text) + 1] = "";
 
 		if (p->awaited[i].serial != m->head.serial)
 			continue;
-		memcpy(text, m->text, sizeof(m->text));
 		memmove(&p->awaited[i], &p->awaited[i + 1], (--p->n_awaited - i) * sizeof(*p->awaited));
-		q->awaited--;
-		spoor_request_done(q, p->cred.pid, m->result, text);
+		if (q)
+			q->awaited--;
+		if (m->about == SPOOR_DONE_FIELDS)
+			spoor_request_note(q, m->result, text);
+		else
+			spoor_request_done(q, p->cred.pid, m->result, text);
 		break;
 	}
 	return 0;

@@ -11,55 +11,79 @@
 
 #define LOOK_NS (1 * SPOOR_NS_PER_SEC)
 
-bool spoor_program_is_taken(const struct hub_program *p)
+static bool is_taken(const struct hub_member *m)
 {
-	if (!p->session || p->session->crowded)
+	if (m->session->crowded)
 		return true;
-	if (p->session->missed)
+	if (m->session->missed && m->n_arenas)
 		return false;
-	for (size_t i = 0; i < p->n_arenas; i++)
-		if (p->arenas[i]->held)
+	for (size_t i = 0; i < m->n_arenas; i++)
+		if (m->arenas[i]->held)
 			return false;
 	return true;
+}
+
+bool spoor_program_is_taken(const struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (!is_taken(&p->members[i]))
+			return false;
+	return true;
+}
+
+static void free_source(struct hub_program *p, struct spoor_source *s)
+{
+	spoor_waker_remove(p->hub->waker, s->arena);
+	spoor_source_done(s);
+	free(s);
+}
+
+static void finish_member(struct hub_program *p, struct hub_member *m)
+{
+	for (size_t i = 0; i < m->n_arenas; i++) {
+		spoor_ust_session_gone(m->session, m->arenas[i], p->end);
+		spoor_keeper_drop(p->hub->keeper, m->arenas[i]->arena->head.uuid);
+		free_source(p, m->arenas[i]);
+	}
+	m->n_arenas = 0;
 }
 
 void spoor_program_finish(struct hub_program *p)
 {
 	p->gone = false;
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_ust_session_gone(p->session, p->arenas[i], p->runs);
-		spoor_keeper_drop(p->hub->keeper, p->arenas[i]->arena->head.uuid);
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
+	for (unsigned i = 0; i < p->n_members; i++)
+		finish_member(p, &p->members[i]);
+}
+
+/* Its buffers are looked at by snapshots yet. */
+static void retire_member(struct hub_program *p, struct hub_member *m)
+{
+	for (size_t i = 0; i < m->n_arenas; i++) {
+		spoor_waker_remove(p->hub->waker, m->arenas[i]->arena);
+		spoor_hub_retire(p->hub, m->session, m->arenas[i], p->end);
 	}
-	free(p->arenas);
-	p->arenas = NULL;
-	p->n_arenas = 0;
+	m->n_arenas = 0;
 }
 
 /*
  * What is left in them is taken in the session's next round: taken alone, it would lie behind what others, who are not
  * read yet, wrote before.
  */
-static void end_arenas(struct hub_program *p, bool runs)
+void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end)
 {
-	struct spoor_error e = { "" };
-
-	p->runs = runs;
-	p->gone = p->n_arenas;
-	if (!p->gone || !p->session->flight)
-		return;
-	if (spoor_ust_session_drain(p->session, p->arenas, p->n_arenas, &e) < 0)
-		spoor_ust_session_fails(p->session, e.text);
-	spoor_program_finish(p);
+	p->end = end;
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (p->members[i].session->flight)
+			retire_member(p, &p->members[i]);
+	p->gone = spoor_program_arenas(p);
 }
 
 /* Who waits for an answer of it gets none. */
 static void give_up(struct hub_program *p)
 {
 	for (size_t i = 0; i < p->n_awaited; i++) {
-		p->awaited[i].request->awaited--;
+		if (p->awaited[i].request)
+			p->awaited[i].request->awaited--;
 		spoor_request_done(p->awaited[i].request, p->cred.pid, -ESRCH, "it has ended");
 	}
 	p->n_awaited = 0;
@@ -71,21 +95,23 @@ void spoor_program_hung_up(struct hub_program *p)
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
 	p->looked = 0;
-	if (!p->n_arenas || p->process.fd < 0) {
-		end_arenas(p, false);
+	if (!spoor_program_arenas(p) || p->process.fd < 0) {
+		spoor_program_end_arenas(p, SPOOR_END_UNKNOWN);
 		p->dead = true;
 	}
 }
 
 void spoor_program_ended(struct hub_program *p)
 {
+	enum spoor_program_end end = spoor_exit_of(p->cred.pid, p->process.fd);
+
 	/* What it sent last is still in the socket: a child's arena, as a rule. */
 	spoor_hub_unwatch(p->hub, &p->process);
 	if (p->sock.fd >= 0)
 		spoor_hub_flush(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
-	end_arenas(p, false);
+	spoor_program_end_arenas(p, end);
 	p->dead = true;
 }
 
@@ -119,39 +145,53 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 		p->kicked = now;
 		spoor_kick(p->cred.pid);
 	}
-	if (p->sock.fd >= 0 || !p->n_arenas || p->dead || p->gone || now - p->looked < LOOK_NS)
+	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;
-	for (size_t i = 0; i < p->n_arenas; i++)
-		all &= left(p->cred.pid, p->arenas[i]->ino);
+	for (unsigned k = 0; k < p->n_members; k++)
+		for (size_t i = 0; i < p->members[k].n_arenas && all; i++)
+			all &= left(p->cred.pid, p->members[k].arenas[i]->ino);
 	if (!all)
 		return;
 	spoor_hub_unwatch(p->hub, &p->process);
-	end_arenas(p, true);
+	spoor_program_end_arenas(p, SPOOR_END_RUNS);
 	p->dead = true;
 }
 
-void spoor_program_leave(struct hub_program *p)
+static void drop_member(struct hub_program *p, struct hub_member *m)
 {
-	struct spoor_control_head end = {};
-
-	spoor_program_send(p, &end, SPOOR_CONTROL_END, sizeof(end), NULL);
-	p->runs = !p->gone || p->runs;
-	spoor_program_finish(p);
-	p->session = NULL;
+	free(m->arenas);
+	*m = p->members[--p->n_members];
+	p->members[p->n_members] = (struct hub_member){};
 }
 
-void spoor_program_forget(struct hub_program *p)
+void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *s)
 {
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_taker_tell(p->session->taker, p->arenas[i], SPOOR_PROGRAM_RUNS);
-		spoor_taker_forget(p->session->taker, p->arenas[i]);
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
+	struct hub_member *m = spoor_program_member(p, s);
+	struct spoor_control_end end = { .session = s->id };
+
+	if (!m)
+		return;
+	spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
+	if (!p->gone)
+		p->end = SPOOR_END_RUNS;
+	finish_member(p, m);
+	drop_member(p, m);
+	p->gone = p->gone && spoor_program_arenas(p);
+}
+
+void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s)
+{
+	struct hub_member *m = spoor_program_member(p, s);
+
+	if (!m)
+		return;
+	for (size_t i = 0; i < m->n_arenas; i++) {
+		spoor_taker_tell(m->session->taker, m->arenas[i], SPOOR_PROGRAM_RUNS);
+		spoor_taker_forget(m->session->taker, m->arenas[i]);
+		free_source(p, m->arenas[i]);
 	}
-	p->n_arenas = 0;
-	p->session = NULL;
+	drop_member(p, m);
 }
 
 void spoor_program_free(struct hub_program *p)
@@ -161,11 +201,9 @@ void spoor_program_free(struct hub_program *p)
 	spoor_requests_forget(h, p);
 	spoor_hub_unwatch(h, &p->sock);
 	spoor_hub_unwatch(h, &p->process);
-	for (size_t i = 0; i < p->n_arenas; i++) {
-		spoor_waker_remove(p->hub->waker, p->arenas[i]->arena);
-		spoor_source_done(p->arenas[i]);
-		free(p->arenas[i]);
-	}
+	for (; p->n_members; drop_member(p, p->members))
+		for (size_t i = 0; i < p->members[0].n_arenas; i++)
+			free_source(p, p->members[0].arenas[i]);
 	if (p->prev)
 		p->prev->next = p->next;
 	else
@@ -173,7 +211,6 @@ void spoor_program_free(struct hub_program *p)
 	if (p->next)
 		p->next->prev = p->prev;
 	h->n_programs--;
-	free(p->arenas);
 	free(p->awaited);
 	free(p);
 }

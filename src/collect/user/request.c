@@ -42,7 +42,7 @@ void spoor_hub_answer(struct spoor_hub_request *q, const char *text)
 static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	struct spoor_hub_request **at = &h->requests;
-	char text[sizeof(q->text) + 128];
+	char text[sizeof(q->text) + sizeof(q->note) + 128];
 
 	while (*at && *at != q)
 		at = &(*at)->next;
@@ -52,8 +52,9 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 		q->result = -EIO;
 	snprintf(text, sizeof(text), "%s", q->text);
 	if (!q->result && q->programs)
-		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s", q->text, q->text[0] ? "; " : "",
-			 q->programs, q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s");
+		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s%s%s", q->text, q->text[0] ? "; " : "",
+			 q->programs, q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s",
+			 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
 	send_text(q, text, true);
 	free(q);
 }
@@ -74,11 +75,12 @@ void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, c
 {
 	char line[400];
 
+	if (!q)
+		return;
 	q->programs++;
-	if (result >= 0)
-		q->sum += result;
-	else
-		q->refused++;
+	q->refused += result < 0;
+	q->sum += result > 0 ? result : 0;
+	q->concerned += result > 0;
 	if (result >= 0 && !*text)
 		return;
 	snprintf(line, sizeof(line), "%u: %s", pid, *text ? text : strerror(-result));
@@ -91,31 +93,28 @@ void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid)
 		q->expected[q->n_expected++].pid = pid;
 }
 
-static void say_stuck(struct spoor_hub_request *q, const struct hub_program *p)
+void spoor_request_note(struct spoor_hub_request *q, int result, const char *text)
 {
-	char line[200];
-
-	if (!p->session || !p->n_stuck)
+	spoor_request_done(q, 0, result, "");
+	if (!q || result <= 0)
 		return;
-	snprintf(line, sizeof(line), "%d: %u of its %u sites cannot be switched: " SPOOR_HUB_STUCK, p->cred.pid,
-		 p->n_stuck, p->n_sites);
-	send_text(q, line, false);
-	q->refused += p->n_stuck == p->n_sites;
+	q->noted++;
+	snprintf(q->note, sizeof(q->note), "%s", text);
 }
 
-/* A program came: who kicked it need not wait any more. */
-void spoor_request_came(struct spoor_hub *h, struct hub_program *p)
+struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_program *p)
 {
+	struct spoor_hub_request *found = NULL;
+
 	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
 		for (unsigned i = 0; i < q->n_expected; i++) {
 			if (q->expected[i].pid != (uint32_t)p->cred.pid)
 				continue;
 			q->expected[i] = q->expected[--q->n_expected];
-			q->programs++;
-			q->sum += p->session ? p->n_sites - p->n_stuck : 0;
-			say_stuck(q, p);
+			found = q;
 			break;
 		}
+	return found;
 }
 
 static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)

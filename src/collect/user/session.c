@@ -2,12 +2,12 @@
 #include "collect/user/session.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "agent/ust/filter_core.h"
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/user/network.h"
@@ -58,9 +58,8 @@ static void session_free(struct spoor_ust_session *s)
 	if (s->sender)
 		spoor_relay_client_leave(s->o.relay, s->sender);
 	spoor_written_done(&s->written);
-	for (size_t i = 0; i < s->n_rules; i++)
-		spoor_condition_free(s->rules[i].condition);
 	free(s->rules);
+	free(s->retired);
 	free(s->name);
 	free(s->output);
 	free(s->command);
@@ -78,9 +77,9 @@ static void default_channel(struct spoor_ust_options *o)
 static bool overwrites(const struct spoor_ust_options *o)
 {
 	for (unsigned i = 0; i < o->n_channels; i++)
-		if (o->channels[i].mode == SPOOR_ARENA_OVERWRITE)
-			return true;
-	return false;
+		if (o->channels[i].mode != SPOOR_ARENA_OVERWRITE)
+			return false; /* who takes from one takes from all */
+	return true;
 }
 
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
@@ -169,87 +168,24 @@ void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
 
 /* ---- rules ---- */
 
-/* ---- filters: of the rules that an event matches, the last one's ---- */
-
-struct spoor_source_verdicts {
-	uint64_t changed; /* as of which rules */
-	size_t n;
-	struct spoor_condition *by_class[]; /* by id - SPOOR_EV_USER; UNDECIDED: not looked for yet */
-};
-#define UNDECIDED ((struct spoor_condition *)1)
-
-static bool concerns(const struct spoor_ust_rule *r, const struct spoor_source *source,
-		     const struct spoor_event_class *c)
+/* The library parses it again; what is none is told here, once. */
+int spoor_ust_filter_check(const char *text, struct spoor_error *e)
 {
-	if (!r->rule.enable || (r->pid && r->pid != source->pid))
-		return false;
-	if (r->rule.level != SPOOR_LEVEL_NONE && c->level > r->rule.level)
-		return false;
-	return (!r->rule.kind || r->rule.kind == c->kind) && !fnmatch(r->rule.pattern, c->name, 0);
-}
+	struct filter parsed;
+	const char *at, *wrong = filter_parse(text, &parsed, &at);
 
-static struct spoor_condition *condition_for(const struct spoor_ust_session *s, const struct spoor_source *source,
-					     const struct spoor_event_class *c)
-{
-	struct spoor_condition *found = NULL;
-
-	for (size_t i = 0; i < s->n_rules; i++)
-		if (concerns(&s->rules[i], source, c))
-			found = s->rules[i].condition;
-	return found;
-}
-
-static struct spoor_source_verdicts *verdicts_of(struct spoor_ust_session *s, struct spoor_source *source, size_t class)
-{
-	struct spoor_source_verdicts *v = source->verdicts;
-	size_t n = (class + 64) & ~63UL;
-
-	if (v && v->changed == s->rules_changed && class < v->n)
-		return v;
-	v = realloc(v, sizeof(*v) + n * sizeof(*v->by_class));
-	if (!v)
-		return NULL;
-	v->changed = s->rules_changed;
-	v->n = n;
-	for (size_t i = 0; i < n; i++)
-		v->by_class[i] = UNDECIDED;
-	source->verdicts = v;
-	return v;
-}
-
-static bool is_wanted(void *ctx, void *source, const struct spoor_user_class *c, const struct spoor_event_header *h)
-{
-	size_t class = c->id - SPOOR_EV_USER;
-	struct spoor_source_verdicts *v = verdicts_of(ctx, source, class);
-
-	if (!v)
-		return true;
-	if (v->by_class[class] == UNDECIDED)
-		v->by_class[class] = condition_for(ctx, source, c->c);
-	return !v->by_class[class] || spoor_condition_holds(v->by_class[class], c->c, h);
+	return wrong ? spoor_fail(e, EINVAL, "--filter: %s at '%.40s'", wrong, *at ? at : "the end") : 0;
 }
 
 static void remove_rule(struct spoor_ust_session *s, size_t i)
 {
-	spoor_condition_free(s->rules[i].condition);
 	memmove(&s->rules[i], &s->rules[i + 1], (--s->n_rules - i) * sizeof(*s->rules));
-}
-
-static void apply_filters(struct spoor_ust_session *s)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < s->n_rules; i++)
-		any |= s->rules[i].condition != NULL;
-	s->rules_changed++;
-	spoor_taker_filter(s->taker, any ? is_wanted : NULL, s);
 }
 
 int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e)
 {
-	struct spoor_condition *condition = NULL;
 	struct spoor_ust_rule *grown;
-	int r = rule->rule.filter[0] ? spoor_condition_parse(rule->rule.filter, &condition, e) : 0;
+	int r = rule->rule.filter[0] ? spoor_ust_filter_check(rule->rule.filter, e) : 0;
 
 	if (r)
 		return r;
@@ -258,22 +194,19 @@ int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_r
 		const struct spoor_ust_rule *k = &s->rules[i];
 
 		if (k->pid != rule->pid || strcmp(k->rule.pattern, rule->rule.pattern) ||
-		    k->rule.level != rule->rule.level || k->rule.kind != rule->rule.kind)
+		    k->rule.level != rule->rule.level || k->rule.kind != rule->rule.kind ||
+		    k->rule.channels != rule->rule.channels)
 			continue;
 		remove_rule(s, i);
 		break;
 	}
 	grown = s->n_rules < SPOOR_UST_MAX_RULES ? reallocarray(s->rules, s->n_rules + 1, sizeof(*grown)) : NULL;
-	if (!grown) {
-		spoor_condition_free(condition);
+	if (!grown)
 		return s->n_rules < SPOOR_UST_MAX_RULES ?
 			       spoor_fail(e, ENOMEM, "out of memory") :
 			       spoor_fail(e, E2BIG, "session %s: more than %d rules", s->name, SPOOR_UST_MAX_RULES);
-	}
 	s->rules = grown;
-	s->rules[s->n_rules] = *rule;
-	s->rules[s->n_rules++].condition = condition;
-	apply_filters(s);
+	s->rules[s->n_rules++] = *rule;
 	return 0;
 }
 
@@ -287,12 +220,11 @@ bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid)
 
 void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret)
 {
-	*ret = (struct spoor_control_setup){
-		.flags = SPOOR_SETUP_LISTEN | (s->recording ? SPOOR_SETUP_RECORD : 0),
-		.buffers = s->o.buffers,
-		.n_channels = s->o.n_channels,
-		.session = s->id,
-	};
+	ret->flags = SPOOR_SETUP_LISTEN | (s->recording ? SPOOR_SETUP_RECORD : 0);
+	ret->n_rules = 0;
+	ret->buffers = s->o.buffers;
+	ret->n_channels = s->o.n_channels;
+	ret->session = s->id;
 	for (size_t i = 0; i < s->n_rules; i++)
 		ret->n_rules += !s->rules[i].pid || s->rules[i].pid == pid;
 	memcpy(ret->channels, s->o.channels, sizeof(ret->channels));
@@ -368,7 +300,7 @@ static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *co
 	for (size_t i = 0; i < n; i++) {
 		spoor_user_arena_peek(sources[i]->arena, true);
 		spoor_source_forget(sources[i]);
-		spoor_taker_tell(shot->taker, sources[i], SPOOR_PROGRAM_RUNS);
+		spoor_taker_tell(shot->taker, sources[i], sources[i]->state ? sources[i]->state : SPOOR_PROGRAM_RUNS);
 	}
 	r = spoor_ust_session_drain(shot, sources, n, e);
 	for (size_t i = 0; i < n; i++) {
@@ -393,14 +325,21 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 	return r < 0 ? r : spoor_writer_snapshot(s->w, path, e);
 }
 
-void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs)
+unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end)
 {
-	unsigned state = SPOOR_PROGRAM_CRASHED;
-
 	if (source->arena->malformed)
-		state = SPOOR_PROGRAM_DAMAGED;
-	else if (runs || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
-		state = SPOOR_PROGRAM_ENDED;
+		return SPOOR_PROGRAM_DAMAGED;
+	if (end == SPOOR_END_KILLED)
+		return SPOOR_PROGRAM_CRASHED;
+	if (end != SPOOR_END_UNKNOWN || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
+		return SPOOR_PROGRAM_ENDED;
+	return SPOOR_PROGRAM_UNSEEN;
+}
+
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end)
+{
+	unsigned state = spoor_ust_state(source, end);
+
 	spoor_taker_tell(s->taker, source, state);
 	spoor_taker_forget(s->taker, source);
 	s->lost_before -= s->sender ? spoor_user_arena_lost(source->arena) : 0;
@@ -411,5 +350,6 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 		return;
 	s->n_programs++;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
+	s->n_unseen += state == SPOOR_PROGRAM_UNSEEN;
 	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;
 }

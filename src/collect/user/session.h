@@ -10,11 +10,11 @@
 #include "agent/control/protocol.h"
 #include "base/error.h"
 #include "collect/relay/client.h"
-#include "collect/user/condition.h"
 #include "collect/user/taker.h"
 #include "collect/user/written.h"
 
 #define SPOOR_UST_MAX_RULES 1024
+#define SPOOR_UST_MOST_SESSIONS 8 /* that record one program at once: what the library has room for */
 
 struct spoor_ust_options {
 	const char *name;
@@ -30,10 +30,22 @@ struct spoor_ust_options {
 	struct spoor_writer *writer; /* to write with, which has lanes; NULL: one of its own is made */
 };
 
+/* How a program's recording came to its end, as the kernel knows it. What its arena says goes before that. */
+enum spoor_program_end {
+	SPOOR_END_UNKNOWN, /* nobody saw it */
+	SPOOR_END_RUNS,    /* it goes on: another program was executed, or the session is over */
+	SPOOR_END_EXITED,  /* by exit() or _exit() */
+	SPOOR_END_KILLED,  /* by a signal */
+};
+
 struct spoor_ust_rule {
 	uint32_t pid; /* the host's; 0: all programs */
 	struct spoor_control_rule rule;
-	struct spoor_condition *condition; /* the session's: rule.filter, parsed; NULL: none */
+};
+
+struct spoor_ust_retired {
+	struct spoor_source *source;
+	enum spoor_program_end end;
 };
 
 struct spoor_ust_session {
@@ -43,13 +55,15 @@ struct spoor_ust_session {
 	struct spoor_ust_options o;
 	struct spoor_ust_rule *rules;
 	size_t n_rules;
-	uint64_t rules_changed; /* counts */
 	bool recording;
 	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
 	struct spoor_written written; /* by recorders before us */
+	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
+	size_t n_retired;
+	uint64_t retired_bytes;
 	struct spoor_sender *sender;  /* the way to the relay; NULL: none */
 	bool behind;                  /* what the round before wrote is not there yet */
 	bool missed;                  /* the last round did not take place: there is no room */
@@ -61,7 +75,7 @@ struct spoor_ust_session {
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */
 	uint64_t lost, malformed;
-	unsigned n_programs, n_crashed, n_damaged;
+	unsigned n_programs, n_crashed, n_unseen, n_damaged;
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 };
 
@@ -70,11 +84,10 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 /* Ends the trace in order. NULL is fine. */
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 
-/*
- * Keeps the rule for programs to come. Its filter is applied here, to what programs have written. -EINVAL: the filter;
- * -E2BIG: too many rules; -ENOMEM.
- */
+/* Keeps the rule for programs to come. -EINVAL: its filter is none; -E2BIG: too many rules; -ENOMEM. */
 int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e);
+/* What is none is said: -EINVAL. */
+int spoor_ust_filter_check(const char *text, struct spoor_error *e);
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid);
 void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret);
@@ -98,5 +111,7 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			       const char *path, struct spoor_error *e);
 /* The program is gone, or is to be recorded no longer, and all that it wrote was taken: says how it ended. */
-void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, bool runs);
+void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end);
+/* enum spoor_program_state of a program that ended so. */
+unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);

@@ -12,16 +12,16 @@
 
 #include "base/cleanup.h"
 
-#define VERSION 1
+#define VERSION 2
 #define MOST_NAMES 10000
 
 /* ---- writing ---- */
 
 static json_t *rule_json(const struct spoor_ust_rule *r)
 {
-	return json_pack("{s:i, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->pid, "enable", r->rule.enable, "channel",
-			 r->rule.channel, "level", r->rule.level, "kind", r->rule.kind, "pattern", r->rule.pattern,
-			 "filter", r->rule.filter);
+	return json_pack("{s:i, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->pid, "enable", r->rule.enable,
+			 "channels", r->rule.channels, "level", r->rule.level, "kind", r->rule.kind, "pattern",
+			 r->rule.pattern, "filter", r->rule.filter);
 }
 
 static json_t *channel_json(const struct spoor_control_channel *c)
@@ -139,7 +139,7 @@ static int read_rules(struct spoor_ust_session *s, const json_t *list)
 		int err;
 
 		r.rule.enable = json_is_true(json_object_get(j, "enable"));
-		r.rule.channel = number(j, "channel");
+		r.rule.channels = number(j, "channels");
 		r.rule.level = number(j, "level");
 		r.rule.kind = number(j, "kind");
 		copy(r.rule.pattern, sizeof(r.rule.pattern), j, "pattern");

@@ -49,12 +49,10 @@ struct spoor_taker {
 	struct taken taken[MOST_RUNS]; /* runs[i].owner is one of them */
 	size_t n_runs;
 	uint64_t discarded[SPOOR_LANES];
-	uint64_t lost;                    /* that no lane has told of yet */
-	uint64_t until, most;             /* the horizon, ns, and what no stamp can be beyond */
-	struct spoor_clock_pair now;      /* both clocks at the horizon */
+	uint64_t lost;               /* that no lane has told of yet */
+	uint64_t until, most;        /* the horizon, ns, and what no stamp can be beyond */
+	struct spoor_clock_pair now; /* both clocks at the horizon */
 	struct spoor_packet_source sources[MOST_RUNS];
-	bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c, const struct spoor_event_header *h);
-	void *keep_ctx;
 	struct spoor_taker_counts counts;
 	bool holds;
 	struct held *held; /* in the order of marks, from first_held on */
@@ -144,15 +142,6 @@ void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns)
 	t->classes.now = ns;
 }
 
-void spoor_taker_filter(struct spoor_taker *t,
-			bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c,
-				     const struct spoor_event_header *h),
-			void *ctx)
-{
-	t->keep = keep;
-	t->keep_ctx = ctx;
-}
-
 /* What the conversion of events hands back to us. */
 struct taking {
 	struct spoor_taker *taker;
@@ -176,13 +165,6 @@ static uint32_t stack_of(void *ctx, const struct spoor_user_walk *walk)
 	return spoor_user_stacks_id(k->taker->stacks, &who, walk);
 }
 
-static bool is_kept(void *keep_ctx, void *ctx, const struct spoor_user_class *c, const struct spoor_event_header *h)
-{
-	const struct taking *k = ctx;
-
-	return k->taker->keep(keep_ctx, k->source, c, h);
-}
-
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i)
 {
 	struct spoor_user_arena *a = s->arena;
@@ -191,11 +173,11 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 	struct spoor_user_events x = {
 		.arena = a,
 		.classes = &t->classes,
-		.clock = !ticks ? NULL : s->clock ? s->clock : &t->clock,
+		.clock = !ticks   ? NULL :
+			 s->clock ? s->clock :
+				    &t->clock,
 		.until = t->until,
 		.most = t->most,
-		.keep = t->keep ? is_kept : NULL,
-		.keep_ctx = t->keep_ctx,
 		.tid = tid_of,
 		.stack = stack_of,
 		.ctx = &taking,
@@ -543,5 +525,5 @@ void spoor_taker_segment(struct spoor_taker *t)
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)
 {
 	spoor_source_forget(s);
-	spoor_taker_tell(t, s, SPOOR_PROGRAM_RUNS);
+	spoor_taker_tell(t, s, s->state ? s->state : SPOOR_PROGRAM_RUNS);
 }

@@ -21,15 +21,15 @@ struct spoor_source {
 	struct spoor_user_arena *arena;
 	struct spoor_user_clock *clock; /* its own, for stamps that are older than the taker; NULL: the taker's */
 	bool own_clock;                 /* it is freed with the source */
-	uint32_t pid;  /* the host's; 0: it is gone, its arena's is taken */
-	bool live;     /* /proc can be asked for its threads */
-	bool foreign;  /* it calls its threads otherwise: it is of another pid namespace */
-	uint64_t ino;  /* of its memfd */
-	bool told;     /* SPOOR_EV_PROGRAM of it is in the trace */
-	uint64_t lost; /* of the arena's, what lanes have told of */
+	uint32_t pid;                   /* the host's; 0: it is gone, its arena's is taken */
+	bool live;                      /* /proc can be asked for its threads */
+	bool foreign;                   /* it calls its threads otherwise: it is of another pid namespace */
+	uint64_t ino;                   /* of its memfd */
+	bool told;                      /* SPOOR_EV_PROGRAM of it is in the trace */
+	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
+	uint64_t lost;                  /* of the arena's, what lanes have told of */
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
-	struct spoor_source_verdicts *verdicts; /* the session's: which filter is for which class */
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
 	unsigned held;     /* of what was taken, pieces that are not released */
 };
@@ -48,11 +48,6 @@ void spoor_taker_free(struct spoor_taker *t);
 int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s);
 struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t);
 
-/* Of the events that are taken, which are wanted; NULL: all. */
-void spoor_taker_filter(struct spoor_taker *t,
-			bool (*keep)(void *ctx, void *source, const struct spoor_user_class *c,
-				     const struct spoor_event_header *h),
-			void *ctx);
 /* Begins a round that takes everything up to now. */
 void spoor_taker_round(struct spoor_taker *t);
 /* The same up to a moment in the past, CLOCK_MONOTONIC ns. */
@@ -88,6 +83,6 @@ void spoor_source_done(struct spoor_source *s);
 
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */
-	uint64_t late; /* events that came too late for any lane: lost */
+	uint64_t late;                    /* events that came too late for any lane: lost */
 };
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret);

@@ -12,11 +12,22 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		struct spoor_control_rule m = rule->rule;
 
-		m.filter[0] = '\0'; /* the session's own business */
-		if (p->program && p->session == s && (!rule->pid || rule->pid == (uint32_t)p->cred.pid))
+		m.session = s->id;
+		if (!p->program || (rule->pid && rule->pid != (uint32_t)p->cred.pid))
+			continue;
+		if (spoor_program_member(p, s))
 			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
+		else
+			spoor_program_join(p, s, q);
 	}
 	return 0;
+}
+
+void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q)
+{
+	for (struct hub_program *p = h->first; p; p = p->next)
+		if (!pid || pid == (uint32_t)p->cred.pid)
+			spoor_program_join(p, s, q);
 }
 
 int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
@@ -27,35 +38,37 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 	if (!pid)
 		s->recording = on;
 	for (struct hub_program *p = h->first; p; p = p->next) {
-		struct spoor_control_record m = { .on = on };
+		struct spoor_control_record m = { .session = s->id, .on = on };
 
-		if (!p->program || p->session != s || (pid && pid != (uint32_t)p->cred.pid))
+		if (!p->program || !spoor_program_member(p, s) || (pid && pid != (uint32_t)p->cred.pid))
 			continue;
 		n += !spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q);
 	}
 	return n;
 }
 
-void spoor_hub_programs(struct spoor_hub *h, void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx)
+void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
+			void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx)
 {
 	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
 		struct spoor_hub_program_info info = {
 			.pid = p->cred.pid,
 			.comm = p->comm,
 			.exe = p->exe,
-			.session = p->session,
 			.n_sites = p->n_sites,
 			.n_stuck = p->n_stuck,
-			.n_arenas = p->n_arenas,
 			.listens = p->listens,
 		};
 
-		if (!p->program || p->dead)
+		if (!m || !p->program || p->dead)
 			continue;
-		for (size_t i = 0; i < p->n_arenas; i++) {
-			info.events += p->arenas[i]->n;
-			info.lost += spoor_user_arena_lost(p->arenas[i]->arena);
-			info.malformed += p->arenas[i]->arena->malformed;
+		info.refused = m->refused;
+		info.n_arenas = m->n_arenas;
+		for (size_t i = 0; i < m->n_arenas; i++) {
+			info.events += m->arenas[i]->n;
+			info.lost += spoor_user_arena_lost(m->arenas[i]->arena);
+			info.malformed += m->arenas[i]->arena->malformed;
 		}
 		each(ctx, &info);
 	}

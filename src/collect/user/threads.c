@@ -31,7 +31,6 @@ void spoor_source_done(struct spoor_source *s)
 	spoor_source_forget(s);
 	spoor_user_arena_free(s->arena);
 	spoor_user_addresses_free(s->addresses);
-	free(s->verdicts);
 	if (s->own_clock) {
 		spoor_user_clock_done(s->clock);
 		free(s->clock);

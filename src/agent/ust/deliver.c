@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/core/clock.h"
+#include "agent/core/draft.h"
+#include "agent/core/process.h"
+#include "agent/core/reserve.h"
+#include "agent/ust/callstack.h"
+#include "agent/ust/context.h"
+#include "agent/ust/deliver.h"
+#include "agent/ust/filter.h"
+#include <spoor/record.h>
+
+#define NO_HANDLE ((struct spoor_handle){ NULL, NULL })
+
+/* The event of which there is no draft is lost in each of its channels. */
+static void count_lost(const struct class *c, bool deep, size_t size)
+{
+	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED);
+
+	for (; left; left &= left - 1) {
+		struct slot *s = &slots[__builtin_ctz(left)];
+		uint64_t signals = signals_block();
+
+		if (slot_enter(s)) {
+			__atomic_fetch_add(size > RESERVE_MOST ? &s->channel->lost_large :
+					   deep                ? &s->channel->lost_nested :
+								 &s->channel->lost,
+					   1, __ATOMIC_RELAXED);
+			slot_leave(s);
+		}
+		signals_restore(signals);
+	}
+}
+
+struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size)
+{
+	const struct caller site = CALLER_();
+	bool deep = false;
+	char *at = NULL;
+
+	if (size <= RESERVE_MOST)
+		at = draft_begin(&site, &deep);
+	if (!at) {
+		count_lost(tp->agent, deep, size);
+		return NO_HANDLE;
+	}
+	*(uint64_t *)(at + size - 8) = 0; /* the padding; the fields come over it */
+	return (struct spoor_handle){ at, NULL };
+}
+
+/* Stamped there: whatever this thread wrote into that packet meanwhile, in signal handlers, lies before it. */
+static void deliver(const struct class *c, unsigned slot, const char *draft, size_t size, const struct caller *site)
+{
+	struct spoor_tracepoint one = { .id = c->ids[slot], .slot = (uint16_t)SPOOR_SLOT_OFFSET(slot) };
+	struct spoor_handle h;
+
+	if (slots[slot].contexts)
+		h = reserve_with_contexts_from(&one, size, site);
+	else
+		h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(&one, size) : reserve_monotonic(&one, size);
+	if (!h.at)
+		return;
+	spoor_copy_(h.at + SPOOR_RECORD_HEAD_, draft + SPOOR_RECORD_HEAD_, size - SPOOR_RECORD_HEAD_);
+	if (h.producer)
+		spoor_commit_(&one, h, size);
+	else
+		reserve_commit(h.at, size);
+}
+
+static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *site)
+{
+	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED);
+
+	for (; left; left &= left - 1) {
+		unsigned slot = (unsigned)__builtin_ctz(left);
+		const struct filter *f = __atomic_load_n(&c->filters[slot], __ATOMIC_RELAXED);
+
+		if (!f || filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, site->pc))
+			deliver(c, slot, draft, size, site);
+	}
+}
+
+void commit_called(struct spoor_tracepoint *tp, char *at, size_t size)
+{
+	const struct caller *site = draft_site(at);
+
+	if (!site) {
+		reserve_commit(at, size);
+		return;
+	}
+	deliver_to_all(tp->agent, at, size, site);
+	draft_end(at);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "cmd/ust_command.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/strings.h"
+
+#define AT(member) SPOOR_AT(struct spoor_ust_command, member)
+
+static const struct spoor_option options[] = {
+	SPOOR_UST_OPTIONS(struct spoor_ust_command, o),
+	{ "all", 'a', SPOOR_OPTION_FLAG, AT(all) },
+	{ "session", 's', SPOOR_OPTION_TEXT, AT(session) },
+	{ "socket", 0, SPOOR_OPTION_TEXT, AT(socket) },
+	{},
+};
+
+static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
+{
+	for (int i = optind; i < argc; i++) {
+		uint64_t pid;
+
+		if (c->n_pids + c->n_names == SPOOR_UST_MOST_WORDS)
+			return spoor_fail(e, E2BIG, "more than %d arguments", SPOOR_UST_MOST_WORDS);
+		if (!spoor_parse_number(argv[i], 1, INT_MAX, &pid))
+			c->pids[c->n_pids++] = pid;
+		else
+			c->names[c->n_names++] = argv[i];
+	}
+	if (c->all && c->n_pids)
+		return spoor_fail(e, EINVAL, "-a and PIDs do not go together");
+	return 0;
+}
+
+int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
+{
+	struct spoor_command_line line = { .options = options };
+	char verb[64];
+	int r;
+
+	*c = (struct spoor_ust_command){ .word = argv[0], .session = "default" };
+	spoor_ust_options_init(&c->o);
+	snprintf(verb, sizeof(verb), "ust %s", argv[0]);
+	line.verb = verb;
+	optind = 0; /* getopt begins anew */
+	r = spoor_options_parse(&line, argc, argv, c, NULL, e);
+	return r ? r : take_arguments(c, argc, argv, e);
+}

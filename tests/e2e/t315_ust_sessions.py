@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Several sessions, several channels and filters on one program at once, each as if it were alone."""
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
+
+TURNS = 10 * int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+
+
+def of(events, name):
+    return [e["fields"]["n"] for e in events if e["event"] == name]
+
+
+def ended(daemon, p):
+    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+
+
+def test_each_is_alone(daemon, ticker):
+    """Other events, contexts, modes; one begins and ends while the other goes on."""
+    daemon.ust("start", "-s", "one", "-o", "one.spoor", "-e", "zoo:tick")
+    p = daemon.program(ticker, 2, 0, 100)
+    time.sleep(0.2)
+    said = daemon.ust("start", "-s", "two", "-o", "two.spoor", "--context", "vtid,ip", "--mode", "block").stdout
+    assert "1 program, 2 sites" in said
+    time.sleep(0.2)
+    daemon.ust("stop", "-s", "two", "-a")
+    time.sleep(0.1)
+    daemon.ust("start", "-s", "two")
+    time.sleep(0.2)
+    assert ", 0 lost" in daemon.ust("end", "-s", "two").stdout
+    time.sleep(0.2)
+    p.kill()
+    p.wait()
+    ended(daemon, p)
+    assert ", 0 lost" in daemon.ust("end", "-s", "one").stdout
+    one = daemon.ticks("one.spoor")
+    assert sorted(one) == [(p.pid, 0), (p.pid, 1)]
+    assert all(n[0] == 0 and in_a_row(n) for n in one.values())
+    two = daemon.ticks("two.spoor")
+    assert sorted(two) == sorted(one)
+    for who, numbers in two.items():
+        gaps = [b - a for a, b in zip(numbers, numbers[1:]) if b != a + 1]
+        assert len(gaps) == 1 and gaps[0] > 100 and numbers[-1] < one[who][-1]
+    events = daemon.events("two.spoor")
+    assert {e["event"] for e in events} == {"zoo:tick", "zoo:rare"}
+    assert {e["event"] for e in daemon.events("one.spoor")} == {"zoo:tick"}
+    assert all(e["context"]["vtid"] and e["context"]["ip"] for e in events), events[0]
+
+
+def test_from_the_start(daemon, ticker):
+    """Two that are there before the program: both have its first event, and its last."""
+    daemon.ust("start", "-s", "a", "-o", "a.spoor")
+    daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:rare")
+    p = daemon.program(ticker, 3, 1009)
+    p.wait(20)
+    assert ", 0 lost" in daemon.ust("end", "-s", "a").stdout
+    assert ", 0 lost" in daemon.ust("end", "-s", "b").stdout
+    assert all(n == list(range(1009)) for n in daemon.ticks("a.spoor").values())
+    assert Counter(of(daemon.events("b.spoor"), "zoo:rare")) == {n: 3 for n in range(0, 1009, 10)}
+    assert Counter(of(daemon.events("a.spoor"), "zoo:rare")) == {n: 3 for n in range(0, 1009, 10)}
+
+
+def test_children(daemon, ticker):
+    """A child is in all sessions of its parent, and in one that begins later."""
+    daemon.ust("start", "-s", "a", "-o", "a.spoor")
+    daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick")
+    p = daemon.program(ticker, 1, 3000, 100, "fork")
+    time.sleep(0.1)
+    daemon.ust("start", "-s", "c", "-o", "c.spoor", "-e", "zoo:rare")
+    p.wait(20)
+    for name in "ab":
+        daemon.ust("end", "-s", name)
+        ticks = daemon.ticks(f"{name}.spoor")
+        assert sorted(t for _, t in ticks) == [0, 100] and len({pid for pid, _ in ticks}) == 2
+        assert all(n == list(range(3000)) for n in ticks.values())
+    daemon.ust("end", "-s", "c")
+    rare = daemon.events("c.spoor")
+    assert len({e["pid"] for e in rare}) == 2
+    assert {n: k for n, k in Counter(of(rare, "zoo:rare")).items() if n > 2000} == {n: 2 for n in range(2010, 3000, 10)}
+
+
+def test_daemon_killed(daemon, ticker):
+    """SIGKILL of the daemon at random moments: both sessions go on, each with every event once."""
+    daemon.ust("start", "-s", "a", "-o", "a.spoor")
+    daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick", "--context", "vtid")
+    p = daemon.program(ticker, 2, 0, 100)
+    random.seed(3)
+    for _ in range(5):
+        time.sleep(random.uniform(0.0, 0.15))
+        daemon.kill()
+        daemon.start()
+    wait_for(lambda: daemon.ust("status").stdout.count(f"{p.pid} ticker") == 2)
+    p.kill()
+    p.wait()
+    ended(daemon, p)
+    for name in "ab":
+        assert ", 0 lost" in daemon.ust("end", "-s", name).stdout
+        ticks = daemon.ticks(f"{name}.spoor")
+        assert sorted(ticks) == [(p.pid, 0), (p.pid, 1)]
+        assert all(n[0] == 0 and in_a_row(n) for n in ticks.values())
+
+
+def test_as_many_as_there_can_be(daemon, ticker):
+    """Eight at once; the ninth is told that it cannot have the program, and nothing happens to the others."""
+    p = daemon.program(ticker, 1, 0, 500)
+    for i in range(8):
+        assert "1 program" in daemon.ust("start", "-s", f"s{i}", "-o", f"s{i}.spoor", "-e", "zoo:tick").stdout
+    run = daemon.ust("start", "-s", "s8", "-o", "s8.spoor", check=False)
+    assert "as many sessions record it as can at once" in run.stdout + run.stderr
+    daemon.ust("end", "-s", "s3")
+    daemon.ust("end", "-s", "s8")
+    assert "1 program, 1 site" in daemon.ust("start", "-s", "s9", "-o", "s9.spoor", "-e", "zoo:tick").stdout
+    time.sleep(0.3)
+    p.kill()
+    p.wait()
+    ended(daemon, p)
+    for i in (0, 1, 2, 4, 5, 6, 7, 9):
+        daemon.ust("end", "-s", f"s{i}")
+        numbers, = daemon.ticks(f"s{i}.spoor").values()
+        assert in_a_row(numbers) and len(numbers) > 100
+
+
+def held(pid):
+    """Descriptors, mappings, and MB of addresses of a process."""
+    maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    status = Path(f"/proc/{pid}/status").read_text()
+    size = int(status.split("VmSize:")[1].split()[0])
+    return len(os.listdir(f"/proc/{pid}/fd")), len(maps), size // 1024
+
+
+def test_sessions_destroyed_under_load(daemon, ticker):
+    """Hundreds come and go while threads run through the sites: a session beside them has every event exactly once."""
+    daemon.ust("start", "-s", "stays", "-o", "stays.spoor", "-e", "zoo:tick", "--buffers", "64M", "--mode", "block=10s")
+    p = daemon.program(ticker, 3, 0, 5)
+    other = daemon.program(ticker, 2, 0, 0)  # in the sessions that go, alone, at full speed
+    daemon.ust("disable", "-s", "stays", "*", other.pid)
+
+    def turn(i):
+        how = [["--mode", "overwrite"], ["--context", "vtid"], ["--filter", "n % 2"], []][i % 4]
+        how = ["--filter", "thread == 1"] if "%" in str(how) else how
+        daemon.ust("start", "-s", "goes", "-o", "goes.spoor", "--buffers", "256k", *how)
+        if i % 8 == 5:
+            daemon.ust("enable", "-s", "goes", "zoo:rare", p.pid)
+        daemon.ust("end", "-s", "goes")
+        subprocess.run(["rm", "-r", daemon.cwd / "goes.spoor"], check=True)
+        assert p.poll() is None and other.poll() is None and daemon.process.poll() is None
+    for i in range(20):
+        turn(i)
+    before = held(p.pid), held(other.pid), held(daemon.process.pid)
+    for i in range(20, 20 + TURNS):
+        turn(i)
+    after = held(p.pid), held(other.pid), held(daemon.process.pid)
+    for old, new in zip(before, after):
+        assert new[0] <= old[0] + 2 and new[1] <= old[1] + 12 and new[2] <= old[2] + 64, (before, after)
+    p.kill()
+    p.wait()
+    ended(daemon, p)
+    assert ", 0 lost" in daemon.ust("end", "-s", "stays").stdout
+    ticks = {who: n for who, n in daemon.ticks("stays.spoor").items() if who[0] == p.pid}
+    assert sorted(ticks) == [(p.pid, i) for i in range(3)]
+    assert all(n[0] == 0 and in_a_row(n) for n in ticks.values())
+
+
+def test_filter_is_applied_in_the_program(daemon, ticker):
+    """What does not pass costs no room: of a million events hardly any are kept, and none is lost."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--filter", "n >= 499990", "--buffers", "64k")
+    p = daemon.program(ticker, 2, 500000, 0)
+    p.wait(30)
+    assert "20 events of 1 programs, 0 lost" in daemon.ust("end").stdout
+    assert [len(n) for n in daemon.ticks().values()] == [10, 10]
+    assert sorted(of(daemon.events(), "zoo:tick")) == sorted(list(range(499990, 500000)) * 2)
+
+
+def test_filter_of_one_session(daemon, ticker):
+    daemon.ust("start", "-s", "all", "-o", "all.spoor")
+    daemon.ust("start", "-s", "some", "-o", "some.spoor", "--filter", 'thread == 1 || what == "one*" && n < 55')
+    p = daemon.program(ticker, 2, 1009)
+    p.wait(20)
+    daemon.ust("end", "-s", "all")
+    daemon.ust("end", "-s", "some")
+    assert sorted(len(n) for n in daemon.ticks("all.spoor").values()) == [1009, 1009]
+    some = daemon.events("some.spoor")
+    assert of(some, "zoo:tick") == list(range(1009))
+    assert {e["fields"]["thread"] for e in some if e["event"] == "zoo:tick"} == {1}
+    assert sorted(of(some, "zoo:rare")) == sorted(list(range(0, 55, 10)) * 2)
+
+
+def test_filter_that_nobody_has_fields_for(daemon, ticker):
+    """A bad expression is one line; a field that none of the events has is said."""
+    p = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:rare")
+    run = daemon.ust("enable", "zoo:tick", "--filter", "n ==", "-a", check=False)
+    assert run.returncode == 2 and len(run.stderr.splitlines()) == 1 and "--filter" in run.stderr
+    said = daemon.ust("enable", "zoo:tick", "--filter", "fdd == 3", p.pid).stdout
+    assert "1 program, 1 site" in said and "none of these events has a field 'fdd'" in said
+    said = daemon.ust("enable", "zoo:*", "--filter", 'what == "x"', "-a").stdout
+    assert "field" not in said
+    said = daemon.ust("enable", "zoo:tick", "--filter", "vtid == 3", "-a").stdout
+    assert "field" not in said
+
+
+def test_bad_start_leaves_nothing(daemon):
+    run = daemon.ust("start", "-o", "t.spoor", "--filter", "(", check=False)
+    assert run.returncode == 2 and "--filter" in run.stderr
+    assert "session" not in daemon.ust("status").stdout and not (daemon.cwd / "t.spoor").exists()
+
+
+def test_ends_without_exit(daemon, build, tmp_path):
+    """_exit() is an end in order; a signal is a crash."""
+    source = tmp_path / "end.c"
+    source.write_text("""
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, last, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+int main(int argc, char **argv)
+{
+	puts("ready");
+	fflush(stdout);
+	spoor_trace(zoo, last, argc);
+	if (argv[1][0] == '_')
+		_exit(3);
+	if (argv[1][0] == 'k')
+		raise(SIGKILL);
+	if (argv[1][0] == 's')
+		raise(SIGSEGV);
+	return 0;
+}
+""")
+    root = Path(__file__).resolve().parent.parent.parent
+    subprocess.run(["gcc", "-O2", "-pthread", f"-I{root}/include", "-o", tmp_path / "end", source], check=True)
+    daemon.ust("start", "-o", "t.spoor")
+    for how in "_exit", "kill", "segv", "return":
+        daemon.program(tmp_path / "end", how).wait(10)
+    time.sleep(0.3)
+    daemon.ust("end")
+    assert len(daemon.events()) == 4
+    states = Counter(p["state"] for p in daemon.summary["programs"])
+    assert states == {"ended": 2, "crashed": 2}, daemon.summary["programs"]
+
+
+def test_flight_recorder_has_who_has_ended(daemon, ticker):
+    """A program that ended is in the snapshots that follow."""
+    daemon.ust("start", "-o", "t.spoor", "--mode", "overwrite", "--buffers", "256k")
+    p = daemon.program(ticker, 1, 1009)
+    p.wait(20)
+    q = daemon.program(ticker, 1, 0, 200)
+    for name in "one.spoor", "two.spoor":
+        time.sleep(0.2)
+        daemon.ust("snapshot", "-o", name)
+        ticks = daemon.ticks(name)
+        assert ticks[p.pid, 0] == list(range(1009)) and in_a_row(ticks[q.pid, 0])
+    daemon.ust("end")
+    assert daemon.ticks()[p.pid, 0] == list(range(1009))
