@@ -259,3 +259,39 @@ def test_flight_recorder_has_who_has_ended(daemon, ticker):
         assert ticks[p.pid, 0] == list(range(1009)) and in_a_row(ticks[q.pid, 0])
     daemon.ust("end")
     assert daemon.ticks()[p.pid, 0] == list(range(1009))
+
+
+def test_channels(daemon, ticker):
+    """Each with its own mode and contexts; an event that is put into two is written into both."""
+    daemon.ust("create", "-o", "t.spoor", "--channel", "fast:packet=16k,context=vtid", "--channel",
+               "slow:mode=block=1s,share=2", "-e", "zoo:tick")
+    assert "stopped" in daemon.ust("status").stdout
+    run = daemon.ust("enable", "--channel", "none", "zoo:*", "-a", check=False)
+    assert run.returncode == 1 and "no channel 'none'" in run.stderr
+    daemon.ust("enable", "--channel", "fast", "zoo:*", "--filter", "n < 500", "-a")
+    daemon.ust("start")
+    p = daemon.program(ticker, 1, 1009, 100)
+    status = daemon.ust("status").stdout
+    assert "channel fast: discard, packets of 16384 bytes, vtid" in status
+    assert "channel slow: block 1000000 us, share 2" in status
+    assert "enabled slow/zoo:tick in all programs" in status
+    assert "enabled fast/zoo:* in all programs if n < 500" in status
+    p.wait(20)
+    daemon.ust("end")
+    events = daemon.events()
+    assert Counter(of(events, "zoo:tick")) == {n: 2 if n < 500 else 1 for n in range(1009)}
+    assert Counter(of(events, "zoo:rare")) == {n: 1 for n in range(0, 500, 10)}
+    fast = [e["fields"]["n"] for e in events if "vtid" in e.get("context", {}) and e["event"] == "zoo:tick"]
+    assert fast == list(range(500))
+
+
+def test_disabled_in_all_channels(daemon, ticker):
+    p = daemon.program(ticker, 1, 0, 200)
+    daemon.ust("start", "-o", "t.spoor", "--channel", "a", "-e", "zoo:*", "--channel", "b", "-e", "zoo:*")
+    daemon.ust("disable", "--channel", "a", "zoo:rare", "-a")
+    time.sleep(0.1)
+    daemon.ust("disable", "zoo:tick", p.pid)
+    time.sleep(0.1)
+    daemon.ust("end")
+    ticks, rare = Counter(of(daemon.events(), "zoo:tick")), Counter(of(daemon.events(), "zoo:rare"))
+    assert set(ticks.values()) == {2} and rare[max(rare)] == 1 and max(rare) > max(ticks)
