@@ -115,7 +115,8 @@
 #define SPOOR_I_spoor_sequence(type, name, from, count) SPOOR_FI_(1, 2, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_sequence(type, name, from, count)                                            \
 	const type *const v_##name = from;                                                         \
-	const size_t a_##name = v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0;                                    \
+	const size_t a_##name =                                                                    \
+		v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0;                  \
 	const size_t m_##name = SPOOR_STRING_MAX_ / sizeof(type);                                  \
 	const uint16_t c_##name = (uint16_t)(a_##name < m_##name ? a_##name : m_##name);
 #define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * c_##name

@@ -65,7 +65,8 @@ def test_a_negative_count_is_none(build, tmp_path):
 #include <stdint.h>
 #include <spoor/tracepoint.h>
 SPOOR_TRACEPOINT(n, e, TP_PROTO(const char *p, long n), TP_ARGS(p, n), TP_FIELDS(
-	spoor_text(text, p, n), spoor_sequence(short, shorts, (const short *)p, (int)n), spoor_text(same, p, (uint32_t)n)))
+	spoor_text(text, p, n), spoor_sequence(short, shorts, (const short *)p, (int)n),
+	spoor_text(same, p, (uint32_t)n)))
 int main(void) { spoor_trace(n, e, (const char *)16, -1); spoor_trace(n, e, \"ab\", 1); return 0; }
 """)
     for compiler in ("gcc", "clang++ -O0"):
