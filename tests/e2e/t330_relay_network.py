@@ -323,3 +323,22 @@ def test_max_size_and_rotation(relay, sender, ticker):  # noqa: F811
     assert size < 8.5 * (1 << 20)
     (numbers,) = there(s, relay).values()
     assert in_a_row(numbers) and numbers[-1] == 299_999
+
+
+def test_snapshot(relay, sender, ticker):  # noqa: F811
+    """What a flight recorder holds comes to the relay as a trace of its own; of others none is taken, which is said."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "--mode", "overwrite", "-e", "zoo:tick")
+    p = s.program(ticker, 1, 0, 200)
+    time.sleep(0.5)
+    s.ust("snapshot", "-o", "shot.spoor")
+    wait_for(lambda: "shot.spoor" in relay.said() and "complete" in relay.said())
+    (numbers,) = there(s, relay, "shot.spoor").values()
+    assert in_a_row(numbers) and len(numbers) > 100
+    p.kill()
+    p.wait()
+    s.ust("end")
+    s.ust("start", "-o", "u.spoor")
+    refused = s.ust("snapshot", "-o", "v.spoor", check=False)
+    assert refused.returncode == 1 and "at a relay" in refused.stderr
+    assert not (relay.directory / "host/v.spoor").exists()
