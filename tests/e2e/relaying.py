@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from t311_ust_control import Daemon, end_keeper
+from daemons import Daemon, end_keeper
 
 
 def free_port(host="127.0.0.1"):

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from daemons import in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
 from relaying import Proxy, Relay, Sender, counted, rss_kb
-from t311_ust_control import in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
 
 CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))

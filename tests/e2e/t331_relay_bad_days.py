@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from daemons import library, ticker, wait_for  # noqa: F401 (fixtures)
 from relaying import Relay, Sender, rss_kb
-from t311_ust_control import library, ticker, wait_for  # noqa: F401 (fixtures)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
 from make_relay_corpus import SESSION, head, hello, op  # noqa: E402
