@@ -84,11 +84,11 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 	return standard;
 }
 
-/* Whom no session wanted has not heard of it if he is still connected: our answer was late, and he does not listen. */
+/* Who was turned away has not heard of it if he is still connected: our answer was late, and he does not listen. */
 static bool is_known(struct spoor_hub *h, uint32_t pid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
-		if ((uint32_t)p->cred.pid == pid && p->program && p->n_members && p->sock.fd >= 0)
+		if ((uint32_t)p->cred.pid == pid && p->program && !p->unwanted && p->sock.fd >= 0)
 			return true;
 	return false;
 }
