@@ -18,6 +18,7 @@
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
 #include "cmd/options.h"
+#include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/user/state.h"
 
@@ -88,6 +89,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	struct spoor_hub_options o = {
 		.path = d->socket,
 		.everybody = everybody,
+		.cache_dir = spoor_cache_directory(d->cache),
 		.command = spoor_daemon_command,
 		.warn = warn,
 		.ctx = d,

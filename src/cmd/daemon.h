@@ -8,7 +8,7 @@
 struct spoor_daemon {
 	struct spoor_hub *hub;
 	struct spoor_relay_client *relay; /* NULL: traces are written here */
-	char socket[PATH_MAX], state[PATH_MAX + 8];
+	char socket[PATH_MAX], state[PATH_MAX + 8], cache[PATH_MAX];
 };
 
 /* text: words separated by NULs, as typed behind `spoor ust`. */

@@ -11,6 +11,7 @@
 
 #include "cmd/daemon.h"
 #include "cmd/ust_command.h"
+#include "collect/user/perf.h"
 #include "collect/user/state.h"
 
 #define GREET_MS 300
@@ -150,6 +151,7 @@ static void greet_relay(struct command *c, struct spoor_ust_session *s)
 
 static int new_session(struct command *c, struct spoor_ust_session **ret, struct spoor_error *e)
 {
+	char missing[1024];
 	int r;
 
 	if (!c->w.o.output[0])
@@ -158,12 +160,17 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	c->w.o.s.output = c->w.o.output;
 	c->w.o.s.command = "spoor ust start";
 	c->w.o.s.relay = c->d->relay;
-	r = spoor_ust_session_new(&c->w.o.s, 0, ret, e);
+	r = spoor_ust_options_check(&c->w.o, e);
+	if (!r)
+		r = spoor_ust_session_new(&c->w.o.s, 0, ret, e);
 	if (r)
 		return r;
 	spoor_hub_add(c->h, *ret);
 	if ((*ret)->sender)
 		greet_relay(c, *ret);
+	spoor_user_perf_missing(spoor_ust_options_contexts(&c->w.o), missing, sizeof(missing));
+	if (*missing)
+		spoor_hub_answer(c->q, missing);
 	return 0;
 }
 

@@ -9,6 +9,9 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/target_options.h"
+#include "collect/session/filter.h"
+
+_Static_assert((int)SPOOR_STACK_APP == SPOOR_MODE_APP && (int)SPOOR_STACK_CUSTOM == SPOOR_MODE_CUSTOM, "");
 
 #define LEAST_BUFFERS (64u << 10)
 #define MOST_BUFFERS (2ULL << 30)
@@ -111,10 +114,25 @@ int spoor_take_ust_mode(void *options, const char *arg, struct spoor_error *e)
 	return 0;
 }
 
+#define PERF_CONTEXT(bit, name, field, type, config) [bit] = "perf:" name,
+static const char *const context_names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack",
+					     SPOOR_PERF_CONTEXTS(PERF_CONTEXT) };
+#define N_CONTEXTS (sizeof(context_names) / sizeof(*context_names))
+
+static int wrong_context(const char *word, struct spoor_error *e)
+{
+	char known[512] = "";
+	size_t n = 0;
+
+	for (unsigned i = 0; i < N_CONTEXTS; i++)
+		if (context_names[i])
+			n += snprintf(known + n, sizeof(known) - n, "%s%s", n ? ", " : "", context_names[i]);
+	return spoor_fail(e, EINVAL, "--context %s: %s", word, known);
+}
+
 int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e)
 {
-	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
-	char list[128], *next = list, *word;
+	char list[512], *next = list, *word;
 	uint32_t *ret = contexts;
 
 	if (strlen(arg) >= sizeof(list))
@@ -123,12 +141,94 @@ int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error 
 	while ((word = strsep(&next, ",+"))) {
 		unsigned i = 0;
 
-		while (i < 6 && strcmp(word, names[i]))
+		while (i < N_CONTEXTS && (!context_names[i] || strcmp(word, context_names[i])))
 			i++;
-		if (i == 6)
-			return spoor_fail(e, EINVAL, "--context %s: vpid, vtid, procname, ip, cpu, callstack", arg);
+		if (i == N_CONTEXTS)
+			return wrong_context(word, e);
 		*ret |= 1u << i;
 	}
+	return 0;
+}
+
+/* "app-all", "all,64" */
+int spoor_take_ust_stack(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_control_channel *c = channel_of(options);
+	size_t len = strcspn(arg, ",");
+	uint64_t budget = 0;
+	char word[16];
+	int mode;
+
+	snprintf(word, sizeof(word), "%.*s", (int)len, arg);
+	mode = spoor_mode_parse(word, e);
+	if (mode < 0)
+		return mode;
+	if (mode == SPOOR_MODE_NONE)
+		return spoor_fail(e, EINVAL, "--stack %s: app, app-all, lib, all or custom", arg);
+	if (arg[len] && spoor_parse_number(arg + len + 1, 1, SPOOR_ARENA_MAX_FRAMES, &budget))
+		return spoor_fail(e, EINVAL, "--stack %s: behind the comma, from 1 to %d call sites", arg,
+				  SPOOR_ARENA_MAX_FRAMES);
+	c->stack_mode = mode;
+	c->stack_budget = budget;
+	c->contexts |= SPOOR_CONTEXT_STACK;
+	return 0;
+}
+
+/* Checked here, for whoever typed it; the session parses it again. */
+static int add_patterns(char *list, size_t size, const char *arg,
+			int (*parse)(struct spoor_scope *s, const char *list, struct spoor_error *e),
+			struct spoor_error *e)
+{
+	struct spoor_scope scope = {};
+	size_t n = strlen(list);
+	int r = parse(&scope, arg, e);
+
+	spoor_scope_done(&scope);
+	if (r)
+		return r;
+	if (n + 1 + strlen(arg) >= size)
+		return spoor_fail(e, E2BIG, "--app, --scope: patterns have at most %zu characters in all", size - 1);
+	snprintf(list + n, size - n, "%s%s", n ? "," : "", arg);
+	return 0;
+}
+
+int spoor_take_ust_app(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_ust_cmd_options *o = options;
+
+	return add_patterns(o->app, sizeof(o->app), arg, spoor_app_parse, e);
+}
+
+int spoor_take_ust_scope(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_ust_cmd_options *o = options;
+
+	channel_of(o)->stack_mode = SPOOR_STACK_CUSTOM;
+	channel_of(o)->contexts |= SPOOR_CONTEXT_STACK;
+	return add_patterns(o->scope, sizeof(o->scope), arg, spoor_scope_parse, e);
+}
+
+uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o)
+{
+	uint32_t contexts = 0;
+
+	for (unsigned i = 0; i < o->s.n_channels; i++)
+		contexts |= o->s.channels[i].contexts;
+	return contexts;
+}
+
+int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error *e)
+{
+	bool custom = false;
+
+	for (unsigned i = 0; i < o->s.n_channels; i++)
+		custom |= o->s.channels[i].stack_mode == SPOOR_STACK_CUSTOM;
+	o->s.app = o->app;
+	o->s.scope = o->scope;
+	if (custom && !*o->scope)
+		return spoor_fail(e, EINVAL, "--stack custom needs --scope");
+	if (!custom && *o->scope)
+		return spoor_fail(e, EINVAL, "--scope goes with --stack custom alone");
 	return 0;
 }
 

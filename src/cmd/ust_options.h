@@ -15,6 +15,7 @@ struct spoor_ust_cmd_options {
 	unsigned n_rules;
 	uint8_t level; /* 255: any */
 	const char *filter;
+	char app[1024], scope[1024]; /* "": none */
 	char output[PATH_MAX];
 	unsigned channel; /* which the next option is for */
 	unsigned defined; /* a bit for each channel of which something was said */
@@ -32,6 +33,9 @@ struct spoor_ust_cmd_options {
 		{ "packet", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_packet },             \
 		{ "mode", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_mode },                 \
 		{ "context", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_context },           \
+		{ "stack", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_stack },               \
+		{ "app", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_app },                   \
+		{ "scope", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_scope },               \
 		{ "max-size", 0, SPOOR_OPTION_SIZE, SPOOR_AT(type, o.s.max_size), .least = 4 << 20 },            \
 	{                                                                                                        \
 		"rotate", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o.s), .take = spoor_take_ust_rotate                \
@@ -47,6 +51,13 @@ int spoor_take_ust_packet(void *options, const char *arg, struct spoor_error *e)
 int spoor_take_ust_mode(void *options, const char *arg, struct spoor_error *e);
 int spoor_take_ust_context(void *options, const char *arg, struct spoor_error *e);
 int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e);
+int spoor_take_ust_stack(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_app(void *options, const char *arg, struct spoor_error *e);
+int spoor_take_ust_scope(void *options, const char *arg, struct spoor_error *e);
+/* Do they go together? 0 or -EINVAL. */
+int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error *e);
+/* Of all channels. */
+uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o);
 /* "vpid,cpu,callstack" into a uint32_t. */
 int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e);
 

@@ -21,12 +21,14 @@
 #include "cmd/target_options.h"
 #include "cmd/ust_options.h"
 #include "collect/session/targets.h"
+#include "collect/user/perf.h"
 #include "collect/user/private.h"
 
 struct run {
 	struct spoor_ust_cmd_options o;
 	char **argv;
 	char command[4096];
+	char cache[PATH_MAX];
 	struct spoor_private_hub private;
 	struct spoor_ust_session *session;
 	struct spoor_command child;
@@ -90,6 +92,8 @@ static int parse(struct run *r, int argc, char **argv)
 	r->argv = argv + optind;
 	if (!err && !*r->argv)
 		err = spoor_fail(&e, EINVAL, "which command? spoor ust run [OPTION...] -- CMD [ARGUMENT...]");
+	if (!err)
+		err = spoor_ust_options_check(&r->o, &e);
 	if (err)
 		return spoor_cmd_misuse("ust", &e) + 1;
 	spoor_ust_options_settle(&r->o);
@@ -110,6 +114,7 @@ static void warn(void *ctx, const char *text)
 
 static int open_session(struct run *r, struct spoor_error *e)
 {
+	char missing[1024];
 	int err;
 
 	r->o.s.name = "run";
@@ -120,6 +125,9 @@ static int open_session(struct run *r, struct spoor_error *e)
 		err = spoor_ust_session_rule(r->session, &r->o.rules[i], e);
 	if (err)
 		return err;
+	spoor_user_perf_missing(spoor_ust_options_contexts(&r->o), missing, sizeof(missing));
+	if (*missing)
+		spoor_ust_say(missing);
 	r->session->recording = true;
 	spoor_hub_add(r->private.hub, r->session);
 	return 0;
@@ -148,7 +156,7 @@ static int begin(struct run *r, struct spoor_error *e)
 	int err = spoor_targets_check(&t, path, e);
 
 	if (!err)
-		err = spoor_private_open(&r->private, warn, r, e);
+		err = spoor_private_open(&r->private, spoor_cache_directory(r->cache), warn, r, e);
 	if (!err)
 		err = open_session(r, e);
 	if (!err)

@@ -1,39 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/*
- * A row table as one piece of bytes: what the compiler makes, what its child process hands over, and what the cache
- * stores. All numbers are little-endian; every part begins at a multiple of 8.
- *
- *   +--------+-------------------+-----------------+----------------+
- *   | header | pages: n_pages x 8 | rules: n_rules x 8 | rows: n_rows x 4 |
- *   +--------+-------------------+-----------------+----------------+
- *
- * A file with error != 0 has nothing after the header: the object has no rows, and that is worth remembering too.
- */
+/* Row tables as files (row_layout.h): what is in them is checked. */
+#include "unwind/row_layout.h"
 #include "unwind/rows.h"
-
-#define SPOOR_ROW_FILE_MAGIC "SPOORROW"
-#define SPOOR_ROW_FILE_VERSION 7 /* any change of header, row, rule or of what the compiler makes */
-#define SPOOR_ROW_FILE_MAX_PAGES 65535
-#define SPOOR_ROW_FILE_MAX_RULES 65536
-#define SPOOR_ROW_FILE_MAX_SIZE (256 << 20)
-
-struct spoor_row_file {
-	char magic[8];
-	__u32 version;
-	__u32 header_size;
-	__u64 size;     /* of the whole */
-	__u64 checksum; /* XXH3-64 of the whole with this field 0 */
-	__u64 object_hash[2];
-	__u64 object_size;
-	__u64 text_base;
-	__u32 n_pages, n_rules, n_rows;
-	__u32 source;
-	__u32 n_fdes, n_unsupported;
-	__u32 error; /* 0, ENODATA, EBADMSG: what compiling gave */
-	__u32 pad;
-};
-_Static_assert(sizeof(struct spoor_row_file) == 96, "");
 
 /* Points ret's table into the file at mem. Checks every index. 0 or -EBADMSG; ret->mem is mem then. */
 int spoor_row_file_open(void *mem, size_t size, struct spoor_rows *ret);
@@ -46,3 +15,9 @@ struct spoor_object_identity;
 int spoor_row_file_answer(const struct spoor_rows *rows, const struct spoor_object_identity *id);
 
 __u64 spoor_row_file_checksum(const struct spoor_row_file *file, size_t size);
+
+/*
+ * A copy in memory that nobody can change, for other processes to map: a sealed memfd, or -errno. rows came of
+ * spoor_rowd_get() or spoor_rows_compile().
+ */
+int spoor_row_file_share(const struct spoor_rows *rows);

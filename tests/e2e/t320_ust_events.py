@@ -150,7 +150,8 @@ int main(void) { return outer(1) != 4; }
     for flags, least in ((["-fno-omit-frame-pointer", "-no-pie", "-fno-pie"], 5), (["-fno-omit-frame-pointer"], 5),
                          (["-fomit-frame-pointer"], 1)):
         program = tracing.build_program(tmp_path / "chain", source, *flags)
-        _, (trace,) = tracing.traced(build, tmp_path / "".join(flags), program, SPOOR_UST_CONTEXT="callstack")
+        _, (trace,) = tracing.traced(build, tmp_path / "".join(flags), program, SPOOR_UST_CONTEXT="callstack",
+                                     SPOOR_UST_STACK="all,64")
         found, = values(trace, "chain:end")
         assert found["n"] == 1 and len(found["callstack"]) >= least
         own, = [o for o in trace.objects if o.path == str(program)]

@@ -247,22 +247,55 @@ int connection_send(struct spoor_control_head *m, unsigned type, unsigned size, 
 	return sys_failed(r) ? (int)r : 0;
 }
 
-int connection_receive(void *buf)
+/* The first descriptor of a message; others are closed. */
+static int take_fd(struct msghdr *msg)
+{
+	struct cmsghdr *c;
+	int fd = -1;
+
+	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t i, n = c->cmsg_len > CMSG_LEN(0) ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (i = 0; i < n; i++) {
+			int one;
+
+			memcpy(&one, CMSG_DATA(c) + i * sizeof(int), sizeof(one));
+			if (fd < 0)
+				fd = one;
+			else
+				sys3(SYS_close, one, 0, 0);
+		}
+	}
+	return fd;
+}
+
+int connection_receive(void *buf, int *ret_fd)
 {
 	const struct spoor_control_head *m = buf;
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = { 0 };
 	struct iovec iov = { buf, SPOOR_CONTROL_MAX_SIZE };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	long n = sys3(SYS_recvmsg, connection.fd, &msg, MSG_DONTWAIT);
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
+	long n = sys3(SYS_recvmsg, connection.fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fd;
 
+	*ret_fd = -1;
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (sys_failed(n))
 		return (int)n;
-	if (!n)
-		return -EPIPE;
-	if ((size_t)n < sizeof(*m) || m->magic != SPOOR_CONTROL_MAGIC || m->size != n || msg.msg_flags & MSG_TRUNC)
-		return -EBADMSG;
-	return (int)n;
+	fd = take_fd(&msg);
+	if ((size_t)n >= sizeof(*m) && m->magic == SPOOR_CONTROL_MAGIC && m->size == n &&
+	    !(msg.msg_flags & MSG_TRUNC)) {
+		*ret_fd = fd;
+		return (int)n;
+	}
+	if (fd >= 0)
+		sys3(SYS_close, fd, 0, 0);
+	return n ? -EBADMSG : -EPIPE;
 }
 
 bool connection_wait(int ms)

@@ -26,7 +26,10 @@ void connection_close(void);
 void connection_forget(void);
 
 int connection_send(struct spoor_control_head *m, unsigned type, unsigned size, __u32 serial, int fd);
-/* One message into buf (SPOOR_CONTROL_MAX_SIZE). Its size; 0: there is none; or -errno: it is to be closed. */
-int connection_receive(void *buf);
+/*
+ * One message into buf (SPOOR_CONTROL_MAX_SIZE). Its size; 0: there is none; or -errno: it is to be closed. *ret_fd:
+ * what came with it, the caller's; -1: nothing.
+ */
+int connection_receive(void *buf, int *ret_fd);
 /* Waits until there is something to be received. ms < 0: for ever. */
 bool connection_wait(int ms);

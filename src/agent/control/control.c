@@ -12,11 +12,13 @@
 #include <sys/prctl.h>
 
 #include "agent/control/connection.h"
+#include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
 #define PRIVATE_MS 1000 /* who names a recorder wants everything from the start */
 #define STANDARD_MS 1   /* what comes later is served by a kick */
+#define ROWS_MS 1000
 #define KICKED_MS 50
 #define AGAIN_MS 100 /* between two looks for a recorder that is gone */
 
@@ -130,7 +132,7 @@ static int on_end(const struct spoor_control_end *m)
 	return 0;
 }
 
-static int on_message(const struct spoor_control_head *m)
+static int on_message(const struct spoor_control_head *m, int fd)
 {
 	if (m->version != SPOOR_CONTROL_VERSION)
 		return -EPROTO;
@@ -143,6 +145,11 @@ static int on_message(const struct spoor_control_head *m)
 		return m->size == sizeof(struct spoor_control_record) ? on_record((const void *)m) : -EBADMSG;
 	case SPOOR_CONTROL_END:
 		return m->size == sizeof(struct spoor_control_end) ? on_end((const void *)m) : -EBADMSG;
+	case SPOOR_CONTROL_ROWS:
+		if (m->size != sizeof(struct spoor_control_rows))
+			return -EBADMSG;
+		spoor_agent_rows((const void *)m, fd);
+		return 0;
 	case SPOOR_CONTROL_DONE: /* our HELLO was refused: it is of another version */
 		return -EPROTO;
 	}
@@ -153,10 +160,12 @@ static int on_message(const struct spoor_control_head *m)
 static int serve(void)
 {
 	_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
-	int n;
+	int n, fd;
 
-	while ((n = connection_receive(buf)) > 0) {
-		n = on_message((void *)buf);
+	while ((n = connection_receive(buf, &fd)) > 0) {
+		n = on_message((void *)buf, fd);
+		if (fd >= 0)
+			sys3(SYS_close, fd, 0, 0);
 		if (n < 0)
 			break;
 	}
@@ -307,6 +316,16 @@ static void await_setup(int ms)
 		serve_all(ms);
 }
 
+/* Who named a recorder wants call stacks by rows from the first event on; what is compiled already is there at once. */
+static void await_rows(void)
+{
+	uint64_t until = clock_monotonic() + ROWS_MS * 1000000ULL, now;
+
+	while (connection_fd() >= 0 && spoor_agent_rows_awaited() && (now = clock_monotonic()) < until)
+		if (!connection_wait((int)((until - now) / 1000000) + 1) || serve())
+			break;
+}
+
 int spoor_control_start(void)
 {
 	bool any;
@@ -317,6 +336,8 @@ int spoor_control_start(void)
 		return 0;
 	if (connection_open(may_change_who_it_is() ? SPOOR_HELLO_ALONE : 0, 0) >= 0)
 		await_setup(connection_is_private() ? PRIVATE_MS : STANDARD_MS);
+	if (connection_is_private())
+		await_rows();
 	any = spoor_agent_any();
 	spoor_agent_unlock();
 	if (any)

@@ -78,6 +78,10 @@ void spoor_agent_begin_answer(void);
 void spoor_agent_end_answer(void);
 /* Does any record? */
 bool spoor_agent_any(void);
+/* How to walk through an object; fd: its rows, which stays the caller's, or -1. */
+void spoor_agent_rows(const struct spoor_control_rows *m, int fd);
+/* Objects that the recorder has yet to say that of, if call stacks are recorded. */
+unsigned spoor_agent_rows_awaited(void);
 /* Sites of the program, and how many of them cannot be switched on. */
 unsigned spoor_agent_sites(__u32 *ret_stuck);
 /* The arena of a session, for a recorder that is new: 0, or -ENOENT. */

@@ -34,6 +34,7 @@ enum spoor_control_type {
 	SPOOR_CONTROL_RULE = 17,
 	SPOOR_CONTROL_RECORD = 18,
 	SPOOR_CONTROL_END = 19,
+	SPOOR_CONTROL_ROWS = 24,
 	SPOOR_CONTROL_COMMAND = 32, /* `spoor ust`: a line of text; answered by TEXTs, the last with `last` */
 	SPOOR_CONTROL_TEXT = 33,
 };
@@ -92,7 +93,9 @@ struct spoor_control_channel {
 	__u32 share;       /* of the buffers; those of all channels are added up */
 	__u32 block_us;
 	__u32 contexts; /* enum spoor_arena_context */
-	__u32 reserved[3];
+	__u16 stack_mode;   /* enum spoor_stack_mode */
+	__u16 stack_budget; /* call sites; 0: as many as by default */
+	__u32 reserved[2];
 };
 
 enum spoor_control_setup_flag {
@@ -140,6 +143,18 @@ struct spoor_control_end { /* the session is over: its arena is ended and forgot
 	__u32 reserved;
 };
 
+/*
+ * How to walk through an object that the program's arena defines: with a memfd of its rows (unwind/row_layout.h),
+ * sealed against shrinking and writing; without one, it has none: frame pointers. Not answered.
+ */
+struct spoor_control_rows {
+	struct spoor_control_head head;
+	__u64 start, end, bias; /* as in struct spoor_def_object */
+	__u32 session;          /* whose call sites are meant by: */
+	__u16 app;              /* 1: it is the application's own code */
+	__u16 limit;            /* SPOOR_STACK_CUSTOM: call sites to take of it */
+};
+
 struct spoor_control_text {
 	struct spoor_control_head head;
 	__u32 last;
@@ -152,3 +167,4 @@ _Static_assert(sizeof(struct spoor_control_hello) == 16 + 32 + 16 + 256, "");
 _Static_assert(sizeof(struct spoor_control_channel) == 64, "");
 _Static_assert(sizeof(struct spoor_control_setup) == 16 + 32 + 8 * 64, "");
 _Static_assert(sizeof(struct spoor_control_rule) == 16 + 12 + 256 + 500, "");
+_Static_assert(sizeof(struct spoor_control_rows) == 16 + 24 + 8, "");

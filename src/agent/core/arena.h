@@ -91,6 +91,30 @@ enum spoor_arena_context {
 };
 
 /*
+ * Counters of the thread, u64 perf_FIELD: X(bit, name, field, type and config of perf_event_open). One that cannot be
+ * had is 0.
+ */
+#define SPOOR_PERF_FIRST 8
+#define SPOOR_PERF_CONTEXTS(X)                            \
+	X(8, "cpu-clock", cpu_clock, 1, 0)                \
+	X(9, "task-clock", task_clock, 1, 1)              \
+	X(10, "page-faults", page_faults, 1, 2)           \
+	X(11, "context-switches", context_switches, 1, 3) \
+	X(12, "cpu-migrations", cpu_migrations, 1, 4)     \
+	X(13, "minor-faults", minor_faults, 1, 5)         \
+	X(14, "major-faults", major_faults, 1, 6)         \
+	X(15, "cycles", cycles, 0, 0)                     \
+	X(16, "instructions", instructions, 0, 1)         \
+	X(17, "cache-references", cache_references, 0, 2) \
+	X(18, "cache-misses", cache_misses, 0, 3)         \
+	X(19, "branches", branches, 0, 4)                 \
+	X(20, "branch-misses", branch_misses, 0, 5)       \
+	X(21, "bus-cycles", bus_cycles, 0, 6)             \
+	X(22, "ref-cycles", ref_cycles, 0, 9)
+#define SPOOR_N_PERF 15
+#define SPOOR_CONTEXTS_PERF (((1U << SPOOR_N_PERF) - 1) << SPOOR_PERF_FIRST)
+
+/*
  * An element of `callstack`: a return address, or the address of what a signal interrupted. The objects that they lie
  * in are defined (struct spoor_def_object); a reader makes (object, offset) of each.
  */
@@ -98,6 +122,17 @@ enum spoor_arena_context {
 #define SPOOR_ADDRESS_BARE (1ULL << 62)        /* of no object: code that was made at run time */
 #define SPOOR_ADDRESS(a) ((a) & ((1ULL << 47) - 1))
 #define SPOOR_ARENA_MAX_FRAMES 512
+
+/* Which call sites of a stack are taken: as `spoor record` has it, whose numbers these are. */
+enum spoor_stack_mode {
+	SPOOR_STACK_DEFAULT = 0, /* APP_ALL */
+	SPOOR_STACK_APP = 1,     /* the innermost one in the application's own code */
+	SPOOR_STACK_APP_ALL = 2, /* all of these */
+	SPOOR_STACK_LIB = 3,     /* the innermost one of each object */
+	SPOOR_STACK_ALL = 4,
+	SPOOR_STACK_CUSTOM = 5, /* so many of each object as the recorder says */
+};
+#define SPOOR_STACK_BUDGET 5 /* by default */
 
 struct spoor_arena_channel {
 	char name[32];
@@ -108,7 +143,8 @@ struct spoor_arena_channel {
 	__u32 n_shared;  /* of these, how many threads leave for the shared packet */
 	__u32 block_us;  /* longest wait of an event in mode BLOCK */
 	__u32 contexts;  /* enum spoor_arena_context */
-	__u32 reserved;
+	__u16 stack_mode;   /* enum spoor_stack_mode */
+	__u16 stack_budget; /* at most so many call sites; 0: SPOOR_STACK_BUDGET */
 	/* live: */
 	__u64 lost;        /* events that found no room */
 	__u64 lost_large;  /* events larger than a packet */

@@ -35,8 +35,12 @@ static uint64_t number(struct text *t, unsigned base, int *end)
 	int c;
 
 	for (c = next(t); c >= 0; c = next(t)) {
-		unsigned digit = c >= '0' && c <= '9' ? (unsigned)c - '0' : c >= 'a' && c <= 'f' ? (unsigned)c - 'a' + 10 : 16;
+		unsigned digit = 16;
 
+		if (c >= '0' && c <= '9')
+			digit = (unsigned)c - '0';
+		else if (c >= 'a' && c <= 'f')
+			digit = (unsigned)c - 'a' + 10;
 		if (digit >= base)
 			break;
 		v = v * base + digit;

@@ -100,6 +100,8 @@ static int lay_out_channel(const struct arena_channel_wish *wish, uint64_t bytes
 	c->mode = wish->mode;
 	c->block_us = wish->block_us;
 	c->contexts = wish->contexts;
+	c->stack_mode = wish->stack_mode;
+	c->stack_budget = wish->stack_budget;
 	c->packet_size = (uint32_t)packet;
 	c->first_packet = a->n_packets;
 	c->n_packets = (uint32_t)(bytes / packet);

@@ -14,6 +14,7 @@ struct arena_channel_wish {
 	uint32_t contexts;
 	uint32_t packet_size; /* 0: as fits */
 	uint32_t share;       /* of the buffers; those of all channels are added up. All 0: alike */
+	uint16_t stack_mode, stack_budget;
 };
 
 /* What an arena is to be; kept, so that a child process can have one like it. */

@@ -18,6 +18,7 @@
 
 static struct code_object objects[CODE_OBJECTS];
 static uint32_t n_objects;
+uint32_t code_epoch = 1;
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 extern __typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
@@ -50,6 +51,11 @@ static bool peek(void *to, uintptr_t from, size_t n)
 	return sys6(SYS_process_vm_readv, sys_pid(), (long)&here, 1, (long)&there, 1, 0) == (long)n;
 }
 
+static void new_epoch(void)
+{
+	__atomic_fetch_add(&code_epoch, 1, __ATOMIC_RELEASE);
+}
+
 /* ---- who it is ---- */
 
 static bool is_within(const struct code_object *o, uintptr_t at, size_t n)
@@ -60,7 +66,7 @@ static bool is_within(const struct code_object *o, uintptr_t at, size_t n)
 /* Looks for the build-id among notes. */
 static void read_notes(struct code_object *o, uintptr_t at, size_t size, size_t align)
 {
-	ElfW(Nhdr) n;
+	ElfW(Nhdr) n = { 0 };
 
 	align = align == 8 ? 8 : 4;
 	size = size < MOST_NOTES ? size : MOST_NOTES;
@@ -84,7 +90,7 @@ static void read_notes(struct code_object *o, uintptr_t at, size_t size, size_t 
 
 static void read_headers(struct code_object *o, uintptr_t at, unsigned n)
 {
-	ElfW(Phdr) ph;
+	ElfW(Phdr) ph = { 0 };
 
 	for (; n && !o->id_at && is_within(o, at, sizeof(ph)) && peek(&ph, at, sizeof(ph)); n--, at += sizeof(ph))
 		if (ph.p_type == PT_NOTE)
@@ -99,6 +105,7 @@ static void enter(const struct code_object *o)
 		return;
 	objects[n_objects] = *o;
 	__atomic_store_n(&n_objects, n_objects + 1, __ATOMIC_RELEASE);
+	new_epoch();
 }
 
 static void read_ranges(const struct dl_phdr_info *info, struct code_object *o)
@@ -150,7 +157,7 @@ void code_objects_start(bool alone)
 bool code_object_is_there(const struct code_object *o, uintptr_t pc, bool held)
 {
 	struct code_object now = { 0 };
-	uint8_t id[sizeof(o->id)];
+	uint8_t id[sizeof(o->id)] = { 0 };
 
 	if (!o->map)
 		return true;
@@ -175,6 +182,7 @@ static struct code_object *find(uintptr_t pc, bool held)
 		if (code_object_is_there(o, pc, held))
 			return o;
 		__atomic_store_n(&o->gone, true, __ATOMIC_RELEASE);
+		new_epoch();
 	}
 	return NULL;
 }
@@ -182,7 +190,7 @@ static struct code_object *find(uintptr_t pc, bool held)
 /* The same file at the same place again, as programs do that load a plugin for each use of it. */
 static struct code_object *come_back(const struct code_object *o)
 {
-	uint32_t i;
+	uint32_t i, k;
 
 	for (i = 0; o->id_len && i < n_objects; i++) {
 		struct code_object *old = &objects[i];
@@ -191,8 +199,10 @@ static struct code_object *come_back(const struct code_object *o)
 		    old->id_at != o->id_at || old->id_len != o->id_len || memcmp(old->id, o->id, o->id_len))
 			continue;
 		old->map = o->map;
-		memset(old->defined, 0, sizeof(old->defined)); /* another may have been there meanwhile */
+		for (k = 0; k < SPOOR_OUTPUTS; k++)
+			old->in[k].defined = 0; /* another may have been there meanwhile */
 		__atomic_store_n(&old->gone, false, __ATOMIC_RELEASE);
+		new_epoch();
 		return old;
 	}
 	return NULL;
@@ -201,7 +211,7 @@ static struct code_object *come_back(const struct code_object *o)
 static struct code_object *add(uintptr_t pc)
 {
 	struct code_object o = { 0 }, *old;
-	ElfW(Ehdr) header;
+	ElfW(Ehdr) header = { 0 };
 
 	if (!find_loaded(pc, &o) || pc < o.start || pc >= o.end)
 		return NULL;
@@ -241,7 +251,7 @@ static uint64_t ns_of(struct timespec t)
 
 static void describe_file(const struct code_object *o, struct spoor_def_object *d, const char *path)
 {
-	struct stat st;
+	struct stat st = { 0 };
 
 	if (sys_failed(sys3(SYS_stat, path, &st, 0)) || st.st_ino != d->ino || o->flags & SPOOR_DEF_OBJECT_VDSO)
 		return;
@@ -291,31 +301,101 @@ static int define(struct code_object *o, struct spoor_arena *a)
 	return arena_define(a, &d->def);
 }
 
+static uint32_t generation_of(const struct output *out)
+{
+	return slots[out->first_slot].generation;
+}
+
+/* Without a recorder, who says more. */
+static void classify_alone(struct code_object *o, const struct output *out, uint32_t generation)
+{
+	o->in[out - outputs].app = !!(o->flags & SPOOR_DEF_OBJECT_MAIN);
+	o->in[out - outputs].limit = 0;
+	__atomic_store_n(&o->in[out - outputs].classified, generation, __ATOMIC_RELEASE);
+}
+
+static bool define_locked(struct code_object *o, const struct slot *s)
+{
+	uint32_t generation = generation_of(s->output), *defined = &o->in[s->output - outputs].defined;
+	ElfW(Ehdr) header = { 0 };
+
+	if (*defined == generation)
+		return true;
+	if (!o->map && !o->id_at && peek(&header, o->start, sizeof(header)))
+		read_headers(o, o->start + header.e_phoff, header.e_phnum);
+	if (define(o, s->arena))
+		return false;
+	if (s->output->wish.dir[0])
+		classify_alone(o, s->output, generation);
+	__atomic_store_n(defined, generation, __ATOMIC_RELEASE);
+	return true;
+}
+
 bool code_object_define(struct code_object *o, const struct slot *s)
 {
 	const struct output *out = s->output;
-	uint32_t *defined, generation;
-	int r = 0;
+	bool r = true;
 
 	if (!out)
 		return true; /* the event goes nowhere */
-	defined = &o->defined[out - outputs];
-	generation = slots[out->first_slot].generation;
-	if (__atomic_load_n(defined, __ATOMIC_ACQUIRE) == generation)
+	if (__atomic_load_n(&o->in[out - outputs].defined, __ATOMIC_ACQUIRE) == generation_of(out))
 		return true;
 	if (!outputs_lock(true))
 		return false;
-	if (s->output == out && *defined != generation) {
-		if (!o->map && !o->id_at) {
-			ElfW(Ehdr) header;
-
-			if (peek(&header, o->start, sizeof(header)))
-				read_headers(o, o->start + header.e_phoff, header.e_phnum);
-		}
-		r = define(o, s->arena);
-		if (!r)
-			__atomic_store_n(defined, generation, __ATOMIC_RELEASE);
-	}
+	if (s->output == out)
+		r = define_locked(o, s);
 	process_unlock();
-	return !r;
+	return r;
+}
+
+void code_objects_define(const struct slot *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_objects; i++)
+		if (!objects[i].map)
+			define_locked(&objects[i], s);
+}
+
+unsigned code_objects_awaited(const struct slot *s)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; s->output && i < n_objects; i++)
+		n += !objects[i].map && objects[i].in[s->output - outputs].classified != generation_of(s->output);
+	return n;
+}
+
+/* ---- what the recorder knows of them ---- */
+
+unsigned code_object_number(const struct code_object *o)
+{
+	return (unsigned)(o - objects) + 1;
+}
+
+struct code_object *code_object_numbered(unsigned n)
+{
+	return &objects[n - 1];
+}
+
+void code_object_answer(const struct code_answer *a, const struct output *out)
+{
+	uint32_t i;
+
+	for (i = n_objects; i--;) {
+		struct code_object *o = &objects[i];
+
+		if (o->gone || o->start != a->start || o->end != a->end || o->bias != a->bias)
+			continue;
+		o->in[out - outputs].app = a->app;
+		o->in[out - outputs].limit = a->limit;
+		__atomic_store_n(&o->in[out - outputs].classified, generation_of(out), __ATOMIC_RELEASE);
+		if (o->rows == CODE_ROWS_AWAITED) {
+			bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
+
+			__atomic_store_n(&o->rows, there ? CODE_ROWS_THERE : CODE_ROWS_NONE, __ATOMIC_RELEASE);
+		}
+		new_epoch();
+		return;
+	}
 }

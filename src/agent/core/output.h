@@ -31,6 +31,7 @@ struct slot {
 	struct spoor_arena_packet *packets;
 	char *data;
 	uint32_t packet_size, n_packets, n_shared, mode, contexts;
+	uint16_t stack_mode, stack_budget;
 	uint32_t generation;
 	uint32_t users; /* threads that take or give back a packet; it is not another arena's before they are out */
 	uint64_t shared_signals;                    /* of the thread that has the shared packet's lock */

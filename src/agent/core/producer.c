@@ -13,20 +13,42 @@ struct block nobody;
 __thread struct block *block = &nobody;
 
 static struct block *chunks[MAX_CHUNKS];
+static char *scratches[MAX_CHUNKS]; /* SPOOR_SCRATCH for each block of a chunk; takes memory where it is used */
 static uint32_t hint;
+
+/* What is at *at, made if it is not there: whoever comes first. */
+static void *made(void **at, size_t size)
+{
+	void *p = __atomic_load_n(at, __ATOMIC_ACQUIRE), *none = NULL;
+
+	if (p)
+		return p;
+	p = agent_memory(size, true);
+	if (p && !__atomic_compare_exchange_n(at, &none, p, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		sys3(SYS_munmap, p, size, 0);
+		p = none;
+	}
+	return p;
+}
 
 static struct block *chunk(unsigned i)
 {
-	struct block *c = __atomic_load_n(&chunks[i], __ATOMIC_ACQUIRE), *none = NULL;
+	return made((void **)&chunks[i], BLOCKS_A_CHUNK * sizeof(struct block));
+}
 
-	if (c)
-		return c;
-	c = agent_memory(BLOCKS_A_CHUNK * sizeof(*c), true);
-	if (c && !__atomic_compare_exchange_n(&chunks[i], &none, c, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-		sys3(SYS_munmap, c, BLOCKS_A_CHUNK * sizeof(*c), 0);
-		c = none;
+void *block_scratch(struct block *b)
+{
+	unsigned i;
+	char *s;
+
+	for (i = 0; !b->scratch && i < MAX_CHUNKS && chunks[i]; i++) {
+		if (b < chunks[i] || b >= chunks[i] + BLOCKS_A_CHUNK)
+			continue;
+		s = made((void **)&scratches[i], (size_t)BLOCKS_A_CHUNK * SPOOR_SCRATCH);
+		if (s)
+			b->scratch = s + (size_t)(b - chunks[i]) * SPOOR_SCRATCH;
 	}
-	return c;
+	return b->scratch;
 }
 
 /* from_dead: also of threads that ended without their destructors. */
@@ -74,6 +96,8 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 		return NULL;
 	b->level = level;
 	b->flags = 0;
+	if (b->scratch)
+		*(uintptr_t *)b->scratch = 0;
 	return b;
 }
 

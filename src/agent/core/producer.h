@@ -43,7 +43,7 @@ struct block {
 	struct block *deeper;
 	uintptr_t drafting; /* stack pointer of the event that is in the block's draft (draft.h); 0: none */
 	struct caller site; /* where it was begun */
-	uint64_t reserved;
+	void *scratch; /* NULL: none yet */
 	struct producer slot[SPOOR_SLOTS];
 };
 _Static_assert(sizeof(struct block) == 1024, "");
@@ -79,6 +79,13 @@ static inline uint32_t block_tid(const struct block *b)
 struct block *block_own(void);
 /* The block one level deeper. NULL: no memory. Likewise. */
 struct block *block_deeper(struct block *b);
+/*
+ * Memory of the block for walks and counters, all 0 at first; its first word is the stack pointer of the walk that uses
+ * it, or 0. NULL: none. With its signals blocked.
+ */
+#define SPOOR_SCRATCH (32 << 10)
+#define SPOOR_SCRATCH_PERF 512 /* of these, at the end: for counters */
+void *block_scratch(struct block *b);
 /* Takes the room of some slots from all producers of all threads, so that they ask before their next event. */
 void blocks_forget(unsigned first_slot, unsigned n);
 /* Whether no thread is in the midst of an event there. Those that begin one now have no room there any more. */

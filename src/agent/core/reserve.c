@@ -9,6 +9,7 @@
 
 #include "agent/core/clock.h"
 #include "agent/core/packets.h"
+#include "agent/core/perf.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/core/stack.h"
@@ -36,6 +37,7 @@ static void thread_ends(void *b)
 	block = &nobody;
 	if (block_tid(b)) { /* else it is the parent process's */
 		packets_give_back_all(b);
+		perf_close(b);
 		blocks_free(b);
 	}
 	signals_restore(signals);

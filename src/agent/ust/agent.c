@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/control/control.h"
+#include "agent/core/objects.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
@@ -64,6 +65,8 @@ static void fill_wish(const struct spoor_control_setup *s, struct arena_wish *wi
 		to->share = from->share;
 		to->block_us = from->block_us;
 		to->contexts = from->contexts;
+		to->stack_mode = from->stack_mode;
+		to->stack_budget = from->stack_budget;
 	}
 }
 
@@ -142,6 +145,40 @@ int spoor_agent_rule(const struct spoor_control_rule *r, struct spoor_agent_said
 	return r->enable ? say_stuck(n, said) : n;
 }
 
+/* A channel whose events have call stacks; NULL: none, or there is no site. */
+static const struct slot *stack_slot(const struct session *s)
+{
+	uint32_t i, stuck;
+
+	for (i = 0; s->output && sites_count(&stuck) && i < s->wish.n_channels; i++)
+		if (slots[s->output->first_slot + i].contexts & SPOOR_CONTEXT_STACK)
+			return &slots[s->output->first_slot + i];
+	return NULL;
+}
+
+void spoor_agent_rows(const struct spoor_control_rows *m, int fd)
+{
+	const struct session *s = m->session ? find(m->session) : NULL;
+	struct code_answer a = {
+		.start = m->start, .end = m->end, .bias = m->bias, .fd = fd, .app = m->app, .limit = m->limit
+	};
+
+	if (s && s->output)
+		code_object_answer(&a, s->output);
+}
+
+unsigned spoor_agent_rows_awaited(void)
+{
+	unsigned i, n = 0;
+
+	for (i = 0; i < SPOOR_SESSIONS; i++) {
+		const struct slot *s = sessions[i].id ? stack_slot(&sessions[i]) : NULL;
+
+		n += s ? code_objects_awaited(s) : 0;
+	}
+	return n;
+}
+
 static int make_output(struct session *s)
 {
 	struct spoor_agent_arena offered;
@@ -150,6 +187,8 @@ static int make_output(struct session *s)
 	sites_count(&s->wish.n_stuck);
 	if (!r)
 		r = output_open(&s->wish, &s->output);
+	if (!r && stack_slot(s))
+		code_objects_define(stack_slot(s));
 	if (!r && !spoor_agent_arena(s->id, &offered))
 		spoor_control_offer(&offered, 1);
 	return r;

@@ -1,67 +1,310 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <sys/uio.h>
+/*
+ * Per frame: the rule for its address from the thread's cache; on a miss the object that it lies in, and the row of
+ * that; where there are no rows, frame pointers. Which call sites are taken is decided frame by frame, as the kernel's
+ * walker does it, so that a walk ends as soon as nothing more can be taken.
+ */
+#include <string.h>
 
 #include "agent/core/objects.h"
 #include "agent/core/process.h"
+#include "agent/core/producer.h"
+#include "agent/core/reserve.h"
+#include "agent/core/stack.h"
+#include "agent/core/thread_stack.h"
 #include "agent/ust/callstack.h"
-#include "trace/record.h"
 
-#define STACK_WINDOW 8192 /* bytes of the stack that are looked at */
+struct walk;
+#define SPOOR_WALK_CTX walk
+static inline int spoor_load(struct walk *w, __u64 at, __u64 *ret);
+static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret);
+#include "unwind/walk_core.h"
 
-/*
- * By frame pointers, where the code keeps them; the walk goes through a copy of the stack, so that whatever rbp holds
- * is only looked up in that. One system call, which cannot fault.
- */
-static void walk(const struct caller *caller, struct callstack *ret)
+#define CACHED 256 /* rules of a thread; a power of two */
+#define MAX_DEPTH 2048
+
+struct cached {
+	uintptr_t pc;
+	struct spoor_rule rule;
+	uint32_t object; /* its number */
+	uint32_t epoch;  /* of then */
+};
+
+/* What a thread needs for its walks; not on its stack, which may be small. */
+struct scratch {
+	uintptr_t walking; /* stack pointer of the walk that uses it; 0: none */
+	struct thread_stack stack;
+	uint64_t frames[SPOOR_ARENA_MAX_FRAMES];
+	uint32_t serial; /* of the walk */
+	struct {
+		uint32_t walk; /* that met the object last */
+		uint16_t taken;
+		uint16_t defined;
+	} met[CODE_OBJECTS + 1]; /* by number; 0: no object */
+	struct cached rules[CACHED];
+};
+_Static_assert(sizeof(struct scratch) <= SPOOR_SCRATCH - SPOOR_SCRATCH_PERF, "");
+
+struct walk {
+	struct scratch *sc;
+	const struct slot *slot;
+	struct spoor_frame_state s;
+	uintptr_t low, size; /* of the own stack */
+	unsigned mode, budget, n, depth;
+	unsigned way;
+	bool guessed; /* by frame pointers: addresses may be anything from here on */
+	struct code_object *object; /* of the frame at hand */
+};
+
+/* ---- memory, registers ---- */
+
+static __attribute__((noinline)) int load_rare(struct walk *w, __u64 at, __u64 *ret)
 {
-	uint64_t copy[STACK_WINDOW / 8];
-	struct iovec to = { copy, sizeof(copy) }, from = { (void *)(caller->sp & ~(uintptr_t)7), sizeof(copy) };
-	long got = sys6(SYS_process_vm_readv, process->pid, (long)&to, 1, (long)&from, 1, 0);
-	uintptr_t begin = (uintptr_t)from.iov_base, size = sys_failed(got) ? 0 : (uintptr_t)got;
-	uintptr_t frame = caller->bp;
-	unsigned n = 0;
+	uint64_t v;
 
-	ret->head[0] = SPOOR_WALK_TRUNCATED;
-	while (n < CALLSTACK_FRAMES && frame - begin < size && size - (frame - begin) >= 16 && frame % 8 == 0) {
-		uint64_t next = copy[(frame - begin) / 8], pc = copy[(frame - begin) / 8 + 1];
-
-		if (!pc || pc >> 47)
-			break;
-		ret->frames[n++] = pc;
-		if (!next)
-			ret->head[0] = SPOOR_WALK_COMPLETE;
-		if (next <= frame)
-			break;
-		frame = next;
-	}
-	if (!n)
-		ret->frames[n++] = caller->pc;
-	ret->head[1] = SPOOR_WAY_FRAME_POINTERS;
-	ret->head[2] = 0;
-	ret->head[3] = (uint16_t)n;
+	if (at & 7 || thread_stack_read(&w->sc->stack, at, &v))
+		return SPOOR_WALK_UNREADABLE;
+	*ret = v;
+	return 0;
 }
 
-static void define_objects(const struct slot *s, struct callstack *stack)
+static inline int spoor_load(struct walk *w, __u64 at, __u64 *ret)
 {
-	const struct code_object *last = NULL;
-	unsigned i;
-
-	for (i = 0; i < stack->head[3]; i++) {
-		uintptr_t pc = stack->frames[i] - 1;
-		struct code_object *o;
-
-		if (last && pc - last->start < last->end - last->start)
-			continue;
-		o = code_object_of(pc, false);
-		if (o && code_object_define(o, s))
-			last = o;
-		else
-			stack->frames[i] |= SPOOR_ADDRESS_BARE;
-	}
+	if (unlikely(at - w->low >= w->size || at & 7))
+		return load_rare(w, at, ret);
+	*ret = *(const volatile uint64_t *)at;
+	return 0;
 }
 
-void callstack_take(const struct slot *s, const struct caller *caller, struct callstack *ret)
+/* Only what a signal interrupted has all its registers. */
+static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret)
 {
-	walk(caller, ret);
-	define_objects(s, ret);
+	static const uint8_t gregs[16] = { 13, 12, 14, 11, 9, 8, 10, 15, 0, 1, 2, 3, 4, 5, 6, 7 };
+
+	return w->s.signal ? spoor_load(w, w->s.uc + 8U * gregs[reg & 15], ret) : SPOOR_WALK_NO_ROWS;
+}
+
+/* ---- from address to rule ---- */
+
+static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
+						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
+						 .rbp_off = -16 };
+
+static bool has_rows(const struct code_object *o)
+{
+	return o && __atomic_load_n(&o->rows, __ATOMIC_ACQUIRE) == CODE_ROWS_THERE;
+}
+
+/* Of the object at hand, the first time in this walk. Defined: its number may occur in the event. */
+static void meet(struct walk *w, unsigned number)
+{
+	struct scratch *sc = w->sc;
+
+	sc->met[number].walk = sc->serial;
+	sc->met[number].taken = 0;
+	sc->met[number].defined = w->object && code_object_define(w->object, w->slot);
+	if (w->object && __atomic_load_n(&w->object->rows, __ATOMIC_RELAXED) == CODE_ROWS_AWAITED)
+		w->way = SPOOR_WAY_FRAME_POINTERS;
+}
+
+static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struct cached *c, uintptr_t pc)
+{
+	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
+	struct code_object *o = code_object_of(pc, !w->guessed);
+	struct spoor_rule rule = frame_pointer;
+
+	w->object = o;
+	if (has_rows(o))
+		rule = rows_rule(&o->table, pc - o->bias);
+	/* What is of no object may become an object's without our being told. */
+	*c = (struct cached){ o ? pc : 0, rule, o ? code_object_number(o) : 0, epoch };
+	return rule;
+}
+
+static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)
+{
+	struct cached *c = &w->sc->rules[pc * 0x9e3779b97f4a7c15ULL >> 56 & (CACHED - 1)];
+	struct spoor_rule rule;
+	unsigned number;
+
+	if (likely(c->pc == pc && c->epoch == __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE))) {
+		w->object = code_object_numbered(c->object);
+		if (likely(w->sc->met[c->object].walk == w->sc->serial))
+			return c->rule;
+		if (likely(code_object_is_there(w->object, pc, !w->guessed))) {
+			meet(w, c->object);
+			return c->rule;
+		}
+	}
+	rule = look_up(w, c, pc);
+	number = w->object ? code_object_number(w->object) : 0;
+	if (w->sc->met[number].walk != w->sc->serial)
+		meet(w, number);
+	return rule;
+}
+
+/* ---- the scope: which call sites are taken ---- */
+
+static unsigned limit_of(const struct walk *w)
+{
+	const struct output *out = w->slot->output;
+
+	if (w->mode == SPOOR_STACK_LIB)
+		return 1;
+	return w->object && out ? w->object->in[out - outputs].limit : 0;
+}
+
+static bool is_app(const struct walk *w)
+{
+	const struct output *out = w->slot->output;
+
+	return w->object && out && w->object->in[out - outputs].app;
+}
+
+static bool is_classified(const struct walk *w)
+{
+	const struct output *out = w->slot->output;
+
+	return !w->object || !out ||
+	       __atomic_load_n(&w->object->in[out - outputs].classified, __ATOMIC_ACQUIRE) ==
+		       slots[out->first_slot].generation;
+}
+
+static bool takes(struct walk *w)
+{
+	unsigned number = w->object ? code_object_number(w->object) : 0;
+
+	if (w->mode == SPOOR_STACK_ALL || !is_classified(w))
+		return true;
+	if (w->mode == SPOOR_STACK_APP || w->mode == SPOOR_STACK_APP_ALL)
+		return is_app(w);
+	if (w->sc->met[number].taken >= limit_of(w))
+		return false;
+	w->sc->met[number].taken++;
+	return true;
+}
+
+/* Returns whether there is room for more. */
+static bool take(struct walk *w)
+{
+	uint64_t frame = w->s.pc | (w->s.signal ? SPOOR_ADDRESS_INTERRUPTED : 0);
+
+	if (!w->object || !w->sc->met[code_object_number(w->object)].defined)
+		frame |= SPOOR_ADDRESS_BARE;
+	w->sc->frames[w->n++] = frame;
+	return w->n < w->budget;
+}
+
+/* ---- the walk ---- */
+
+static int step(struct walk *w, const struct spoor_rule *rule)
+{
+	uintptr_t sp = w->s.sp;
+	int r = spoor_walk_common(w, &w->s, rule);
+
+	if (r == SPOOR_WALK_RARE)
+		r = spoor_walk_step(w, &w->s, rule);
+	if (rule->op != SPOOR_RULE_FP)
+		return r;
+	w->guessed = true;
+	return r == SPOOR_WALK_NEXT && (w->s.sp <= sp || w->s.pc >> 47) ? SPOOR_WALK_NO_ROWS : r;
+}
+
+/* skip: frames that are not taken, at the begin. */
+static int walk_frames(struct walk *w, unsigned skip)
+{
+	for (; w->depth < MAX_DEPTH; w->depth++) {
+		struct spoor_rule rule = rule_of(w, w->s.pc - !w->s.exact);
+		int r;
+
+		if (w->depth >= skip && takes(w) && !take(w)) /* mode app can take no more: that is complete */
+			return w->mode == SPOOR_STACK_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+		r = step(w, &rule);
+		if (r != SPOOR_WALK_NEXT)
+			return r;
+	}
+	return SPOOR_WALK_TRUNCATED;
+}
+
+static unsigned budget_of(const struct slot *s, unsigned mode)
+{
+	unsigned budget = s->stack_budget ?: SPOOR_STACK_BUDGET;
+	unsigned most = s->packet_size / 8 - SPOOR_ARENA_MIN_PACKET / 32; /* some room for fields */
+
+	if (mode == SPOOR_STACK_APP)
+		return 1;
+	most = most < SPOOR_ARENA_MAX_FRAMES ? most : SPOOR_ARENA_MAX_FRAMES;
+	return budget < most ? budget : most;
+}
+
+static bool is_taken(const struct block *b, uintptr_t sp)
+{
+	const struct scratch *sc = b->scratch;
+
+	return sc && sc->walking && !stack_was_left(sc->walking, sp);
+}
+
+/* The thread's scratch, or that of the first level on which no walk was interrupted. NULL: no memory. */
+static struct scratch *enter(uintptr_t sp)
+{
+	struct scratch *sc = block->scratch;
+	struct block *b;
+	unsigned level;
+	uint64_t signals;
+
+	if (likely(sc && !sc->walking && !(block->flags & BLOCK_SHARED_TLS))) {
+		*(volatile uintptr_t *)&sc->walking = sp;
+		return sc;
+	}
+	signals = signals_block();
+	b = reserve_enter();
+	if (b && b->flags & BLOCK_SHARED_TLS)
+		b = NULL;
+	for (level = 1; b && is_taken(b, sp); level++)
+		b = level < SPOOR_LEVELS ? block_deeper(b) : NULL;
+	sc = b ? block_scratch(b) : NULL;
+	if (sc)
+		sc->walking = sp;
+	signals_restore(signals);
+	return sc;
+}
+
+void callstack_take(const struct slot *s, const struct caller *caller, bool only_ip, struct callstack *ret)
+{
+	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
+	int status;
+
+	*ret = (struct callstack){ .head = { SPOOR_WALK_LOST, SPOOR_WAY_ROWS }, .ip = caller->pc };
+	w.sc = ret->scratch = enter(caller->sp);
+	if (!w.sc)
+		return;
+	w.way = SPOOR_WAY_ROWS;
+	w.mode = only_ip ? SPOOR_STACK_ALL : s->stack_mode ?: SPOOR_STACK_APP_ALL;
+	w.budget = only_ip ? 1 : budget_of(s, w.mode);
+	w.sc->serial++;
+	thread_stack_begin(&w.sc->stack, caller->sp);
+	if (caller->sp - w.sc->stack.low < w.sc->stack.high - w.sc->stack.low) {
+		w.low = w.sc->stack.low;
+		w.size = w.sc->stack.high - w.low - 7;
+	}
+	status = walk_frames(&w, 1);
+	if (!w.n && w.guessed) { /* better the helper, whose name tells the event, than nothing */
+		w.s = (struct spoor_frame_state){ .pc = caller->pc };
+		rule_of(&w, caller->pc - 1);
+		take(&w);
+	}
+	ret->frames = w.sc->frames;
+	if (w.n)
+		ret->ip = SPOOR_ADDRESS(w.sc->frames[0]);
+	ret->head[0] = (uint16_t)status;
+	ret->head[1] = (uint16_t)w.way;
+	ret->head[3] = (uint16_t)w.n;
+}
+
+void callstack_done(struct callstack *c)
+{
+	if (!c->scratch)
+		return;
+	barrier();
+	*(volatile uintptr_t *)&((struct scratch *)c->scratch)->walking = 0;
 }

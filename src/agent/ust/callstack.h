@@ -3,13 +3,6 @@
 /* The call stack of an event, walked in the thread that writes it. */
 #include "agent/core/output.h"
 
-#define CALLSTACK_FRAMES 64
-
-struct callstack {
-	uint16_t head[4]; /* status, way, 0, n: as they stand in the event */
-	uint64_t frames[CALLSTACK_FRAMES];
-};
-
 /* Of a function of ours. */
 #define CALLER_()                                                                                             \
 	((struct caller){ (uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0) + 16, \
@@ -17,8 +10,17 @@ struct callstack {
 /* In a function that the walk begins in. */
 #define WITH_FRAME_POINTER_() __asm__ volatile("" : : "r"(__builtin_frame_address(0)))
 
+struct callstack {
+	uint16_t head[4]; /* status, way, 0, n: as they stand in the event */
+	const uint64_t *frames;
+	uintptr_t ip;        /* of the site, if only that was asked for */
+	void *scratch;       /* that holds the frames; NULL: none */
+};
+
 /*
- * The stack of an event of that slot, in whose arena the objects of its addresses are defined. It begins at the site:
- * what called us is the site's helper, which is left out if the walk comes further. Async-signal-safe.
+ * The stack of an event of that slot, in the slot's mode, the objects of its addresses defined in the slot's arena. It
+ * begins at the site: what called us is the site's helper. only_ip: no more than where the site is.
+ * Async-signal-safe; takes no lock but to define an object that is new. To be given back by callstack_done().
  */
-void callstack_take(const struct slot *s, const struct caller *caller, struct callstack *ret);
+void callstack_take(const struct slot *s, const struct caller *caller, bool only_ip, struct callstack *ret);
+void callstack_done(struct callstack *c);

@@ -4,6 +4,7 @@
 
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
+#include "agent/core/perf.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/callstack.h"
@@ -23,6 +24,9 @@ struct context {
 		.flags = SPOOR_DEF_CONTEXT | (flags_), .count = (count_)                \
 	}
 
+#define PERF(bit_, name_, field_, type_, config_) \
+	{ 1U << (bit_), FIELD(SPOOR_DEF_INT, SPOOR_DEF_SCALAR, 8, 10, 0, 0), "perf_" #field_ },
+
 /* enum spoor_walk_status, enum spoor_walk_way */
 static const char *const statuses[] = { "complete",    "budget", "no rows", "unreadable", "truncated",
 					"object gone", "lost",   "busy",    NULL };
@@ -39,6 +43,7 @@ static const struct context contexts_known[] = {
 	{ SPOOR_CONTEXT_STACK, FIELD(SPOOR_DEF_ENUM, SPOOR_DEF_SCALAR, 2, 10, 0, 0), "callstack_way", ways },
 	{ SPOOR_CONTEXT_STACK, FIELD(SPOOR_DEF_INT, SPOOR_DEF_SCALAR, 2, 10, SPOOR_DEF_PADDING, 0), "reserved" },
 	{ SPOOR_CONTEXT_STACK, FIELD(SPOOR_DEF_POINTER, SPOOR_DEF_SEQUENCE, 8, 16, SPOOR_DEF_STACK, 0), "callstack" },
+	SPOOR_PERF_CONTEXTS(PERF)
 };
 #define N_CONTEXTS (sizeof(contexts_known) / sizeof(contexts_known[0]))
 
@@ -122,7 +127,17 @@ uint64_t context_cpu(void)
 	return cpu & 0xfff;
 }
 
-static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct callstack *stack)
+static void put_stack(char **at, const struct callstack *stack)
+{
+	memcpy(*at, stack->head, sizeof(stack->head));
+	*at += sizeof(stack->head);
+	if (stack->head[3])
+		memcpy(*at, stack->frames, 8U * stack->head[3]);
+	*at += 8U * stack->head[3];
+}
+
+static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct callstack *stack,
+			 const uint64_t *counts, unsigned n_counts)
 {
 	if (contexts & SPOOR_CONTEXT_VPID)
 		put_word(&at, process->pid);
@@ -134,11 +149,13 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct
 		at += 16;
 	}
 	if (contexts & SPOOR_CONTEXT_IP)
-		put_word(&at, SPOOR_ADDRESS(stack->frames[0]));
+		put_word(&at, stack->ip);
 	if (contexts & SPOOR_CONTEXT_CPU)
 		put_word(&at, context_cpu());
 	if (contexts & SPOOR_CONTEXT_STACK)
-		memcpy(at, stack, offsetof(struct callstack, frames) + 8U * stack->head[3]);
+		put_stack(&at, stack);
+	while (n_counts--)
+		put_word(&at, *counts++);
 }
 
 /*
@@ -150,19 +167,26 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 	const struct slot *s = &slots[tp_slot(tp)];
 	uint32_t contexts = s->contexts, tid;
 	size_t more = contexts_size(contexts);
-	struct callstack stack;
+	struct callstack stack = { .scratch = NULL };
+	uint64_t counts[SPOOR_N_PERF];
+	unsigned n_counts = 0;
 	struct spoor_handle h;
 
-	stack.head[3] = 0;
 	if (contexts & (SPOOR_CONTEXT_STACK | SPOOR_CONTEXT_IP))
-		callstack_take(s, caller, &stack);
+		callstack_take(s, caller, !(contexts & SPOOR_CONTEXT_STACK), &stack);
 	if (contexts & SPOOR_CONTEXT_STACK)
-		more += offsetof(struct callstack, frames) + 8U * stack.head[3];
+		more += sizeof(stack.head) + 8U * stack.head[3];
+	if (contexts & SPOOR_CONTEXTS_PERF)
+		n_counts = perf_read(contexts, counts);
+	more += 8U * n_counts;
 	h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(tp, size + more) : reserve_monotonic(tp, size + more);
-	if (!h.at)
+	if (!h.at) {
+		callstack_done(&stack);
 		return h;
+	}
 	memcpy(&tid, h.at + 12, 4);
-	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, &stack);
+	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, &stack, counts, n_counts);
+	callstack_done(&stack);
 	h.at += more;
 	if (h.producer) {
 		SPOOR_BARRIER_();

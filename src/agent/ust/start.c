@@ -7,7 +7,8 @@
  *	SPOOR_UST_FILTER=EXPR   of these only the events whose fields are so (agent/ust/filter.h)
  *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K and M understood; 4M
  *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block:MICROSECONDS
- *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers)
+ *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers), perf:page-faults ...
+ *	SPOOR_UST_STACK=MODE,S  of a call stack: app, app-all (default), lib or all, and at most S call sites (5)
  *	SPOOR_UST_MAX_SIZE=SIZE bytes on disk beside the buffers; then events are discarded
  *
  * The environment of a program that runs with more rights than its caller is not looked at.
@@ -79,15 +80,37 @@ static void parse_mode(const char *s, struct arena_channel_wish *c)
 	}
 }
 
+#define PERF_NAME(bit_, name_, field_, type_, config_) "perf:" name_,
+
 static uint32_t parse_contexts(const char *s)
 {
 	static const char *const names[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
+	static const char *const perf_names[] = { SPOOR_PERF_CONTEXTS(PERF_NAME) };
 	uint32_t contexts = 0, i;
 
 	for (i = 0; s && i < sizeof(names) / sizeof(names[0]); i++)
 		if (globs_match(s, names[i]))
 			contexts |= 1U << i;
+	for (i = 0; s && strstr(s, "perf:") && i < SPOOR_N_PERF; i++) /* not by "*" */
+		if (globs_match(s, perf_names[i]))
+			contexts |= 1U << (SPOOR_PERF_FIRST + i);
 	return contexts;
+}
+
+static void parse_stack(const char *s, struct arena_channel_wish *c)
+{
+	static const char *const names[] = { "", "app", "app-all", "lib", "all" };
+	size_t n = s ? strcspn(s, ",") : 0;
+	uint32_t i;
+
+	for (i = 1; n && i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == n && !strncmp(s, names[i], n))
+			c->stack_mode = (uint16_t)i;
+	if (n && s[n]) {
+		uint64_t budget = parse_size(s + n + 1, 0);
+
+		c->stack_budget = (uint16_t)(budget < SPOOR_ARENA_MAX_FRAMES ? budget : SPOOR_ARENA_MAX_FRAMES);
+	}
 }
 
 /* Absolute, because programs change their directory. */
@@ -149,6 +172,7 @@ static int record_to(const char *dir, char **envp)
 	strcpy(wish->channels[0].name, "channel0");
 	parse_mode(variable(envp, "SPOOR_UST_MODE"), &wish->channels[0]);
 	wish->channels[0].contexts = parse_contexts(variable(envp, "SPOOR_UST_CONTEXT"));
+	parse_stack(variable(envp, "SPOOR_UST_STACK"), &wish->channels[0]);
 	daemonless.spill_limit = parse_size(variable(envp, "SPOOR_UST_MAX_SIZE"), 0);
 	rule.globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
 	filter = variable(envp, "SPOOR_UST_FILTER");

@@ -14,6 +14,7 @@
 #include "base/time.h"
 #include "collect/session/objects_internal.h"
 #include "object/executable.h"
+#include "object/mapped_file.h"
 
 /* ---- opening an object's file ---- */
 
@@ -22,51 +23,16 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* Not by its ctime: that changes when it is renamed or removed. */
-static bool is_the_file(int fd, const struct spoor_object_key *key)
-{
-	struct stat st;
-
-	return !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == key->ino && (uint64_t)st.st_size == key->size &&
-	       ns_of(st.st_mtim) == key->mtime;
-}
-
-static int open_if_same(const char *path, const struct spoor_object_key *key)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	if (fd >= 0 && is_the_file(fd, key))
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -ENOENT;
-}
-
-static int open_through(uint32_t id, const struct spoor_object_entry *o)
-{
-	char path[4400];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%u/map_files/%lx-%lx", id, o->start, o->end);
-	fd = open_if_same(path, &o->key);
-	if (fd >= 0)
-		return fd;
-	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, o->path);
-	return open_if_same(path, &o->key);
-}
-
-/*
- * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
- * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
- * neither; then the path as we see it.
- */
 static int open_object(const struct spoor_object_entry *o)
 {
-	int fd = open_through(o->pid, o);
-
-	if (fd < 0 && o->tid != o->pid)
-		fd = open_through(o->tid, o);
-	return fd >= 0 ? fd : open_if_same(o->path, &o->key);
+	return spoor_mapped_file_open(&(struct spoor_mapped_file){ .pid = o->pid,
+								   .tid = o->tid,
+								   .start = o->start,
+								   .end = o->end,
+								   .path = o->path,
+								   .ino = o->key.ino,
+								   .size = o->key.size,
+								   .mtime = o->key.mtime });
 }
 
 static bool is_main(const struct spoor_object_entry *o, int fd)

@@ -144,6 +144,18 @@ void spoor_scope_done(struct spoor_scope *s)
 	*s = (struct spoor_scope){ 0 };
 }
 
+int spoor_scope_copy(const struct spoor_scope *s, struct spoor_scope *ret)
+{
+	struct spoor_scope_rule *rules = calloc(SPOOR_SCOPE_MAX_RULES, sizeof(*rules));
+
+	if (!rules)
+		return -ENOMEM;
+	if (s->n)
+		memcpy(rules, s->rules, s->n * sizeof(*rules));
+	*ret = (struct spoor_scope){ .rules = rules, .n = s->n };
+	return 0;
+}
+
 static bool matches(const char *pattern, const char *path, bool is_main)
 {
 	const char *name = strchr(pattern, '/') ? path : spoor_basename(path);

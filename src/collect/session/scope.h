@@ -34,6 +34,8 @@ int spoor_scope_parse(struct spoor_scope *s, const char *list, struct spoor_erro
 /* Appends the patterns of an `--app`; errors as above. */
 int spoor_app_parse(struct spoor_scope *s, const char *list, struct spoor_error *e);
 void spoor_scope_done(struct spoor_scope *s);
+/* *ret is empty. 0 or -ENOMEM. */
+int spoor_scope_copy(const struct spoor_scope *s, struct spoor_scope *ret);
 
 /* Call sites to take of the object at `path`: the first rule that matches; 0 if none does. */
 unsigned spoor_scope_limit(const struct spoor_scope *s, const char *path, bool is_main);

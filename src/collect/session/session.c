@@ -77,6 +77,21 @@ static int open_objects(struct session *s, struct spoor_error *e)
 	return spoor_objects_new(&oo, &s->host.objects, e);
 }
 
+/* Their stacks are taken as those of system calls. */
+static int open_user_part(struct session *s, struct spoor_error *e)
+{
+	const struct spoor_user_part_options o = {
+		.contexts = s->o->ust_contexts,
+		.stack_mode = s->o->mode,
+		.stack_budget = s->o->budget,
+		.app = &s->o->app,
+		.custom = &s->o->custom,
+		.cache_dir = s->o->cache_dir,
+	};
+
+	return spoor_user_part_open(&s->user, &o, s->writer, e);
+}
+
 static int open_trace(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_session_options *o = s->o;
@@ -103,7 +118,7 @@ static int open_trace(struct session *s, struct spoor_error *e)
 static int open_consumer(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_session_options *o = s->o;
-	int r = o->ust ? spoor_user_part_open(&s->user, s->writer, o->ust_contexts, e) : 0;
+	int r = o->ust ? open_user_part(s, e) : 0;
 
 	if (r)
 		return r;

@@ -13,20 +13,30 @@ static void warn(void *ctx, const char *text)
 		spoor_ust_session_fails(u->session, text);
 }
 
-int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, uint32_t contexts, struct spoor_error *e)
+int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part_options *wish, struct spoor_writer *w,
+			 struct spoor_error *e)
 {
 	struct spoor_ust_options o = {
 		.name = "record",
 		.writer = w,
 		.n_channels = 1,
-		.channels = { { .name = "default", .mode = SPOOR_ARENA_DISCARD, .share = 1, .contexts = contexts } },
+		.channels = { { .name = "default",
+				.mode = SPOOR_ARENA_DISCARD,
+				.share = 1,
+				.contexts = wish->contexts,
+				.stack_mode = wish->stack_mode,
+				.stack_budget = wish->stack_budget } },
 	};
 	struct spoor_ust_rule all = { .rule = {
 					      .enable = 1, .channels = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
-	int r = spoor_private_open(&u->private, warn, u, e);
+	int r = spoor_private_open(&u->private, wish->cache_dir, warn, u, e);
 
 	if (!r)
 		r = spoor_ust_session_new(&o, 0, &u->session, e);
+	if (!r)
+		r = spoor_scope_copy(wish->app, &u->session->app);
+	if (!r)
+		r = spoor_scope_copy(wish->custom, &u->session->custom);
 	if (!r)
 		r = spoor_ust_session_rule(u->session, &all, e);
 	if (r)

@@ -8,8 +8,16 @@ struct spoor_user_part {
 	struct spoor_ust_session *session; /* NULL: not asked for */
 };
 
+struct spoor_user_part_options {
+	uint32_t contexts; /* enum spoor_arena_context */
+	unsigned stack_mode, stack_budget;
+	const struct spoor_scope *app, *custom; /* of call stacks */
+	const char *cache_dir;
+};
+
 /* w has lanes. Sets the environment of what is executed from now on. */
-int spoor_user_part_open(struct spoor_user_part *u, struct spoor_writer *w, uint32_t contexts, struct spoor_error *e);
+int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part_options *o, struct spoor_writer *w,
+			 struct spoor_error *e);
 /* To be polled; -1: none. */
 int spoor_user_part_fd(const struct spoor_user_part *u);
 /* Takes what there is. Returns ms until it wants to be called again; -1: never. */

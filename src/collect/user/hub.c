@@ -171,6 +171,8 @@ static int serve_once(struct spoor_hub *h)
 			spoor_program_accept(h);
 		else if (f->kind == HUB_WAKER)
 			packet_is_full(h);
+		else if (f->kind == HUB_ROWS)
+			spoor_hub_tell_rows(h);
 		else if (f->kind == HUB_PEER)
 			serve_peer(f->owner);
 		else
@@ -285,8 +287,10 @@ int spoor_hub_tick(struct spoor_hub *h)
 
 	if (now < h->due)
 		return (h->due - now) / 1000000 + 1;
-	for (struct hub_program *p = h->first; p; p = p->next)
+	for (struct hub_program *p = h->first; p; p = p->next) {
 		spoor_program_look(p, now);
+		spoor_program_ask_rows(p);
+	}
 	spoor_orphans_look(h);
 	for (struct spoor_ust_session *s = h->sessions; s; s = s->next) {
 		int share = drain(h, s, false);
@@ -467,7 +471,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 	h->o = *o;
 	h->period = PERIOD_MOST / 5;
 	h->next_session = first_session();
-	h->listener.fd = h->wakes.fd = h->keeper = -1;
+	h->listener.fd = h->wakes.fd = h->rows_done.fd = h->keeper = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
 		spoor_hub_close(h);
@@ -502,6 +506,8 @@ void spoor_hub_close(struct spoor_hub *h)
 		free(q);
 	}
 	spoor_orphans_free(h);
+	spoor_hub_unwatch(h, &h->rows_done);
+	spoor_user_rows_free(h->rows);
 	spoor_waker_free(h->waker);
 	if (h->epoll_fd >= 0)
 		close(h->epoll_fd);

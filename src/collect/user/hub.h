@@ -26,6 +26,7 @@ struct spoor_hub_request;
 struct spoor_hub_options {
 	const char *path; /* of the socket */
 	bool everybody;   /* programs of all users may come */
+	const char *cache_dir; /* of unwind rows; NULL: none */
 	/* A command of a client (`spoor ust`), words separated by NULs. Answers by spoor_hub_answer(). NULL: none. */
 	void (*command)(void *ctx, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
 	/* Something that a person should know. NULL: nobody hears it. */

@@ -6,9 +6,10 @@
 
 #include "collect/user/hub.h"
 #include "collect/user/keeper.h"
+#include "collect/user/rows.h"
 #include "collect/user/waker.h"
 
-enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER };
+enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER, HUB_ROWS };
 
 /* What epoll tells of: a socket, or a process. */
 struct hub_fd {
@@ -35,6 +36,7 @@ struct hub_member {
 struct hub_program {
 	struct hub_program *prev, *next;
 	struct spoor_hub *hub;
+	uint64_t id;                 /* never another's */
 	struct hub_fd sock, process; /* fd -1: closed, gone */
 	struct ucred cred;
 	bool program; /* it said HELLO */
@@ -91,6 +93,10 @@ struct spoor_hub {
 	uint32_t next_session;
 	int keeper; /* -1: none */
 	struct hub_orphan *orphans;
+	struct spoor_user_rows *rows; /* NULL: nobody has needed them yet */
+	struct hub_fd rows_done;
+	bool rows_failed;
+	uint64_t last_program;
 };
 
 /* hub.c */
@@ -123,6 +129,10 @@ size_t spoor_program_arenas(const struct hub_program *p);                       
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
 void spoor_program_free(struct hub_program *p);
+
+/* telling_rows.c */
+void spoor_program_ask_rows(struct hub_program *p); /* for what its arenas have defined */
+void spoor_hub_tell_rows(struct spoor_hub *h);
 
 /* request.c */
 void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);

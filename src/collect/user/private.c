@@ -154,10 +154,12 @@ static int make_directory(struct spoor_private_hub *p, struct spoor_error *e)
 	return 0;
 }
 
-int spoor_private_open(struct spoor_private_hub *p, void (*warn)(void *ctx, const char *text), void *ctx,
-		       struct spoor_error *e)
+int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void (*warn)(void *ctx, const char *text),
+		       void *ctx, struct spoor_error *e)
 {
-	struct spoor_hub_options o = { .path = p->socket, .everybody = !geteuid(), .warn = warn, .ctx = ctx };
+	struct spoor_hub_options o = {
+		.path = p->socket, .everybody = !geteuid(), .cache_dir = cache_dir, .warn = warn, .ctx = ctx
+	};
 	int r;
 
 	*p = (struct spoor_private_hub){ .watcher = -1 };

@@ -44,6 +44,7 @@ static void take_in(struct spoor_hub *h, int fd)
 		return;
 	}
 	p->hub = h;
+	p->id = ++h->last_program;
 	p->process.fd = -1;
 	pidfd = pidfd_open(p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
@@ -319,6 +320,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 		spoor_user_arena_free(a);
 		return r;
 	}
+	spoor_program_ask_rows(p);
 	k = (struct spoor_kept){ .pid = p->cred.pid, .session = member->session->id, .start_time = a->head.start_time };
 	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
 	spoor_keeper_keep(p->hub->keeper, &k, fd);

@@ -60,6 +60,10 @@ static void session_free(struct spoor_ust_session *s)
 	spoor_written_done(&s->written);
 	free(s->rules);
 	free(s->retired);
+	spoor_scope_done(&s->app);
+	spoor_scope_done(&s->custom);
+	free(s->app_text);
+	free(s->scope_text);
 	free(s->name);
 	free(s->output);
 	free(s->command);
@@ -82,6 +86,24 @@ static bool overwrites(const struct spoor_ust_options *o)
 	return true;
 }
 
+/* The patterns, which the options only lend us. */
+static int take_scopes(struct spoor_ust_session *s, struct spoor_error *e)
+{
+	int r = 0;
+
+	s->app_text = strdup(s->o.app ?: "");
+	s->scope_text = strdup(s->o.scope ?: "");
+	if (!s->app_text || !s->scope_text)
+		return -ENOMEM;
+	s->o.app = s->app_text;
+	s->o.scope = s->scope_text;
+	if (*s->app_text)
+		r = spoor_app_parse(&s->app, s->app_text, e);
+	if (!r && *s->scope_text)
+		r = spoor_scope_parse(&s->custom, s->scope_text, e);
+	return r;
+}
+
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
 			  struct spoor_error *e)
 {
@@ -99,6 +121,8 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 	s->command = strdup(o->command ? o->command : "");
 	s->w = o->writer;
 	if (s->name && s->output && s->command)
+		r = take_scopes(s, e);
+	if (!r)
 		r = s->w ? 0 : open_writer(s, e);
 	if (!r)
 		r = spoor_taker_new(s->w, &s->taker);

@@ -10,6 +10,7 @@
 #include "agent/control/protocol.h"
 #include "base/error.h"
 #include "collect/relay/client.h"
+#include "collect/session/scope.h"
 #include "collect/user/taker.h"
 #include "collect/user/written.h"
 
@@ -24,6 +25,7 @@ struct spoor_ust_options {
 	uint64_t max_size, segment_size, segment_ns;
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 	unsigned n_channels; /* 0: one of discarding */
+	const char *app, *scope; /* of call stacks: patterns as of `record --app` and `--scope`; NULL: none */
 	bool resume; /* output exists: goes on with it */
 	struct spoor_relay_client *relay; /* output is a name there, instead of a directory; NULL: none */
 	const uint8_t *token; /* resume at a relay: whose the trace is */
@@ -52,6 +54,8 @@ struct spoor_ust_session {
 	struct spoor_ust_session *next;
 	uint32_t id;
 	char *name, *output, *command;
+	char *app_text, *scope_text;
+	struct spoor_scope app, custom; /* which code is the application's; how much of each in mode custom */
 	struct spoor_ust_options o;
 	struct spoor_ust_rule *rules;
 	size_t n_rules;

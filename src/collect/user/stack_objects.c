@@ -2,16 +2,14 @@
 #include "collect/user/stack_objects.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "object/identity.h"
-#include "object/image.h"
+#include "object/mapped_file.h"
 #include "trace/record.h"
 
 #define LEAST_ID 32768 /* below are the kernel side's */
@@ -67,40 +65,14 @@ void spoor_stack_objects_resume(struct spoor_stack_objects *s, uint32_t least)
 
 /* ---- which file it is ---- */
 
-static uint64_t ns_of(struct timespec t)
-{
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
-
-/* Not by its ctime: that changes when it is renamed or removed. */
-static bool is_the_file(int fd, const struct spoor_def_object *d)
-{
-	struct stat st;
-
-	return !fstat(fd, &st) && st.st_ino == d->ino && (!d->size || (uint64_t)st.st_size == d->size) &&
-	       (!d->mtime || ns_of(st.st_mtim) == d->mtime);
-}
-
-static int open_if_same(const char *path, const struct spoor_def_object *d)
-{
-	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
-
-	return fd >= 0 && is_the_file(fd, d) ? TAKE_FD(fd) : -ENOENT;
-}
-
 /* As the program sees it while it runs, which may be in another mount namespace; then as we do. */
 static int open_file(const struct spoor_def_object *d, uint32_t pid)
 {
-	char path[4400];
-	int fd = -ENOENT;
+	struct spoor_mapped_file m = {
+		.pid = pid, .path = d->path, .ino = d->ino, .size = d->size, .mtime = d->mtime
+	};
 
-	if (d->path[0] != '/')
-		return -ENOENT;
-	if (pid) {
-		snprintf(path, sizeof(path), "/proc/%u/root%s", pid, d->path);
-		fd = open_if_same(path, d);
-	}
-	return fd >= 0 ? fd : open_if_same(d->path, d);
+	return d->path[0] == '/' ? spoor_mapped_file_open(&m) : -ENOENT;
 }
 
 static void identify_vdso(struct spoor_object_identity *ret)

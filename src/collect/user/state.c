@@ -26,9 +26,10 @@ static json_t *rule_json(const struct spoor_ust_rule *r)
 
 static json_t *channel_json(const struct spoor_control_channel *c)
 {
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "name", c->name, "mode", (json_int_t)c->mode, "packet_size",
-			 (json_int_t)c->packet_size, "share", (json_int_t)c->share, "block_us", (json_int_t)c->block_us,
-			 "contexts", (json_int_t)c->contexts);
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:i}", "name", c->name, "mode", (json_int_t)c->mode,
+			 "packet_size", (json_int_t)c->packet_size, "share", (json_int_t)c->share, "block_us",
+			 (json_int_t)c->block_us, "contexts", (json_int_t)c->contexts, "stack_mode", c->stack_mode,
+			 "stack_budget", c->stack_budget);
 }
 
 /* What the trace is called there, and that it is ours. */
@@ -52,11 +53,12 @@ static json_t *session_json(const struct spoor_ust_session *s)
 		json_array_append_new(rules, rule_json(&s->rules[i]));
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		json_array_append_new(channels, channel_json(&s->o.channels[i]));
-	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:o, s:o}", "name", s->name, "id",
+	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name,
+			      "id",
 			      (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
 			      "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size,
 			      "segment_size", (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns,
-			      "rules", rules, "channels", channels);
+			      "app", s->app_text, "scope", s->scope_text, "rules", rules, "channels", channels);
 
 	if (j && s->sender)
 		json_object_set_new(j, "relay", relay_json(s));
@@ -129,6 +131,8 @@ static void read_channel(const json_t *j, struct spoor_control_channel *c)
 	c->share = number(j, "share");
 	c->block_us = number(j, "block_us");
 	c->contexts = number(j, "contexts");
+	c->stack_mode = number(j, "stack_mode");
+	c->stack_budget = number(j, "stack_budget");
 }
 
 static int read_rules(struct spoor_ust_session *s, const json_t *list)
@@ -223,15 +227,19 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 {
 	const json_t *there = json_object_get(j, "relay");
 	uint8_t token[16] = {};
-	char output[PATH_MAX], name[256], command[4096];
+	char output[PATH_MAX], name[256], command[4096], app[1024], scope[1024];
 	const json_t *channels = json_object_get(j, "channels");
-	struct spoor_ust_options o = { .output = output, .name = name, .command = command };
+	struct spoor_ust_options o = {
+		.output = output, .name = name, .command = command, .app = app, .scope = scope
+	};
 	struct spoor_ust_session *s;
 	int r;
 
 	copy(name, sizeof(name), j, "name");
 	copy(output, sizeof(output), j, "output");
 	copy(command, sizeof(command), j, "command");
+	copy(app, sizeof(app), j, "app");
+	copy(scope, sizeof(scope), j, "scope");
 	o.buffers = number(j, "buffers");
 	o.max_size = number(j, "max_size");
 	o.segment_size = number(j, "segment_size");

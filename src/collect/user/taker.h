@@ -32,6 +32,7 @@ struct spoor_source {
 	struct spoor_user_addresses *addresses;
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
 	unsigned held;     /* of what was taken, pieces that are not released */
+	size_t rows_asked; /* of its objects */
 };
 
 #define SPOOR_TAKER_END (1ULL << 62) /* no clock has come so far, ns */

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Programs that walk their own stacks are told how to walk through the objects that their arenas define. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "collect/user/hub_internal.h"
+
+static bool start(struct spoor_hub *h)
+{
+	struct spoor_error e = { "" };
+
+	if (h->rows)
+		return true;
+	if (h->rows_failed)
+		return false;
+	if (spoor_user_rows_new(h->o.cache_dir, &h->rows, &e)) {
+		h->rows_failed = true;
+		spoor_hub_warn(h, e.text);
+		return false;
+	}
+	spoor_hub_watch(h, &h->rows_done, dup(spoor_user_rows_fd(h->rows)), h, HUB_ROWS);
+	return true;
+}
+
+static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_source *s)
+{
+	const struct spoor_user_rows_asker who = { .program = p->id, .session = m->session->id };
+
+	spoor_user_arena_define(s->arena, spoor_taker_classes(m->session->taker));
+	while (s->live && s->rows_asked < s->arena->code.n && start(p->hub))
+		spoor_user_rows_ask(p->hub->rows, who, p->cred.pid, s->arena->code.all[s->rows_asked++].def);
+}
+
+void spoor_program_ask_rows(struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		for (size_t k = 0; k < p->members[i].n_arenas; k++)
+			ask(p, &p->members[i], p->members[i].arenas[k]);
+}
+
+static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { m, sizeof(*m) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	m->head = (struct spoor_control_head){ .magic = SPOOR_CONTROL_MAGIC,
+					       .version = SPOOR_CONTROL_VERSION,
+					       .type = SPOOR_CONTROL_ROWS,
+					       .size = sizeof(*m),
+					       .serial = ++p->hub->serial };
+	if (fd >= 0) {
+		struct cmsghdr *c = (void *)control;
+
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+	}
+	if (sendmsg(p->sock.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return -errno;
+	if (!p->listens && p->cred.pid != getpid())
+		spoor_kick(p->cred.pid);
+	return 0;
+}
+
+static void tell(struct hub_program *p, const struct spoor_ust_session *s, const struct spoor_user_rows_answer *a)
+{
+	const struct spoor_def_object *d = a->def;
+	bool is_main = d->flags & SPOOR_DEF_OBJECT_MAIN;
+	struct spoor_control_rows m = {
+		.start = d->start,
+		.end = d->end,
+		.bias = d->bias,
+		.session = s->id,
+		.app = spoor_app_match(&s->app, d->path, is_main),
+		.limit = spoor_scope_limit(&s->custom, d->path, is_main),
+	};
+
+	/* Who does not read walks by frame pointers: its loss. */
+	if (p->sock.fd >= 0)
+		send_rows(p, &m, a->fd);
+}
+
+static struct hub_program *find(struct spoor_hub *h, uint64_t id)
+{
+	struct hub_program *p = h->first;
+
+	while (p && p->id != id)
+		p = p->next;
+	return p;
+}
+
+static const struct spoor_ust_session *session_of(const struct hub_program *p, uint32_t id)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (p->members[i].session->id == id)
+			return p->members[i].session;
+	return NULL;
+}
+
+void spoor_hub_tell_rows(struct spoor_hub *h)
+{
+	struct spoor_user_rows_answer a;
+
+	while (spoor_user_rows_take(h->rows, &a)) {
+		struct hub_program *p = find(h, a.owner.program);
+		const struct spoor_ust_session *s = p ? session_of(p, a.owner.session) : NULL;
+
+		if (s)
+			tell(p, s, &a);
+		if (a.fd >= 0)
+			close(a.fd);
+		free(a.def);
+	}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "object/mapped_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/cleanup.h"
+#include "object/image.h"
+
+static uint64_t ns_of(struct timespec t)
+{
+	return t.tv_sec * 1000000000ULL + t.tv_nsec;
+}
+
+/* Not by its ctime: that changes when it is renamed or removed. */
+static bool is_the_file(int fd, const struct spoor_mapped_file *m)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_ino != m->ino)
+		return false;
+	return (!m->size && !m->mtime) || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
+}
+
+static int open_if_same(const char *path, const struct spoor_mapped_file *m)
+{
+	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
+
+	return fd >= 0 && is_the_file(fd, m) ? TAKE_FD(fd) : -ENOENT;
+}
+
+static int open_through(uint32_t id, const struct spoor_mapped_file *m)
+{
+	char path[4400];
+	int fd = -ENOENT;
+
+	if (m->end) {
+		snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, id, m->start, m->end);
+		fd = open_if_same(path, m);
+	}
+	if (fd >= 0)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, m->path);
+	return open_if_same(path, m);
+}
+
+/*
+ * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
+ * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
+ * neither; then the path as we see it.
+ */
+int spoor_mapped_file_open(const struct spoor_mapped_file *m)
+{
+	int fd = m->pid ? open_through(m->pid, m) : -ENOENT;
+
+	if (fd < 0 && m->tid && m->tid != m->pid)
+		fd = open_through(m->tid, m);
+	return fd >= 0 ? fd : open_if_same(m->path, m);
+}
+
+int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char line[4400], path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f)) {
+		uint64_t start, end, ino;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &start, &end, &ino) != 3 ||
+		    address < start || address >= end)
+			continue;
+		ret->start = start;
+		ret->end = end;
+		ret->ino = ino;
+		return 0;
+	}
+	return -ENOENT;
+}

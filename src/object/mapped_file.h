@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* The file of an object that some process has mapped, wherever it lies and whatever has become of its name. */
+#include <stdint.h>
+
+struct spoor_mapped_file {
+	uint32_t pid, tid;    /* a process that maps it, and a thread of it; 0: none is known */
+	uint64_t start, end;  /* the mapping; 0: not known */
+	const char *path;     /* as the process sees it */
+	uint64_t ino;
+	uint64_t size, mtime; /* bytes, ns; both 0: not known */
+};
+
+/* Opened for reading, if it is that file: a descriptor, or -ENOENT. Thread-safe. */
+int spoor_mapped_file_open(const struct spoor_mapped_file *m);
+
+/*
+ * What the kernel says is mapped at an address of a process: fills start, end and ino of *ret. 0, -ENOENT, or why the
+ * process's mappings cannot be read.
+ */
+int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret);
