@@ -40,6 +40,8 @@ static void print_text(const struct list *l, const struct spoor_site_info *s)
 
 	if (l->pid)
 		printf("%u ", l->pid);
+	if (s->channels && *s->channels)
+		printf("%s/", shown(s->channels, a, sizeof(a)));
 	printf("%s:%s", shown(s->provider, a, sizeof(a)), shown(s->name, b, sizeof(b)));
 	if (l->pid && s->kind != SPOOR_SITE_SDT)
 		printf(" %s", states[s->state]);
@@ -73,6 +75,8 @@ static void print_json(const struct list *l, const struct spoor_site_info *s)
 	print_string("kind", kinds[s->kind]);
 	if (l->pid && s->kind != SPOOR_SITE_SDT)
 		print_string("state", states[s->state]);
+	if (s->channels && *s->channels)
+		print_string("channels", s->channels);
 	if (s->kind != SPOOR_SITE_SDT)
 		print_string("how", ways[s->way]);
 	if (s->level >= 0)

@@ -118,3 +118,10 @@ def daemon(build, tmp_path, library):
 
 def in_a_row(numbers):
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def listed(daemon, pid):
+    """The sites of a process, by name, as `spoor ust list` has them."""
+    out = subprocess.run([daemon.build / "spoor", "ust", "list", "--format", "json", str(pid)], capture_output=True,
+                         text=True, check=True).stdout
+    return {s["event"]: s for s in map(json.loads, out.splitlines())}

@@ -10,16 +10,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
+from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
 
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
-
-
-def listed(daemon, pid):
-    out = subprocess.run([daemon.build / "spoor", "ust", "list", "--format", "json", str(pid)], capture_output=True,
-                         text=True, check=True).stdout
-    return {s["event"]: s for s in map(json.loads, out.splitlines())}
 
 
 def test_from_the_start(daemon, ticker):

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
+from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
 
 TURNS = 10 * int(os.environ.get("SPOOR_TEST_KILLS", "12"))
 
@@ -285,12 +285,22 @@ def test_channels(daemon, ticker):
     assert fast == list(range(500))
 
 
+def channels(daemon, pid):
+    """In which channels the events of a process are, by `spoor ust list`."""
+    sites = listed(daemon, pid)
+    assert all((s["state"] == "on") == ("channels" in s) for s in sites.values())
+    return {name: sites[name].get("channels") for name in ("zoo:tick", "zoo:rare")}
+
+
 def test_disabled_in_all_channels(daemon, ticker):
     p = daemon.program(ticker, 1, 0, 200)
     daemon.ust("start", "-o", "t.spoor", "--channel", "a", "-e", "zoo:*", "--channel", "b", "-e", "zoo:*")
+    assert channels(daemon, p.pid) == {"zoo:tick": "a,b", "zoo:rare": "a,b"}
     daemon.ust("disable", "--channel", "a", "zoo:rare", "-a")
+    assert channels(daemon, p.pid) == {"zoo:tick": "a,b", "zoo:rare": "b"}
     time.sleep(0.1)
     daemon.ust("disable", "zoo:tick", p.pid)
+    assert channels(daemon, p.pid) == {"zoo:tick": None, "zoo:rare": "b"}
     time.sleep(0.1)
     daemon.ust("end")
     ticks, rare = Counter(of(daemon.events(), "zoo:tick")), Counter(of(daemon.events(), "zoo:rare"))

@@ -23,18 +23,6 @@
 #endif
 #define PAGE 4096UL
 
-struct spoor_agent_state spoor_agent_state = { .version = SPOOR_AGENT_STATE_VERSION };
-
-__asm__(".pushsection .note.spoor,\"a\",@note\n"
-	"	.balign 4\n"
-	"	.long 6, 16, 2\n"
-	"	.asciz \"Spoor\"\n"
-	"	.balign 4\n"
-	"	.long 1\n"
-	"	.long spoor_agent_state - .\n"
-	"	.long 0, 0\n"
-	".popsection\n");
-
 static long open_mem(void)
 {
 	return sys3(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0);

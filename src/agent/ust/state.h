@@ -10,7 +10,7 @@
 #include <linux/types.h>
 
 #define SPOOR_NOTE_AGENT 2
-#define SPOOR_AGENT_STATE_VERSION 1
+#define SPOOR_AGENT_STATE_VERSION 2
 
 enum spoor_agent_way {
 	SPOOR_AGENT_UNKNOWN = 0, /* not tried yet: there are no sites */
@@ -19,8 +19,16 @@ enum spoor_agent_way {
 	SPOOR_AGENT_REFUSED = 3, /* code cannot be written: sites that ask a flag are switched by that, others never */
 };
 
+/*
+ * In which channels a tracepoint's events are: its `agent` points to what the library knows of its class, where
+ * class_slots bytes on stand 32 bits; bit i stands for slot i, where slot_channel bytes on is a pointer to the channel,
+ * which begins with its name. NULL wherever there is nothing.
+ */
 struct spoor_agent_state {
 	__u32 version;
 	__u32 way; /* enum spoor_agent_way */
+	const void *slots;
+	__u32 n_slots, slot_size, slot_channel, class_slots; /* slot_size: bytes of each */
 };
+_Static_assert(sizeof(struct spoor_agent_state) == 32, "");
 extern struct spoor_agent_state spoor_agent_state __attribute__((visibility("hidden")));

@@ -15,6 +15,7 @@
 #define SITE_OFF 0xa9
 #define SITE_ON 0xe9
 #define ENABLED_OFFSET 28 /* of `enabled` in struct spoor_tracepoint (include/spoor/site.h) */
+#define AGENT_OFFSET 32   /* of `agent` */
 #define MOST_OBJECTS 4096
 
 struct object {
@@ -29,7 +30,7 @@ struct process {
 	void *ctx;
 	uint64_t bias; /* of the object at hand: what to add to its addresses */
 	const char *shown;
-	uint32_t way; /* enum spoor_agent_way; UNKNOWN: the library is not there */
+	struct spoor_agent_state agent; /* version 0: the library is not there */
 	struct object *seen;
 	size_t n_seen;
 };
@@ -37,11 +38,11 @@ struct process {
 static enum spoor_site_way way_of(const struct process *p, enum spoor_site_way built, uint8_t code, bool enabled)
 {
 	/* Compiled in as on, it is so still, or it would have been switched off: the flag alone switches it. */
-	if (built == SPOOR_SITE_FLAG && code == SITE_ON && (p->way == SPOOR_AGENT_REFUSED || !enabled))
-		return p->way ? SPOOR_SITE_FLAG : SPOOR_SITE_ABSENT;
+	if (built == SPOOR_SITE_FLAG && code == SITE_ON && (p->agent.way == SPOOR_AGENT_REFUSED || !enabled))
+		return p->agent.way ? SPOOR_SITE_FLAG : SPOOR_SITE_ABSENT;
 	if (enabled && code != SITE_ON)
 		return SPOOR_SITE_REFUSED;
-	switch (p->way) {
+	switch (p->agent.way) {
 	case SPOOR_AGENT_PATCHED:
 		return SPOOR_SITE_PATCHED;
 	case SPOOR_AGENT_MEM:
@@ -52,11 +53,50 @@ static enum spoor_site_way way_of(const struct process *p, enum spoor_site_way b
 	return SPOOR_SITE_ABSENT;
 }
 
+static bool peek(const struct process *p, uint64_t at, void *to, size_t size)
+{
+	return at && pread(p->mem, to, size, at) == (ssize_t)size;
+}
+
+static void add_word(char *text, size_t room, const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = text; (at = strstr(at, word)); at += len)
+		if ((at == text || at[-1] == ',') && (!at[len] || at[len] == ','))
+			return; /* another session's channel of that name */
+	if (strlen(text) + len + 2 > room)
+		return;
+	if (*text)
+		strcat(text, ",");
+	strcat(text, word);
+}
+
+/* The names of the channels that its events are in now, as state.h says. */
+static void channels_of(const struct process *p, uint64_t tracepoint, char *text, size_t room)
+{
+	const struct spoor_agent_state *a = &p->agent;
+	uint64_t class, channel;
+	char name[33] = "";
+	uint32_t bits;
+
+	*text = '\0';
+	if (!a->version || !peek(p, tracepoint + AGENT_OFFSET, &class, 8) || !class ||
+	    !peek(p, class + a->class_slots, &bits, sizeof(bits)))
+		return;
+	for (unsigned i = 0; i < a->n_slots && i < 32; i++)
+		if (bits >> i & 1 &&
+		    peek(p, (uintptr_t)a->slots + (uint64_t)i * a->slot_size + a->slot_channel, &channel, 8) &&
+		    peek(p, channel, name, sizeof(name) - 1))
+			add_word(text, room, name);
+}
+
 /* What its code and its tracepoint say, and the library of itself; not what the file was built for. */
 static void with_state(void *ctx, const struct spoor_site_info *found)
 {
 	struct process *p = ctx;
 	struct spoor_site_info site = *found;
+	char channels[512] = "";
 	uint8_t code, enabled;
 
 	site.object = p->shown;
@@ -67,6 +107,9 @@ static void with_state(void *ctx, const struct spoor_site_info *found)
 			site.state = enabled || found->way == SPOOR_SITE_PATCHED ? SPOOR_SITE_ON : SPOOR_SITE_OFF;
 		else
 			site.state = code == SITE_OFF ? SPOOR_SITE_OFF : SPOOR_SITE_UNKNOWN;
+		if (site.state == SPOOR_SITE_ON)
+			channels_of(p, p->bias + site.tracepoint, channels, sizeof(channels));
+		site.channels = channels;
 	}
 	p->each(p->ctx, &site);
 }
@@ -117,7 +160,7 @@ static int ask_agent(struct process *p, struct site_file *f)
 
 	if (at && pread(p->mem, &state, sizeof(state), p->bias + at) == sizeof(state) &&
 	    state.version == SPOOR_AGENT_STATE_VERSION && state.way <= SPOOR_AGENT_REFUSED)
-		p->way = state.way;
+		p->agent = state;
 	return 0;
 }
 

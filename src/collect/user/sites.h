@@ -32,6 +32,7 @@ struct spoor_site_info {
 	uint64_t tracepoint; /* the same, of its struct spoor_tracepoint; 0: none */
 	enum spoor_site_way way;
 	enum spoor_site_state state;
+	const char *channels; /* of a process: where its events are, "default,bulk"; NULL or "": nowhere */
 	const char *object; /* path of the file */
 };
 
