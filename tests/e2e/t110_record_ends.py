@@ -3,6 +3,7 @@
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import children, ready
+from processes import children, ready, wait_for
 
 
 @pytest.mark.parametrize("command, code", [("true", 0), ("exit 42", 42), ("exit 125", 125), ("kill -9 $$", 137),
@@ -227,3 +228,31 @@ def test_last_line_of_a_lossy_one(record, read, start, actor):
     assert told(recording)[1] > 1000
     assert told(recording)[1] == trace.summary["discarded"]
     assert abs(told(recording)[0] - in_report(trace)[0]) <= 1  # one whose end was lost may have been seen under way
+
+
+def interrupted(record, number, *what):
+    """A recording that gets this signal when it has just made its trace's directory."""
+    recording = record(*what, start=False)
+    wait_for(recording.trace.exists, every=0.0005)
+    recording.process.send_signal(number)
+    return recording
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_while_it_starts(record, read, tmp_path, number):
+    """Nobody has to wait until it is under way: a whole trace, or none and no command."""
+    recording = interrupted(record, number, "-n", "quokka")
+    assert recording.wait() == 0
+    read(recording.trace)
+    shutil.rmtree(recording.trace)
+    recording = interrupted(record, number, "--", "touch", "ran")
+    assert recording.wait() == 125 and not recording.trace.exists() and not (tmp_path / "ran").exists()
+    assert recording.said() == "spoor record: ended by a signal before the command began\n"
+
+
+def test_snapshot_while_it_starts(record, read, tmp_path):
+    recording = interrupted(record, signal.SIGUSR2, "-n", "quokka", "--snapshot-on", "SIGUSR2")
+    wait_for(lambda: "snapshot in" in recording.said())
+    assert recording.stop() == 0
+    read(recording.trace)
+    assert len(list(tmp_path.glob("*.snapshot-*.spoor"))) == 1

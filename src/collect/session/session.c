@@ -154,8 +154,10 @@ static int begin(struct session *s, struct spoor_error *e)
 	int r = spoor_host_check(&s->host, t, e);
 	size_t hidden;
 
-	if (!r)
-		r = open_kernel(s, e);
+	if (r)
+		return r;
+	spoor_host_block_signals(&s->host, s->o->snapshot_signal); /* before there is anything that they could tear */
+	r = open_kernel(s, e);
 	if (!r)
 		r = open_trace(s, e); /* before there is a second thread */
 	if (!r)
@@ -169,8 +171,9 @@ static int begin(struct session *s, struct spoor_error *e)
 		s->o->hidden(s->o, hidden);
 	s->host.hurry = true;
 	s->host.duration_ns = s->o->duration_ns;
-	spoor_host_block_signals(&s->host, s->o->snapshot_signal);
 	r = spoor_host_attach(&s->host, e);
+	if (!r && t->argv)
+		r = spoor_host_see_interrupt(e);
 	if (r)
 		return r;
 	spoor_consumer_clock(s->consumer);
