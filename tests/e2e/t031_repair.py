@@ -19,8 +19,7 @@ def killed(record, start, tmp_path):
     busy = start("sh", "-c", "while :; do read x < /etc/passwd; done")
     running = record("-p", busy.pid)
     wait_for(lambda: any(f.stat().st_size > 10000 for f in tmp_path.glob("t.spoor/*/kernel/seg-*/cpu*")))
-    running.process.kill()
-    running.process.wait()
+    running.kill()
     return tmp_path / "t.spoor"
 
 
