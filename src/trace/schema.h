@@ -66,6 +66,7 @@ struct spoor_packet_source {
 	uint64_t position; /* bytes of that packet which have been written, this one's included */
 };
 _Static_assert(sizeof(struct spoor_packet_source) == 32, "");
+#define SPOOR_SOURCE_LOST 0 /* no packet's serial: position is how many of its losses lanes have counted by now */
 #define SPOOR_MAX_SOURCES 4096
 #define SPOOR_MAX_LANES 64
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
 
@@ -189,6 +190,23 @@ def test_daemon_killed(daemon, ticker, tmp_path):
         numbers = ticks[p.pid, i]
         assert numbers[0] == 0 and in_a_row(numbers)
         assert len(numbers) - behind[i] in (0, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_losses_are_told_once(daemon, ticker, number):
+    """What programs discarded before their daemon went away is not told again by the next one."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "64k", "-e", "zoo:tick")
+    p = daemon.program(ticker, 1, 3_000_000, 0)
+    for _ in range(3):
+        time.sleep(0.03)
+        daemon.kill(number)
+        daemon.start()
+    p.wait(30)
+    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    daemon.ust("end")
+    written = len(daemon.ticks()[p.pid, 0])
+    assert written < 3_000_000
+    assert daemon.summary["discarded"] == 3_000_000 - written
 
 
 def test_program_killed(build, ticker, tmp_path, library):

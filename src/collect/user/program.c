@@ -263,7 +263,7 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		free(s);
 		return -ENOMEM;
 	}
-	spoor_written_apply(&m->session->written, a);
+	spoor_written_apply(&m->session->written, a, &s->lost);
 	s->arena = a;
 	s->ino = ino;
 	s->pid = p->cred.pid;

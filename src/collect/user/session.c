@@ -330,7 +330,7 @@ static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *co
 	for (size_t i = 0; i < n; i++) {
 		spoor_user_arena_peek(sources[i]->arena, false);
 		spoor_source_forget(sources[i]);
-		sources[i]->lost = 0;
+		spoor_taker_leave(shot->taker, sources[i]);
 	}
 	err = spoor_ust_session_close(shot, r < 0 ? NULL : e);
 	return r < 0 ? r : err;

@@ -52,7 +52,9 @@ struct spoor_taker {
 	uint64_t lost;               /* that no lane has told of yet */
 	uint64_t until, most;        /* the horizon, ns, and what no stamp can be beyond */
 	struct spoor_clock_pair now; /* both clocks at the horizon */
-	struct spoor_packet_source sources[MOST_RUNS];
+	struct spoor_packet_source sources[SPOOR_MAX_SOURCES];
+	struct spoor_source **untold; /* whose losses are in `lost` */
+	size_t n_untold, room_untold;
 	struct spoor_taker_counts counts;
 	bool holds;
 	struct held *held; /* in the order of marks, from first_held on */
@@ -93,6 +95,7 @@ void spoor_taker_free(struct spoor_taker *t)
 	spoor_user_stacks_free(t->stacks);
 	spoor_user_clock_done(&t->clock);
 	free(t->held);
+	free(t->untold);
 	free(t->buffer);
 	free(t);
 }
@@ -214,6 +217,24 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 	return 0;
 }
 
+/* Without memory it is told again, should a recorder come after us. */
+static void remember_untold(struct spoor_taker *t, struct spoor_source *s)
+{
+	if (s->untold)
+		return;
+	if (t->n_untold == t->room_untold) {
+		size_t room = t->room_untold ? t->room_untold * 2 : 16;
+		struct spoor_source **grown = reallocarray(t->untold, room, sizeof(*grown));
+
+		if (!grown)
+			return;
+		t->untold = grown;
+		t->room_untold = room;
+	}
+	t->untold[t->n_untold++] = s;
+	s->untold = true;
+}
+
 int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 {
 	uint64_t lost;
@@ -230,6 +251,7 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 	if (lost > s->lost) {
 		t->lost += lost - s->lost;
 		s->lost = lost;
+		remember_untold(t, s);
 	}
 	return 0;
 }
@@ -264,24 +286,53 @@ static int by_lane(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static int write_packet(struct spoor_taker *t, unsigned lane, const struct iovec *spans, int n_spans, uint64_t begin,
-			uint64_t end, uint32_t tid, size_t n_sources, struct spoor_error *e)
+/* How much its programs lost, told with this packet or before. Returns how many sources there are now. */
+static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
+{
+	if (!s->lost || s->named == t->counts.packets || n == SPOOR_MAX_SOURCES)
+		return n;
+	t->sources[n] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_LOST, .position = s->lost };
+	memcpy(t->sources[n].arena, s->arena->head.uuid, sizeof(t->sources[n].arena));
+	s->named = t->counts.packets;
+	return n + 1;
+}
+
+/* Where what is in the packet of these runs comes from, its count of losses included. */
+static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
+{
+	size_t n = 0;
+
+	for (size_t i = first; i < first + n_runs; i++)
+		t->sources[n++] = ((const struct taken *)t->runs[i].owner)->where;
+	for (size_t i = 0; i < t->n_untold; i++) {
+		n = add_lost(t, n, t->untold[i]);
+		t->untold[i]->untold = false;
+	}
+	t->n_untold = 0;
+	for (size_t i = first; i < first + n_runs; i++)
+		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
+	return n;
+}
+
+/* all: the packet's events, as they are placed. */
+static int write_packet(struct spoor_taker *t, const struct spoor_run *all, const struct iovec *spans, int n_spans,
+			uint32_t tid, size_t first, size_t n_runs, struct spoor_error *e)
 {
 	struct spoor_lane_packet p = {
 		.spans = spans,
 		.n_spans = n_spans,
-		.ts_begin = begin,
-		.ts_end = end,
+		.ts_begin = all->begin,
+		.ts_end = all->end,
 		.vtid = tid,
-		.n_sources = n_sources,
 		.sources = t->sources,
 	};
 
-	t->discarded[lane] += t->lost;
-	t->lost = 0;
-	p.discarded = t->discarded[lane];
 	t->counts.packets++;
-	return spoor_writer_lane_packet(t->w, lane, &p, e);
+	p.n_sources = name_sources(t, first, n_runs);
+	t->discarded[all->lane] += t->lost;
+	t->lost = 0;
+	p.discarded = t->discarded[all->lane];
+	return spoor_writer_lane_packet(t->w, all->lane, &p, e);
 }
 
 /* Runs from i on that one packet takes. Returns how many. */
@@ -298,7 +349,6 @@ static size_t join(struct spoor_taker *t, size_t i, struct iovec *spans, uint32_
 		if (k && (run->lane != t->runs[i].lane || bytes + run->len > JOIN))
 			break;
 		spans[k] = (struct iovec){ run->data, run->len };
-		t->sources[k] = from->where;
 		if (from->tid != *ret_tid)
 			*ret_tid = 0;
 		bytes += run->len;
@@ -313,11 +363,13 @@ static int write_runs(struct spoor_taker *t, struct spoor_error *e)
 
 	qsort(t->runs, t->n_runs, sizeof(*t->runs), by_lane);
 	for (size_t i = 0, k; i < t->n_runs; i += k) {
+		struct spoor_run all = t->runs[i];
 		uint32_t tid;
 		int r;
 
 		k = join(t, i, spans, &tid);
-		r = write_packet(t, t->runs[i].lane, spans, k, t->runs[i].begin, t->runs[i + k - 1].end, tid, k, e);
+		all.end = t->runs[i + k - 1].end;
+		r = write_packet(t, &all, spans, k, tid, i, k, e);
 		err = err ? err : r;
 	}
 	return err;
@@ -351,15 +403,13 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 		return spoor_fail(e, -r, "out of memory");
 	t->counts.merged++;
 	cut_late(t, &all);
-	for (size_t i = 0; i < t->n_runs; i++)
-		t->sources[i] = ((const struct taken *)t->runs[i].owner)->where;
 	if (!all.len)
 		return 0;
 	r = spoor_lanes_place(&t->lanes, &all);
 	if (r)
 		return spoor_fail(e, EINVAL, "no lane takes what was merged");
 	span = (struct iovec){ all.data, all.len };
-	return write_packet(t, all.lane, &span, 1, all.begin, all.end, 0, t->n_runs, e);
+	return write_packet(t, &all, &span, 1, 0, 0, t->n_runs, e);
 }
 
 /* ---- holding ---- */
@@ -425,8 +475,20 @@ void spoor_taker_release(struct spoor_taker *t, uint64_t acked)
 		t->first_held = t->n_held = 0;
 }
 
+void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s)
+{
+	for (size_t i = 0; s->untold && i < t->n_untold; i++)
+		if (t->untold[i] == s) {
+			t->untold[i] = t->untold[--t->n_untold];
+			break;
+		}
+	s->untold = false;
+	s->lost = s->named = 0;
+}
+
 void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s)
 {
+	spoor_taker_leave(t, s);
 	if (!s->held)
 		return;
 	for (size_t i = t->first_held; i < t->n_held; i++)

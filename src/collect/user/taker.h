@@ -27,7 +27,9 @@ struct spoor_source {
 	uint64_t ino;                   /* of its memfd */
 	bool told;                      /* SPOOR_EV_PROGRAM of it is in the trace */
 	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
-	uint64_t lost;                  /* of the arena's, what lanes have told of */
+	uint64_t lost;                  /* of the arena's, what lanes have told of, or will with their next packet */
+	bool untold;                    /* with the next */
+	uint64_t named;                 /* the last packet that told of it */
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
@@ -71,6 +73,8 @@ void spoor_taker_hold(struct spoor_taker *t);
 void spoor_taker_mark(struct spoor_taker *t, uint64_t mark);
 void spoor_taker_release(struct spoor_taker *t, uint64_t acked);
 void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s);
+/* The taker takes nothing of it any more; another one may, from its beginning. forget() does that, too. */
+void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s);
 /* Forgets what was taken, as if it had not been. */
 void spoor_taker_undo(struct spoor_taker *t);
 size_t spoor_taker_bytes(const struct spoor_taker *t);

@@ -86,16 +86,18 @@ static uint64_t find(const struct spoor_written *w, const uint8_t *uuid, uint64_
 	return w->all[lo].position;
 }
 
-void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a)
+void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, uint64_t *ret_lost)
 {
+	*ret_lost = 0;
 	if (!w->n)
 		return;
 	if (!w->sorted)
 		qsort(w->all, w->n, sizeof(*w->all), by_packet);
 	w->sorted = 1;
+	*ret_lost = find(w, a->head.uuid, SPOOR_SOURCE_LOST);
 	for (unsigned i = 0; i < a->n_packets; i++) {
 		uint64_t serial = __atomic_load_n(&a->headers[i].serial, __ATOMIC_ACQUIRE);
-		uint64_t position = find(w, a->head.uuid, serial);
+		uint64_t position = serial ? find(w, a->head.uuid, serial) : 0;
 
 		if (!position || position % 8 || position > a->packets[i].size)
 			continue;

@@ -21,5 +21,5 @@ int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_er
 /* The same for a trace at a relay, by its digest (trace/digest.h). */
 int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e);
 void spoor_written_done(struct spoor_written *w);
-/* Moves the positions of an arena's packets behind what is written. */
-void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a);
+/* Moves the positions of an arena's packets behind what is written. *ret_lost: of its losses, how many are told. */
+void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, uint64_t *ret_lost);
