@@ -96,7 +96,7 @@ class Running:
 
     def helpers(self):
         return {name: p for p in children(self.pid)
-                if (name := Path(f"/proc/{p}/comm").read_text().strip()).startswith("spoor-")}
+                if (name := Path(f"/proc/{p}/comm").read_text().strip()).startswith(("spoor-", "trace-"))}
 
     def kill(self, group=False):
         """SIGKILL; returns once its helpers have done their work, for which they have a second."""

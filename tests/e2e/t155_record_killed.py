@@ -20,7 +20,7 @@ READ, LSEEK = 0, "lseek"
 
 
 def rescuer_of(recording):
-    return recording.helpers()["spoor-rescue"]
+    return recording.helpers()["trace-rescue"]
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def test_rescuer_is_killed(record, read, cat):
     """Spoor goes on, and says once what that means."""
     recording = record("-p", cat.pid)
     os.kill(rescuer_of(recording), signal.SIGKILL)
-    wait_for(lambda: "spoor-rescue was killed" in recording.said(), 2)
+    wait_for(lambda: "trace-rescue was killed" in recording.said(), 2)
     hang_again(cat)
     time.sleep(0.5)
     assert recording.stop() == 0
-    assert recording.said().count("spoor-rescue") == 1
+    assert recording.said().count("trace-rescue") == 1
     assert read(recording.trace).count("write") == 1
 
 
@@ -169,7 +169,7 @@ def test_disk_is_full(build, read, cat, tmp_path):
         tell(shell)
         assert shell.wait(20) == 0
     assert read(tmp_path / "kept.spoor", ended=False).summary["ended"] is False
-    assert not [p for p in Path("/proc").glob("[0-9]*") if of_name(p) == "spoor-rescue" and cwd_of(p) == str(tmp_path)]
+    assert not [p for p in Path("/proc").glob("[0-9]*") if of_name(p) == "trace-rescue" and cwd_of(p) == str(tmp_path)]
 
 
 def of_name(process):

@@ -259,7 +259,7 @@ def watchers_for(place):
     found = []
     for comm in Path("/proc").glob("[0-9]*/comm"):
         try:
-            if comm.read_text() == "spoor-watcher\n" and str(place).encode() in (comm.parent / "environ").read_bytes():
+            if comm.read_text() == "trace-watcher\n" and str(place).encode() in (comm.parent / "environ").read_bytes():
                 found.append(int(comm.parent.name))
         except OSError:
             pass

@@ -193,7 +193,7 @@ static int be_on_its_own(const struct spoor_writer *w, int pidfd)
 	sigset_t all;
 
 	setsid();
-	prctl(PR_SET_NAME, "spoor-rescue");
+	prctl(PR_SET_NAME, "trace-rescue"); /* pkill(1) of Spoor is not to take it as well */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setrlimit(RLIMIT_CORE, &(struct rlimit){});

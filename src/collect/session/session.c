@@ -266,7 +266,7 @@ static void run(struct session *s)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
 		if (spoor_rescue_killed(&s->rescue))
-			fprintf(stderr, "spoor: spoor-rescue was killed; if spoor is killed as well, the last %d ms "
+			fprintf(stderr, "spoor: trace-rescue was killed; if spoor is killed as well, the last %d ms "
 					"will be missing\n", SPOOR_LOOK_MS);
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		rotate(s);

@@ -156,7 +156,7 @@ static void be_keeper(int listener, const char *path)
 	sigset_t none;
 
 	setsid();
-	prctl(PR_SET_NAME, "spoor-keeper");
+	prctl(PR_SET_NAME, "trace-keeper"); /* pkill(1) of Spoor is not to take it as well */
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

@@ -84,7 +84,7 @@ static void watch(int fd, const char *dir)
 	char byte;
 
 	setsid();
-	prctl(PR_SET_NAME, "spoor-watcher");
+	prctl(PR_SET_NAME, "trace-watcher"); /* pkill(1) of Spoor is not to take it as well */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	dup2(fd, 0);
