@@ -40,7 +40,6 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 	u->stack.n = n;
 	memcpy(u->stack.frames, frames, n * sizeof(*frames));
 	pthread_mutex_lock(&s->lock);
-	s->counts.walks[status]++;
 	*s->unwound_last = u;
 	s->unwound_last = &u->next;
 	pthread_mutex_unlock(&s->lock);
@@ -65,7 +64,11 @@ static int unwind(struct spoor_objects *s, struct work *w)
 		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
 	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
 		return status;
-	deliver(s, w->raw, status < 0 ? SPOOR_WALK_NO_ROWS : status, frames, n);
+	status = status < 0 ? SPOOR_WALK_NO_ROWS : status;
+	pthread_mutex_lock(&s->lock);
+	s->counts.walks[status]++;
+	pthread_mutex_unlock(&s->lock);
+	deliver(s, w->raw, status, frames, n);
 	return 0;
 }
 
@@ -177,10 +180,11 @@ int spoor_objects_announce(struct spoor_objects *s, const struct spoor_ctl_objec
 
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r)
 {
-	if (s->running)
-		return queue(s, WORK_RAW, &r->h);
-	deliver(s, r, SPOOR_WALK_LOST, NULL, 0);
-	return 0;
+	int err = s->running ? queue(s, WORK_RAW, &r->h) : -ESRCH;
+
+	if (err) /* its event is written, and is to find it */
+		deliver(s, r, SPOOR_WALK_LOST, NULL, 0);
+	return s->running ? err : 0;
 }
 
 int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout *l)

@@ -96,7 +96,7 @@ void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid)
 void spoor_request_note(struct spoor_hub_request *q, int result, const char *text)
 {
 	spoor_request_done(q, 0, result, "");
-	if (!q || result <= 0)
+	if (!q || result <= 0 || !*text)
 		return;
 	q->noted++;
 	snprintf(q->note, sizeof(q->note), "%s", text);
