@@ -38,7 +38,8 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 	u->stack.status = status;
 	u->stack.way = SPOOR_WAY_USER;
 	u->stack.n = n;
-	memcpy(u->stack.frames, frames, n * sizeof(*frames));
+	if (n)
+		memcpy(u->stack.frames, frames, n * sizeof(*frames));
 	pthread_mutex_lock(&s->lock);
 	*s->unwound_last = u;
 	s->unwound_last = &u->next;
