@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,8 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
 		uint32_t pid = c->w.n_pids ? c->w.pids[k] : 0;
 
+		if (pid && kill(pid, 0) && errno == ESRCH) /* its rule would be for whoever gets the number */
+			return spoor_fail(e, ESRCH, "process %u: there is none", pid);
 		for (unsigned i = 0; i < c->w.o.n_rules && !r; i++) {
 			const struct spoor_control_rule *rule = &c->w.o.rules[i].rule;
 
@@ -203,6 +206,11 @@ static int start(struct command *c, struct spoor_error *e)
 	c->is_new = !s;
 	if (s && c->w.o.output[0])
 		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
+	if (s && spoor_ust_options_shape(&c->w.o))
+		return spoor_fail(e, EEXIST,
+				  "session '%s' exists already: its buffers, limits and channels stay as they are; "
+				  "-s NAME -o TRACE makes another one",
+				  s->name);
 	r = s ? 0 : new_session(c, &s, e);
 	if (r || !s)
 		return r;
@@ -251,10 +259,11 @@ static int end(struct command *c, struct spoor_error *e)
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
-	snprintf(text, sizeof(text), "%" PRIu64 " events of %u programs, %" PRIu64 " lost; %.1f MB in %s",
-		 result.events, result.programs, result.lost, result.bytes / 1e6, output);
+	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s%s, %" PRIu64 " lost; %.1f MB in %s",
+		 result.events, result.programs, result.programs == 1 ? "" : "s",
+		 result.resumed ? ", since the daemon was started again" : "", result.lost, result.bytes / 1e6, output);
 	spoor_hub_answer(c->q, text);
-	if (!result.programs)
+	if (!result.programs && !result.resumed)
 		spoor_hub_answer(c->q,
 				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
 				 "runs in a container, or as another user, must reach the socket and the library");
@@ -347,6 +356,10 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	where(c, s, output, sizeof(output));
 	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped", output);
 	spoor_hub_answer(c->q, line);
+	if (s->o.buffers) {
+		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
+		spoor_hub_answer(c->q, line);
+	}
 	if (s->sender)
 		tell_relay(c, s);
 	if (s->failed) {

@@ -155,7 +155,7 @@ static int check(const struct spoor_report_options *o, uint64_t given, struct sp
 	if (o->view.stacks && !o->events)
 		return spoor_fail(e, EINVAL, "-k shows the stacks of --events; add it");
 	if (o->view.follow && !o->events && !(o->json && !o->blocked))
-		return spoor_fail(e, EINVAL, "--follow shows what comes, one by one; add --events or --format json");
+		return spoor_fail(e, EINVAL, "--follow shows what comes, one by one: not with --folded or --blocked");
 	if (o->json && o->folded)
 		return spoor_fail(e, EINVAL, "--folded has a format of its own");
 	return 0;
@@ -183,6 +183,8 @@ int spoor_report_parse(struct spoor_report_options *o, int argc, char **argv)
 		return 1 + spoor_cmd_usage("report");
 	if (!r)
 		r = spoor_options_trace(&line, argc, argv, &o->trace, &e);
+	if (o->view.follow && !o->folded && !o->blocked && !o->json)
+		o->events = true;
 	if (!r)
 		r = check(o, given, &e);
 	if (r)

@@ -18,6 +18,37 @@ static const struct spoor_option options[] = {
 	{},
 };
 
+/* What words there may be behind a command. */
+static const struct {
+	const char *word;
+	bool events, pids;
+} takes[] = {
+	{ "create", true, true }, { "start", true, true }, { "enable", true, true }, { "disable", true, true },
+	{ "stop", false, true },  { "status", false, true },
+};
+
+static int check_arguments(const struct spoor_ust_command *c, struct spoor_error *e)
+{
+	bool events = false, pids = false;
+
+	for (unsigned i = 0; i < sizeof(takes) / sizeof(*takes); i++)
+		if (!strcmp(c->word, takes[i].word)) {
+			events = takes[i].events;
+			pids = takes[i].pids;
+		}
+	if (c->n_names && !events)
+		return spoor_fail(e, EINVAL, "%s %s: it takes no such word; -s NAME says which session", c->word,
+				  c->names[0]);
+	if (c->n_pids && !pids)
+		return spoor_fail(e, EINVAL, "%s %u: it is for a whole session (-s NAME), not for a process", c->word,
+				  c->pids[0]);
+	for (unsigned i = 0; i < c->n_names; i++)
+		if (c->names[i][0] >= '0' && c->names[i][0] <= '9')
+			return spoor_fail(e, EINVAL, "%s %s: neither a process nor an event (PROVIDER:NAME)", c->word,
+					  c->names[i]);
+	return 0;
+}
+
 static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
 {
 	for (int i = optind; i < argc; i++) {
@@ -32,7 +63,7 @@ static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, st
 	}
 	if (c->all && c->n_pids)
 		return spoor_fail(e, EINVAL, "-a and PIDs do not go together");
-	return 0;
+	return check_arguments(c, e);
 }
 
 int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)

@@ -208,6 +208,18 @@ int spoor_take_ust_scope(void *options, const char *arg, struct spoor_error *e)
 	return add_patterns(o->scope, sizeof(o->scope), arg, spoor_scope_parse, e);
 }
 
+bool spoor_ust_options_shape(const struct spoor_ust_cmd_options *o)
+{
+	bool says = o->s.buffers || o->s.max_size || o->s.segment_size || o->s.segment_ns || *o->app || *o->scope;
+
+	for (unsigned i = 0; i < o->s.n_channels; i++) {
+		const struct spoor_control_channel *c = &o->s.channels[i];
+
+		says |= c->mode || c->packet_size || c->share > 1 || c->block_us || c->contexts || c->stack_mode;
+	}
+	return says;
+}
+
 uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o)
 {
 	uint32_t contexts = 0;

@@ -56,6 +56,8 @@ int spoor_take_ust_app(void *options, const char *arg, struct spoor_error *e);
 int spoor_take_ust_scope(void *options, const char *arg, struct spoor_error *e);
 /* Do they go together? 0 or -EINVAL. */
 int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error *e);
+/* Do they say something of a session that is settled when it is made: buffers, limits, what channels are like? */
+bool spoor_ust_options_shape(const struct spoor_ust_cmd_options *o);
 /* Of all channels. */
 uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o);
 /* "vpid,cpu,callstack" into a uint32_t. */

@@ -330,7 +330,8 @@ def test_follow_until_stopped(build, tmp_path):
 def test_follow_what_has_ended(spoor, traces):
     shown, plain_ = (spoor("report", *args, "--events", traces / "rotate").stdout for args in (["--follow"], []))
     assert shown == plain_
-    assert spoor("report", "--follow", "x").returncode == 2
+    assert spoor("report", "--follow", traces / "rotate").stdout == shown
+    assert spoor("report", "--follow", "--folded", traces / "rotate").returncode == 2
 
 
 def test_wrong_usage(spoor):

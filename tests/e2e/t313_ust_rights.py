@@ -102,7 +102,7 @@ def test_users_daemon(build, place, linked):
         assert code == 1 and ("own user" in said or "no daemon" in said), said
         assert as_user(USER, linked, 2, 503, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
         code, said = ust(USER, "end")
-        assert code == 0 and "1108 events of 1 programs, 0 lost" in said, said
+        assert code == 0 and "1108 events of 1 program, 0 lost" in said, said
     finally:
         d.terminate()
         d.wait(10)

@@ -2,6 +2,8 @@
 """Several sessions, several channels and filters on one program at once, each as if it were alone."""
 import os
 import random
+import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -171,7 +173,7 @@ def test_filter_is_applied_in_the_program(daemon, ticker):
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--filter", "n >= 499990", "--buffers", "64k")
     p = daemon.program(ticker, 2, 500000, 0)
     p.wait(30)
-    assert "20 events of 1 programs, 0 lost" in daemon.ust("end").stdout
+    assert "20 events of 1 program, 0 lost" in daemon.ust("end").stdout
     assert [len(n) for n in daemon.ticks().values()] == [10, 10]
     assert sorted(of(daemon.events(), "zoo:tick")) == sorted(list(range(499990, 500000)) * 2)
 
@@ -305,3 +307,48 @@ def test_disabled_in_all_channels(daemon, ticker):
     daemon.ust("end")
     ticks, rare = Counter(of(daemon.events(), "zoo:tick")), Counter(of(daemon.events(), "zoo:rare"))
     assert set(ticks.values()) == {2} and rare[max(rare)] == 1 and max(rare) > max(ticks)
+
+
+def test_words_that_say_nothing_are_refused(daemon, ticker):
+    daemon.ust("start", "-o", "t.spoor")
+    for words, says, code in [
+            (("end", "slow"), "takes no such word", 2), (("status", "x:y"), "takes no such word", 2),
+            (("end", "1"), "whole session", 2), (("snapshot", "-o", "s.spoor", "1"), "whole session", 2),
+            (("enable", "12x", "-a"), "neither a process nor an event", 2),
+            (("start", "99999999999"), "neither a process nor an event", 2),
+            (("start", "--mode", "block"), "exists already", 1), (("start", "--buffers", "1M"), "exists already", 1),
+            (("start", "--context", "cpu"), "exists already", 1), (("start", "--rotate", "1s"), "exists already", 1),
+            (("enable", "zoo:*", "4194303"), "there is none", 1)]:
+        run = daemon.ust(*words, check=False)
+        assert run.returncode == code and says in run.stderr and run.stderr.count("\n") == 1, (words, run)
+    assert daemon.ust("status").stdout.splitlines()[0].startswith("session default: recording")
+
+
+def test_counts_after_another_daemon(daemon, ticker):
+    """What the daemon before had counted is not what this one can say."""
+    daemon.ust("start", "-o", "t.spoor")
+    daemon.program(ticker, 1, 1009).wait(20)
+    wait_for(lambda: "ticker" not in daemon.ust("status").stdout)
+    daemon.kill()
+    daemon.start()
+    said = daemon.ust("end").stdout
+    assert "since the daemon was started again, 0 lost" in said and "no program came" not in said
+    assert Counter(of(daemon.events(), "zoo:tick")) == {n: 1 for n in range(1009)}
+
+
+def test_directory_of_one_session_is_gone(daemon, ticker, tmp_path):
+    """The daemon starts all the same, says it, and the others go on."""
+    (tmp_path / "gone").mkdir()
+    daemon.ust("start", "-s", "lost", "-o", "gone/t.spoor")
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(ticker, 1, 0, 100)
+    daemon.kill(signal.SIGTERM)
+    shutil.rmtree(tmp_path / "gone")
+    daemon.start()
+    wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    assert "session lost" not in daemon.ust("status").stdout
+    p.kill()
+    p.wait()
+    ended(daemon, p)
+    daemon.ust("end")
+    assert in_a_row(daemon.ticks()[p.pid, 0])

@@ -152,7 +152,7 @@ def test_flight_recorder(run):
 def test_blocking_is_bounded(run):
     """For once; while nobody makes room no later event waits again."""
     began = time.monotonic()
-    _, (trace,) = run("count", 2003, SPOOR_UST_MODE="block:200000", SPOOR_UST_BUFFERS="16K", SPOOR_UST_MAX_SIZE=1)
+    _, (trace,) = run("count", 2003, SPOOR_UST_MODE="block=200ms", SPOOR_UST_BUFFERS="16K", SPOOR_UST_MAX_SIZE=1)
     got = numbers(trace)
     assert len(got) + lost([trace]) == 2003 and lost([trace]) > 100
     assert 0.2 < time.monotonic() - began < 5

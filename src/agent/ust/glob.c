@@ -29,13 +29,15 @@ bool glob_matches(const char *pattern, size_t len, const char *s)
 
 bool globs_match(const char *list, const char *s)
 {
-	for (;;) {
-		size_t len = strcspn(list, ",");
+	bool matches = *list == '!';
 
-		if (len && glob_matches(list, len, s))
-			return true;
+	for (;;) {
+		size_t len = strcspn(list, ","), not = *list == '!';
+
+		if (len > not && glob_matches(list + not, len - not, s))
+			matches = !not;
 		if (!list[len])
-			return false;
+			return matches;
 		list += len + 1;
 	}
 }

@@ -4,5 +4,5 @@
 
 /* Whether all of s matches pattern: `*` any characters, `?` any one. len: of the pattern. */
 bool glob_matches(const char *pattern, size_t len, const char *s);
-/* Whether any of a comma-separated list of patterns matches. */
+/* Of a comma-separated list the last that matches decides: "!pattern" are exclusions, of all if the first is one. */
 bool globs_match(const char *list, const char *s);

@@ -3,10 +3,10 @@
  * The library's begin and end, and recording by environment variables alone:
  *
  *	SPOOR_UST_OUTPUT=DIR    record without a daemon, into files in DIR, which must exist
- *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas; without it everything
+ *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas, "!glob": not these; else all
  *	SPOOR_UST_FILTER=EXPR   of these only the events whose fields are so (agent/ust/filter.h)
  *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K and M understood; 4M
- *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block:MICROSECONDS
+ *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block=TIME (10ms)
  *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers), perf:page-faults ...
  *	SPOOR_UST_STACK=MODE,S  of a call stack: app, app-all (default), lib or all, and at most S call sites (5)
  *	SPOOR_UST_MAX_SIZE=SIZE bytes on disk beside the buffers; then events are discarded
@@ -32,6 +32,7 @@
 
 #define DEFAULT_BUFFERS (4 << 20)
 #define DEFAULT_BLOCK_US 100000
+#define MOST_BLOCK_US 60000000
 
 static uint32_t first_pid; /* of the process that loaded the library */
 
@@ -68,6 +69,23 @@ static uint64_t parse_size(const char *s, uint64_t otherwise)
 	}
 }
 
+/* "10ms", "500us", "1s", "1", in microseconds; at most a minute. */
+static uint32_t parse_time(const char *s, uint32_t otherwise)
+{
+	uint64_t n = 0, unit = 1000000;
+	const char *end = s;
+
+	for (; *end >= '0' && *end <= '9' && n < MOST_BLOCK_US; end++)
+		n = n * 10 + (uint64_t)(*end - '0');
+	if (!strcmp(end, "us"))
+		unit = 1;
+	else if (!strcmp(end, "ms"))
+		unit = 1000;
+	if (!n)
+		return otherwise;
+	return (uint32_t)(n * unit < MOST_BLOCK_US ? n * unit : MOST_BLOCK_US);
+}
+
 static void parse_mode(const char *s, struct arena_channel_wish *c)
 {
 	if (!s)
@@ -76,7 +94,7 @@ static void parse_mode(const char *s, struct arena_channel_wish *c)
 		c->mode = SPOOR_ARENA_OVERWRITE;
 	} else if (!strncmp(s, "block", 5)) {
 		c->mode = SPOOR_ARENA_BLOCK;
-		c->block_us = s[5] == ':' ? (uint32_t)parse_size(s + 6, DEFAULT_BLOCK_US) : DEFAULT_BLOCK_US;
+		c->block_us = s[5] == '=' ? parse_time(s + 6, DEFAULT_BLOCK_US) : DEFAULT_BLOCK_US;
 	}
 }
 

@@ -387,6 +387,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 			.crashed = s->n_crashed,
 			.damaged = s->n_damaged,
 			.stuck = s->n_stuck,
+			.resumed = s->o.resume,
 		};
 		memcpy(ret->why, s->why, sizeof(ret->why));
 	}

@@ -63,6 +63,7 @@ struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
+	bool resumed;   /* another recorder began it; what it counted is not in here */
 	char why[512];  /* it failed */
 };
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,

@@ -48,8 +48,11 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 		at = &(*at)->next;
 	if (*at)
 		*at = q->next;
-	if (!q->result && q->refused && q->refused == q->programs)
+	if (!q->result && q->refused && q->refused == q->programs) {
 		q->result = -EIO;
+		if (!q->text[0])
+			snprintf(q->text, sizeof(q->text), "no process did it");
+	}
 	snprintf(text, sizeof(text), "%s", q->text);
 	if (!q->result && q->programs)
 		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s%s%s", q->text, q->text[0] ? "; " : "",

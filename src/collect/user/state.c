@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "collect/user/hub_internal.h"
 
 #define VERSION 2
 #define MOST_NAMES 10000
@@ -258,6 +259,17 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	return r ? spoor_fail(e, -r, "session %s: %s", name, strerror(-r)) : 0;
 }
 
+/* The place of its trace is gone, and so is the session. */
+static int give_up(struct spoor_hub *h, const json_t *j, const struct spoor_error *e)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text), "session '%s' is given up: %s",
+		 json_string_value(json_object_get(j, "name")) ?: "", e ? e->text : "its directory is gone");
+	spoor_hub_warn(h, text);
+	return 0;
+}
+
 int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay, struct spoor_error *e)
 {
 	json_error_t why;
@@ -274,8 +286,12 @@ int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_c
 		return spoor_fail(e, EPROTO, "%s: it is of another version of Spoor", path);
 	}
 	list = json_object_get(all, "sessions");
-	for (size_t i = 0; i < json_array_size(list) && !r; i++, n++)
+	for (size_t i = 0; i < json_array_size(list) && !r; i++) {
 		r = read_session(h, json_array_get(list, i), relay, e);
+		n += !r;
+		if (r == -ENOENT || r == -ENOTDIR) /* others go on */
+			r = give_up(h, json_array_get(list, i), e);
+	}
 	json_decref(all);
 	return r ? r : n;
 }
