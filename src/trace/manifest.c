@@ -216,6 +216,9 @@ static int write_last(struct spoor_writer *w, int in_order)
 
 	if (r != -ENOSPC || w->reserve_fd < 0)
 		return r;
+	/* A process that is to go on after us has it open, too: closing it alone would free nothing. */
+	if (ftruncate(w->reserve_fd, 0))
+		return r;
 	spoor_closep(&w->reserve_fd);
 	w->reserve_fd = -1;
 	return write_manifest(w->root_fd, manifest_json(w, in_order, 0));
