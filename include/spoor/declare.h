@@ -90,7 +90,7 @@ template <class T> struct spoor_argument_ {
  * Calls a function that has parameters for the sake of their types alone, and reads none. The compiler is kept from
  * seeing which function that is.
  */
-static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
+static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
 {
 	__asm__("" : "+r"(describe));
 	return ((const struct spoor_desc *(*)(void))describe)();
@@ -101,7 +101,7 @@ static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(v
 #define DEFINE_TRACE(name) struct spoor_defined_##name
 
 #define SPOOR_DECLARE_(name, proto, args)                                                                            \
-	SPOOR_DECLARED_("trace__" #name, "trace:" #name "(" SPOOR_WORDS_OF_(proto) ")")                              \
+	SPOOR_DECLARED_("trace__" #name, "trace:" #name "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")")                \
 	static struct spoor_tracepoint spoor_tp_trace__##name __attribute__((unused));                               \
 	static __attribute__((noinline, unused)) void spoor_emit_trace__##name(SPOOR_PROTO_(proto))                  \
 	{                                                                                                            \
@@ -110,7 +110,7 @@ static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(v
 		SPOOR_NUMBERED_(SPOOR_AV_, args)                                                                     \
 		SPOOR_RECORD_(0 SPOOR_NUMBERED_(SPOOR_AS_, args), SPOOR_NUMBERED_(SPOOR_AW_, args))                  \
 	}                                                                                                            \
-	static inline __attribute__((always_inline, unused)) void trace_##name(SPOOR_PROTO_(proto))                  \
+	static __inline__ __attribute__((always_inline, unused)) void trace_##name(SPOOR_PROTO_(proto))              \
 	{                                                                                                            \
 		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \
 		SPOOR_SITE_(spoor_tp_trace__##name, spoor_desc_, __FILE__, on);                                      \
@@ -125,4 +125,4 @@ static inline __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(v
 		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                                \
 		return &spoor_desc_.d;                                                                               \
 	}                                                                                                            \
-	SPOOR_PROBES_(spoor_ask_desc_((void (*)(void))spoor_describe_##name), name, proto)
+	SPOOR_PROBES_(spoor_ask_desc_((void (*)(void))spoor_describe_##name), name, SPOOR_P_(proto), SPOOR_P_(args))

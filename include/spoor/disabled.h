@@ -7,19 +7,19 @@
 	SPOOR_DISABLED_(provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
 
 #define SPOOR_DISABLED_(symbol, proto, args)                                                              \
-	static inline __attribute__((unused)) void trace_##symbol(SPOOR_PROTO_(proto))                   \
+	static __inline__ __attribute__((unused)) void trace_##symbol(SPOOR_PROTO_(proto))                \
 	{                                                                                                 \
 		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                     \
 	}                                                                                                 \
-	SPOOR_PROBE_TYPE_(symbol, proto)                                                                  \
-	static inline __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe, \
+	SPOOR_PROBE_TYPE_(symbol, SPOOR_P_(proto), SPOOR_P_(args))                                        \
+	static __inline__ __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe, \
 									  void *data)                     \
 	{                                                                                                 \
 		(void)probe;                                                                              \
 		(void)data;                                                                               \
 		return SPOOR_NO_LIBRARY_;                                                                 \
 	}                                                                                                 \
-	static inline __attribute__((unused)) int unregister_trace_##symbol(                             \
+	static __inline__ __attribute__((unused)) int unregister_trace_##symbol(                          \
 		spoor_probe_of_##symbol probe, void *data)                                                \
 	{                                                                                                 \
 		(void)probe;                                                                              \

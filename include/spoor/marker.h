@@ -46,26 +46,26 @@ void spoor_probe_synchronize(void) SPOOR_WEAK_;
 }
 #endif
 
-static inline __attribute__((unused)) int marker_probe_register(const char *name, const char *format,
+static __inline__ __attribute__((unused)) int marker_probe_register(const char *name, const char *format,
 								marker_probe_func *probe, void *data)
 {
 	return spoor_marker_register ? spoor_marker_register(name, format, probe, data) : -38 /* -ENOSYS */;
 }
 
-static inline __attribute__((unused)) int marker_probe_unregister(const char *name, marker_probe_func *probe,
+static __inline__ __attribute__((unused)) int marker_probe_unregister(const char *name, marker_probe_func *probe,
 								  void *data)
 {
 	return spoor_marker_unregister ? spoor_marker_unregister(name, probe, data) : -38;
 }
 
 /* From its return on no unregistered probe runs: an object that has one may be unloaded. */
-static inline __attribute__((unused)) void marker_synchronize_unregister(void)
+static __inline__ __attribute__((unused)) void marker_synchronize_unregister(void)
 {
 	if (spoor_probe_synchronize)
 		spoor_probe_synchronize();
 }
 
-static inline __attribute__((unused, format(printf, 1, 2))) void spoor_check_format_(const char *format, ...)
+static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check_format_(const char *format, ...)
 {
 	(void)format;
 }

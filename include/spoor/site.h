@@ -19,10 +19,17 @@
  *   .note.spoor:  namesz 6, descsz 16, type 1, "Spoor\0", pad to 4;
  *                 u32 version, i32 to the first entry, i32 to the end of entries (each from its own address), u32 0
  *
- * x86-64 only. C (gnu99 or newer) and C++ (C++11 or newer), gcc and clang.
+ * x86-64 only. C (C89 or newer; without warnings of -pedantic from C99 on) and C++ (C++11 or newer), gcc and
+ * clang; gcc not in the large code model.
  */
 #if !defined(__x86_64__) || defined(__ILP32__)
 #error "spoor: sites are for x86-64 only; define SPOOR_DISABLE elsewhere"
+#elif defined(__cplusplus) && __cplusplus < 201103L
+#error "spoor: sites in C++ need -std=c++11 or newer; define SPOOR_DISABLE for older"
+#elif defined(__code_model_large__) && !defined(__clang__)
+#error "spoor: gcc has no sites in the large code model; take clang, -mcmodel=medium or define SPOOR_DISABLE"
+#elif !defined(__SSE2__)
+#error "spoor: sites need SSE2; define SPOOR_DISABLE where it is switched off"
 #endif
 #include <stddef.h>
 #include <stdint.h>

@@ -73,7 +73,7 @@ void spoor_probe_synchronize(void) SPOOR_WEAK_;
 }
 #endif
 
-static inline __attribute__((unused)) void tracepoint_synchronize_unregister(void)
+static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister(void)
 {
 	if (spoor_probe_synchronize)
 		spoor_probe_synchronize();
@@ -94,8 +94,10 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 	_Pragma("GCC diagnostic pop")
 #endif
 
-/* `void *data, int a, ...` */
-#define SPOOR_DATA_PROTO_(...) SPOOR_JOIN_(SPOOR_DATA_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
+/*
+ * `void *data, int a, ...`; args tell whether there are any: a prototype of none is () or, as in the kernel, (void).
+ */
+#define SPOOR_DATA_PROTO_(proto, ...) SPOOR_JOIN_(SPOOR_DATA_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(SPOOR_P_(proto))
 #define SPOOR_DATA_PROTO_0(...) void *data, __VA_ARGS__
 #define SPOOR_DATA_PROTO_1(...) void *data
 #define SPOOR_DATA_ARGS_(...) SPOOR_JOIN_(SPOOR_DATA_ARGS_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
@@ -108,27 +110,29 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 
 /* A probe of another type is an error: C only warns of pointers, but not where a union takes them. */
 #ifdef __cplusplus
-#define SPOOR_PROBE_TYPE_(symbol, ...) typedef void (*spoor_probe_of_##symbol)(SPOOR_DATA_PROTO_(__VA_ARGS__));
+#define SPOOR_PROBE_TYPE_(symbol, proto, args) \
+	typedef void (*spoor_probe_of_##symbol)(SPOOR_DATA_PROTO_(SPOOR_P_(proto), args));
 #define SPOOR_PROBE_OF_(probe) ((void (*)(void))(probe))
 #else
-#define SPOOR_PROBE_TYPE_(symbol, ...)                                        \
+#define SPOOR_PROBE_TYPE_(symbol, proto, args)                                \
 	typedef union {                                                       \
-		void (*function)(SPOOR_DATA_PROTO_(__VA_ARGS__));             \
+		void (*function)(SPOOR_DATA_PROTO_(SPOOR_P_(proto), args));   \
 	} spoor_probe_of_##symbol __attribute__((transparent_union));
 #define SPOOR_PROBE_OF_(probe) ((void (*)(void))(probe).function)
 #endif
 
 /* desc: an expression for the tracepoint's description. */
-#define SPOOR_PROBES_(desc, symbol, ...)                                                                             \
-	SPOOR_PROBE_TYPE_(symbol, __VA_ARGS__)                                                                       \
-	static inline __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe, void *data) \
+#define SPOOR_PROBES_(desc, symbol, proto, args)                                                                     \
+	SPOOR_PROBE_TYPE_(symbol, SPOOR_P_(proto), SPOOR_P_(args))                                                   \
+	static __inline__ __attribute__((unused)) int register_trace_##symbol(spoor_probe_of_##symbol probe,         \
+									      void *data)                            \
 	{                                                                                                            \
 		if (!spoor_probe_register)                                                                           \
 			return SPOOR_NO_LIBRARY_;                                                                    \
 		return spoor_probe_register(desc, __FILE__, __LINE__, SPOOR_PROBE_OF_(probe), data);                 \
 	}                                                                                                            \
-	static inline __attribute__((unused)) int unregister_trace_##symbol(spoor_probe_of_##symbol probe,           \
-									    void *data)                              \
+	static __inline__ __attribute__((unused)) int unregister_trace_##symbol(spoor_probe_of_##symbol probe,       \
+										void *data)                          \
 	{                                                                                                            \
 		if (!spoor_probe_unregister)                                                                         \
 			return SPOOR_NO_LIBRARY_;                                                                    \
@@ -165,7 +169,8 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 	if (__builtin_expect(SPOOR_LOAD_(spoor_tp_->probes) != NULL, 0)) {                                          \
 		const struct spoor_probe *spoor_probe_ = SPOOR_LOAD_(spoor_tp_->ops)->probes_begin(spoor_tp_);      \
 		for (; spoor_probe_->function; spoor_probe_++)                                                      \
-			((void (*)(SPOOR_DATA_PROTO_(proto)))spoor_probe_->function)(SPOOR_DATA_ARGS_(args));       \
+			((void (*)(SPOOR_DATA_PROTO_(SPOOR_P_(proto), args)))spoor_probe_->function)(               \
+				SPOOR_DATA_ARGS_(args));                                                            \
 		SPOOR_LOAD_(spoor_tp_->ops)->probes_end();                                                          \
 	}
 #define SPOOR_RECORD_(size, writing)                                                                                \
@@ -179,7 +184,8 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 
 #define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                           \
 	SPOOR_DECLARED_(#provider "__" #name,                                                                        \
-			#provider ":" #name "(" SPOOR_WORDS_OF_(proto) ")" SPOOR_EACH_(SPOOR_Q_, fields))            \
+			#provider ":" #name "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")"                             \
+				SPOOR_EACH_(SPOOR_Q_, fields))                                                       \
 	struct spoor_desc_##provider##__##name {                                                                     \
 		struct spoor_desc d;                                                                                 \
 		char names[SPOOR_PAD_(sizeof(#provider "\0" #name))];                                                \
@@ -196,7 +202,7 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		SPOOR_EACH_(SPOOR_V_, fields)                                                                        \
 		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
 	}                                                                                                            \
-	static inline __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
+	static __inline__ __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \
 		return;                                                                                              \
@@ -204,7 +210,7 @@ static inline __attribute__((unused)) void tracepoint_synchronize_unregister(voi
 		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name))                                                   \
 			SPOOR_CALL_(spoor_emit_##provider##__##name(args));                                          \
 	}                                                                                                            \
-	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, proto)
+	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
 
 #ifdef __cplusplus
 /* A lambda, because clang before 17 takes each label for a target of each asm goto of a function, past destructors. */

@@ -32,11 +32,15 @@ SPOOR_TRACEPOINT_LEVEL(types, others, SPOOR_LEVEL_DEBUG,
 				 spoor_enum(enum color, c, c, spoor_label("red", RED), spoor_range("green", 4, 6),
 					    spoor_label("blue", BLUE))))
 SPOOR_TRACEPOINT(types, none, TP_PROTO(), TP_ARGS(), TP_FIELDS())
+/* As the kernel writes it. */
+SPOOR_TRACEPOINT(types, nothing, TP_PROTO(void), TP_ARGS(), TP_FIELDS())
 
 DECLARE_TRACE(subsys_eventname,
 	      TP_PROTO(int firstarg, struct task_struct *p),
 	      TP_ARGS(firstarg, p));
 DEFINE_TRACE(subsys_eventname);
+DECLARE_TRACE(subsys_void, TP_PROTO(void), TP_ARGS());
+DEFINE_TRACE(subsys_void);
 
 static inline void inlined(int n)
 {
@@ -47,6 +51,11 @@ static inline void inlined(int n)
 static void probe(void *data, int firstarg, struct task_struct *p)
 {
 	printf("probe %s %d %d\n", (const char *)data, firstarg, p->x);
+}
+
+static void probe_of_nothing(void *data)
+{
+	printf("nothing %s\n", (const char *)data);
 }
 
 static void marker_probe(void *data, void *call_data, const char *format, va_list *args)
@@ -91,5 +100,8 @@ int main(int argc, char **argv)
 	printf("%d\n", marker_probe_unregister("subsystem_event", marker_probe, one));
 	marker_synchronize_unregister();
 	trace_mark(subsystem_event, "myint %d mystring %s", 45, "not probed");
+	trace_types_nothing();
+	printf("%d\n", register_trace_subsys_void(probe_of_nothing, one));
+	trace_subsys_void();
 	return 0;
 }

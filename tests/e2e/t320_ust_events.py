@@ -18,6 +18,8 @@ marker one myint 43 mystring probed
 probe two 2 7
 -2
 0
+0
+nothing one
 """
 
 
@@ -118,7 +120,7 @@ def test_places(trace):
 
 def test_events_by_name(build, tmp_path):
     program = tracing.build_program(tmp_path / "types", "ust_types.c")
-    for wanted, names in (("types:*", {"types:integers", "types:others", "types:none"}),
+    for wanted, names in (("types:*", {"types:integers", "types:others", "types:none", "types:nothing"}),
                           ("*:none,marker:h?nted", {"types:none", "marker:hinted"}), ("no*", set())):
         _, (trace,) = tracing.traced(build, tmp_path / wanted.replace("*", "x"), program, SPOOR_UST_EVENTS=wanted)
         assert {e.name for e in trace.events} == names
@@ -167,14 +169,14 @@ int main(void) { return outer(1) != 4; }
 def test_without_the_library_nothing_is_there(build, tmp_path):
     program = tracing.build_program(tmp_path / "types", "ust_types.c")
     run, traces = tracing.traced(build, tmp_path / "out", program, preload=False)
-    assert run.returncode == 0 and run.stdout == "-38\n" * 7 and not traces
+    assert run.returncode == 0 and run.stdout == "-38\n" * 8 and not traces
 
 
 def test_disabled_nothing_is_compiled(tmp_path):
     program = tracing.build_program(tmp_path / "types", "ust_types.c", "-DSPOOR_DISABLE")
     sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
     assert "spoor" not in sections
-    assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 7
+    assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 8
 
 
 @pytest.mark.parametrize("expression, kept", [

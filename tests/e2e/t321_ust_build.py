@@ -111,7 +111,7 @@ RIGHT = 'spoor_trace(t, e, 1, "s"); register_trace_t_e(probe, 0); trace_mark(m, 
 def compiles(tmp_path, compiler, body, *flags):
     source = tmp_path / ("x.cc" if "++" in compiler else "x.c")
     source.write_text(HEADER + "int main(void) { " + body + " return 0; }\n")
-    run = subprocess.run([compiler, f"-I{tracing.INCLUDE}", "-c", "-o", tmp_path / "x.o", source, *flags],
+    run = subprocess.run([*compiler.split(), f"-I{tracing.INCLUDE}", "-c", "-o", tmp_path / "x.o", source, *flags],
                          capture_output=True, text=True, timeout=60)
     return run.returncode == 0, run.stderr
 
@@ -126,13 +126,24 @@ def test_wrong_types_do_not_compile(tmp_path, compiler, disabled):
         assert not compiles(tmp_path, compiler, body, *how, *disabled)[0], what
 
 
-@pytest.mark.parametrize("compiler, standard", [("gcc", "c99"), ("gcc", "gnu17"), ("clang", "c11"), ("g++", "c++11"),
-                                                ("clang++", "c++17")])
-def test_pedantic_programs(tmp_path, compiler, standard):
+@pytest.mark.parametrize("compiler", [
+    "gcc -std=c89", "gcc -std=c99 -pedantic", "gcc -std=gnu17 -pedantic", "clang -std=c89", "clang -std=c11 -pedantic",
+    "g++ -std=c++11 -pedantic", "clang++ -std=c++17 -pedantic"])
+def test_pedantic_programs(tmp_path, compiler):
     """What is GNU's own is in the headers, and not for the program to be warned of."""
-    good, said = compiles(tmp_path, compiler, RIGHT, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Wshadow",
-                          "-Werror")
+    good, said = compiles(tmp_path, compiler, RIGHT, "-Wall", "-Wextra", "-Wshadow", "-Werror")
     assert good, said
+
+
+@pytest.mark.parametrize("compiler, says", [
+    ("g++ -std=c++98", "need -std=c++11"), ("clang++ -std=gnu++98", "need -std=c++11"), ("gcc -mno-sse", "need SSE2"),
+    ("gcc -mcmodel=large", "large code model"), ("g++ -mcmodel=large -fPIC", "large code model")])
+def test_what_cannot_be_says_so(tmp_path, compiler, says):
+    """In the first line; with SPOOR_DISABLE the same program compiles."""
+    good, said = compiles(tmp_path, compiler, RIGHT)
+    first = next(line for line in said.splitlines() if "error" in line)
+    assert not good and "spoor: " in first and says in first, said
+    assert compiles(tmp_path, compiler, RIGHT, "-DSPOOR_DISABLE")[0]
 
 
 OTHER = HEADER.replace("int n, const char *s", "long n, const char *s")

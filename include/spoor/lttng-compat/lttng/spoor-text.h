@@ -19,7 +19,7 @@ struct spoor_lttng_place_ {
 	int line;
 };
 
-static inline __attribute__((unused)) char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_place_ *place,
+static __inline__ __attribute__((unused)) char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_place_ *place,
 								   size_t file, size_t function)
 {
 	__builtin_memcpy(at, &place->line, 4);

@@ -5,11 +5,12 @@
 #include <lttng/spoor-text.h>
 
 #ifdef SPOOR_DISABLE
-static inline __attribute__((unused, format(printf, 1, 2))) void spoor_lttng_tracef_(const char *format, ...)
+static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_lttng_tracef_(const char *format, ...)
 {
 	(void)format;
 }
-static inline __attribute__((unused, format(printf, 1, 0))) void spoor_lttng_vtracef_(const char *format, va_list args)
+static __inline__ __attribute__((unused, format(printf, 1, 0))) void spoor_lttng_vtracef_(const char *format,
+											  va_list args)
 {
 	(void)format;
 	(void)args;

@@ -81,7 +81,7 @@ struct lttng_ust_tracepoint_dlopen {
 };
 
 /* Nothing to be kept from running at the end: no library is unloaded. */
-static inline __attribute__((unused)) void tracepoint_disable_destructors(void)
+static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(void)
 {
 }
 
