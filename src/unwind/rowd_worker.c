@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "object/identity.h"
 #include "unwind/row_file.h"
 
@@ -53,52 +54,22 @@ struct filter {
 
 int spoor_rowd_send(int sock, const int *fds, int n)
 {
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
-	struct iovec iov = { .iov_base = "", .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-			      .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(n * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, n * sizeof(int));
-	return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return spoor_fds_send(sock, "", 1, fds, n, 0);
 }
 
 int spoor_rowd_receive(int sock, int *ret_fds, int n)
 {
-	union {
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-		struct cmsghdr align;
-	} control = { 0 };
+	int fds[SPOOR_FDS_MOST], count = 0;
 	char byte;
-	struct iovec iov = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-			      .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-	int fds[4], i, count = 0;
-	struct cmsghdr *c;
-	ssize_t r;
+	ssize_t r = spoor_fds_receive(sock, &byte, 1, fds, SPOOR_FDS_MOST, &count, 0);
 
-	do {
-		r = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
-	} while (r < 0 && errno == EINTR);
 	if (r <= 0)
-		return r ? -errno : -ECONNRESET;
-	for (c = CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c), count * sizeof(int));
-	}
+		return r ? (int)r : -ECONNRESET;
 	if (count == n) {
 		memcpy(ret_fds, fds, n * sizeof(int));
 		return 0;
 	}
-	for (i = 0; i < count; i++)
+	for (int i = 0; i < count; i++)
 		close(fds[i]);
 	return -EBADMSG;
 }

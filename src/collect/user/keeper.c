@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 
 #define MOST 20000
 #define LINGER_MS 1000       /* with nothing to hold and nobody there */
@@ -33,41 +34,18 @@ struct message {
 static int send_one(int to, uint32_t word, const struct spoor_kept *k, int fd)
 {
 	struct message m = { .word = word };
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec iov = { &m, sizeof(m) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	if (k)
 		m.kept = *k;
-	if (fd >= 0) {
-		struct cmsghdr *c = (struct cmsghdr *)control;
-
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-	}
-	return sendmsg(to, &msg, MSG_NOSIGNAL) == sizeof(m) ? 0 : -errno;
+	return spoor_fds_send(to, &m, sizeof(m), &fd, fd >= 0, 0);
 }
 
 static int receive(int from, struct message *m, int *ret_fd)
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = { m, sizeof(*m) };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
-	};
-	ssize_t n = recvmsg(from, &msg, MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c;
+	ssize_t n = spoor_fds_receive(from, m, sizeof(*m), ret_fd, 1, NULL, 0);
 
-	*ret_fd = -1;
 	if (n < 0)
-		return -errno;
-	c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(c), sizeof(*ret_fd));
+		return (int)n;
 	return n == sizeof(*m) ? 0 : -EPIPE;
 }
 

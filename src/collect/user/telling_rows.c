@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 
@@ -45,27 +46,16 @@ void spoor_program_ask_rows(struct hub_program *p)
 
 static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd)
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-	struct iovec iov = { m, sizeof(*m) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int r;
 
 	m->head = (struct spoor_control_head){ .magic = SPOOR_CONTROL_MAGIC,
 					       .version = SPOOR_CONTROL_VERSION,
 					       .type = SPOOR_CONTROL_ROWS,
 					       .size = sizeof(*m),
 					       .serial = ++p->hub->serial };
-	if (fd >= 0) {
-		struct cmsghdr *c = (void *)control;
-
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-	}
-	if (sendmsg(p->sock.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return -errno;
+	r = spoor_fds_send(p->sock.fd, m, sizeof(*m), &fd, fd >= 0, MSG_DONTWAIT);
+	if (r)
+		return r;
 	if (!p->listens && p->cred.pid != getpid())
 		spoor_kick(p->cred.pid);
 	return 0;
