@@ -7,21 +7,11 @@ import struct
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
+from daemons import ticker  # noqa: F401
 from fakeprogram import END, RECORD, RULE, SETUP, message
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="session")
-def ticker(tmp_path_factory):
-    out = tmp_path_factory.mktemp("bin") / "ticker"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
-                   check=True, timeout=60)
-    return out
 
 
 def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,

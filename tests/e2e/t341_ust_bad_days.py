@@ -14,18 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from daemons import ticker  # noqa: F401
 from processes import wait_for
 from recordings import STEPPING_CLOCK, steps_of, user_events
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="session")
-def ticker(tmp_path_factory):
-    out = tmp_path_factory.mktemp("bin") / "ticker"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
-                   check=True, timeout=60)
-    return out
 
 
 @pytest.fixture
