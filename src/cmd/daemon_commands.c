@@ -10,22 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/daemon.h"
-#include "cmd/ust_command.h"
+#include "cmd/daemon_internal.h"
 #include "collect/user/perf.h"
 #include "collect/user/state.h"
 
 #define GREET_MS 300
 
-struct command {
-	struct spoor_daemon *d;
-	struct spoor_hub *h;
-	struct spoor_hub_request *q;
-	bool is_new; /* the session: programs are told once it is complete */
-	struct spoor_ust_command w;
-};
-
-static struct spoor_ust_session *session_of(struct command *c, struct spoor_error *e)
+static struct spoor_ust_session *session_of(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 
@@ -36,13 +27,13 @@ static struct spoor_ust_session *session_of(struct command *c, struct spoor_erro
 
 /* ---- enable, disable ---- */
 
-static const char *channel_name(const struct command *c, uint8_t channels)
+static const char *channel_name(const struct spoor_daemon_command *c, uint8_t channels)
 {
 	return c->w.o.s.channels[__builtin_ctz(channels)].name;
 }
 
 /* The session's channels that are meant, of those of the command line. */
-static int find_channels(struct command *c, const struct spoor_ust_session *s, bool enable, uint8_t *channels,
+static int find_channels(struct spoor_daemon_command *c, const struct spoor_ust_session *s, bool enable, uint8_t *channels,
 			 struct spoor_error *e)
 {
 	if (!c->w.o.named) {
@@ -60,7 +51,7 @@ static int find_channels(struct command *c, const struct spoor_ust_session *s, b
 			  channel_name(c, *channels));
 }
 
-static int add_rule(struct command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
+static int add_rule(struct spoor_daemon_command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
 		    uint8_t channels, struct spoor_error *e)
 {
 	struct spoor_ust_rule rule;
@@ -79,7 +70,7 @@ static int add_rule(struct command *c, struct spoor_ust_session *s, const char *
 	return c->is_new ? spoor_ust_session_rule(s, &rule, e) : spoor_hub_rule(c->h, s, &rule, c->q, e);
 }
 
-static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
+static int add_rules(struct spoor_daemon_command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
 	int r = 0;
 
@@ -100,7 +91,7 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 }
 
 /* Programs that run already and do not know of us are asked to come. */
-static void kick(struct command *c, const struct spoor_ust_session *s)
+static void kick(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
 {
 	for (unsigned i = 0; i < c->w.n_pids; i++)
 		spoor_hub_kick(c->h, s, c->w.pids[i], c->q);
@@ -108,7 +99,7 @@ static void kick(struct command *c, const struct spoor_ust_session *s)
 		spoor_hub_kick(c->h, s, 0, c->q);
 }
 
-static int change_events(struct command *c, bool enable, struct spoor_error *e)
+static int change_events(struct spoor_daemon_command *c, bool enable, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	int r;
@@ -127,21 +118,8 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 
 /* ---- create, start, stop, end ---- */
 
-static void where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
-{
-	struct spoor_sender_stats stats;
-
-	if (!s->sender) {
-		snprintf(text, size, "%s", s->output);
-		return;
-	}
-	spoor_sender_stats(s->sender, &stats);
-	snprintf(text, size, "%s/%s at %s", spoor_sender_store(s->sender)->host, stats.name,
-		 spoor_relay_client_url(c->d->relay));
-}
-
 /* The session goes on without it, until it is there; who starts it is told. */
-static void greet_relay(struct command *c, struct spoor_ust_session *s)
+static void greet_relay(struct spoor_daemon_command *c, struct spoor_ust_session *s)
 {
 	struct spoor_error e = { "" };
 	char text[640];
@@ -152,7 +130,7 @@ static void greet_relay(struct command *c, struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, text);
 }
 
-static int new_session(struct command *c, struct spoor_ust_session **ret, struct spoor_error *e)
+static int new_session(struct spoor_daemon_command *c, struct spoor_ust_session **ret, struct spoor_error *e)
 {
 	char missing[1024];
 	int r;
@@ -177,7 +155,7 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	return 0;
 }
 
-static int create(struct command *c, struct spoor_error *e)
+static int create(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 	int r;
@@ -189,7 +167,7 @@ static int create(struct command *c, struct spoor_error *e)
 	return r ? r : add_rules(c, s, true, e);
 }
 
-static void record(struct command *c, struct spoor_ust_session *s)
+static void record(struct spoor_daemon_command *c, struct spoor_ust_session *s)
 {
 	for (unsigned i = 0; i < c->w.n_pids; i++)
 		spoor_hub_record(c->h, s, c->w.pids[i], true, c->q);
@@ -197,7 +175,7 @@ static void record(struct command *c, struct spoor_ust_session *s)
 		spoor_hub_record(c->h, s, 0, true, c->q);
 }
 
-static int start(struct command *c, struct spoor_error *e)
+static int start(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 	bool says = c->w.o.n_rules || c->w.n_names;
@@ -227,7 +205,7 @@ static int start(struct command *c, struct spoor_error *e)
 	return 0;
 }
 
-static int stop(struct command *c, struct spoor_error *e)
+static int stop(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	int n = 0;
@@ -246,7 +224,7 @@ static int stop(struct command *c, struct spoor_error *e)
 	return 0;
 }
 
-static int end(struct command *c, struct spoor_error *e)
+static int end(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	struct spoor_hub_result result;
@@ -255,7 +233,7 @@ static int end(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	where(c, s, output, sizeof(output));
+	spoor_daemon_where(c, s, output, sizeof(output));
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
@@ -270,7 +248,7 @@ static int end(struct command *c, struct spoor_error *e)
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
 }
 
-static int snapshot(struct command *c, struct spoor_error *e)
+static int snapshot(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 
@@ -281,111 +259,12 @@ static int snapshot(struct command *c, struct spoor_error *e)
 	return spoor_hub_snapshot(c->h, s, c->w.o.output, e);
 }
 
-/* ---- status ---- */
-
-static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
-{
-	struct command *c = ctx;
-	char line[768], stuck[160] = "";
-
-	if (c->w.n_pids && c->w.pids[0] != p->pid)
-		return;
-	if (p->n_stuck)
-		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
-			 p->n_sites);
-	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
-		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
-	spoor_hub_answer(c->q, line);
-}
-
-static const char *const modes[] = { "discard", "overwrite", "block" };
-static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
-
-static void tell_channel(struct command *c, const struct spoor_control_channel *channel)
-{
-	char line[512];
-	int n = snprintf(line, sizeof(line), "  channel %s: %s", channel->name, modes[channel->mode % 3]);
-
-	if (channel->mode == SPOOR_ARENA_BLOCK)
-		n += snprintf(line + n, sizeof(line) - n, " %u us", channel->block_us);
-	if (channel->packet_size)
-		n += snprintf(line + n, sizeof(line) - n, ", packets of %u bytes", channel->packet_size);
-	if (channel->share > 1)
-		n += snprintf(line + n, sizeof(line) - n, ", share %u", channel->share);
-	for (unsigned i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
-		if (channel->contexts >> i & 1)
-			n += snprintf(line + n, sizeof(line) - n, ", %s", contexts[i]);
-	spoor_hub_answer(c->q, line);
-}
-
-static void tell_rule(struct command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
-{
-	char line[1536], pid[32] = "all programs", channel[48] = "";
-
-	if (r->pid)
-		snprintf(pid, sizeof(pid), "process %u", r->pid);
-	for (unsigned i = 0; i < s->o.n_channels && s->o.n_channels > 1; i++)
-		if (r->rule.channels == 1U << i)
-			snprintf(channel, sizeof(channel), "%s/", s->o.channels[i].name);
-	snprintf(line, sizeof(line), "  %s %s%s in %s%s%s", r->rule.enable ? "enabled" : "disabled", channel,
-		 r->rule.pattern, pid, r->rule.filter[0] ? " if " : "", r->rule.filter);
-	spoor_hub_answer(c->q, line);
-}
-
-static void tell_relay(struct command *c, const struct spoor_ust_session *s)
-{
-	struct spoor_sender_stats st;
-	char line[640];
-
-	spoor_sender_stats(s->sender, &st);
-	snprintf(line, sizeof(line),
-		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " reconnects, %.1f s without a connection; "
-		 "%" PRIu64 " events discarded meanwhile, %" PRIu64 " packets refused",
-		 st.connected ? "connected" :
-		 st.failed    ? "failed" :
-				"not connected",
-		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects, st.away_ns / 1e9, s->network_lost,
-		 st.refused);
-	spoor_hub_answer(c->q, line);
-}
-
-static void tell_session(struct command *c, const struct spoor_ust_session *s)
-{
-	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
-
-	where(c, s, output, sizeof(output));
-	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped", output);
-	spoor_hub_answer(c->q, line);
-	if (s->o.buffers) {
-		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
-		spoor_hub_answer(c->q, line);
-	}
-	if (s->sender)
-		tell_relay(c, s);
-	if (s->failed) {
-		snprintf(line, sizeof(line), "  it failed: %s", s->why);
-		spoor_hub_answer(c->q, line);
-	}
-	for (unsigned i = 0; i < s->o.n_channels; i++)
-		tell_channel(c, &s->o.channels[i]);
-	for (size_t i = 0; i < s->n_rules; i++)
-		tell_rule(c, s, &s->rules[i]);
-	spoor_hub_programs(c->h, s, tell_program, c);
-}
-
-static int status(struct command *c, struct spoor_error *e)
-{
-	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
-		tell_session(c, s);
-	return 0;
-}
-
-static int enable(struct command *c, struct spoor_error *e)
+static int enable(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	return change_events(c, true, e);
 }
 
-static int disable(struct command *c, struct spoor_error *e)
+static int disable(struct spoor_daemon_command *c, struct spoor_error *e)
 {
 	return change_events(c, false, e);
 }
@@ -394,16 +273,16 @@ static int disable(struct command *c, struct spoor_error *e)
 
 static const struct {
 	const char *name;
-	int (*run)(struct command *c, struct spoor_error *e);
+	int (*run)(struct spoor_daemon_command *c, struct spoor_error *e);
 	bool changes;
 } commands[] = {
 	{ "create", create, true },      { "start", start, true },
 	{ "stop", stop, true },          { "end", end, true },
 	{ "enable", enable, true },      { "disable", disable, true },
-	{ "snapshot", snapshot, false }, { "status", status, false },
+	{ "snapshot", snapshot, false }, { "status", spoor_daemon_status, false },
 };
 
-static int dispatch(struct command *c, int argc, char **argv, struct spoor_error *e)
+static int dispatch(struct spoor_daemon_command *c, int argc, char **argv, struct spoor_error *e)
 {
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
 		int r;
@@ -425,7 +304,7 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q)
 {
 	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[SPOOR_UST_MOST_WORDS + 1];
-	struct command *c = calloc(1, sizeof(*c));
+	struct spoor_daemon_command *c = calloc(1, sizeof(*c));
 	struct spoor_error e = { "" };
 	int argc = 0, r = -ENOMEM;
 
@@ -435,7 +314,7 @@ void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, s
 		argv[argc++] = at;
 	argv[argc] = NULL;
 	if (c && argc) {
-		*c = (struct command){ .d = daemon, .h = h, .q = q };
+		*c = (struct spoor_daemon_command){ .d = daemon, .h = h, .q = q };
 		r = dispatch(c, argc, argv, &e);
 	}
 	free(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The hub's parts: hub.c (sockets and rounds), program.c (traced programs), request.c (clients), kick.c. */
+/* The hub's parts: hub.c (sockets), hub_rounds.c, program.c (traced programs), request.c (clients), kick.c. */
 #include <sys/types.h>
 #include <sys/socket.h>
 
@@ -8,6 +8,8 @@
 #include "collect/user/keeper.h"
 #include "collect/user/rows.h"
 #include "collect/user/waker.h"
+
+#define HUB_MOST_ARENAS 64 /* of one process */
 
 enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER, HUB_ROWS };
 
@@ -103,8 +105,15 @@ struct spoor_hub {
 int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
-void spoor_hub_hurry(struct spoor_hub *h);   /* a program is new: nobody knows yet how much it writes */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
+void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
+
+/* hub_listen.c */
+int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e);
+
+/* hub_rounds.c */
+void spoor_hub_hurry(struct spoor_hub *h); /* a program is new: nobody knows yet how much it writes */
+void spoor_hub_full(struct spoor_hub *h);  /* a packet is: a program writes faster than rounds come */
 size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
 
 /* program.c */
@@ -124,6 +133,7 @@ void spoor_program_finish(struct hub_program *p); /* its arenas have been taken 
 /* A session is over; or its buffers are to stay as they are, for another recorder. */
 void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *s);
 void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
+struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s); /* NULL: too many */
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
@@ -145,6 +155,8 @@ struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_pro
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 
+/* program_arenas.c: -errno: it broke the protocol */
+int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd);
 /* What a program left that ended while nobody was there. */
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd);
 

@@ -15,8 +15,6 @@
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
 
-#define MOST_ARENAS 64            /* of one process */
-#define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
 #define MOST_AWAITED 4096
 
 /* ---- coming ---- */
@@ -114,8 +112,6 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }
 
-/* ---- HELLO ---- */
-
 /* ---- sessions ---- */
 
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s)
@@ -135,7 +131,7 @@ size_t spoor_program_arenas(const struct hub_program *p)
 	return n;
 }
 
-static struct hub_member *add_member(struct hub_program *p, struct spoor_ust_session *s)
+struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s)
 {
 	struct hub_member *m = spoor_program_member(p, s);
 
@@ -176,7 +172,7 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || spoor_program_member(p, s) ||
 	    !spoor_ust_session_wants(s, p->cred.pid))
 		return 0;
-	m = add_member(p, s);
+	m = spoor_program_add_member(p, s);
 	if (!m) {
 		spoor_request_done(q, p->cred.pid, -EBUSY, "as many sessions record it as can at once");
 		return -EBUSY;
@@ -184,6 +180,8 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 	r = send_setup(p, m, &setup, q);
 	return r ? r : 1;
 }
+
+/* ---- HELLO ---- */
 
 /* The answer to a HELLO: all sessions that want it. */
 static int send_setups(struct hub_program *p, struct spoor_hub_request *q)
@@ -193,7 +191,7 @@ static int send_setups(struct hub_program *p, struct spoor_hub_request *q)
 
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, p->cred.pid))
-			add_member(p, s);
+			spoor_program_add_member(p, s);
 	for (unsigned i = 0; i < p->n_members && !r; i++) {
 		struct spoor_control_setup setup = { .answers = 1, .left = p->n_members - 1 - i };
 
@@ -233,145 +231,13 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	}
 	p->program = true;
 	p->listens = !(m->flags & (SPOOR_HELLO_FORKED | SPOOR_HELLO_KICKED | SPOOR_HELLO_ALONE));
-	p->arenas_to_come = forked && m->n_arenas < MOST_ARENAS ? m->n_arenas : 0;
+	p->arenas_to_come = forked && m->n_arenas < HUB_MOST_ARENAS ? m->n_arenas : 0;
 	if (forked)
 		return 0;
 	p->answering = true;
 	r = send_setups(p, spoor_request_came(p->hub, p));
 	p->answering = false;
 	return r ? -EPIPE : 0;
-}
-
-/* ---- ARENA ---- */
-
-static bool is_known(const struct hub_member *m, const uint8_t *uuid)
-{
-	for (size_t i = 0; i < m->n_arenas; i++)
-		if (!memcmp(m->arenas[i]->arena->head.uuid, uuid, 16))
-			return true;
-	return false;
-}
-
-static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_user_arena *a, ino_t ino)
-{
-	struct spoor_source *s = calloc(1, sizeof(*s));
-	struct spoor_source **grown = reallocarray(m->arenas, m->n_arenas + 1, sizeof(*grown));
-
-	if (grown)
-		m->arenas = grown;
-	if (!s || !grown) {
-		free(s);
-		return -ENOMEM;
-	}
-	spoor_written_apply(&m->session->written, a, &s->lost);
-	s->arena = a;
-	s->ino = ino;
-	s->pid = p->cred.pid;
-	s->live = p->cred.pid > 0;
-	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
-	m->arenas[m->n_arenas++] = s;
-	if (!m->session->flight)
-		spoor_waker_add(p->hub->waker, a);
-	spoor_hub_hurry(p->hub);
-	spoor_taker_look_back(m->session->taker, s);
-	spoor_taker_tell(m->session->taker, s, SPOOR_PROGRAM_BEGUN);
-	return 0;
-}
-
-static struct spoor_ust_session *session_of(struct spoor_hub *h, uint32_t id)
-{
-	struct spoor_ust_session *s = h->sessions;
-
-	while (s && s->id != id)
-		s = s->next;
-	return s;
-}
-
-/* A child that was told of nothing yet: what its parent was told of a session is its own. */
-static void come_to_know(struct hub_program *p)
-{
-	if (!p->arenas_to_come || --p->arenas_to_come)
-		return;
-	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		spoor_program_join(p, s, NULL);
-}
-
-static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
-{
-	struct spoor_user_arena *a = NULL;
-	struct spoor_error e = { "" };
-	struct spoor_kept k;
-	char text[640];
-	struct stat st;
-	int r;
-
-	if (fstat(fd, &st) || (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES))
-		return -EFBIG;
-	r = spoor_user_arena_map(fd, &a, &e);
-	if (r) {
-		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
-		spoor_hub_warn(p->hub, text);
-		member->session->n_damaged++;
-		member->session->malformed++;
-		return r;
-	}
-	r = add_source(p, member, a, st.st_ino);
-	if (r) { /* nobody has it yet */
-		spoor_user_arena_free(a);
-		return r;
-	}
-	spoor_program_ask_rows(p);
-	k = (struct spoor_kept){ .pid = p->cred.pid, .session = member->session->id, .start_time = a->head.start_time };
-	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
-	spoor_keeper_keep(p->hub->keeper, &k, fd);
-	return 0;
-}
-
-static int on_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
-{
-	struct spoor_ust_session *s = session_of(p->hub, m->session);
-	struct hub_member *member = s ? add_member(p, s) : NULL;
-	int r = 0;
-
-	if (!p->program || fd < 0)
-		return -EBADMSG;
-	if (!member) { /* it was over before the program knew */
-		struct spoor_control_end end = { .session = m->session };
-
-		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
-	} else if (member->n_arenas >= MOST_ARENAS) {
-		return -EBADMSG;
-	} else if (!is_known(member, m->uuid)) { /* it may be asked again */
-		r = map_arena(p, member, m, fd);
-	}
-	come_to_know(p);
-	return r;
-}
-
-void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
-{
-	struct spoor_ust_session *s = session_of(h, k->session);
-	struct hub_program *p = s ? calloc(1, sizeof(*p)) : NULL;
-	struct spoor_user_arena *a = NULL;
-	struct stat st;
-
-	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
-		free(p);
-		spoor_keeper_drop(h->keeper, k->uuid);
-		return;
-	}
-	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .next = h->first };
-	p->cred.pid = k->pid;
-	p->program = p->dead = true;
-	if (h->first)
-		h->first->prev = p;
-	h->first = p;
-	h->n_programs++;
-	if (add_source(p, add_member(p, s), a, st.st_ino))
-		spoor_user_arena_free(a);
-	else
-		p->members[0].arenas[0]->live = false;
-	spoor_program_end_arenas(p, SPOOR_END_UNKNOWN);
 }
 
 /* ---- messages ---- */
@@ -424,7 +290,7 @@ int spoor_program_message(struct hub_program *p, const void *message, size_t siz
 		return -EPROTO;
 	switch (m->type) {
 	case SPOOR_CONTROL_ARENA:
-		return size == sizeof(struct spoor_control_arena) ? on_arena(p, message, fd) : -EBADMSG;
+		return size == sizeof(struct spoor_control_arena) ? spoor_program_arena(p, message, fd) : -EBADMSG;
 	case SPOOR_CONTROL_DONE:
 		return size == sizeof(struct spoor_control_done) ? on_done(p, message) : -EBADMSG;
 	case SPOOR_CONTROL_COMMAND:

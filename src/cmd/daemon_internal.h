@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* A command that the daemon carries out: daemon_commands.c what changes something, daemon_status.c what tells. */
+#include "cmd/daemon.h"
+#include "cmd/ust_command.h"
+
+struct spoor_daemon_command {
+	struct spoor_daemon *d;
+	struct spoor_hub *h;
+	struct spoor_hub_request *q;
+	bool is_new; /* the session: programs are told once it is complete */
+	struct spoor_ust_command w;
+};
+
+/* Where a session's trace goes, as a person is told it. */
+void spoor_daemon_where(const struct spoor_daemon_command *c, const struct spoor_ust_session *s, char *text,
+			size_t size);
+int spoor_daemon_status(struct spoor_daemon_command *c, struct spoor_error *e);

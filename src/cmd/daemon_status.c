@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust status`, and what else a daemon tells of its sessions. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "cmd/daemon_internal.h"
+
+void spoor_daemon_where(const struct spoor_daemon_command *c, const struct spoor_ust_session *s, char *text, size_t size)
+{
+	struct spoor_sender_stats stats;
+
+	if (!s->sender) {
+		snprintf(text, size, "%s", s->output);
+		return;
+	}
+	spoor_sender_stats(s->sender, &stats);
+	snprintf(text, size, "%s/%s at %s", spoor_sender_store(s->sender)->host, stats.name,
+		 spoor_relay_client_url(c->d->relay));
+}
+
+static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
+{
+	struct spoor_daemon_command *c = ctx;
+	char line[768], stuck[160] = "";
+
+	if (c->w.n_pids && c->w.pids[0] != p->pid)
+		return;
+	if (p->n_stuck)
+		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
+			 p->n_sites);
+	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
+		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
+	spoor_hub_answer(c->q, line);
+}
+
+static const char *const modes[] = { "discard", "overwrite", "block" };
+static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
+
+static void tell_channel(struct spoor_daemon_command *c, const struct spoor_control_channel *channel)
+{
+	char line[512];
+	int n = snprintf(line, sizeof(line), "  channel %s: %s", channel->name, modes[channel->mode % 3]);
+
+	if (channel->mode == SPOOR_ARENA_BLOCK)
+		n += snprintf(line + n, sizeof(line) - n, " %u us", channel->block_us);
+	if (channel->packet_size)
+		n += snprintf(line + n, sizeof(line) - n, ", packets of %u bytes", channel->packet_size);
+	if (channel->share > 1)
+		n += snprintf(line + n, sizeof(line) - n, ", share %u", channel->share);
+	for (unsigned i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
+		if (channel->contexts >> i & 1)
+			n += snprintf(line + n, sizeof(line) - n, ", %s", contexts[i]);
+	spoor_hub_answer(c->q, line);
+}
+
+static void tell_rule(struct spoor_daemon_command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
+{
+	char line[1536], pid[32] = "all programs", channel[48] = "";
+
+	if (r->pid)
+		snprintf(pid, sizeof(pid), "process %u", r->pid);
+	for (unsigned i = 0; i < s->o.n_channels && s->o.n_channels > 1; i++)
+		if (r->rule.channels == 1U << i)
+			snprintf(channel, sizeof(channel), "%s/", s->o.channels[i].name);
+	snprintf(line, sizeof(line), "  %s %s%s in %s%s%s", r->rule.enable ? "enabled" : "disabled", channel,
+		 r->rule.pattern, pid, r->rule.filter[0] ? " if " : "", r->rule.filter);
+	spoor_hub_answer(c->q, line);
+}
+
+static void tell_relay(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
+{
+	struct spoor_sender_stats st;
+	char line[640];
+
+	spoor_sender_stats(s->sender, &st);
+	snprintf(line, sizeof(line),
+		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " reconnects, %.1f s without a connection; "
+		 "%" PRIu64 " events discarded meanwhile, %" PRIu64 " packets refused",
+		 st.connected ? "connected" :
+		 st.failed    ? "failed" :
+				"not connected",
+		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects, st.away_ns / 1e9, s->network_lost,
+		 st.refused);
+	spoor_hub_answer(c->q, line);
+}
+
+static void tell_session(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
+{
+	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
+
+	spoor_daemon_where(c, s, output, sizeof(output));
+	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped", output);
+	spoor_hub_answer(c->q, line);
+	if (s->o.buffers) {
+		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
+		spoor_hub_answer(c->q, line);
+	}
+	if (s->sender)
+		tell_relay(c, s);
+	if (s->failed) {
+		snprintf(line, sizeof(line), "  it failed: %s", s->why);
+		spoor_hub_answer(c->q, line);
+	}
+	for (unsigned i = 0; i < s->o.n_channels; i++)
+		tell_channel(c, &s->o.channels[i]);
+	for (size_t i = 0; i < s->n_rules; i++)
+		tell_rule(c, s, &s->rules[i]);
+	spoor_hub_programs(c->h, s, tell_program, c);
+}
+
+int spoor_daemon_status(struct spoor_daemon_command *c, struct spoor_error *e)
+{
+	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
+		tell_session(c, s);
+	return 0;
+}

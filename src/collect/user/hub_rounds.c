@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The hub's rounds, and the sessions that they are of. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/time.h"
+#include "collect/user/hub_internal.h"
+#include "collect/user/network.h"
+
+#define PERIOD_LEAST (2 * 1000000ULL)
+#define PERIOD_NEW (5 * 1000000ULL)
+#define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
+#define CROWD 40
+#define BUSY 120 /* per mille of an arena in one round: look sooner */
+#define IDLE 30
+#define PATIENCE_MS 2000 /* with a relay, where something ends */
+
+/* ---- rounds ---- */
+
+/*
+ * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
+ * ends another lane: so they must not follow each other too soon, or lanes run out for who comes late.
+ */
+static uint64_t least_period(const struct spoor_hub *h)
+{
+	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
+}
+
+void spoor_hub_full(struct spoor_hub *h)
+{
+	uint64_t soon = h->last + least_period(h);
+
+	spoor_waker_heard(h->waker);
+	h->due = soon < h->due ? soon : h->due;
+}
+
+size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret)
+{
+	size_t n = 0;
+
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
+
+		n += m ? m->n_arenas : 0;
+	}
+	n += s->n_retired;
+	*ret = calloc(n ? n : 1, sizeof(**ret));
+	if (!*ret)
+		return 0;
+	for (n = 0; n < s->n_retired; n++)
+		(*ret)[n] = s->retired[n].source;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
+
+		for (size_t i = 0; m && i < m->n_arenas; i++)
+			(*ret)[n++] = m->arenas[i];
+	}
+	return n;
+}
+
+static uint64_t bytes_of_gone(const struct spoor_hub *h, const struct spoor_ust_session *s)
+{
+	uint64_t sum = 0;
+
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		const struct hub_member *m = p->gone ? spoor_program_member(p, s) : NULL;
+
+		for (size_t i = 0; m && i < m->n_arenas; i++)
+			sum += m->arenas[i]->arena->size;
+	}
+	return sum;
+}
+
+static int drain(struct spoor_hub *h, struct spoor_ust_session *s, bool flight)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	struct spoor_error e = { "" };
+	size_t n;
+	int share, r = 0;
+
+	if (s->flight && !flight)
+		return 0;
+	n = spoor_hub_sources(h, s, &sources);
+	if (!flight && !spoor_ust_session_ready(s, sources, n, bytes_of_gone(h, s)))
+		return 0;
+	share = spoor_ust_session_drain(s, sources, n, &e);
+	if (share >= 0 && !s->o.writer && spoor_writer_should_rotate(s->w, spoor_now_monotonic()))
+		r = spoor_ust_session_rotate(s, sources, n, &e);
+	if (share < 0 || r < 0)
+		spoor_ust_session_fails(s, e.text);
+	return share;
+}
+
+void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	drain(h, s, false);
+}
+
+void spoor_hub_hurry(struct spoor_hub *h)
+{
+	if (h->n_programs > CROWD)
+		return;
+	h->period = PERIOD_NEW;
+	h->due = 0;
+}
+
+/* Often enough that no arena fills, and not oftener. */
+static void adapt(struct spoor_hub *h, int most)
+{
+	uint64_t least = least_period(h);
+
+	if (most > BUSY || h->period < least)
+		h->period = h->period / 2 > least ? h->period / 2 : least;
+	else if (most < IDLE)
+		h->period = h->period * 5 / 4 < PERIOD_MOST ? h->period * 5 / 4 : PERIOD_MOST;
+}
+
+static void say_trouble(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	char text[640];
+
+	if (spoor_network_trouble(s, text, sizeof(text)))
+		spoor_hub_warn(h, text);
+}
+
+int spoor_hub_tick(struct spoor_hub *h)
+{
+	uint64_t now = spoor_now_monotonic();
+	int most = 0;
+
+	if (now < h->due)
+		return (h->due - now) / 1000000 + 1;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		spoor_program_look(p, now);
+		spoor_program_ask_rows(p);
+	}
+	spoor_orphans_look(h);
+	for (struct spoor_ust_session *s = h->sessions; s; s = s->next) {
+		int share = drain(h, s, false);
+
+		most = share > most ? share : most;
+		say_trouble(h, s);
+	}
+	for (struct hub_program *p = h->first; p; p = p->next)
+		if (p->gone && spoor_program_is_taken(p))
+			spoor_program_finish(p);
+	adapt(h, most);
+	spoor_requests_tick(h, now);
+	spoor_hub_bury(h);
+	h->last = now;
+	h->due = now + h->period;
+	now = spoor_now_monotonic();
+	return h->due > now ? (h->due - now) / 1000000 + 1 : 0;
+}
+
+/* ---- sessions ---- */
+
+void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	struct spoor_ust_session **at = &h->sessions;
+
+	while (*at)
+		at = &(*at)->next;
+	s->next = NULL;
+	while (!s->id)
+		s->id = ++h->next_session;
+	if (s->id > h->next_session)
+		h->next_session = s->id;
+	*at = s;
+}
+
+struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name)
+{
+	struct spoor_ust_session *s = h->sessions;
+
+	while (s && strcmp(s->name, name))
+		s = s->next;
+	return s;
+}
+
+struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	return s ? s->next : h->sessions;
+}
+
+static void unlink_session(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	struct spoor_ust_session **at = &h->sessions;
+
+	while (*at && *at != s)
+		at = &(*at)->next;
+	if (*at)
+		*at = s->next;
+}
+
+void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	size_t n = spoor_hub_sources(h, s, &sources);
+
+	spoor_ust_session_segment(s, sources, n);
+}
+
+int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	size_t n = spoor_hub_sources(h, s, &sources);
+
+	return spoor_ust_session_snapshot(s, sources, n, path, e);
+}
+
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
+{
+	struct spoor_taker_counts counts;
+
+	spoor_ust_session_settle(s, PATIENCE_MS);
+	drain(h, s, true);
+	spoor_ust_session_settle(s, PATIENCE_MS);
+	for (struct hub_program *p = h->first; p; p = p->next)
+		spoor_program_leave(p, s);
+	spoor_hub_retired_finish(h, s);
+	spoor_taker_counts(s->taker, &counts);
+	if (ret) {
+		*ret = (struct spoor_hub_result){
+			.events = counts.events,
+			.lost = s->lost + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
+			.malformed = s->malformed,
+			.bytes = spoor_writer_bytes(s->w),
+			.programs = s->n_programs,
+			.crashed = s->n_crashed,
+			.damaged = s->n_damaged,
+			.stuck = s->n_stuck,
+			.resumed = s->o.resume,
+		};
+		memcpy(ret->why, s->why, sizeof(ret->why));
+	}
+	unlink_session(h, s);
+	return spoor_ust_session_close(s, e);
+}
+
+int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	drain(h, s, false);
+	spoor_ust_session_settle(s, PATIENCE_MS);
+	for (struct hub_program *p = h->first; p; p = p->next)
+		spoor_program_forget(p, s);
+	spoor_hub_retired_forget(s);
+	unlink_session(h, s);
+	return spoor_ust_session_close(s, e);
+}

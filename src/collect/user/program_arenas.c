@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Buffers that a program offers, or that one has left: they become sources of its sessions' takers. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "collect/user/hub_internal.h"
+
+#define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
+
+static bool is_known(const struct hub_member *m, const uint8_t *uuid)
+{
+	for (size_t i = 0; i < m->n_arenas; i++)
+		if (!memcmp(m->arenas[i]->arena->head.uuid, uuid, 16))
+			return true;
+	return false;
+}
+
+static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_user_arena *a, ino_t ino)
+{
+	struct spoor_source *s = calloc(1, sizeof(*s));
+	struct spoor_source **grown = reallocarray(m->arenas, m->n_arenas + 1, sizeof(*grown));
+
+	if (grown)
+		m->arenas = grown;
+	if (!s || !grown) {
+		free(s);
+		return -ENOMEM;
+	}
+	spoor_written_apply(&m->session->written, a, &s->lost);
+	s->arena = a;
+	s->ino = ino;
+	s->pid = p->cred.pid;
+	s->live = p->cred.pid > 0;
+	s->foreign = (uint32_t)p->cred.pid != a->head.pid;
+	m->arenas[m->n_arenas++] = s;
+	if (!m->session->flight)
+		spoor_waker_add(p->hub->waker, a);
+	spoor_hub_hurry(p->hub);
+	spoor_taker_look_back(m->session->taker, s);
+	spoor_taker_tell(m->session->taker, s, SPOOR_PROGRAM_BEGUN);
+	return 0;
+}
+
+static struct spoor_ust_session *session_of(struct spoor_hub *h, uint32_t id)
+{
+	struct spoor_ust_session *s = h->sessions;
+
+	while (s && s->id != id)
+		s = s->next;
+	return s;
+}
+
+/* A child that was told of nothing yet: what its parent was told of a session is its own. */
+static void come_to_know(struct hub_program *p)
+{
+	if (!p->arenas_to_come || --p->arenas_to_come)
+		return;
+	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
+		spoor_program_join(p, s, NULL);
+}
+
+static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
+{
+	struct spoor_user_arena *a = NULL;
+	struct spoor_error e = { "" };
+	struct spoor_kept k;
+	char text[640];
+	struct stat st;
+	int r;
+
+	if (fstat(fd, &st) || (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES))
+		return -EFBIG;
+	r = spoor_user_arena_map(fd, &a, &e);
+	if (r) {
+		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
+		spoor_hub_warn(p->hub, text);
+		member->session->n_damaged++;
+		member->session->malformed++;
+		return r;
+	}
+	r = add_source(p, member, a, st.st_ino);
+	if (r) { /* nobody has it yet */
+		spoor_user_arena_free(a);
+		return r;
+	}
+	spoor_program_ask_rows(p);
+	k = (struct spoor_kept){ .pid = p->cred.pid, .session = member->session->id, .start_time = a->head.start_time };
+	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
+	spoor_keeper_keep(p->hub->keeper, &k, fd);
+	return 0;
+}
+
+int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
+{
+	struct spoor_ust_session *s = session_of(p->hub, m->session);
+	struct hub_member *member = s ? spoor_program_add_member(p, s) : NULL;
+	int r = 0;
+
+	if (!p->program || fd < 0)
+		return -EBADMSG;
+	if (!member) { /* it was over before the program knew */
+		struct spoor_control_end end = { .session = m->session };
+
+		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
+	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
+		return -EBADMSG;
+	} else if (!is_known(member, m->uuid)) { /* it may be asked again */
+		r = map_arena(p, member, m, fd);
+	}
+	come_to_know(p);
+	return r;
+}
+
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
+{
+	struct spoor_ust_session *s = session_of(h, k->session);
+	struct hub_program *p = s ? calloc(1, sizeof(*p)) : NULL;
+	struct spoor_user_arena *a = NULL;
+	struct stat st;
+
+	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
+		free(p);
+		spoor_keeper_drop(h->keeper, k->uuid);
+		return;
+	}
+	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .next = h->first };
+	p->cred.pid = k->pid;
+	p->program = p->dead = true;
+	if (h->first)
+		h->first->prev = p;
+	h->first = p;
+	h->n_programs++;
+	if (add_source(p, spoor_program_add_member(p, s), a, st.st_ino))
+		spoor_user_arena_free(a);
+	else
+		p->members[0].arenas[0]->live = false;
+	spoor_program_end_arenas(p, SPOOR_END_UNKNOWN);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/recover_left.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "collect/user/spill.h"
+#include "collect/user/threads.h"
+
+static void free_left(struct spoor_left *l)
+{
+	if (!l)
+		return;
+	spoor_source_done(&l->source);
+	spoor_user_clock_done(&l->clock);
+	spoor_closep(&l->spill_fd);
+	free(l);
+}
+
+static void free_leftp(struct spoor_left **l)
+{
+	free_left(*l);
+}
+
+void spoor_lefts_done(struct spoor_lefts *all)
+{
+	for (size_t i = 0; i < all->n; i++)
+		free_left(all->all[i]);
+	free(all->all);
+}
+
+/* Into memory: a file can be cut while it is mapped. */
+static int read_file(const char *path, uint8_t **ret, size_t *ret_size, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	_cleanup_(spoor_freep) uint8_t *data = NULL;
+	size_t done = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return spoor_fail(e, errno, "%s: cannot be opened: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > SPOOR_ARENA_LARGEST)
+		return spoor_fail(e, EBADMSG, "%s: it is no buffer of a traced program", path);
+	data = malloc(st.st_size + 1);
+	if (!data)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	while (done < (size_t)st.st_size) {
+		ssize_t n = pread(fd, data + done, st.st_size - done, done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		done += n;
+	}
+	*ret = TAKE_PTR(data);
+	*ret_size = done;
+	return 0;
+}
+
+static bool same_boot(const struct spoor_arena *h)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	char text[64] = "", ours[33] = "", theirs[33];
+	size_t n = 0;
+
+	if (!f || !fgets(text, sizeof(text), f))
+		return false;
+	for (const char *p = text; *p && n < 32; p++)
+		if (*p != '-')
+			ours[n++] = *p;
+	for (int i = 0; i < 16; i++)
+		snprintf(theirs + 2 * i, 3, "%02x", h->boot_id[i]);
+	return !strncmp(ours, theirs, 32);
+}
+
+static void take_clocks(struct spoor_left *l)
+{
+	struct spoor_user_arena *a = l->source.arena;
+
+	spoor_user_arena_clocks(a, &l->clock);
+	for (unsigned i = 0; i < a->n_packets; i++)
+		if (a->headers[i].mono)
+			spoor_user_clock_add(&l->clock, (struct spoor_clock_pair){ a->headers[i].tsc,
+										   a->headers[i].mono });
+	/* What came after the program's last pair lies before now. */
+	if (same_boot(&a->head))
+		spoor_user_clock_add(&l->clock, spoor_clock_pair_now());
+}
+
+static int add_left(struct spoor_lefts *all, const char *path, struct spoor_error *e)
+{
+	_cleanup_(free_leftp) struct spoor_left *l = calloc(1, sizeof(*l));
+	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown));
+	struct spoor_error inner = { "" };
+	uint8_t *data = NULL;
+	size_t size = 0;
+	int err;
+
+	if (grown)
+		all->all = grown;
+	if (!l || !grown)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	l->spill_fd = -1;
+	err = read_file(path, &data, &size, e);
+	if (err)
+		return err;
+	err = spoor_user_arena_own(data, size, &l->source.arena, &inner);
+	if (err)
+		return spoor_fail(e, -err, "%s: %s", path, inner.text);
+	err = spoor_spill_add(l->source.arena, path, &l->clock, &l->spill_fd, e);
+	if (err)
+		return err;
+	take_clocks(l);
+	l->source.clock = &l->clock;
+	l->runs = same_boot(&l->source.arena->head) &&
+		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
+	all->all[all->n++] = TAKE_PTR(l);
+	return 0;
+}
+
+/* A file that cannot be read does not take the others with it. */
+static int try_left(struct spoor_lefts *all, const char *path, struct spoor_error *e)
+{
+	struct spoor_error why = { "" };
+	int err = add_left(all, path, &why);
+
+	if (err == -ENOMEM)
+		return spoor_fail(e, ENOMEM, "%s", why.text);
+	if (err && !all->unreadable++)
+		snprintf(all->why, sizeof(all->why), "%s", why.text);
+	return 0;
+}
+
+static bool is_arena(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 6 && !strcmp(name + n - 6, ".arena");
+}
+
+int spoor_lefts_add(struct spoor_lefts *all, const char *path, struct spoor_error *e)
+{
+	DIR *d = opendir(path);
+	struct dirent *de;
+	int err = 0;
+
+	if (!d)
+		return try_left(all, path, e);
+	while (!err && (de = readdir(d))) {
+		_cleanup_(spoor_freep) char *name = NULL;
+
+		if (!is_arena(de->d_name))
+			continue;
+		if (asprintf(&name, "%s/%s", path, de->d_name) < 0) {
+			name = NULL;
+			err = spoor_fail(e, ENOMEM, "%s: out of memory", path);
+			break;
+		}
+		err = try_left(all, name, e);
+	}
+	closedir(d);
+	return err;
+}

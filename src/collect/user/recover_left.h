@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* Files that programs which recorded alone have left: their buffers, and what they spilled beside them. */
+#include "collect/user/taker.h"
+
+struct spoor_left {
+	struct spoor_source source;
+	struct spoor_user_clock clock;
+	int spill_fd;
+	bool runs;
+};
+
+struct spoor_lefts {
+	struct spoor_left **all;
+	size_t n;
+	unsigned unreadable; /* files; the first one's reason: */
+	char why[512];
+};
+
+/* A file, or all files of a directory. One that cannot be read does not take the others with it. -ENOMEM. */
+int spoor_lefts_add(struct spoor_lefts *all, const char *path, struct spoor_error *e);
+void spoor_lefts_done(struct spoor_lefts *all);
