@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 
+#define MOST_NAME 64 /* characters of a session's */
 #define AT(member) SPOOR_AT(struct spoor_ust_command, member)
 
 static const struct spoor_option options[] = {
@@ -49,6 +50,20 @@ static int check_arguments(const struct spoor_ust_command *c, struct spoor_error
 	return 0;
 }
 
+/* It is shown, and kept in a file: nothing that would mean something there. */
+static int check_session(const char *name, struct spoor_error *e)
+{
+	static const char may[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+	size_t n = strlen(name);
+
+	if (n && n <= MOST_NAME && name[0] != '.' && strspn(name, may) == n)
+		return 0;
+	return spoor_fail(e, EINVAL,
+			  "that is no name of a session: letters, digits, '.', '_' and '-', at most %d of them, no '.' "
+			  "first",
+			  MOST_NAME);
+}
+
 static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
 {
 	for (int i = optind; i < argc; i++) {
@@ -78,5 +93,7 @@ int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, 
 	line.verb = verb;
 	optind = 0; /* getopt begins anew */
 	r = spoor_options_parse(&line, argc, argv, c, NULL, e);
+	if (!r)
+		r = check_session(c->session, e);
 	return r ? r : take_arguments(c, argc, argv, e);
 }

@@ -128,6 +128,16 @@ def test_wrong_commands(daemon, ticker):
 def test_second_daemon_is_refused(daemon, build, tmp_path):
     run = subprocess.run([build / "spoor", "daemon", "--socket", daemon.socket], capture_output=True, text=True)
     assert run.returncode == 1 and "another recorder" in run.stderr
+    (tmp_path / "file").write_text("kept")
+    run = subprocess.run([build / "spoor", "daemon", "--socket", tmp_path / "file"], capture_output=True, text=True)
+    assert run.returncode == 1 and "not a socket" in run.stderr and (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["../x", ".x", "a b", "a/b", "x" * 65, "new\nline", "\x1b[31m"])
+def test_names_of_sessions(daemon, name):
+    run = daemon.ust("start", "-s", name, "-o", "t.spoor", check=False)
+    assert run.returncode == 2 and "no name of a session" in run.stderr and run.stderr.count("\n") == 1
+    assert "session" not in daemon.ust("status").stdout
 
 
 def test_client_that_stops_reading(daemon, ticker):
@@ -350,4 +360,6 @@ def test_session_ends_under_load(daemon, ticker):
         time.sleep(0.05)
         daemon.ust("end")
         assert p.poll() is None
-        daemon.events(f"t{turn}.spoor")
+        report = subprocess.run([daemon.build / "spoor", "report", f"t{turn}.spoor"], cwd=daemon.cwd, text=True,
+                                capture_output=True)
+        assert report.returncode == 0 and "zoo:tick" in report.stdout and "Damaged" not in report.stdout, report

@@ -3,12 +3,15 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from daemons import ticker  # noqa: F401
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = "/usr/bin/python3.11"
@@ -18,11 +21,6 @@ def compile_to(out, source, *flags):
     subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source,
                     *flags], check=True, timeout=60)
     return out
-
-
-@pytest.fixture(scope="session")
-def ticker(tmp_path_factory):
-    return compile_to(tmp_path_factory.mktemp("bin") / "ticker", "ust_ticker.c")
 
 
 @pytest.fixture
@@ -49,6 +47,25 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
     assert len(made) == 2
     for path in made:
         assert sorted(ticks(events(path)[0]).values()) == [211, 211]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_recording_is_ended_and_not_the_command(build, ticker, tmp_path, events, number):
+    """A signal to `run` alone: the trace is closed, and the command goes on without it, with no site on."""
+    with open(tmp_path / "said", "w") as said:
+        run = subprocess.Popen([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--",
+                                ticker, "1", "0", "999"], stdout=subprocess.PIPE, stderr=said, text=True)
+    assert run.stdout.readline() == "ready\n"
+    child = int(Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()[0])
+    try:
+        run.send_signal(number)
+        assert run.wait(20) == 0 and "0 lost" in (tmp_path / "said").read_text()
+        listed = subprocess.run([build / "spoor", "ust", "list", "--format", "json", str(child)], capture_output=True,
+                                text=True)
+        assert {json.loads(line)["state"] for line in listed.stdout.splitlines()} == {"off"}
+    finally:
+        os.kill(child, signal.SIGKILL)
+    assert ticks(events(tmp_path / "t.spoor")[0])
 
 
 def test_run_follows_exec(spoor, ticker, events):
