@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Bytes and the descriptors that go with them, as one message of a Unix socket (SCM_RIGHTS). */
 #include <stddef.h>

@@ -16,7 +16,7 @@
 
 #define GREET_MS 300
 
-static struct spoor_ust_session *session_of(struct spoor_daemon_command *c, struct spoor_error *e)
+static struct spoor_ust_session *session_of(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 
@@ -27,13 +27,13 @@ static struct spoor_ust_session *session_of(struct spoor_daemon_command *c, stru
 
 /* ---- enable, disable ---- */
 
-static const char *channel_name(const struct spoor_daemon_command *c, uint8_t channels)
+static const char *channel_name(const struct command *c, uint8_t channels)
 {
 	return c->w.o.s.channels[__builtin_ctz(channels)].name;
 }
 
 /* The session's channels that are meant, of those of the command line. */
-static int find_channels(struct spoor_daemon_command *c, const struct spoor_ust_session *s, bool enable, uint8_t *channels,
+static int find_channels(struct command *c, const struct spoor_ust_session *s, bool enable, uint8_t *channels,
 			 struct spoor_error *e)
 {
 	if (!c->w.o.named) {
@@ -51,7 +51,7 @@ static int find_channels(struct spoor_daemon_command *c, const struct spoor_ust_
 			  channel_name(c, *channels));
 }
 
-static int add_rule(struct spoor_daemon_command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
+static int add_rule(struct command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
 		    uint8_t channels, struct spoor_error *e)
 {
 	struct spoor_ust_rule rule;
@@ -70,7 +70,7 @@ static int add_rule(struct spoor_daemon_command *c, struct spoor_ust_session *s,
 	return c->is_new ? spoor_ust_session_rule(s, &rule, e) : spoor_hub_rule(c->h, s, &rule, c->q, e);
 }
 
-static int add_rules(struct spoor_daemon_command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
+static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
 	int r = 0;
 
@@ -91,7 +91,7 @@ static int add_rules(struct spoor_daemon_command *c, struct spoor_ust_session *s
 }
 
 /* Programs that run already and do not know of us are asked to come. */
-static void kick(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
+static void kick(struct command *c, const struct spoor_ust_session *s)
 {
 	for (unsigned i = 0; i < c->w.n_pids; i++)
 		spoor_hub_kick(c->h, s, c->w.pids[i], c->q);
@@ -99,7 +99,7 @@ static void kick(struct spoor_daemon_command *c, const struct spoor_ust_session 
 		spoor_hub_kick(c->h, s, 0, c->q);
 }
 
-static int change_events(struct spoor_daemon_command *c, bool enable, struct spoor_error *e)
+static int change_events(struct command *c, bool enable, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	int r;
@@ -119,7 +119,7 @@ static int change_events(struct spoor_daemon_command *c, bool enable, struct spo
 /* ---- create, start, stop, end ---- */
 
 /* The session goes on without it, until it is there; who starts it is told. */
-static void greet_relay(struct spoor_daemon_command *c, struct spoor_ust_session *s)
+static void greet_relay(struct command *c, struct spoor_ust_session *s)
 {
 	struct spoor_error e = { "" };
 	char text[640];
@@ -130,7 +130,7 @@ static void greet_relay(struct spoor_daemon_command *c, struct spoor_ust_session
 	spoor_hub_answer(c->q, text);
 }
 
-static int new_session(struct spoor_daemon_command *c, struct spoor_ust_session **ret, struct spoor_error *e)
+static int new_session(struct command *c, struct spoor_ust_session **ret, struct spoor_error *e)
 {
 	char missing[1024];
 	int r;
@@ -155,7 +155,7 @@ static int new_session(struct spoor_daemon_command *c, struct spoor_ust_session 
 	return 0;
 }
 
-static int create(struct spoor_daemon_command *c, struct spoor_error *e)
+static int create(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 	int r;
@@ -167,7 +167,7 @@ static int create(struct spoor_daemon_command *c, struct spoor_error *e)
 	return r ? r : add_rules(c, s, true, e);
 }
 
-static void record(struct spoor_daemon_command *c, struct spoor_ust_session *s)
+static void record(struct command *c, struct spoor_ust_session *s)
 {
 	for (unsigned i = 0; i < c->w.n_pids; i++)
 		spoor_hub_record(c->h, s, c->w.pids[i], true, c->q);
@@ -175,7 +175,7 @@ static void record(struct spoor_daemon_command *c, struct spoor_ust_session *s)
 		spoor_hub_record(c->h, s, 0, true, c->q);
 }
 
-static int start(struct spoor_daemon_command *c, struct spoor_error *e)
+static int start(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 	bool says = c->w.o.n_rules || c->w.n_names;
@@ -205,7 +205,7 @@ static int start(struct spoor_daemon_command *c, struct spoor_error *e)
 	return 0;
 }
 
-static int stop(struct spoor_daemon_command *c, struct spoor_error *e)
+static int stop(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	int n = 0;
@@ -224,7 +224,7 @@ static int stop(struct spoor_daemon_command *c, struct spoor_error *e)
 	return 0;
 }
 
-static int end(struct spoor_daemon_command *c, struct spoor_error *e)
+static int end(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 	struct spoor_hub_result result;
@@ -248,7 +248,7 @@ static int end(struct spoor_daemon_command *c, struct spoor_error *e)
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
 }
 
-static int snapshot(struct spoor_daemon_command *c, struct spoor_error *e)
+static int snapshot(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
 
@@ -259,12 +259,12 @@ static int snapshot(struct spoor_daemon_command *c, struct spoor_error *e)
 	return spoor_hub_snapshot(c->h, s, c->w.o.output, e);
 }
 
-static int enable(struct spoor_daemon_command *c, struct spoor_error *e)
+static int enable(struct command *c, struct spoor_error *e)
 {
 	return change_events(c, true, e);
 }
 
-static int disable(struct spoor_daemon_command *c, struct spoor_error *e)
+static int disable(struct command *c, struct spoor_error *e)
 {
 	return change_events(c, false, e);
 }
@@ -273,7 +273,7 @@ static int disable(struct spoor_daemon_command *c, struct spoor_error *e)
 
 static const struct {
 	const char *name;
-	int (*run)(struct spoor_daemon_command *c, struct spoor_error *e);
+	int (*run)(struct command *c, struct spoor_error *e);
 	bool changes;
 } commands[] = {
 	{ "create", create, true },      { "start", start, true },
@@ -282,7 +282,7 @@ static const struct {
 	{ "snapshot", snapshot, false }, { "status", spoor_daemon_status, false },
 };
 
-static int dispatch(struct spoor_daemon_command *c, int argc, char **argv, struct spoor_error *e)
+static int dispatch(struct command *c, int argc, char **argv, struct spoor_error *e)
 {
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
 		int r;
@@ -304,7 +304,7 @@ static int dispatch(struct spoor_daemon_command *c, int argc, char **argv, struc
 void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q)
 {
 	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[SPOOR_UST_MOST_WORDS + 1];
-	struct spoor_daemon_command *c = calloc(1, sizeof(*c));
+	struct command *c = calloc(1, sizeof(*c));
 	struct spoor_error e = { "" };
 	int argc = 0, r = -ENOMEM;
 
@@ -314,7 +314,7 @@ void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, s
 		argv[argc++] = at;
 	argv[argc] = NULL;
 	if (c && argc) {
-		*c = (struct spoor_daemon_command){ .d = daemon, .h = h, .q = q };
+		*c = (struct command){ .d = daemon, .h = h, .q = q };
 		r = dispatch(c, argc, argv, &e);
 	}
 	free(c);

@@ -4,7 +4,7 @@
 #include "cmd/daemon.h"
 #include "cmd/ust_command.h"
 
-struct spoor_daemon_command {
+struct command {
 	struct spoor_daemon *d;
 	struct spoor_hub *h;
 	struct spoor_hub_request *q;
@@ -13,6 +13,6 @@ struct spoor_daemon_command {
 };
 
 /* Where a session's trace goes, as a person is told it. */
-void spoor_daemon_where(const struct spoor_daemon_command *c, const struct spoor_ust_session *s, char *text,
+void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text,
 			size_t size);
-int spoor_daemon_status(struct spoor_daemon_command *c, struct spoor_error *e);
+int spoor_daemon_status(struct command *c, struct spoor_error *e);

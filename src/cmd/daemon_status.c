@@ -6,7 +6,7 @@
 
 #include "cmd/daemon_internal.h"
 
-void spoor_daemon_where(const struct spoor_daemon_command *c, const struct spoor_ust_session *s, char *text, size_t size)
+void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
 {
 	struct spoor_sender_stats stats;
 
@@ -21,7 +21,7 @@ void spoor_daemon_where(const struct spoor_daemon_command *c, const struct spoor
 
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
-	struct spoor_daemon_command *c = ctx;
+	struct command *c = ctx;
 	char line[768], stuck[160] = "";
 
 	if (c->w.n_pids && c->w.pids[0] != p->pid)
@@ -37,7 +37,7 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 static const char *const modes[] = { "discard", "overwrite", "block" };
 static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
 
-static void tell_channel(struct spoor_daemon_command *c, const struct spoor_control_channel *channel)
+static void tell_channel(struct command *c, const struct spoor_control_channel *channel)
 {
 	char line[512];
 	int n = snprintf(line, sizeof(line), "  channel %s: %s", channel->name, modes[channel->mode % 3]);
@@ -54,7 +54,7 @@ static void tell_channel(struct spoor_daemon_command *c, const struct spoor_cont
 	spoor_hub_answer(c->q, line);
 }
 
-static void tell_rule(struct spoor_daemon_command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
+static void tell_rule(struct command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
 {
 	char line[1536], pid[32] = "all programs", channel[48] = "";
 
@@ -68,7 +68,7 @@ static void tell_rule(struct spoor_daemon_command *c, const struct spoor_ust_ses
 	spoor_hub_answer(c->q, line);
 }
 
-static void tell_relay(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
+static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_sender_stats st;
 	char line[640];
@@ -85,7 +85,7 @@ static void tell_relay(struct spoor_daemon_command *c, const struct spoor_ust_se
 	spoor_hub_answer(c->q, line);
 }
 
-static void tell_session(struct spoor_daemon_command *c, const struct spoor_ust_session *s)
+static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
 	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
 
@@ -109,7 +109,7 @@ static void tell_session(struct spoor_daemon_command *c, const struct spoor_ust_
 	spoor_hub_programs(c->h, s, tell_program, c);
 }
 
-int spoor_daemon_status(struct spoor_daemon_command *c, struct spoor_error *e)
+int spoor_daemon_status(struct command *c, struct spoor_error *e)
 {
 	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
 		tell_session(c, s);
