@@ -88,7 +88,8 @@ static void put_losses(struct spoor_view *v)
 
 	put_lost(v->out, discarded - info->lost_writing, "events were discarded because a buffer was full");
 	put_lost(v->out, info->lost_writing,
-		 "events could not be written: a full disk, a removed directory, or no room below --max-size");
+		 "events could not be written: a full disk, a removed directory, a slow relay, or no room below "
+		 "--max-size");
 	put_lost(v->out, info->threads_not_recorded,
 		 "threads were not recorded, nor perhaps what they started: no kernel memory for them");
 	put_lost(v->out, info->ring_damages,

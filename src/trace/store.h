@@ -6,7 +6,8 @@
  * repeated without harm, for it says all that it depends on: which file, and where in it.
  *
  * part: SPOOR_STREAM_KERNEL, SPOOR_STREAM_UST. segment: its number. Nothing waits; what is handed in is copied.
- * 0, -ENOBUFS: there is no room for it now, and nothing of it is taken; -EIO: nothing is taken any more.
+ * 0; -ENOBUFS, of packets only: there is no room for it now, and nothing of it is taken; -EIO: nothing is taken any
+ * more.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -62,7 +62,8 @@ int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, co
 			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e);
 /*
  * The same for a lane. Never split: n_spans < 1000. sources: where the events were taken from, on disk with them or
- * not at all; their positions are what spoor_trace_sources() tells a consumer that is started again.
+ * not at all; their positions are what spoor_trace_sources() tells a consumer that is started again. -ENOBUFS, without
+ * words: its store has no room for it now, and what was in it is counted as lost.
  */
 struct spoor_lane_packet {
 	const struct iovec *spans;

@@ -177,7 +177,7 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 		r = spoor_stream_write(w, seg->defs, &p, e);
 	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
 	if (r < 0)
-		return r;
+		return r == -ENOBUFS ? 0 : r;
 	seg->buf_len = 0;
 	return 0;
 }

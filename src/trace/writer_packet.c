@@ -126,8 +126,6 @@ static int store_packet(struct spoor_store *store, const struct writer_stream *s
 
 static const char *remedy(int err)
 {
-	if (err == ENOBUFS)
-		return "; the relay takes less than is recorded: more waits than --relay-memory allows";
 	if (err == ENOSPC)
 		return "; what was written stays readable; free space or use --max-size";
 	if (err == EFBIG)
@@ -180,6 +178,8 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 	w->iov[p->n + 1] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
 	r = w->o.store ? store_packet(w->o.store, s, w->iov, p->n + 2) :
 			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
+	if (r == -ENOBUFS)
+		return r;
 	w->failed |= r < 0;
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));

@@ -87,6 +87,8 @@ class Proxy(threading.Thread):
         super().__init__(daemon=True)
         self.to_port, self.rate = to_port, rate
         self.listener = socket.create_server(("127.0.0.1", 0))
+        if rate:  # else the system keeps megabytes on the way
+            self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         self.port = self.listener.getsockname()[1]
         self.url = f"tcp://127.0.0.1:{self.port}"
         self.pairs, self.lock = [], threading.Lock()

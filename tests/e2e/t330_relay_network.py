@@ -189,6 +189,17 @@ def test_daemon_stopped_in_order(relay, sender, ticker):  # noqa: F811
         assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
 
 
+def is_all_there_or_counted(s, relay, total):
+    """Every event is in the trace once, or is one that a program lost; returns those that are lost."""
+    ticks = there(s, relay)
+    for numbers in ticks.values():
+        assert numbers == sorted(set(numbers))
+    assert s.summary["ended"] is True
+    lost = sum(p["lost"] for p in s.summary["programs"])
+    assert s.summary["discarded"] == lost and sum(map(len, ticks.values())) + lost == total, (s.summary, lost)
+    return lost
+
+
 def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     """Much more than the network takes: memory is bounded, what is written and what is counted is all there was."""
     p = proxy(rate=300_000)
@@ -205,13 +216,24 @@ def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     wait_for(lambda: not any(str(program.pid) in s.status() for program in programs), 60)
     finish(s, relay)
     assert rss_kb(s.process.pid) - before < 32 << 10
-    ticks = there(s, relay)
-    written = sum(len(n) for n in ticks.values())
-    for numbers in ticks.values():
-        assert numbers == sorted(set(numbers))
-    assert s.summary["discarded"] == sum(p["lost"] for p in s.summary["programs"])
-    lost = s.summary["discarded"]
-    assert lost > 0 and written + lost == 4 * count, (written, lost)
+    assert is_all_there_or_counted(s, relay, 4 * count) > 0
+
+
+@pytest.mark.parametrize("n_programs", [1, 3])
+def test_end_while_it_waits(relay, sender, proxy, ticker, n_programs):  # noqa: F811
+    """The network takes next to nothing when a session ends: the trace ends in order, what is not in it is counted."""
+    p = proxy(rate=20_000)
+    s = sender("slow", p.url, "--relay-memory", "1M")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "4M")
+    programs = [s.program(ticker, 2, 100_000) for _ in range(n_programs)]
+    for program in programs:
+        program.wait(60)
+    said = s.ust("end").stdout
+    p.rate = None
+    wait_for(lambda: "slow/t.spoor (" in relay.said() and "complete" in relay.said())
+    lost = is_all_there_or_counted(s, relay, n_programs * 200_000)
+    assert lost > 0 and s.summary["lost_writing"] > 0
+    assert f"{n_programs * 200_000 - lost} events of {n_programs} program" in said and f", {lost} lost" in said, said
 
 
 def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811

@@ -207,7 +207,7 @@ static void add(struct relay_queue *q, size_t len)
 	const struct spoor_relay_op op = { .head.type = SPOOR_RELAY_PACKET };
 	size_t before = q->bytes;
 
-	assert_int_equal(relay_queue_add(q, &op, &c), 0);
+	assert_int_equal(relay_queue_add(q, &op, false, &c), 0);
 	assert_int_equal(q->bytes - before, relay_queue_cost(len));
 }
 

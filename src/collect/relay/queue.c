@@ -39,7 +39,12 @@ static void copy(struct relay_cursor *c, uint8_t *to, size_t len)
 	}
 }
 
-int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, struct relay_cursor *c)
+static size_t size_of(const struct relay_queued *k)
+{
+	return sizeof(*k) + k->op.head.size - sizeof(k->op);
+}
+
+int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, bool events, struct relay_cursor *c)
 {
 	size_t len = left(c);
 	struct relay_queued *k = malloc(sizeof(*k) + len);
@@ -47,6 +52,7 @@ int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, stru
 	if (!k)
 		return -ENOMEM;
 	k->next = NULL;
+	k->events = events;
 	k->op = *op;
 	k->op.head.size = sizeof(k->op) + len;
 	k->op.head.number = ++q->added;
@@ -58,7 +64,8 @@ int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, stru
 	q->last = k;
 	if (!q->unsent)
 		q->unsent = k;
-	q->bytes += sizeof(*k) + len;
+	q->bytes += size_of(k);
+	q->events += events ? size_of(k) : 0;
 	return 0;
 }
 
@@ -72,7 +79,8 @@ int relay_queue_remove(struct relay_queue *q, uint64_t number)
 		struct relay_queued *k = q->first;
 
 		q->removed = k->op.head.number;
-		q->bytes -= sizeof(*k) + k->op.head.size - sizeof(k->op);
+		q->bytes -= size_of(k);
+		q->events -= k->events ? size_of(k) : 0;
 		q->first = k->next;
 		free(k);
 	}

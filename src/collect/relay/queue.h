@@ -13,13 +13,14 @@
 
 struct relay_queued {
 	struct relay_queued *next;
+	bool events; /* a packet of events: what may be refused */
 	struct spoor_relay_op op; /* with its data */
 };
 
 struct relay_queue {
 	struct relay_queued *first, *last;
 	struct relay_queued *unsent; /* NULL: all was sent */
-	size_t bytes;                /* that it takes in memory */
+	size_t bytes, events;        /* that it takes in memory; of these, packets of events */
 	uint64_t added, removed;     /* numbers of operations */
 };
 
@@ -31,7 +32,7 @@ struct relay_cursor {
 	int n;
 	size_t at; /* of the first */
 };
-int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, struct relay_cursor *c);
+int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, bool events, struct relay_cursor *c);
 /* All up to this number were carried out. -EBADMSG: they were not sent. */
 int relay_queue_remove(struct relay_queue *q, uint64_t number);
 /* A new connection: everything that is left is to be sent. */

@@ -17,6 +17,7 @@
 #include "trace/schema.h"
 
 #define LEAST_RESERVE (8u << 20) /* definitions, manifests: without them what is there makes no sense */
+#define BESIDE (2u << 20)        /* of a round: heads of packets, and where their events come from */
 
 /* ---- operations ---- */
 
@@ -25,11 +26,21 @@ static struct spoor_sender *of(struct spoor_store *store)
 	return (struct spoor_sender *)store;
 }
 
-static size_t limit(const struct spoor_sender *s, bool packet)
+static size_t reserve(const struct spoor_sender *s)
 {
-	size_t reserve = s->o.memory / 4 > LEAST_RESERVE ? s->o.memory / 4 : LEAST_RESERVE;
+	return s->o.memory / 4 > LEAST_RESERVE ? s->o.memory / 4 : LEAST_RESERVE;
+}
 
-	return s->o.memory + (packet ? 0 : reserve);
+/* With the lock. */
+static bool has_room(const struct spoor_sender *s, const struct spoor_relay_op *op, bool events, size_t len)
+{
+	const struct relay_queue *q = &s->queue;
+
+	if (events)
+		return q->events + relay_queue_cost(len) <= s->o.memory + BESIDE;
+	if (op->head.type != SPOOR_RELAY_PACKET || s->closing)
+		return true;
+	return q->bytes - q->events + relay_queue_cost(len) <= 2 * reserve(s);
 }
 
 static void wake(const struct spoor_sender *s)
@@ -41,7 +52,8 @@ static void wake(const struct spoor_sender *s)
 }
 
 /* All messages of one operation, or none of them. With the lock. */
-static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct iovec *iov, int n, size_t len)
+static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct iovec *iov, int n, size_t len,
+	       bool events)
 {
 	struct relay_cursor c = { iov, n, 0 };
 	uint64_t end = op->offset + len;
@@ -51,7 +63,7 @@ static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct i
 		size_t before = end - op->offset;
 
 		op->flag = op->flag && (op->head.type == SPOOR_RELAY_END || before <= SPOOR_RELAY_DATA);
-		r = relay_queue_add(&s->queue, op, &c);
+		r = relay_queue_add(&s->queue, op, events, &c);
 		op->flag |= op->head.type == SPOOR_RELAY_MANIFEST;
 		op->offset += before < SPOOR_RELAY_DATA ? before : SPOOR_RELAY_DATA;
 	} while (!r && op->offset < end);
@@ -59,7 +71,7 @@ static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct i
 }
 
 static int enqueue(struct spoor_store *store, const struct spoor_relay_op *op, const struct iovec *iov, int n,
-		   bool event)
+		   bool events)
 {
 	struct spoor_sender *s = of(store);
 	struct spoor_relay_op o = *op;
@@ -73,11 +85,11 @@ static int enqueue(struct spoor_store *store, const struct spoor_relay_op *op, c
 	idle = !s->queue.unsent;
 	if (s->state == SENDER_FAILED) {
 		r = -EIO;
-	} else if (s->queue.bytes + relay_queue_cost(len) > limit(s, event)) {
-		s->stats.refused += event;
+	} else if (!has_room(s, op, events, len)) {
+		s->stats.refused += events;
 		r = -ENOBUFS;
 	} else {
-		r = add(s, &o, iov, n, len);
+		r = add(s, &o, iov, n, len, events);
 		s->complete |= o.head.type == SPOOR_RELAY_END;
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -164,7 +176,7 @@ static int fill_hello(struct spoor_sender *s)
 	h->version = SPOOR_RELAY_VERSION;
 	h->kind = s->o.resume ? SPOOR_RELAY_RESUME : SPOOR_RELAY_BEGIN;
 	h->parts = s->o.parts;
-	h->window = limit(s, false);
+	h->window = s->o.memory + BESIDE + 2 * reserve(s);
 	spoor_boot_id(h->boot_id);
 	spoor_relay_make_name(s->o.host, h->host, sizeof(h->host));
 	spoor_relay_make_name(s->o.name, h->name, sizeof(h->name));
@@ -308,9 +320,26 @@ size_t spoor_sender_room(struct spoor_sender *s)
 	size_t n;
 
 	pthread_mutex_lock(&s->lock);
-	n = s->state == SENDER_FAILED ? SIZE_MAX : s->queue.bytes < s->o.memory ? s->o.memory - s->queue.bytes : 0;
+	if (s->state == SENDER_FAILED)
+		n = SIZE_MAX;
+	else if (s->queue.bytes - s->queue.events > reserve(s))
+		n = 0; /* a round would say more of that kind */
+	else
+		n = s->queue.events < s->o.memory ? s->o.memory - s->queue.events : 0;
 	pthread_mutex_unlock(&s->lock);
 	return n;
+}
+
+size_t spoor_sender_memory(const struct spoor_sender *s)
+{
+	return s->o.memory;
+}
+
+void spoor_sender_closing(struct spoor_sender *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->closing = true;
+	pthread_mutex_unlock(&s->lock);
 }
 
 int spoor_sender_flush(struct spoor_sender *s, unsigned ms)

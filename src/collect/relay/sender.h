@@ -7,6 +7,9 @@
  *   writer -> store -> queue (bounded) -> thread -> relay
  *                      acked <------------ ACK <-----
  *
+ * Packets of events may be refused: who asks for room() first loses none. Packets of definitions may be, too, and are
+ * tried again. All else is taken: it follows from what was.
+ *
  * What the relay has not carried out yet is lost with this process. So who takes events out of buffers that outlive it
  * gives them back only when `acked` has come to what `mark` was behind them.
  */
@@ -27,7 +30,7 @@ struct spoor_sender_options {
 	const char *host, *name;
 	const uint8_t *token; /* 16 bytes: whose the trace is, for those who go on with it; NULL: one is made */
 	bool resume;          /* it is there already */
-	size_t memory;        /* bytes that may wait */
+	size_t memory;        /* bytes of events that may wait */
 	unsigned parts;       /* as of struct spoor_relay_hello */
 };
 
@@ -57,8 +60,11 @@ struct spoor_store *spoor_sender_store(struct spoor_sender *s);
 /* The number of the last operation, and of the last that was carried out. One that failed acknowledges everything. */
 uint64_t spoor_sender_mark(struct spoor_sender *s);
 uint64_t spoor_sender_acked(struct spoor_sender *s);
-/* Bytes of packets that it takes now. */
+/* Bytes of events that it takes now, with the packets around them. */
 size_t spoor_sender_room(struct spoor_sender *s);
+size_t spoor_sender_memory(const struct spoor_sender *s);
+/* Its writer has only its end to say, which is taken as it comes: a trace without it makes no sense. */
+void spoor_sender_closing(struct spoor_sender *s);
 /* Waits until everything was carried out. -ETIMEDOUT. */
 int spoor_sender_flush(struct spoor_sender *s, unsigned ms);
 void spoor_sender_stats(struct spoor_sender *s, struct spoor_sender_stats *ret);

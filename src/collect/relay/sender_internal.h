@@ -19,7 +19,7 @@ struct spoor_sender {
 	/* under the lock: */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	bool ends;
+	bool ends, closing;
 	bool complete; /* its last operation has been handed in */
 	enum sender_state state;
 	int error; /* why it failed */

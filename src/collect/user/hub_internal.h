@@ -32,6 +32,7 @@ struct hub_member {
 	size_t n_arenas;
 	uint32_t setup;   /* serial of its SETUP, while that is not answered */
 	char refused[64]; /* why it is not recorded; "": it is */
+	bool let_go;      /* it has ended, and others need the memory */
 };
 
 /* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */

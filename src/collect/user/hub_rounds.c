@@ -15,6 +15,7 @@
 #define BUSY 120 /* per mille of an arena in one round: look sooner */
 #define IDLE 30
 #define PATIENCE_MS 2000 /* with a relay, where something ends */
+#define SETTLE_MS 20
 
 /* ---- rounds ---- */
 
@@ -59,32 +60,63 @@ size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s,
 	return n;
 }
 
-static uint64_t bytes_of_gone(const struct spoor_hub *h, const struct spoor_ust_session *s)
+static uint64_t bytes_of_gone(const struct hub_program *p, const struct spoor_ust_session *s)
 {
+	const struct hub_member *m = p->gone ? spoor_program_member((struct hub_program *)p, s) : NULL;
 	uint64_t sum = 0;
 
-	for (struct hub_program *p = h->first; p; p = p->next) {
-		const struct hub_member *m = p->gone ? spoor_program_member(p, s) : NULL;
-
-		for (size_t i = 0; m && i < m->n_arenas; i++)
-			sum += m->arenas[i]->arena->size;
-	}
+	for (size_t i = 0; m && i < m->n_arenas; i++)
+		sum += m->arenas[i]->arena->size;
 	return sum;
 }
 
-static int drain(struct spoor_hub *h, struct spoor_ust_session *s, bool flight)
+/* Those that have ended and wait for the relay must not pile up: of what the first ones left goes what can. */
+static int let_go(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	struct hub_program *last = NULL;
+	uint64_t sum = 0, size;
+	int r = 0;
+
+	for (struct hub_program *p = h->first; p; last = p, p = p->next)
+		sum += bytes_of_gone(p, s);
+	for (struct hub_program *p = last; p && sum > spoor_sender_memory(s->sender) && r >= 0; p = p->prev) {
+		struct hub_member *m;
+
+		size = bytes_of_gone(p, s);
+		if (!size || size == sum) /* one is held, whatever its size */
+			continue;
+		m = spoor_program_member(p, s);
+		m->let_go = true;
+		r = spoor_ust_session_drain(s, m->arenas, m->n_arenas, e);
+		sum -= size;
+	}
+	return r;
+}
+
+/* How much of what there is. */
+enum taking {
+	TAKE_DUE,      /* what a round takes: of a flight recorder nothing, with a relay what there is room for */
+	TAKE_POSSIBLE, /* of a flight recorder, too */
+	TAKE_ALL,      /* also what there is no room for: it is lost, and counted */
+};
+
+static int drain(struct spoor_hub *h, struct spoor_ust_session *s, enum taking how)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
 	struct spoor_error e = { "" };
+	int share = 0, r = 0;
 	size_t n;
-	int share, r = 0;
 
-	if (s->flight && !flight)
+	if (s->flight && how == TAKE_DUE)
 		return 0;
 	n = spoor_hub_sources(h, s, &sources);
-	if (!flight && !spoor_ust_session_ready(s, sources, n, bytes_of_gone(h, s)))
-		return 0;
-	share = spoor_ust_session_drain(s, sources, n, &e);
+	if (s->sender) {
+		spoor_network_losses(s, sources, n);
+		share = let_go(h, s, &e);
+	}
+	if (share >= 0)
+		share = how == TAKE_ALL ? spoor_ust_session_drain(s, sources, n, &e) :
+					  spoor_ust_session_take(s, sources, n, &e);
 	if (share >= 0 && !s->o.writer && spoor_writer_should_rotate(s->w, spoor_now_monotonic()))
 		r = spoor_ust_session_rotate(s, sources, n, &e);
 	if (share < 0 || r < 0)
@@ -94,7 +126,7 @@ static int drain(struct spoor_hub *h, struct spoor_ust_session *s, bool flight)
 
 void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 {
-	drain(h, s, false);
+	drain(h, s, TAKE_DUE);
 }
 
 void spoor_hub_hurry(struct spoor_hub *h)
@@ -137,7 +169,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 	}
 	spoor_orphans_look(h);
 	for (struct spoor_ust_session *s = h->sessions; s; s = s->next) {
-		int share = drain(h, s, false);
+		int share = drain(h, s, TAKE_DUE);
 
 		most = share > most ? share : most;
 		say_trouble(h, s);
@@ -210,13 +242,26 @@ int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const c
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
 }
 
+/* A relay gets some time for it. */
+static void take_rest(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	uint64_t until = spoor_now_monotonic() + PATIENCE_MS * 1000000ULL;
+
+	drain(h, s, TAKE_POSSIBLE);
+	while (s->missed && spoor_now_monotonic() < until) {
+		spoor_ust_session_settle(s, SETTLE_MS);
+		drain(h, s, TAKE_POSSIBLE);
+	}
+	if (s->missed)
+		drain(h, s, TAKE_ALL);
+	spoor_ust_session_settle(s, PATIENCE_MS);
+}
+
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
 {
 	struct spoor_taker_counts counts;
 
-	spoor_ust_session_settle(s, PATIENCE_MS);
-	drain(h, s, true);
-	spoor_ust_session_settle(s, PATIENCE_MS);
+	take_rest(h, s);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_leave(p, s);
 	spoor_hub_retired_finish(h, s);
@@ -241,7 +286,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 
 int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
 {
-	drain(h, s, false);
+	drain(h, s, TAKE_DUE);
 	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_forget(p, s);

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define WAIT_MS 500
-#define MORE 4 / 3 /* an event may take more in the trace than in the buffer */
 
 static bool told_to_end(void)
 {
@@ -48,34 +47,34 @@ int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e)
 	return spoor_written_digest(&s->written, store->digest, store->digest_len, e);
 }
 
-bool spoor_ust_session_ready(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, uint64_t gone)
+size_t spoor_network_room(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
 {
-	struct spoor_sender_stats stats;
 	uint64_t waiting = 0;
 	size_t room;
 
-	if (!s->sender)
-		return true;
 	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
 	for (size_t i = 0; i < n; i++)
 		waiting += spoor_user_arena_waiting(sources[i]->arena);
 	room = spoor_sender_room(s->sender);
-	spoor_sender_stats(s->sender, &stats);
-	/* With nothing under way there will not be more room; and those that are gone must not pile up. */
-	s->crowded = gone > stats.waiting + room;
-	s->missed = waiting * MORE > room && stats.waiting && !s->crowded;
-	return !s->missed;
+	/* Rounds that are cut into many pieces need many lanes. */
+	return waiting <= room || room >= spoor_sender_memory(s->sender) / 2 ? room : 0;
 }
 
-void spoor_network_round(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
+void spoor_network_losses(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
 {
-	uint64_t lost = 0, mark = spoor_sender_mark(s->sender);
+	uint64_t lost = 0;
 
 	for (size_t i = 0; i < n; i++)
 		lost += spoor_user_arena_lost(sources[i]->arena);
 	if (s->behind && lost > s->lost_before)
 		s->network_lost += lost - s->lost_before;
 	s->lost_before = lost;
+}
+
+void spoor_network_round(struct spoor_ust_session *s)
+{
+	uint64_t mark = spoor_sender_mark(s->sender);
+
 	spoor_taker_mark(s->taker, mark);
 	s->behind = spoor_sender_acked(s->sender) < mark;
 }

@@ -13,7 +13,7 @@
 
 static bool is_taken(const struct hub_member *m)
 {
-	if (m->session->crowded)
+	if (m->let_go)
 		return true;
 	if (m->session->missed && m->n_arenas)
 		return false;

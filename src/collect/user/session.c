@@ -175,6 +175,8 @@ int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e)
 	if (!s)
 		return 0;
 	define_counters(s);
+	if (s->sender)
+		spoor_sender_closing(s->sender);
 	if (!s->o.writer) {
 		define_clock(s->w);
 		r = spoor_writer_close(s->w, e);
@@ -256,30 +258,38 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, st
 
 /* ---- rounds ---- */
 
-static int take_all(struct spoor_taker *t, struct spoor_source *source, struct spoor_error *e)
+/* Sets s->missed if there is no room for all of it, where there is a limit. */
+static int take_all(struct spoor_ust_session *s, struct spoor_source *source, bool limited, struct spoor_error *e)
 {
 	int err = 0, r;
 
-	while ((r = spoor_taker_take(t, source)) == -EAGAIN) {
-		int w = spoor_taker_write(t, err ? NULL : e);
+	while ((r = spoor_taker_take(s->taker, source)) == -EAGAIN) {
+		size_t bytes = spoor_taker_bytes(s->taker);
+		int w = spoor_taker_write(s->taker, err ? NULL : e);
 
 		err = err ? err : w;
+		if (limited)
+			spoor_taker_limit(s->taker, spoor_sender_room(s->sender));
+		s->missed = limited && !bytes;
+		if (s->missed)
+			return err;
 	}
 	return err ? err : r;
 }
 
-int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
-			    struct spoor_error *e)
+/* The round has begun. Returns the largest share, or -errno. */
+static int take_round(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, bool limited,
+		      struct spoor_error *e)
 {
 	uint64_t most = 0;
 	int err = 0, r;
 
-	spoor_taker_round(s->taker);
-	for (size_t i = 0; i < n; i++) {
+	s->missed = false;
+	for (size_t i = 0; i < n && !s->missed; i++) {
 		struct spoor_source *k = sources[i];
 		uint64_t before = k->bytes, share;
 
-		r = take_all(s->taker, k, err ? NULL : e);
+		r = take_all(s, k, limited, err ? NULL : e);
 		err = err ? err : r;
 		share = (k->bytes - before) * 1000 / k->arena->size;
 		most = share > most ? share : most;
@@ -287,8 +297,39 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 	r = spoor_taker_write(s->taker, err ? NULL : e);
 	err = err ? err : r;
 	if (s->sender)
-		spoor_network_round(s, sources, n);
+		spoor_network_round(s);
 	return err ? err : (int)most;
+}
+
+int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			    struct spoor_error *e)
+{
+	spoor_taker_limit(s->taker, SIZE_MAX);
+	spoor_taker_round(s->taker);
+	return take_round(s, sources, n, false, e);
+}
+
+int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			   struct spoor_error *e)
+{
+	size_t room = s->sender ? spoor_network_room(s, sources, n) : 0;
+	int r;
+
+	if (!s->sender)
+		return spoor_ust_session_drain(s, sources, n, e);
+	if (!room) {
+		s->missed = true;
+		return 0;
+	}
+	/* One that found no room for all goes on where it stopped: who was not looked at yet is next. */
+	if (s->partial)
+		spoor_taker_go_on(s->taker);
+	else
+		spoor_taker_round(s->taker);
+	spoor_taker_limit(s->taker, room);
+	r = take_round(s, sources, n, true, e);
+	s->partial = s->missed;
+	return r;
 }
 
 void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
@@ -370,7 +411,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->lost += spoor_user_arena_lost(source->arena);
 	s->malformed += source->arena->malformed;
 	/* The library is preloaded into shells, too, which say nothing. */
-	if (!source->n && !source->arena->malformed && !spoor_user_arena_lost(source->arena))
+	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
 		return;
 	s->n_programs++;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;

@@ -70,8 +70,8 @@ struct spoor_ust_session {
 	uint64_t retired_bytes;
 	struct spoor_sender *sender;  /* the way to the relay; NULL: none */
 	bool behind;                  /* what the round before wrote is not there yet */
-	bool missed;                  /* the last round did not take place: there is no room */
-	bool crowded;                 /* buffers of ended programs have piled up: they go unacknowledged */
+	bool missed;                  /* the last round did not take all that there was: there is no room */
+	bool partial;                 /* it began all the same, and is to be gone on with */
 	uint64_t network_lost;        /* events that programs had to discard meanwhile */
 	uint64_t lost_before;         /* by all programs, in the round before */
 	char trouble[320];            /* with the relay, as it was told last */
@@ -96,14 +96,15 @@ int spoor_ust_filter_check(const char *text, struct spoor_error *e);
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid);
 void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret);
 
-/* One round over these programs. Returns the largest share of an arena that was taken, per mille, or -errno. */
+/*
+ * One round over these programs; what a relay has no room for is lost, and counted. Returns the largest share of an
+ * arena that was taken, per mille, or -errno.
+ */
 int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			    struct spoor_error *e);
-/*
- * With a relay: gives back to programs what is there, and says whether a round can take place; if not, they keep it.
- * gone: bytes in buffers of programs that have ended.
- */
-bool spoor_ust_session_ready(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, uint64_t gone);
+/* The same as far as a relay has room for it, and says in s->missed whether something stays in the buffers yet. */
+int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+			   struct spoor_error *e);
 /* Waits until the relay has everything, and gives it back. -ETIMEDOUT. */
 int spoor_ust_session_settle(struct spoor_ust_session *s, unsigned ms);
 /* Begins the next segment. */

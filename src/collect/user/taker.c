@@ -44,7 +44,7 @@ struct spoor_taker {
 	struct spoor_user_clock clock;
 	struct spoor_lanes lanes;
 	uint8_t *buffer;
-	size_t used;
+	size_t used, limit;
 	struct spoor_run runs[MOST_RUNS];
 	struct taken taken[MOST_RUNS]; /* runs[i].owner is one of them */
 	size_t n_runs;
@@ -69,6 +69,7 @@ int spoor_taker_new(struct spoor_writer *w, struct spoor_taker **ret)
 		return -ENOMEM;
 	t->w = w;
 	t->classes.w = w;
+	t->limit = SIZE_MAX;
 	t->buffer = malloc(BUFFER);
 	if (!t->buffer || spoor_user_classes_resume(&t->classes) || spoor_user_stacks_new(w, &t->stacks)) {
 		spoor_taker_free(t);
@@ -127,15 +128,22 @@ struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t)
 
 /* ---- taking ---- */
 
+void spoor_taker_go_on(struct spoor_taker *t)
+{
+	t->now = spoor_clock_pair_now();
+	spoor_user_clock_add(&t->clock, t->now);
+	t->most = t->now.ns + AHEAD_NS;
+}
+
 void spoor_taker_round(struct spoor_taker *t)
 {
-	struct spoor_clock_pair now = spoor_clock_pair_now();
+	spoor_taker_go_on(t);
+	t->until = t->classes.now = t->now.ns;
+}
 
-	spoor_user_clock_add(&t->clock, now);
-	t->now = now;
-	t->until = now.ns;
-	t->most = now.ns + AHEAD_NS;
-	t->classes.now = now.ns;
+void spoor_taker_limit(struct spoor_taker *t, size_t bytes)
+{
+	t->limit = bytes;
 }
 
 void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns)
@@ -191,6 +199,8 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 	if (t->used + a->packets[i].size > BUFFER || t->n_runs == MOST_RUNS)
 		return -EAGAIN;
 	n = spoor_user_packet_copy(a, i, t->buffer + t->used, &done);
+	if (n > t->limit || t->used > t->limit - n)
+		return -EAGAIN;
 	if (!n) {
 		if (done && !a->packets[i].held)
 			spoor_user_packet_taken(a, i, 0, true);
@@ -314,9 +324,22 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 	return n;
 }
 
-/* all: the packet's events, as they are placed. */
+/* No room for the packet of these runs, but for `late` events of theirs, which were not in it: the writer counts it. */
+static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t late)
+{
+	for (size_t i = first; i < first + n_runs; i++) {
+		struct taken *k = t->runs[i].owner;
+		uint64_t left = k->n < late ? k->n : late;
+
+		k->source->refused += k->n - left;
+		k->n = left;
+		late -= left;
+	}
+}
+
+/* all: the packet's events, as they are placed; late: how many of the runs' are not in it. */
 static int write_packet(struct spoor_taker *t, const struct spoor_run *all, const struct iovec *spans, int n_spans,
-			uint32_t tid, size_t first, size_t n_runs, struct spoor_error *e)
+			uint32_t tid, size_t first, size_t n_runs, uint64_t late, struct spoor_error *e)
 {
 	struct spoor_lane_packet p = {
 		.spans = spans,
@@ -326,13 +349,18 @@ static int write_packet(struct spoor_taker *t, const struct spoor_run *all, cons
 		.vtid = tid,
 		.sources = t->sources,
 	};
+	int r;
 
 	t->counts.packets++;
 	p.n_sources = name_sources(t, first, n_runs);
 	t->discarded[all->lane] += t->lost;
 	t->lost = 0;
 	p.discarded = t->discarded[all->lane];
-	return spoor_writer_lane_packet(t->w, all->lane, &p, e);
+	r = spoor_writer_lane_packet(t->w, all->lane, &p, e);
+	if (r != -ENOBUFS)
+		return r;
+	refuse(t, first, n_runs, late);
+	return 0;
 }
 
 /* Runs from i on that one packet takes. Returns how many. */
@@ -369,7 +397,7 @@ static int write_runs(struct spoor_taker *t, struct spoor_error *e)
 
 		k = join(t, i, spans, &tid);
 		all.end = t->runs[i + k - 1].end;
-		r = write_packet(t, &all, spans, k, tid, i, k, e);
+		r = write_packet(t, &all, spans, k, tid, i, k, 0, e);
 		err = err ? err : r;
 	}
 	return err;
@@ -395,6 +423,7 @@ static void cut_late(struct spoor_taker *t, struct spoor_run *run)
 static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) uint8_t *buffer = malloc(t->used ? t->used : 1);
+	uint64_t late = t->counts.late;
 	struct spoor_run all;
 	struct iovec span;
 	int r = buffer ? spoor_runs_merge(t->runs, t->n_runs, buffer, &all) : -ENOMEM;
@@ -409,7 +438,7 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 	if (r)
 		return spoor_fail(e, EINVAL, "no lane takes what was merged");
 	span = (struct iovec){ all.data, all.len };
-	return write_packet(t, &all, &span, 1, 0, 0, t->n_runs, e);
+	return write_packet(t, &all, &span, 1, 0, 0, t->n_runs, t->counts.late - late, e);
 }
 
 /* ---- holding ---- */
@@ -557,6 +586,11 @@ void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *
 
 /* ---- what became of programs ---- */
 
+uint64_t spoor_source_lost(const struct spoor_source *s)
+{
+	return spoor_user_arena_lost(s->arena) + s->refused;
+}
+
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
 {
 	const struct spoor_arena *h = &s->arena->head;
@@ -571,7 +605,7 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 	def.p.h.tid = s->pid ? s->pid : h->pid;
 	def.p.pid = def.p.h.tid;
 	def.p.state = state;
-	def.p.lost = spoor_user_arena_lost(s->arena);
+	def.p.lost = spoor_source_lost(s);
 	def.p.malformed = s->arena->malformed;
 	memcpy(def.p.arena, h->uuid, sizeof(def.p.arena));
 	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));

@@ -33,6 +33,7 @@ struct spoor_source {
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
+	uint64_t refused;  /* events that were taken and for which the writer had no room: lost */
 	unsigned held;     /* of what was taken, pieces that are not released */
 	size_t rows_asked; /* of its objects */
 };
@@ -53,17 +54,24 @@ struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t);
 
 /* Begins a round that takes everything up to now. */
 void spoor_taker_round(struct spoor_taker *t);
+/* Goes on with one that came to nothing for want of room: up to the same moment. */
+void spoor_taker_go_on(struct spoor_taker *t);
+/* So many bytes are taken at once, and with 0 none. */
+void spoor_taker_limit(struct spoor_taker *t, size_t bytes);
 /* The same up to a moment in the past, CLOCK_MONOTONIC ns. */
 void spoor_taker_round_until(struct spoor_taker *t, uint64_t ns);
 
 /*
- * All packets of a program. -EAGAIN: the buffer is full; write, and take again, until it is 0. Other errors are of no
- * program but ours: -ENOMEM.
+ * All packets of a program. -EAGAIN: the buffer is full, or the limit is reached; write, and take again, until it is 0;
+ * with nothing to write, later. Other errors are of no program but ours: -ENOMEM.
  */
 int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s);
 /* One packet. */
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i);
-/* Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. */
+/*
+ * Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. What a writer has no
+ * room for (-ENOBUFS) is no failure but a loss, which is counted: see `refused`.
+ */
 int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e);
 /*
  * For a trace that is written elsewhere, and later: from here on what is written is held. mark(): all of it so far has
@@ -79,6 +87,8 @@ void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s);
 void spoor_taker_undo(struct spoor_taker *t);
 size_t spoor_taker_bytes(const struct spoor_taker *t);
 
+/* What a program lost: what it discarded, and what was refused. */
+uint64_t spoor_source_lost(const struct spoor_source *s);
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
 /* A segment began, for all programs; and then: says again what of the program its events refer to. */

@@ -67,7 +67,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 		info.n_arenas = m->n_arenas;
 		for (size_t i = 0; i < m->n_arenas; i++) {
 			info.events += m->arenas[i]->n;
-			info.lost += spoor_user_arena_lost(m->arenas[i]->arena);
+			info.lost += spoor_source_lost(m->arenas[i]);
 			info.malformed += m->arenas[i]->arena->malformed;
 		}
 		each(ctx, &info);
