@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* An arena's parts: arena.c (what is fixed), arena_live.c (definitions, clocks, counts), packets.c. */
+#include "collect/user/arena.h"
+
+/* The head as the program has it now: each field is to be loaded once, and checked. */
+static inline struct spoor_arena *live(const struct spoor_user_arena *a)
+{
+	return (struct spoor_arena *)a->base;
+}
+
+#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What of an arena grows or changes while its program runs, but for packets: definitions, pairs of clocks, counts. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "collect/user/arena_internal.h"
+
+void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what)
+{
+	if (!a->malformed++)
+		snprintf(a->what, sizeof(a->what), "%s", what);
+}
+
+static void take_class(struct spoor_user_arena *a, struct spoor_user_classes *r, const uint8_t *copy, size_t size,
+		       unsigned id)
+{
+	const struct spoor_user_class *class = NULL;
+	int err;
+
+	if (id == 0 || id >= SPOOR_ARENA_MAX_CLASSES || a->classes[id]) {
+		spoor_user_arena_garbage(a, "a definition has a number that is none, or is another's");
+		return;
+	}
+	err = spoor_user_classes_take(r, copy, size, &class);
+	if (err == -EBADMSG)
+		spoor_user_arena_garbage(a, "a definition of events");
+	else if (err)
+		spoor_user_arena_garbage(a, "a definition of events could not be stored");
+	a->classes[id] = class;
+	if (id >= a->n_classes)
+		a->n_classes = id + 1;
+}
+
+/* One record, copied to where nobody changes it. Returns its size; 0: no more. */
+static size_t take_definition(struct spoor_user_arena *a, struct spoor_user_classes *r, uint64_t used)
+{
+	const uint8_t *at = a->base + a->head.defs_offset + a->defs_read;
+	_cleanup_(spoor_freep) uint8_t *copy = NULL;
+	struct spoor_def def;
+
+	if (used - a->defs_read < sizeof(def))
+		return 0;
+	memcpy(&def, at, sizeof(def));
+	if (def.size < sizeof(def) || def.size % 8 || def.size > used - a->defs_read)
+		return 0;
+	if (def.type != SPOOR_DEF_CLASS && def.type != SPOOR_DEF_OBJECT)
+		return def.size;
+	copy = malloc(def.size);
+	if (!copy)
+		return 0;
+	memcpy(copy, at, def.size);
+	memcpy(copy, &def, sizeof(def));
+	if (def.type == SPOOR_DEF_CLASS)
+		take_class(a, r, copy, def.size, def.id);
+	else if (spoor_code_take(&a->code, copy, def.size))
+		spoor_user_arena_garbage(a, "a definition of an object");
+	return def.size;
+}
+
+void spoor_user_arena_define(struct spoor_user_arena *a, struct spoor_user_classes *r)
+{
+	uint64_t used = LOAD(live(a)->defs_used);
+
+	if (a->defs_bad || used == a->defs_read)
+		return;
+	if (used > a->head.defs_size || used % 8 || used < a->defs_read) {
+		a->defs_bad = true;
+		spoor_user_arena_garbage(a, "the size of its definitions");
+		return;
+	}
+	while (a->defs_read < used) {
+		size_t size = take_definition(a, r, used);
+
+		if (!size) {
+			a->defs_bad = true;
+			spoor_user_arena_garbage(a, "the size of a definition");
+			return;
+		}
+		a->defs_read += size;
+	}
+}
+
+void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock *c)
+{
+	uint64_t n = LOAD(live(a)->n_clocks);
+	uint64_t first = n > SPOOR_ARENA_MAX_CLOCKS - 1 ? n - (SPOOR_ARENA_MAX_CLOCKS - 1) : 0;
+
+	if (a->head.clock != SPOOR_ARENA_TSC)
+		return;
+	for (uint64_t i = first; i < n; i++) {
+		const struct spoor_arena_clock *p = &live(a)->clocks[i % SPOOR_ARENA_MAX_CLOCKS];
+
+		spoor_user_clock_add(c, (struct spoor_clock_pair){ LOAD(p->tsc), LOAD(p->mono) });
+	}
+}
+
+uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->head.n_channels; i++) {
+		const struct spoor_arena_channel *c = &live(a)->channels[i];
+
+		sum += LOAD(c->lost) + LOAD(c->lost_large) + LOAD(c->lost_nested) + LOAD(c->overwritten);
+	}
+	return sum;
+}
+
+unsigned spoor_user_arena_state(const struct spoor_user_arena *a)
+{
+	return LOAD(live(a)->state);
+}
+
+const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet)
+{
+	for (unsigned i = 0; i < a->head.n_channels; i++)
+		if (packet - a->head.channels[i].first_packet < a->head.channels[i].n_packets)
+			return &a->head.channels[i];
+	return NULL;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What was taken in a round, written: runs to lanes, packets to files, then packets back to their programs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "collect/user/taker_internal.h"
+#include "collect/user/threads.h"
+
+#define JOIN (16u << 10) /* runs of one lane that are together no larger are one packet */
+#define MOST_SPANS 500
+#define KEEP_NS (10 * SPOOR_NS_PER_SEC) /* so old are the oldest pairs of clocks */
+
+static int by_lane(const void *a, const void *b)
+{
+	const struct spoor_run *x = a, *y = b;
+
+	if (x->lane != y->lane)
+		return x->lane < y->lane ? -1 : 1;
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* How much its programs lost, told with this packet or before. Returns how many sources there are now. */
+static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
+{
+	if (!s->lost || s->named == t->counts.packets || n == SPOOR_MAX_SOURCES)
+		return n;
+	t->sources[n] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_LOST, .position = s->lost };
+	memcpy(t->sources[n].arena, s->arena->head.uuid, sizeof(t->sources[n].arena));
+	s->named = t->counts.packets;
+	return n + 1;
+}
+
+/* Where what is in the packet of these runs comes from, its count of losses included. */
+static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
+{
+	size_t n = 0;
+
+	for (size_t i = first; i < first + n_runs; i++)
+		t->sources[n++] = ((const struct taken *)t->runs[i].owner)->where;
+	for (size_t i = 0; i < t->n_untold; i++) {
+		n = add_lost(t, n, t->untold[i]);
+		t->untold[i]->untold = false;
+	}
+	t->n_untold = 0;
+	for (size_t i = first; i < first + n_runs; i++)
+		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
+	return n;
+}
+
+/* No room for the packet of these runs, but for `late` events of theirs, which were not in it: the writer counts it. */
+static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t late)
+{
+	for (size_t i = first; i < first + n_runs; i++) {
+		struct taken *k = t->runs[i].owner;
+		uint64_t left = k->n < late ? k->n : late;
+
+		k->source->refused += k->n - left;
+		k->n = left;
+		late -= left;
+	}
+}
+
+/* all: the packet's events, as they are placed; late: how many of the runs' are not in it. */
+static int write_packet(struct spoor_taker *t, const struct spoor_run *all, const struct iovec *spans, int n_spans,
+			uint32_t tid, size_t first, size_t n_runs, uint64_t late, struct spoor_error *e)
+{
+	struct spoor_lane_packet p = {
+		.spans = spans,
+		.n_spans = n_spans,
+		.ts_begin = all->begin,
+		.ts_end = all->end,
+		.vtid = tid,
+		.sources = t->sources,
+	};
+	int r;
+
+	t->counts.packets++;
+	p.n_sources = name_sources(t, first, n_runs);
+	t->discarded[all->lane] += t->lost;
+	t->lost = 0;
+	p.discarded = t->discarded[all->lane];
+	r = spoor_writer_lane_packet(t->w, all->lane, &p, e);
+	if (r != -ENOBUFS)
+		return r;
+	refuse(t, first, n_runs, late);
+	return 0;
+}
+
+/* Runs from i on that one packet takes. Returns how many. */
+static size_t join(struct spoor_taker *t, size_t i, struct iovec *spans, uint32_t *ret_tid)
+{
+	const struct taken *first = t->runs[i].owner;
+	size_t bytes = 0, k = 0;
+
+	*ret_tid = first->tid;
+	for (; i + k < t->n_runs && k < MOST_SPANS; k++) {
+		const struct spoor_run *run = &t->runs[i + k];
+		const struct taken *from = run->owner;
+
+		if (k && (run->lane != t->runs[i].lane || bytes + run->len > JOIN))
+			break;
+		spans[k] = (struct iovec){ run->data, run->len };
+		if (from->tid != *ret_tid)
+			*ret_tid = 0;
+		bytes += run->len;
+	}
+	return k;
+}
+
+static int write_runs(struct spoor_taker *t, struct spoor_error *e)
+{
+	struct iovec spans[MOST_SPANS];
+	int err = 0;
+
+	qsort(t->runs, t->n_runs, sizeof(*t->runs), by_lane);
+	for (size_t i = 0, k; i < t->n_runs; i += k) {
+		struct spoor_run all = t->runs[i];
+		uint32_t tid;
+		int r;
+
+		k = join(t, i, spans, &tid);
+		all.end = t->runs[i + k - 1].end;
+		r = write_packet(t, &all, spans, k, tid, i, k, 0, e);
+		err = err ? err : r;
+	}
+	return err;
+}
+
+/* What lies before the end of every lane has no place any more. */
+static void cut_late(struct spoor_taker *t, struct spoor_run *run)
+{
+	uint64_t horizon = spoor_lanes_horizon(&t->lanes);
+
+	while (run->len && run->begin < horizon) {
+		size_t size = ((struct spoor_event_header *)run->data)->size8 * 8;
+
+		run->data += size;
+		run->len -= size;
+		run->begin = run->len ? ((struct spoor_event_header *)run->data)->ts : 0;
+		t->counts.late++;
+		t->lost++;
+	}
+}
+
+/* So many threads wrote at once that their runs do not fit into the lanes: one packet of all of them. */
+static int write_merged(struct spoor_taker *t, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) uint8_t *buffer = malloc(t->used ? t->used : 1);
+	uint64_t late = t->counts.late;
+	struct spoor_run all;
+	struct iovec span;
+	int r = buffer ? spoor_runs_merge(t->runs, t->n_runs, buffer, &all) : -ENOMEM;
+
+	if (r)
+		return spoor_fail(e, -r, "out of memory");
+	t->counts.merged++;
+	cut_late(t, &all);
+	if (!all.len)
+		return 0;
+	r = spoor_lanes_place(&t->lanes, &all);
+	if (r)
+		return spoor_fail(e, EINVAL, "no lane takes what was merged");
+	span = (struct iovec){ all.data, all.len };
+	return write_packet(t, &all, &span, 1, 0, 0, t->n_runs, t->counts.late - late, e);
+}
+
+static void give_back(struct spoor_taker *t)
+{
+	for (size_t i = 0; i < t->n_runs; i++) {
+		struct taken *k = &t->taken[i];
+
+		if (!spoor_taker_holds(t, k))
+			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
+		k->source->n += k->n;
+		k->source->bytes += k->bytes;
+		t->counts.events += k->n;
+	}
+	t->n_runs = 0;
+	t->used = 0;
+}
+
+/* Padding alone is taken, too, but makes no run. */
+static void leave_out_empty(struct spoor_taker *t, size_t *ret_all)
+{
+	size_t n = 0;
+
+	*ret_all = t->n_runs;
+	for (size_t i = 0; i < t->n_runs; i++)
+		if (t->runs[i].len) {
+			struct spoor_run run = t->runs[i];
+
+			t->runs[i] = t->runs[n];
+			t->runs[n++] = run;
+		}
+	t->n_runs = n;
+}
+
+int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
+{
+	int r, r2 = 0;
+	size_t all;
+
+	for (size_t i = 0; i < t->n_runs; i++)
+		spoor_source_define(t->taken[i].source, t->w, t->runs[i].begin);
+	r = spoor_writer_flush(t->w, e);
+	leave_out_empty(t, &all);
+	if (t->n_runs) {
+		if (spoor_lanes_assign(&t->lanes, t->runs, t->n_runs) == 0)
+			r2 = write_runs(t, r ? NULL : e);
+		else
+			r2 = write_merged(t, r ? NULL : e);
+	}
+	t->n_runs = all;
+	give_back(t);
+	spoor_user_clock_forget(&t->clock, t->until > KEEP_NS ? t->until - KEEP_NS : 0);
+	return r ? r : r2;
+}
