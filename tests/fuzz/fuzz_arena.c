@@ -66,6 +66,7 @@ static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struc
 		.clock = a->head.clock == SPOOR_ARENA_TSC ? clock : NULL,
 		.until = until,
 		.most = 1ULL << 62,
+		.room = SIZE_MAX,
 		.tid = same_tid,
 		.stack = stack_of,
 		.ctx = w,
@@ -74,21 +75,14 @@ static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struc
 	for (unsigned i = 0; i < a->n_packets && i < 64; i++) {
 		uint8_t *copy = malloc(a->packets[i].size);
 		struct spoor_user_batch b;
-		bool done;
-		size_t n;
 
 		if (!copy)
 			abort();
-		n = spoor_user_packet_copy(a, i, copy, &done);
-		if (n > a->packets[i].size)
+		spoor_user_events_take(&x, i, copy, &b);
+		if (b.bytes > a->packets[i].size || b.run.len > b.bytes)
 			abort();
-		if (n) {
-			spoor_user_events_convert(&x, i, copy, n, &b);
-			if (b.bytes > n || b.run.len > b.bytes)
-				abort();
-			check(r, &b, until);
-			spoor_user_packet_taken(a, i, b.bytes, done && b.all);
-		}
+		check(r, &b, until);
+		spoor_user_packet_taken(a, i, b.bytes, b.done);
 		free(copy);
 	}
 }

@@ -188,7 +188,8 @@ struct spoor_arena {
 	__u64 defs_used __attribute__((aligned(64))); /* bytes of definitions that are complete */
 	__u64 n_clocks; /* pairs ever noted; pair i stands in clocks[i % 64], the oldest may be torn */
 	__u64 serial __attribute__((aligned(64))); /* of the next packet to be opened (atomic); the first is 1 */
-	__u32 wake __attribute__((aligned(64))); /* futex word: up when a packet becomes FULL and consumer_waits */
+	/* futex word: counted up when a packet becomes FULL, few are FREE, and consumer_waits is not 0 */
+	__u32 wake __attribute__((aligned(64)));
 	__u32 consumer_waits;                         /* the consumer's: not 0 while it waits for `wake` */
 	__u64 classes_refused;                        /* event classes for which the definitions had no room */
 

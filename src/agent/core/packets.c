@@ -35,10 +35,24 @@ static void count_space(struct slot *s)
 		sys3(SYS_futex, &s->channel->space, FUTEX_WAKE, INT32_MAX);
 }
 
+#define FREE_ENOUGH 64 /* packets, however many there are */
+
+/* Three in four packets, or more than are filled until the consumer looks. The last ones are those taken last. */
+static bool enough_free(const struct slot *s)
+{
+	uint32_t n = s->n_packets - s->n_shared, want = n - n / 4, i;
+
+	want = want < FREE_ENOUGH ? want : FREE_ENOUGH;
+	for (i = s->n_packets; want && i-- > s->n_shared;)
+		want -= SPOOR_OWNER_STATE(owner_of(&s->packets[i])) == SPOOR_PACKET_FREE;
+	return !want;
+}
+
+/* Waking the consumer for each packet would cost more than taking what is in it. */
 static void count_full(struct slot *s)
 {
 	__atomic_fetch_add(&s->channel->full, 1, __ATOMIC_RELEASE);
-	if (!__atomic_load_n(&s->arena->consumer_waits, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&s->arena->consumer_waits, __ATOMIC_RELAXED) || enough_free(s))
 		return;
 	__atomic_fetch_add(&s->arena->wake, 1, __ATOMIC_RELEASE);
 	sys3(SYS_futex, &s->arena->wake, FUTEX_WAKE, INT32_MAX);

@@ -94,6 +94,7 @@ static void lay_out(struct spoor_user_arena *a)
 		for (unsigned i = 0; i < a->head.channels[c].n_packets; i++, n++) {
 			a->packets[n].size = a->head.channels[c].packet_size;
 			a->packets[n].fd = -1;
+			a->packets[n].overwritten = a->head.channels[c].mode == SPOOR_ARENA_OVERWRITE;
 			a->packets[n].offset = at;
 			at += a->packets[n].size;
 		}

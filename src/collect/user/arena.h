@@ -3,7 +3,7 @@
 /*
  * A program's arena (agent/core/arena.h), seen from outside. The program may write into it whatever it likes, whenever
  * it likes: what is fixed is copied once and checked, what is live is read once and checked each time, and events are
- * copied before they are looked at. Garbage ends a packet, is counted, and harms nobody else. Not thread-safe.
+ * checked as they were copied. Garbage ends a packet, is counted, and harms nobody else. Not thread-safe.
  *
  * A live arena must be a memfd sealed against shrinking: another file could be cut under our hands (SIGBUS). A dead
  * one is read into memory.
@@ -30,6 +30,7 @@ struct spoor_user_packet {
 	int fd;            /* where it is: a file that it was spilled to; -1: the arena */
 	uint64_t offset;   /* there */
 	bool bad;          /* the rest of this serial's makes no sense */
+	bool overwritten;  /* its program may begin it anew at any time, taken or not */
 	uint32_t held;     /* times that something was taken and is not released */
 };
 
@@ -70,11 +71,20 @@ uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
 unsigned spoor_user_arena_state(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);
 
+/* What a packet has that was not taken yet. */
+struct spoor_user_piece {
+	const uint8_t *at; /* in the program's memory, so each word is to be read once; or in `room` */
+	size_t len;
+	uint64_t serial;
+	bool done; /* nothing more can come under this serial */
+};
 /*
- * Copies what packet i has that was not taken yet; `to` has room for the whole packet. *ret_done: nothing more can come
- * under this serial. 0: nothing new. What was copied is not taken before spoor_user_packet_taken() says so.
+ * `room` has room for the whole packet: what may go away meanwhile is copied there. Nothing new: len is 0. What was
+ * looked at is not taken before spoor_user_packet_taken() says so.
  */
-size_t spoor_user_packet_copy(struct spoor_user_arena *a, unsigned i, uint8_t *to, bool *ret_done);
+void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *room, struct spoor_user_piece *ret);
+/* After it was read: is it that packet still? */
+bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const struct spoor_user_piece *piece);
 /* So many bytes of it have been written. done: it is full, and goes back to the program. */
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done);
 /*

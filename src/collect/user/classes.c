@@ -305,6 +305,15 @@ static int make_room(struct spoor_user_classes *r)
 	return 0;
 }
 
+/* What is asked of each event. */
+static void note_layout(struct spoor_user_class *c)
+{
+	int at = find_stack(c->c);
+
+	c->stack_at = at > 0 ? at : 0;
+	c->size8 = (c->c->fixed_size + 7) / 8;
+}
+
 /* A class of the trace, in the form in which those of arenas are compared: all under one id. */
 static int add_known(struct spoor_user_classes *r, const struct spoor_class *def, uint16_t id)
 {
@@ -322,9 +331,7 @@ static int add_known(struct spoor_user_classes *r, const struct spoor_class *def
 	c->hash = XXH3_64bits(c->def, size);
 	err = spoor_class_decode(c->def, &c->c);
 	if (!err) {
-		int at = find_stack(c->c);
-
-		c->stack_at = at > 0 ? at : 0;
+		note_layout(c);
 		r->all[r->n++] = TAKE_PTR(c);
 	}
 	return err == -ENOMEM ? err : 0;
@@ -363,7 +370,7 @@ int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, si
 		err = make_room(r);
 	if (err)
 		return err;
-	c->stack_at = find_stack(c->c);
+	note_layout(c);
 	asked = *c->c;
 	asked.id = 0;
 	c->id = SPOOR_EV_USER + r->n;

@@ -8,10 +8,9 @@
 #include <x86intrin.h>
 
 #define TRIES 8
-#define RATE_SHIFT 32
 /* No CPU counts slower than 100 MHz or faster than 20 GHz. */
-#define LEAST_RATE ((1ULL << RATE_SHIFT) / 20)
-#define MOST_RATE (10ULL << RATE_SHIFT)
+#define LEAST_RATE ((1ULL << SPOOR_CLOCK_RATE_SHIFT) / 20)
+#define MOST_RATE (10ULL << SPOOR_CLOCK_RATE_SHIFT)
 /* Pairs closer than this say nothing about a rate: how exactly each was taken is all that would be seen. */
 #define NEAR_NS 1000000ULL
 
@@ -44,7 +43,7 @@ static uint64_t rate_of(const struct spoor_clock_pair *a, const struct spoor_clo
 
 	if (b->tsc <= a->tsc || b->ns <= a->ns)
 		return 0;
-	rate = ((unsigned __int128)(b->ns - a->ns) << RATE_SHIFT) / (b->tsc - a->tsc);
+	rate = ((unsigned __int128)(b->ns - a->ns) << SPOOR_CLOCK_RATE_SHIFT) / (b->tsc - a->tsc);
 	return rate < LEAST_RATE || rate > MOST_RATE ? 0 : (uint64_t)rate;
 }
 
@@ -116,7 +115,7 @@ void spoor_user_clock_done(struct spoor_user_clock *c)
 	*c = (struct spoor_user_clock){};
 }
 
-static void find_piece(struct spoor_user_clock *c, uint64_t tsc)
+void spoor_user_clock_find(struct spoor_user_clock *c, uint64_t tsc)
 {
 	size_t at = find(c, tsc), first, second;
 
@@ -131,18 +130,13 @@ static void find_piece(struct spoor_user_clock *c, uint64_t tsc)
 		.rate = c->n >= 2 ? rate_of(&c->pairs[first], &c->pairs[second]) : 0,
 	};
 	if (!c->piece.rate)
-		c->piece.rate = 1ULL << RATE_SHIFT;
+		c->piece.rate = 1ULL << SPOOR_CLOCK_RATE_SHIFT;
 }
 
-uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc)
+uint64_t spoor_user_clock_before(const struct spoor_user_clock *c, uint64_t tsc)
 {
-	struct spoor_clock_piece *p = &c->piece;
-	uint64_t back;
+	const struct spoor_clock_piece *p = &c->piece;
+	uint64_t back = (uint64_t)(((unsigned __int128)(p->tsc - tsc) * p->rate) >> SPOOR_CLOCK_RATE_SHIFT);
 
-	if (tsc < p->tsc || tsc >= p->end)
-		find_piece(c, tsc);
-	if (tsc >= p->tsc)
-		return p->ns + (uint64_t)(((unsigned __int128)(tsc - p->tsc) * p->rate) >> RATE_SHIFT);
-	back = (uint64_t)(((unsigned __int128)(p->tsc - tsc) * p->rate) >> RATE_SHIFT);
 	return back < p->ns ? p->ns - back : 0;
 }

@@ -19,10 +19,11 @@ struct spoor_clock_pair {
 	uint64_t tsc, ns;
 };
 
+#define SPOOR_CLOCK_RATE_SHIFT 32
 struct spoor_clock_piece {
 	uint64_t tsc, ns; /* where it begins */
 	uint64_t end;     /* where it ends; UINT64_MAX: the last */
-	uint64_t rate;    /* ns per tick, 32 bits behind the point */
+	uint64_t rate;    /* ns per tick, so many bits behind the point */
 };
 
 struct spoor_user_clock {
@@ -43,5 +44,21 @@ int spoor_user_clock_add(struct spoor_user_clock *c, struct spoor_clock_pair p);
 void spoor_user_clock_forget(struct spoor_user_clock *c, uint64_t ns);
 void spoor_user_clock_done(struct spoor_user_clock *c);
 
-/* With fewer than two pairs there is no rate: 1 GHz is then assumed. Times never go backwards where stamps do not. */
-uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc);
+/* Sets the piece to the one of the stamp. */
+void spoor_user_clock_find(struct spoor_user_clock *c, uint64_t tsc);
+/* The same of a stamp before the first piece. */
+uint64_t spoor_user_clock_before(const struct spoor_user_clock *c, uint64_t tsc);
+
+/*
+ * With fewer than two pairs there is no rate: 1 GHz is then assumed. Times never go backwards where stamps do not.
+ * Inline, for each event comes by.
+ */
+static inline uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc)
+{
+	if (__builtin_expect(tsc < c->piece.tsc || tsc >= c->piece.end, 0))
+		spoor_user_clock_find(c, tsc);
+	if (__builtin_expect(tsc < c->piece.tsc, 0))
+		return spoor_user_clock_before(c, tsc);
+	return c->piece.ns +
+	       (uint64_t)(((unsigned __int128)(tsc - c->piece.tsc) * c->piece.rate) >> SPOOR_CLOCK_RATE_SHIFT);
+}

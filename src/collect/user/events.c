@@ -3,26 +3,25 @@
 
 #include <string.h>
 
-static const struct spoor_user_class *class_of(struct spoor_user_events *x, unsigned id)
-{
-	struct spoor_user_arena *a = x->arena;
+/* The head of an event, as it is read: what it says is of one moment. */
+union head {
+	uint64_t words[2];
+	struct spoor_event_header h;
+};
 
-	if (id >= a->n_classes || !a->classes[id])
-		spoor_user_arena_define(a, x->classes); /* it came since we looked */
-	return id < a->n_classes ? a->classes[id] : NULL;
+static inline uint64_t word(const uint8_t *at)
+{
+	return __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED);
 }
 
-/* What is wrong with the event, which fits into its packet; NULL: nothing. */
-static const char *check(const struct spoor_user_class *c, const struct spoor_event_header *h)
+/* Where `to` is not behind `from`, they may overlap. */
+static inline void copy_words(uint8_t *to, const uint8_t *from, size_t size)
 {
-	size_t length;
+	for (size_t i = 0; i < size; i += 8) {
+		uint64_t w = word(from + i);
 
-	if (!c)
-		return "an event of no known class";
-	length = spoor_class_length(c->c, h);
-	if (!length || (length + 7) / 8 != h->size8)
-		return "an event's fields do not fit in it";
-	return NULL;
+		memcpy(to + i, &w, sizeof(w));
+	}
 }
 
 struct stack {
@@ -58,30 +57,6 @@ static const char *take_stack(size_t at, struct spoor_event_header *h, struct st
 	return NULL;
 }
 
-static const char *convert(struct spoor_user_events *x, struct spoor_user_packet *p, struct spoor_event_header *h,
-			   uint64_t ns, struct stack *stack)
-{
-	const struct spoor_user_class *c = class_of(x, h->id);
-	const char *what = c && c->stack_at ? take_stack(c->stack_at, h, stack) : NULL;
-
-	if (!what)
-		what = check(c, h);
-	if (what)
-		return what;
-	stack->walk.stamp = h->ts;
-	stack->walk.ns = ns;
-	if (h->ts < p->last)
-		return "stamps go backwards";
-	if (ns > x->most)
-		return "a stamp of the future";
-	p->last = h->ts;
-	h->ts = ns;
-	h->id = c->id;
-	h->flags = 0;
-	x->class = c;
-	return NULL;
-}
-
 /* The tid of an event; most are of the same one as the event before. */
 struct tids {
 	uint32_t seen, mapped;
@@ -101,63 +76,152 @@ static uint32_t map_tid(const struct spoor_user_events *x, struct tids *t, uint3
 	return t->mapped;
 }
 
-static void put_stack(const struct spoor_user_events *x, struct spoor_event_header *h, const struct stack *stack)
-{
-	uint32_t id = x->stack ? x->stack(x->ctx, &stack->walk) : 0;
+struct pass {
+	struct spoor_user_events *x;
+	const struct spoor_user_class *class; /* of the event before; it is the next one's as a rule */
+	unsigned id;                          /* the arena's, of that class; 0: there was none */
+	uint64_t last;                        /* stamp of the event before, as it stands in the arena */
+	struct tids tids;
+	struct stack *stack;
+};
 
-	memcpy((uint8_t *)h + x->class->stack_at, &id, sizeof(id));
+static const struct spoor_user_class *class_of(struct pass *k, unsigned id)
+{
+	struct spoor_user_arena *a = k->x->arena;
+
+	if (id == k->id)
+		return k->class;
+	if (id >= a->n_classes || !a->classes[id])
+		spoor_user_arena_define(a, k->x->classes); /* it came since we looked */
+	if (id >= a->n_classes || !a->classes[id])
+		return NULL;
+	k->id = id;
+	k->class = a->classes[id];
+	return k->class;
 }
 
-static bool fits(const struct spoor_event_header *h, size_t room)
+static bool fields_fit(const struct spoor_user_class *c, const struct spoor_event_header *h, unsigned size8)
 {
-	return room >= sizeof(*h) && h->size8 >= 2 && h->size8 * 8 <= room;
+	return c->size8 ? c->size8 == size8 : (spoor_class_length(c->c, h) + 7) / 8 == size8;
 }
 
-void spoor_user_events_convert(struct spoor_user_events *x, unsigned i, uint8_t *data, size_t len,
-			       struct spoor_user_batch *ret)
+static void put_stack(struct pass *k, uint8_t *event, uint64_t stamp, uint64_t ns)
 {
-	struct spoor_user_batch b = { .run.data = data, .all = true };
-	uint8_t *to = data, *at = data, *end = data + len;
-	struct spoor_user_packet *p = &x->arena->packets[i];
+	uint32_t id;
+
+	k->stack->walk.stamp = stamp;
+	k->stack->walk.ns = ns;
+	id = k->x->stack ? k->x->stack(k->x->ctx, &k->stack->walk) : 0;
+	memcpy(event + k->class->stack_at, &id, sizeof(id));
+}
+
+/* An event that lies within its packet. NULL, and it is at `to`, *head with it; or what is wrong with it. */
+static inline const char *take(struct pass *k, union head *head, const uint8_t *from, uint8_t *to, uint64_t ns)
+{
+	const struct spoor_user_class *c = class_of(k, head->h.id);
+	struct spoor_event_header *h = (void *)to;
+	unsigned size8 = head->h.size8;
+	uint64_t stamp = head->h.ts;
+
+	copy_words(to + sizeof(*head), from + sizeof(*head), size8 * 8 - sizeof(*head));
+	if (!c)
+		return "an event of no known class";
+	if (c->stack_at || !c->size8)
+		memcpy(h, head, sizeof(*head));
+	if (c->stack_at) {
+		const char *what = take_stack(c->stack_at, h, k->stack);
+
+		if (what)
+			return what;
+		size8 = h->size8;
+	}
+	if (!fields_fit(c, h, size8))
+		return "an event's fields do not fit in it";
+	if (stamp < k->last)
+		return "stamps go backwards";
+	if (ns > k->x->most)
+		return "a stamp of the future";
+	k->last = stamp;
+	if (c->stack_at)
+		put_stack(k, to, stamp, ns);
+	head->h = (struct spoor_event_header){
+		.ts = ns, .id = c->id, .size8 = size8, .tid = map_tid(k->x, &k->tids, head->h.tid)
+	};
+	memcpy(h, head, sizeof(*head));
+	return NULL;
+}
+
+/* Returns what was wrong with the last; NULL: nothing. */
+static const char *take_all(struct pass *k, const struct spoor_user_piece *piece, uint8_t *to,
+			    struct spoor_user_batch *b)
+{
+	const uint8_t *at = piece->at, *end = at + piece->len;
+	struct spoor_user_events *x = k->x;
 	const char *what = NULL;
-	struct tids tids = {};
-	struct stack stack;
+	size_t size;
 
-	for (size_t size; at < end; at += size) {
-		struct spoor_event_header *h = (void *)at;
+	for (; at < end; at += size) {
+		union head head;
 		uint64_t ns;
 
-		if (!fits(h, end - at)) {
+		if ((size_t)(end - at) < sizeof(head)) {
 			what = "the size of an event";
 			break;
 		}
-		size = h->size8 * 8;
-		if (!h->id)
-			continue;
-		ns = x->clock ? spoor_user_clock_ns(x->clock, h->ts) : h->ts;
-		if (ns > x->until && ns <= x->most) {
-			b.all = false;
+		head.words[0] = word(at);
+		head.words[1] = word(at + 8);
+		size = head.h.size8 * 8;
+		if (size < sizeof(head) || size > (size_t)(end - at)) {
+			what = "the size of an event";
 			break;
 		}
-		what = convert(x, p, h, ns, &stack);
+		if (!head.h.id)
+			continue;
+		ns = x->clock ? spoor_user_clock_ns(x->clock, head.h.ts) : head.h.ts;
+		if (ns > x->until && ns <= x->most) {
+			b->done = false;
+			break;
+		}
+		what = take(k, &head, at, to, ns);
 		if (what)
 			break;
-		if (x->class->stack_at)
-			put_stack(x, h, &stack);
-		h->tid = map_tid(x, &tids, h->tid);
-		if (!b.n++)
-			b.run.begin = h->ts;
-		b.run.end = h->ts;
-		if (to != at) /* padding came before it, or what is not kept */
-			memmove(to, at, h->size8 * 8);
-		to += ((struct spoor_event_header *)to)->size8 * 8;
+		if (!b->n++)
+			b->run.begin = ns;
+		b->run.end = ns;
+		to += head.h.size8 * 8;
+	}
+	b->bytes = at - piece->at;
+	b->run.len = to - b->run.data;
+	return what;
+}
+
+void spoor_user_events_take(struct spoor_user_events *x, unsigned i, uint8_t *to, struct spoor_user_batch *ret)
+{
+	struct spoor_user_packet *p = &x->arena->packets[i];
+	struct spoor_user_batch b = { .run.data = to };
+	struct spoor_user_piece piece;
+	struct stack stack;
+	struct pass k = { .x = x, .stack = &stack };
+	const char *what;
+
+	*ret = b;
+	spoor_user_packet_look(x->arena, i, to, &piece);
+	ret->too_much = piece.len > x->room;
+	ret->done = b.done = piece.done && !ret->too_much;
+	if (!piece.len || ret->too_much)
+		return;
+	spoor_user_arena_define(x->arena, x->classes); /* what these events refer to was complete before them */
+	k.last = p->last;
+	what = take_all(&k, &piece, to, &b);
+	if (piece.at != to && !spoor_user_packet_same(x->arena, i, &piece)) {
+		ret->done = false; /* another one by now, of a program that keeps to no rule: the next look will do */
+		return;
 	}
 	if (what) {
 		spoor_user_arena_garbage(x->arena, what);
 		p->bad = true;
 	}
-	b.run.len = to - data;
-	b.bytes = at - data;
-	b.tid = tids.several ? 0 : tids.first;
+	p->last = k.last;
+	b.tid = k.tids.several ? 0 : k.tids.first;
 	*ret = b;
 }

@@ -12,8 +12,8 @@
 #define PERIOD_NEW (5 * 1000000ULL)
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
 #define CROWD 40
-#define BUSY 120 /* per mille of an arena in one round: look sooner */
-#define IDLE 30
+#define BUSY 350 /* per mille of an arena in one round: look sooner */
+#define IDLE 180 /* so full is it when its program wakes us */
 #define PATIENCE_MS 2000 /* with a relay, where something ends */
 #define SETTLE_MS 20
 

@@ -33,41 +33,55 @@ static void begin_packet(struct spoor_user_packet *p, const struct spoor_arena_p
 	p->bad = false;
 }
 
-size_t spoor_user_packet_copy(struct spoor_user_arena *a, unsigned i, uint8_t *to, bool *ret_done)
+static bool is_full(uint64_t owner)
+{
+	return SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FULL || SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_READING;
+}
+
+/* In the arena its owner only adds to it; but for that it is copied, before anything in it is believed. */
+static bool copy(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint8_t *to,
+		 struct spoor_user_piece *piece)
+{
+	if (p->fd < 0)
+		memcpy(to, a->base + p->offset + p->position, piece->len);
+	else if (pread(p->fd, to, piece->len, p->offset + p->position) != (ssize_t)piece->len)
+		return false;
+	piece->at = to;
+	return true;
+}
+
+void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *room, struct spoor_user_piece *ret)
 {
 	struct spoor_arena_packet *h = &a->headers[i];
 	struct spoor_user_packet *p = &a->packets[i];
-	uint64_t owner, serial, committed, now;
-	unsigned state;
-	size_t n;
+	struct spoor_user_piece piece = {};
+	uint64_t owner, committed;
 
-	*ret_done = false;
-	if (!look(h, &owner, &serial, &committed))
-		return 0;
-	state = SPOOR_OWNER_STATE(owner);
-	if (state == SPOOR_PACKET_FREE)
-		return 0;
-	if (serial != p->serial)
-		begin_packet(p, h, serial, committed);
+	*ret = piece;
+	if (!look(h, &owner, &piece.serial, &committed) || SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FREE)
+		return;
+	if (piece.serial != p->serial)
+		begin_packet(p, h, piece.serial, committed);
 	if (p->bad || committed > p->size || committed % 8 || committed < p->position) {
 		if (!p->bad)
 			spoor_user_arena_garbage(a, "how far a packet is filled");
 		p->bad = true;
-		*ret_done = state == SPOOR_PACKET_FULL || state == SPOOR_PACKET_READING;
-		return 0;
+		ret->done = is_full(owner);
+		return;
 	}
-	n = committed - p->position;
-	if (p->fd < 0)
-		memcpy(to, a->base + p->offset + p->position, n);
-	else if (pread(p->fd, to, n, p->offset + p->position) != (ssize_t)n)
-		return 0;
-	/* Overwritten meanwhile? A packet that went from one state to the next has the same content still. */
+	piece.len = committed - p->position;
+	piece.at = a->base + p->offset + p->position;
+	if ((p->overwritten || p->fd >= 0) && (!copy(a, p, room, &piece) || !spoor_user_packet_same(a, i, &piece)))
+		return;
+	piece.done = is_full(owner);
+	*ret = piece;
+}
+
+/* A packet that went from one state to the next has the same content still. */
+bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const struct spoor_user_piece *piece)
+{
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	now = LOAD(h->serial);
-	if (now != serial)
-		return 0;
-	*ret_done = state == SPOOR_PACKET_FULL || state == SPOOR_PACKET_READING;
-	return n;
+	return LOAD(a->headers[i].serial) == piece->serial;
 }
 
 static void give_back(struct spoor_user_arena *a, unsigned i)
@@ -76,9 +90,8 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 	struct spoor_arena_channel *c = &live(a)->channels[fixed - a->head.channels];
 	struct spoor_arena_packet *h = &a->headers[i];
 	uint64_t owner = LOAD(h->owner), reading;
-	unsigned state = SPOOR_OWNER_STATE(owner);
 
-	if (state != SPOOR_PACKET_FULL && state != SPOOR_PACKET_READING)
+	if (!is_full(owner))
 		return;
 	reading = SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 1, 0, SPOOR_PACKET_READING, getpid());
 	if (!__atomic_compare_exchange_n(&h->owner, &owner, reading, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))

@@ -129,7 +129,7 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 {
 	struct spoor_user_arena *a = s->arena;
 	struct taking taking = { t, s };
-	bool ticks = a->head.clock == SPOOR_ARENA_TSC, done;
+	bool ticks = a->head.clock == SPOOR_ARENA_TSC;
 	struct spoor_user_events x = {
 		.arena = a,
 		.classes = &t->classes,
@@ -138,34 +138,30 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 				    &t->clock,
 		.until = t->until,
 		.most = t->most,
+		.room = t->limit > t->used ? t->limit - t->used : 0,
 		.tid = tid_of,
 		.stack = stack_of,
 		.ctx = &taking,
 	};
 	struct spoor_user_batch b;
-	size_t n;
 
 	if (t->used + a->packets[i].size > BUFFER || t->n_runs == MOST_RUNS)
 		return -EAGAIN;
-	n = spoor_user_packet_copy(a, i, t->buffer + t->used, &done);
-	if (n > t->limit || t->used > t->limit - n)
+	spoor_user_events_take(&x, i, t->buffer + t->used, &b);
+	if (b.too_much)
 		return -EAGAIN;
-	if (!n) {
-		if (done && !a->packets[i].held)
+	if (!b.n && !b.bytes) {
+		if (b.done && !a->packets[i].held)
 			spoor_user_packet_taken(a, i, 0, true);
 		return 0;
 	}
-	spoor_user_arena_define(a, &t->classes); /* what these events refer to was complete before them */
-	spoor_user_events_convert(&x, i, t->buffer + t->used, n, &b);
-	if (!b.n && !b.bytes)
-		return 0;
 	t->runs[t->n_runs] = b.run;
 	t->runs[t->n_runs].owner = &t->taken[t->n_runs];
 	t->taken[t->n_runs] = (struct taken){
 		.source = s,
 		.packet = i,
 		.bytes = b.bytes,
-		.done = done && b.all,
+		.done = b.done,
 		.n = b.n,
 		.tid = b.tid,
 		.where = { .serial = a->packets[i].serial, .position = a->packets[i].position + b.bytes },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The taker's parts: taker.c (rounds, taking), taker_write.c (runs to lanes), taker_hold.c (what is not acknowledged). */
+/* The taker's parts: taker.c (rounds, taking), taker_write.c (runs to lanes), taker_hold.c (what waits for a relay). */
 #include "base/time.h"
 #include "collect/user/taker.h"
 
