@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a tracepoint costs: ust [-t THREADS] [-b BATCHES] [-n EVENTS] [-w REST_US] EVENT
+ * What a tracepoint costs: ust [-t THREADS] [-b BATCHES] [-n EVENTS] [-w REST_US] [-f FRAMES] EVENT
  *
  * Prints the median of all batches of all threads, in ns an event; what the loop itself takes is taken off. EVENT: two
- * (an int and a long), deep (the same beneath ten functions), text (an int and a string of 20), none, rdtsc. After each
- * batch a thread rests for REST_US, so that buffers can be emptied.
+ * (an int and a long), text (an int and a string of 20), stack (as two, with a call stack), none, rdtsc, walk. After
+ * each batch a thread rests for REST_US, so that buffers can be emptied.
+ *
+ * stack and walk stand beneath twenty functions. With Spoor's sites the recorder is asked for the call stack; with
+ * LTTng-UST's, which has no such context in user space, backtrace() takes it, at most FRAMES of it. walk is rdtsc, and
+ * FRAMES return addresses found by frame pointers and stored: nobody can do less. Before these are measured the thread
+ * rests for a second, in which whoever prepares for a program's objects can do that.
  *
  * With -r RATE there is one thread, which does not measure: EVENTS of them, so many a second.
  *
  * Compiled twice: with Spoor's sites, and with LTTng-UST's (BENCH_LTTNG).
  */
+#include <execinfo.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -27,12 +33,15 @@
 #endif
 
 #define MOST_THREADS 64
+#define MOST_FRAMES 64
 #define PACE 100 /* events between two looks at the clock */
+#define PREPARATION_US 1000000
 
 typedef void run_fn(long n);
 
-static long threads = 1, batches = 200, events = 20000, rest_us, rate;
+static long threads = 1, batches = 200, events = 20000, rest_us, rate, frames = 20;
 static run_fn *measured;
+static long prepare_us;
 static pthread_barrier_t together;
 
 static double now(void)
@@ -71,6 +80,27 @@ static __attribute__((noinline)) void rdtsc(long n)
 		__asm__ volatile("rdtsc" ::: "eax", "edx");
 }
 
+static __attribute__((noinline)) void stack_here(long n)
+{
+	for (long i = 0; i < n; i++) {
+		__asm__ volatile("" ::"r"(i));
+		TRACE_STACK((int)i, i, frames);
+	}
+}
+
+static __attribute__((noinline)) void walk_here(long n)
+{
+	for (long i = 0; i < n; i++) {
+		const void *const *frame = __builtin_frame_address(0);
+		const void *found[MOST_FRAMES];
+
+		__asm__ volatile("rdtsc" ::: "eax", "edx");
+		for (long k = 0; k < frames; k++, frame = frame[0])
+			found[k] = frame[1];
+		__asm__ volatile("" ::"r"(found) : "memory");
+	}
+}
+
 /* The statement after the call keeps it from becoming a jump. */
 #define NEST(name, below)                                 \
 	static __attribute__((noinline)) void name(long n) \
@@ -78,21 +108,30 @@ static __attribute__((noinline)) void rdtsc(long n)
 		below(n);                                 \
 		__asm__ volatile("" ::: "memory");        \
 	}
-NEST(deep1, two)
-NEST(deep2, deep1)
-NEST(deep3, deep2)
-NEST(deep4, deep3)
-NEST(deep5, deep4)
-NEST(deep6, deep5)
-NEST(deep7, deep6)
-NEST(deep8, deep7)
-NEST(deep9, deep8)
-NEST(deep, deep9)
+#define NEST5(name, below)      \
+	NEST(name##1, below)    \
+	NEST(name##2, name##1)  \
+	NEST(name##3, name##2)  \
+	NEST(name##4, name##3)  \
+	NEST(name##5, name##4)
+#define NEST20(name)           \
+	NEST5(name##_d, name##_here) \
+	NEST5(name##_c, name##_d5)   \
+	NEST5(name##_b, name##_c5)   \
+	NEST5(name##_a, name##_b5)
+NEST20(stack)
+NEST20(walk)
 
 static const struct {
 	const char *name;
 	run_fn *run;
-} all[] = { { "none", none }, { "two", two }, { "deep", deep }, { "text", text }, { "rdtsc", rdtsc } };
+	long prepare_us;
+} all[] = { { "none", none, 0 },
+	    { "two", two, 0 },
+	    { "text", text, 0 },
+	    { "rdtsc", rdtsc, 0 },
+	    { "stack", stack_a5, PREPARATION_US },
+	    { "walk", walk_a5, PREPARATION_US } };
 
 static int by_size(const void *a, const void *b)
 {
@@ -126,6 +165,7 @@ static void *work(void *arg)
 	measure(none, ns, 0);
 	bare = median(ns, batches);
 	measured(events); /* buffers taken, code warm */
+	usleep((useconds_t)prepare_us);
 	pthread_barrier_wait(&together);
 	measure(measured, ns, rest_us);
 	for (long i = 0; i < batches; i++)
@@ -170,7 +210,7 @@ static int paced(void)
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: ust [-t THREADS] [-b BATCHES] [-n EVENTS] [-w REST_US] [-r RATE] EVENT\n");
+	fprintf(stderr, "usage: ust [-t THREADS] [-b BATCHES] [-n EVENTS] [-w REST_US] [-f FRAMES] [-r RATE] EVENT\n");
 	return 2;
 }
 
@@ -178,17 +218,19 @@ int main(int argc, char **argv)
 {
 	int c;
 
-	while ((c = getopt(argc, argv, "t:b:n:w:r:")) != -1) {
+	while ((c = getopt(argc, argv, "t:b:n:w:f:r:")) != -1) {
 		long *to = c == 't' ? &threads : c == 'b' ? &batches : c == 'n' ? &events :
-			   c == 'w' ? &rest_us : c == 'r' ? &rate : NULL;
+			   c == 'w' ? &rest_us : c == 'f' ? &frames : c == 'r' ? &rate : NULL;
 
 		if (!to || (*to = atol(optarg)) < 1)
 			return usage();
 	}
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (optind + 1 == argc && !strcmp(all[i].name, argv[optind]))
+		if (optind + 1 == argc && !strcmp(all[i].name, argv[optind])) {
 			measured = all[i].run;
-	if (!measured || threads > MOST_THREADS)
+			prepare_us = all[i].prepare_us;
+		}
+	if (!measured || threads > MOST_THREADS || frames > MOST_FRAMES)
 		return usage();
 	return rate ? paced() : in_batches();
 }

@@ -8,3 +8,4 @@ SPOOR_TRACEPOINT(bench, text, TP_PROTO(int a, const char *s), TP_ARGS(a, s),
 		 TP_FIELDS(spoor_int(int, a, a), spoor_string(s, s)))
 #define TRACE_TWO(a, b) spoor_trace(bench, two, a, b)
 #define TRACE_TEXT(a, s) spoor_trace(bench, text, a, s)
+#define TRACE_STACK(a, b, frames) spoor_trace(bench, two, a, b)

@@ -103,29 +103,48 @@ def run_events(case, settings):
         return tools.run_under(case.tool, argv, ctx, ns_printed, 120)
 
 
-def event_cases(variants, contestants):
-    """{label: (options of bench/ust.c, the event, options of Spoor)}; the floor is rdtsc by as many threads."""
-    cases = []
-    for label, (options, event, more) in variants.items():
-        mark = f", {label}"
-        cases.append(Case(RDTSC + mark, Bare(RDTSC), [*options, "rdtsc"], LTTNG + mark))
-        for tool in contestants:
-            if more and not isinstance(tool, SpoorUst):
-                continue
-            with_more = SpoorUst(*tool.options, *more, name=tool.name) if more else tool
-            cases.append(Case(tool.name + mark, with_more, [*options, event], LTTNG + mark, RDTSC + mark,
-                              "Spoor" + mark if tool.name == "Spoor again" else None))
-    return cases
+@dataclasses.dataclass
+class Variant:
+    label: str
+    options: list                       # of bench/ust.c
+    event: str
+    floor: str = RDTSC
+    floor_event: str = "rdtsc"
+    spoor: tuple = ()                   # options of `spoor ust run`
+    lttng: str = LTTNG                  # what LTTng-UST and its user do
+
+
+STACK = {"event": "stack", "floor": "floor: rdtsc and frame pointers", "floor_event": "walk",
+         "lttng": "LTTng-UST and backtrace()"}
 
 
 def variants(*rest):
-    """LTTng-UST has no call stacks: those rows stand alone."""
-    return {
-        "two fields": ([*rest], "two", []),
-        "two fields, 2 threads": ([*rest, "-t", "2"], "two", []),
-        "int and string": ([*rest], "text", []),
-        "call stack by frame pointers": ([*rest, "-b", "10"], "deep", ["--context", "callstack"]),
-    }
+    return [
+        Variant("two fields", [*rest], "two"),
+        Variant("two fields, 2 threads", [*rest, "-t", "2"], "two"),
+        Variant("int and string", [*rest], "text"),
+        Variant("call stack, app-all", [*rest, "-n", "2000", "-f", "5"], spoor=("--context", "callstack"), **STACK),
+        Variant("call stack, 20 frames", [*rest, "-n", "2000", "-f", "20"], spoor=("--stack", "all,20"), **STACK),
+    ]
+
+
+def with_options(tool, options):
+    return SpoorUst(*tool.options, *options, name=tool.name) if options else tool
+
+
+def event_cases(all_variants, spoor, again, lttng):
+    """The floor, Spoor twice and LTTng-UST at each variant."""
+    cases = []
+    for v in all_variants:
+        mark = f", {v.label}"
+        native, floor, work = v.lttng + mark, v.floor + mark, [*v.options, v.event]
+        cases += [
+            Case(floor, Bare(v.floor), [*v.options, v.floor_event], native),
+            Case(spoor.name + mark, with_options(spoor, v.spoor), work, native, floor),
+            Case(again.name + mark, with_options(again, v.spoor), work, native, floor, spoor.name + mark),
+            Case(native, lttng, work, native, floor),
+        ]
+    return cases
 
 
 # --- sites that are off -----------------------------------------------------------------------------------------------
@@ -263,7 +282,7 @@ LTTNG_READER = "babeltrace2 of LTTng-UST's trace, nothing shown"
 
 
 class Reading:
-    """One trace of each tracer for all rounds: 10 million events of two fields, or 1 million with --quick."""
+    """One trace of each tracer for all rounds: 20 million events of two fields, or 1 million with --quick."""
 
     def __init__(self):
         self.scratch = None
@@ -272,7 +291,7 @@ class Reading:
     def open(self, settings):
         self.scratch = MemoryScratch().__enter__()
         ctx = settings.context(self.scratch)
-        events = 1000000 if settings.quick else 10000000
+        events = 1000000 if settings.quick else 20000000
         for tool in RECORDED, LTTNG_RECORDED:
             argv = [program(Case("", tool), ctx, "bench_ust"), "-r", str(RATE), "-n", str(events), "two"]
             self.events[tool] = tools.run_under(tool, argv, ctx, ns_printed, 120).events
@@ -301,13 +320,14 @@ class Reading:
 
 def ust_scenarios():
     ns = {"unit": "ns an event", "better": "lower", "ratios": (("x LTTng-UST", "native"), ("x rdtsc", "floor"))}
-    flight = event_cases(variants(), [FLIGHT, FLIGHT_AGAIN, LTTNG_FLIGHT])
-    recorded = event_cases(variants("-w", "4000"), [RECORDED, RECORDED_AGAIN, LTTNG_RECORDED])
+    flight = event_cases(variants(), FLIGHT, FLIGHT_AGAIN, LTTNG_FLIGHT)
+    recorded = event_cases(variants("-w", "4000"), RECORDED, RECORDED_AGAIN, LTTNG_RECORDED)
     return [
         Scenario("ust", "A tracepoint that is on, flight recorder", run=run_events, **ns, cases=flight, rounds=3,
-                 about="Batches of 20,000 events, back to back, into buffers that are overwritten (which is what is "
-                       "lost); the time of the loop is taken off. LTTng-UST has no call stacks of user space. The "
-                       "call stack has 11 frames of the program."),
+                 about="Batches of 20,000 events (2,000 with call stacks), back to back, into buffers that are "
+                       "overwritten (which is what is lost); the time of the loop is taken off. Call stacks are "
+                       "taken beneath twenty functions, by rows: app-all has five frames. LTTng-UST has no call "
+                       "stacks of user space: its user calls backtrace() and records what that finds."),
         Scenario("ustrecord", "A tracepoint that is on, recorded to memory", run=run_events, **ns, cases=recorded,
                  rounds=3, about="The same with default buffers, which are emptied into a tmpfs meanwhile; after each "
                                  "batch the program rests for 4 ms."),
@@ -324,8 +344,8 @@ def ust_scenarios():
                        "--quick.)"),
         Scenario("ustreading", "Reading back events of programs", "million events/s", "higher",
                  [*[Case(name, RECORDED, native="spoor report") for name in READERS],
-                  Case(LTTNG_READER, LTTNG_RECORDED, native="spoor report")], Reading(), 3,
+                  Case(LTTNG_READER, LTTNG_RECORDED, native="spoor report")], Reading(), 2,
                  ratios=(("x spoor report", "native"),),
-                 about="CPU seconds of the reader, of one trace of 10 million events of two fields (1 million with "
+                 about="CPU seconds of the reader, of one trace of 20 million events of two fields (1 million with "
                        "--quick)."),
     ]
