@@ -305,6 +305,8 @@ static __always_inline void note_call(struct thread *t, struct pt_regs *regs, lo
 	struct task_struct *task = bpf_get_current_task_btf();
 	u32 map = calls[call_id(task, regs->orig_ax)].map;
 
+	if (t->owed)
+		pay_layout(t);
 	if (map)
 		note_map(task, t, regs, ret, map);
 }

@@ -273,7 +273,9 @@ enum {
 	AF_INET = 2,
 	AF_INET6 = 10,
 	ENOENT = 2,
+	EAGAIN = 11,
 	EBUSY = 16,
+	ENOSYS = 38,
 };
 
 /* Map types and flags that are macros of the BPF ABI (uapi/linux/bpf.h). */

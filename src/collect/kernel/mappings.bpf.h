@@ -39,7 +39,7 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	struct reservation r;
 	u32 object = SPOOR_OBJECT_NONE;
 
-	if (!sc || bpf_find_vma(task, addr, vma_read, &a, 0) || !a.exec)
+	if (!sc || find_mapping(addr, &a) || !a.exec)
 		return 0;
 	if (a.vdso == a.start)
 		object = SPOOR_OBJECT_VDSO;

@@ -59,6 +59,7 @@ enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the 
 #define SPOOR_MEMBER                                                                                     \
 	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */ \
 	u32 layout;                                                                                      \
+	u32 owed;        /* layout of the call in flight that is still to be described; 0: none */       \
 	u32 gen;                                                                                         \
 	u32 ended;       /* taken off live_threads */                                                    \
 	u32 joined;      /* enum joined: who counted it into live_threads */                             \

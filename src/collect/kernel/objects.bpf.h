@@ -49,6 +49,22 @@ static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void 
 	return 0;
 }
 
+#define VMA_TRIES 32 /* a writer holds the lock of an address space for microseconds */
+
+/* The mapping of the current process at addr. -EBUSY: its address space is being changed by another thread. */
+static __always_inline int find_mapping(u64 addr, struct vma_answer *ret)
+{
+	long r = 0;
+	int i;
+
+	for (i = 0; i < VMA_TRIES; i++) {
+		r = bpf_find_vma(bpf_get_current_task_btf(), addr, vma_read, ret, 0);
+		if (r != -EBUSY)
+			break;
+	}
+	return r == -EBUSY ? r : r || !ret->found ? -ENOENT : 0;
+}
+
 static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
 {
 	struct file *file = (void *)file_addr;
@@ -132,7 +148,7 @@ __noinline int object_again(u32 id, u64 pc, struct scratch *sc)
 	if (!o || !sc || now - o->tried < AGAIN_NS)
 		return 0;
 	o->tried = now;
-	if (bpf_find_vma(bpf_get_current_task_btf(), pc, vma_read, &a, 0) || !a.file)
+	if (find_mapping(pc, &a) || !a.file)
 		return 0;
 	return emit_object(id, &a, sc);
 }
@@ -170,23 +186,13 @@ __noinline int layout_add(struct scratch *sc, struct vma_answer *a)
 	return 0;
 }
 
-/* Announces the layout of the current process once; returns 1 if it has been. Where the iterator is missing (before
- * 6.7), user space reads /proc/PID/maps. */
-__noinline int emit_layout(u32 layout, struct scratch *sc)
+/* Notes all mappings; none if another thread is changing them. */
+static __always_inline void layout_read(struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct bpf_iter_task_vma it;
 	struct vm_area_struct *vma;
-	struct spoor_ctl_layout *l;
-	struct reservation r;
-	u32 size, n;
-	u64 one = 1;
 
-	if (!sc || !bpf_iter_task_vma_new)
-		return 0;
-	if (bpf_map_lookup_elem(&layouts, &layout))
-		return 1;
-	sc->n_layout = 0;
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it))) {
 		struct vma_answer a = {};
@@ -195,14 +201,34 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 		layout_add(sc, &a);
 	}
 	bpf_iter_task_vma_destroy(&it);
+}
 
+/*
+ * Announces the layout of the current process once. 0: it has been; -ENOSYS: the iterator is missing (before 6.7), and
+ * user space reads /proc/PID/maps; -EAGAIN: not now, since another thread changes the address space, or for want of room.
+ */
+__noinline int emit_layout(u32 layout, struct scratch *sc)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct spoor_ctl_layout *l;
+	struct reservation r;
+	u32 size, n, i;
+	u64 one = 1;
+
+	if (!sc || !bpf_iter_task_vma_new)
+		return -ENOSYS;
+	if (bpf_map_lookup_elem(&layouts, &layout))
+		return 0;
+	sc->n_layout = 0;
+	for (i = 0; i < VMA_TRIES && !sc->n_layout; i++)
+		layout_read(sc);
 	n = sc->n_layout & (2 * LAYOUT_MAX - 1);
 	if (!n)
-		return 0; /* the address space is locked by another thread */
+		return -EAGAIN;
 	size = sizeof(*l) + n * sizeof(struct spoor_layout_range);
 	emit_reserve(&r, 0, size);
 	if (!r.to)
-		return 0;
+		return -EAGAIN;
 	l = (void *)r.to;
 	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
 	l->layout = layout;
@@ -211,5 +237,5 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
 	emit_commit(&r, size);
 	bpf_map_update_elem(&layouts, &layout, &one, BPF_ANY);
-	return 1;
+	return 0;
 }

@@ -248,6 +248,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		}
 	}
 	t->wait_exec = 0;
+	t->owed = 0; /* that address space is gone */
 	t->gen++;
 	if (t->vm_shared) {
 		t->vm_shared = 0;

@@ -50,33 +50,50 @@ static __always_inline u32 copy_pages(struct spoor_ctl_raw *raw, u64 sp, u32 len
  * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
  * the id. The copy is the last resort of the first second of an object's life.
  */
-__noinline u32 emit_raw(struct scratch *sc, u32 layout, u32 mode)
+__noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct vma_answer a = {};
 	struct spoor_ctl_raw *raw;
 	struct reservation r;
-	u32 size, len = SPOOR_RAW_STACK, id;
+	u32 size, len = SPOOR_RAW_STACK, id, layout;
 	u64 sp = regs->sp;
 	int described;
 
-	if (!sc || !ring_takes_raw())
+	if (!sc || !t || !ring_takes_raw())
 		return 0; /* events come first */
+	layout = layout_of(task, t);
 	described = emit_layout(layout, sc);
-	if (!bpf_find_vma(task, sp, vma_read, &a, 0) && a.found && a.end - sp < len)
+	if (!find_mapping(sp, &a) && a.end - sp < len)
 		len = a.end - sp;
 	size = (sizeof(*raw) + len + 7) & ~7u;
 	raw = raw_begin(&r, 0, size, task, regs, mode);
 	if (!raw)
 		return 0;
 	id = raw->stack;
-	raw->layout = described == 1 ? layout : 0;
+	raw->layout = described == -ENOSYS ? 0 : layout;
+	t->owed = described == -EAGAIN ? layout : 0;
 	raw->len = len;
 	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
 		raw->len = copy_pages(raw, sp, len);
 	emit_commit(&r, size);
 	return id;
+}
+
+/*
+ * The layout that the entry's raw stack refers to, at the call's exit if it could not be had at its entry: the code
+ * that waits for the call's return has stayed where it was.
+ */
+static __noinline int pay_layout(struct thread *t)
+{
+	struct cpu *c = this_cpu();
+
+	if (!c || !t)
+		return 0;
+	emit_layout(t->owed, &c->scratch[0]);
+	t->owed = 0;
+	return 0;
 }
 
 static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode)
@@ -112,7 +129,7 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 		c->stats.walks[w->status & 7]++;
 		return stack_id(c, sc);
 	}
-	id = emit_raw(sc, layout_of(task, t), w->mode);
+	id = emit_raw(sc, t, w->mode);
 	if (id) {
 		c->stats.raw++;
 		return id;

@@ -107,10 +107,13 @@ static __noinline int unshare_vm(struct task_struct *task)
 static __always_inline u32 layout_of(struct task_struct *task, struct thread *t)
 {
 	struct thread *l = leader_of(task, t);
+	u32 layout = *(volatile u32 *)&l->layout; /* another thread may set it to 0 at any time */
 
-	if (!l->layout)
-		l->layout = __sync_fetch_and_add(&next_layout, 1);
-	return l->layout;
+	if (!layout) {
+		layout = __sync_fetch_and_add(&next_layout, 1);
+		l->layout = layout;
+	}
+	return layout;
 }
 
 /* Off the CPU by its own will; not preempted. */

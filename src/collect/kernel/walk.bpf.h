@@ -10,7 +10,6 @@
 #include "collect/kernel/memo.bpf.h"
 #include "collect/kernel/objects.bpf.h"
 
-#define VMA_TRIES 32 /* a writer holds the lock of an address space for microseconds */
 #define MAX_DEPTH 2048 /* frames stepped over in one walk */
 
 enum {
@@ -52,24 +51,18 @@ __noinline int code_note(u32 image, u64 start, u64 end)
 /* Fills the page entry for pc. Returns 0, WALK_RAW, or a status. */
 static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, u64 pc, u32 image)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct vma_answer a = {};
 	struct spoor_kernel_object *o;
 	u32 object = SPOOR_OBJECT_NONE;
 	u64 delta = 0;
-	long r = 0;
-	int i;
+	int r;
 
 	if (!pe || !sc)
 		return SPOOR_WALK_NO_ROWS;
-	for (i = 0; i < VMA_TRIES; i++) {
-		r = bpf_find_vma(task, pc, vma_read, &a, 0);
-		if (r != -EBUSY)
-			break;
-	}
+	r = find_mapping(pc, &a);
 	if (r == -EBUSY)
-		return WALK_RAW; /* the address space is being changed by another thread: user space will look */
-	if (r || !a.found || !a.exec)
+		return WALK_RAW; /* user space will look */
+	if (r || !a.exec)
 		return SPOOR_WALK_NO_ROWS;
 	if (a.vdso == a.start) {
 		object = SPOOR_OBJECT_VDSO;

@@ -7,12 +7,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "collect/session/objects_internal.h"
 #include "collect/session/privileges.h"
 
 #define MAX_WAITING_BYTES (64u << 20)
-#define MAX_RETRIES 200   /* of a raw stack, 5 ms apart: its objects are announced by another CPU */
-#define LAYOUT_RETRIES 80 /* the same for its layout: the rings of all CPUs are looked at every 200 ms */
+/* How long a raw stack waits for what is told of by another CPU: all rings are looked at every 200 ms. */
+#define OBJECTS_WAIT_NS 1000000000ULL
+#define LAYOUT_WAIT_NS 400000000ULL /* it may be told of at the end of the call only, but a hung one has none */
 
 /* ---- raw stacks ---- */
 
@@ -48,6 +50,16 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 		return; /* it is readable already */
 }
 
+/* May it wait on? A long queue is gone through in no time: what counts is the time since it was first looked at. */
+static bool may_wait(struct work *w, uint64_t most_ns)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	if (!w->since)
+		w->since = now;
+	return now - w->since < most_ns;
+}
+
 static int unwind(struct spoor_objects *s, struct work *w)
 {
 	const struct spoor_layout *layout = spoor_layouts_get(s->layouts, w->raw->layout);
@@ -55,7 +67,7 @@ static int unwind(struct spoor_objects *s, struct work *w)
 	unsigned n = 0;
 	int status;
 
-	if (!layout && w->raw->layout && w->retries++ < LAYOUT_RETRIES)
+	if (!layout && w->raw->layout && may_wait(w, LAYOUT_WAIT_NS))
 		return SPOOR_RAW_WAIT;
 	if (!layout)
 		layout = spoor_layouts_read(s->layouts, s, w->raw);
@@ -63,7 +75,7 @@ static int unwind(struct spoor_objects *s, struct work *w)
 		status = SPOOR_WALK_GONE;
 	else
 		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
-	if (status == SPOOR_RAW_WAIT && w->retries++ < MAX_RETRIES)
+	if (status == SPOOR_RAW_WAIT && may_wait(w, OBJECTS_WAIT_NS))
 		return status;
 	status = status < 0 ? SPOOR_WALK_NO_ROWS : status;
 	pthread_mutex_lock(&s->lock);

@@ -14,7 +14,7 @@ enum work_kind { WORK_OBJECT, WORK_LAYOUT, WORK_RAW };
 struct work {
 	struct work *next;
 	enum work_kind kind;
-	unsigned retries;
+	uint64_t since; /* a raw stack: when it had to wait first, ns */
 	size_t bytes;
 	union {
 		struct spoor_ctl_object *object;
