@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs inside gdb (gdb -x gdb_user_stops.py --args PROGRAM ...): stops at each call of tell(n, ...), and writes what gdb
-sees of its callers to $STOPS_OUT: a pickle of {n: (mappings, [(pc, kind of frame, name)])}, innermost first."""
+"""Runs inside gdb (gdb -x gdb_user_stops.py --args PROGRAM ...): stops at each call of tell(n, ...), and writes what
+gdb sees of its callers to $STOPS_OUT: a pickle of {n: (mappings, [(pc, kind of frame, name)])}, innermost first."""
 import os
 import pickle
 
