@@ -365,7 +365,8 @@ void spoor_served_tick(struct relay_client *c, uint64_t now)
 			c->dead = true;
 		return;
 	}
-	if (c->trace ? now - c->heard > PATIENCE : now - c->came > TO_SAY_HELLO)
+	/* Something may have been heard since `now`. */
+	if (c->trace ? now > c->heard + PATIENCE : now > c->came + TO_SAY_HELLO)
 		end(c, -ETIMEDOUT);
 }
 
