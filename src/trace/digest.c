@@ -23,11 +23,14 @@ struct record {
 struct digest {
 	uint8_t *bytes;
 	size_t len, room;
+	struct spoor_packet_source *told; /* losses, of packets before the window */
+	size_t n_told, room_told;
 };
 
 static void digest_done(struct digest *d)
 {
 	free(d->bytes);
+	free(d->told);
 }
 
 static int add(struct digest *d, uint32_t type, const void *data, size_t len)
@@ -95,6 +98,63 @@ static int add_parts(struct digest *d, const struct spoor_writer *w)
 	return r;
 }
 
+/* ---- losses: the last word about a program may be old ---- */
+
+/* Of one program the largest comes first. */
+static int by_arena(const void *a, const void *b)
+{
+	const struct spoor_packet_source *x = a, *y = b;
+	int r = memcmp(x->arena, y->arena, sizeof(x->arena));
+
+	return r ? r : x->position > y->position ? -1 : x->position < y->position;
+}
+
+/* One of each program. */
+static void keep_last_words(struct digest *d)
+{
+	size_t n = 0;
+
+	if (d->n_told)
+		qsort(d->told, d->n_told, sizeof(*d->told), by_arena);
+	for (size_t i = 0; i < d->n_told; i++)
+		if (!n || memcmp(d->told[n - 1].arena, d->told[i].arena, sizeof(d->told[i].arena)))
+			d->told[n++] = d->told[i];
+	d->n_told = n;
+}
+
+static int note_told(struct digest *d, const struct spoor_packet_source *source)
+{
+	if (d->n_told == d->room_told)
+		keep_last_words(d);
+	if (d->n_told >= d->room_told / 2 || !d->told) {
+		size_t room = d->room_told ? d->room_told * 2 : 256;
+		void *grown = reallocarray(d->told, room, sizeof(*d->told));
+
+		if (!grown)
+			return -ENOMEM;
+		d->told = grown;
+		d->room_told = room;
+	}
+	d->told[d->n_told++] = *source;
+	return 0;
+}
+
+static int note_losses(struct digest *d, const struct spoor_packet_source *sources, size_t n)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		if (sources[i].serial == SPOOR_SOURCE_LOST)
+			r = note_told(d, &sources[i]);
+	return r;
+}
+
+static int add_losses(struct digest *d)
+{
+	keep_last_words(d);
+	return d->n_told ? add(d, SPOOR_DIGEST_SOURCES, d->told, d->n_told * sizeof(*d->told)) : 0;
+}
+
 /* after: bytes of the stream in later files. */
 static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_stream_file *f, uint64_t after,
 		    uint64_t window, uint64_t *ret_len)
@@ -108,10 +168,12 @@ static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_
 	for (size_t at = 0; at < c.len && r >= 0;) {
 		const struct spoor_packet *packet = (const void *)(c.map + at);
 		const uint8_t *end = c.map + at + packet->packet_size / 8;
+		const uint8_t *sources = c.map + at + packet->content_size / 8;
 
-		if (packet->packet_size > packet->content_size && c.len - at + after <= window)
-			r = add(d, SPOOR_DIGEST_SOURCES, c.map + at + packet->content_size / 8,
-				(packet->packet_size - packet->content_size) / 8);
+		if (end > sources && c.len - at + after <= window)
+			r = add(d, SPOOR_DIGEST_SOURCES, sources, end - sources);
+		else
+			r = note_losses(d, (const void *)sources, (end - sources) / sizeof(*d->told));
 		at = end - c.map; /* whole: the file has been repaired */
 	}
 	spoor_cursor_close(&c);
@@ -133,12 +195,12 @@ static int add_sources(struct digest *d, const char *path, uint64_t window, stru
 
 		if (i + 1 < t->n_files && (f[1].part != f->part || f[1].instance != f->instance))
 			after = 0;
-		if (f->instance < SPOOR_MAX_LANES && after < window)
+		if (f->instance < SPOOR_MAX_LANES)
 			r = add_file(d, t, f, after, window, &len);
 		after += len;
 	}
 	spoor_trace_close(t);
-	return r;
+	return r < 0 ? r : add_losses(d);
 }
 
 int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t window, void **ret, size_t *ret_len,

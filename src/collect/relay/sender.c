@@ -18,6 +18,7 @@
 
 #define LEAST_RESERVE (8u << 20) /* definitions, manifests: without them what is there makes no sense */
 #define BESIDE (2u << 20)        /* of a round: heads of packets, and where their events come from */
+#define AT_ONCE (8u << 20)       /* is handed in, at most, before its writer looks what is acknowledged */
 
 /* ---- operations ---- */
 
@@ -176,7 +177,7 @@ static int fill_hello(struct spoor_sender *s)
 	h->version = SPOOR_RELAY_VERSION;
 	h->kind = s->o.resume ? SPOOR_RELAY_RESUME : SPOOR_RELAY_BEGIN;
 	h->parts = s->o.parts;
-	h->window = s->o.memory + BESIDE + 2 * reserve(s);
+	h->window = 2 * (s->o.memory + BESIDE) + AT_ONCE;
 	spoor_boot_id(h->boot_id);
 	spoor_relay_make_name(s->o.host, h->host, sizeof(h->host));
 	spoor_relay_make_name(s->o.name, h->name, sizeof(h->name));

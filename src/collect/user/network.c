@@ -73,10 +73,11 @@ void spoor_network_losses(struct spoor_ust_session *s, struct spoor_source *cons
 
 void spoor_network_round(struct spoor_ust_session *s)
 {
-	uint64_t mark = spoor_sender_mark(s->sender);
+	uint64_t mark = spoor_sender_mark(s->sender), acked = spoor_sender_acked(s->sender);
 
 	spoor_taker_mark(s->taker, mark);
-	s->behind = spoor_sender_acked(s->sender) < mark;
+	spoor_taker_release(s->taker, acked);
+	s->behind = acked < mark;
 }
 
 int spoor_ust_session_settle(struct spoor_ust_session *s, unsigned ms)

@@ -268,6 +268,8 @@ static int take_all(struct spoor_ust_session *s, struct spoor_source *source, bo
 		int w = spoor_taker_write(s->taker, err ? NULL : e);
 
 		err = err ? err : w;
+		if (s->sender)
+			spoor_network_round(s);
 		if (limited)
 			spoor_taker_limit(s->taker, spoor_sender_room(s->sender));
 		s->missed = limited && !bytes;

@@ -274,4 +274,6 @@ void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)
 {
 	spoor_source_forget(s);
 	spoor_taker_tell(t, s, s->state ? s->state : SPOOR_PROGRAM_RUNS);
+	if (s->lost) /* the packets that said so may be dropped */
+		remember_untold(t, s);
 }

@@ -32,6 +32,24 @@ static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
 	return n + 1;
 }
 
+/* Those for which there is no room any more are for the next packet. */
+static size_t add_untold(struct spoor_taker *t, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < t->n_untold; i++) {
+		struct spoor_source *s = t->untold[i];
+
+		s->untold = n == SPOOR_MAX_SOURCES;
+		if (s->untold)
+			t->untold[kept++] = s;
+		else
+			n = add_lost(t, n, s);
+	}
+	t->n_untold = kept;
+	return n;
+}
+
 /* Where what is in the packet of these runs comes from, its count of losses included. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
@@ -39,11 +57,7 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 
 	for (size_t i = first; i < first + n_runs; i++)
 		t->sources[n++] = ((const struct taken *)t->runs[i].owner)->where;
-	for (size_t i = 0; i < t->n_untold; i++) {
-		n = add_lost(t, n, t->untold[i]);
-		t->untold[i]->untold = false;
-	}
-	t->n_untold = 0;
+	n = add_untold(t, n);
 	for (size_t i = first; i < first + n_runs; i++)
 		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
 	return n;
