@@ -5,12 +5,9 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +15,7 @@
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
 #include "cmd/options.h"
+#include "cmd/server.h"
 #include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/user/state.h"
@@ -44,29 +42,6 @@ static int standard_socket(char *path, size_t size, struct spoor_error *e)
 		return spoor_fail(e, ENOENT, "XDG_RUNTIME_DIR is not set: give --socket PATH");
 	snprintf(path, size, "%s/%s", dir, SPOOR_CONTROL_USER_SOCKET);
 	return 0;
-}
-
-static int block_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* A program costs two descriptors, and there may be thousands. */
-static void raise_limit(void)
-{
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		return;
-	r.rlim_cur = r.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &r);
 }
 
 static void run(struct spoor_daemon *d, int signal_fd)
@@ -190,8 +165,8 @@ int spoor_cmd_daemon(int argc, char **argv)
 		return spoor_cmd_usage("daemon");
 	if (r)
 		return spoor_cmd_misuse("daemon", &e);
-	raise_limit();
-	signal_fd = block_signals();
+	spoor_server_raise_limit();
+	signal_fd = spoor_server_signals();
 	if (o.socket)
 		snprintf(d.socket, sizeof(d.socket), "%s", o.socket);
 	else

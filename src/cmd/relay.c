@@ -3,16 +3,14 @@
 #include <errno.h>
 #include <getopt.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/server.h"
 #include "collect/relay/protocol.h"
 #include "collect/relay/server.h"
 #include "collect/relay/tls.h"
@@ -108,30 +106,6 @@ static int parse(int argc, char **argv, struct options *o, struct spoor_error *e
 	return 0;
 }
 
-static int block_signals(void)
-{
-	sigset_t set;
-
-	signal(SIGPIPE, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* A trace has up to 160 files open. */
-static void raise_limit(void)
-{
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		return;
-	r.rlim_cur = r.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &r);
-}
-
 static void run(struct spoor_relay *r, int signal_fd)
 {
 	for (;;) {
@@ -157,8 +131,8 @@ int spoor_cmd_relay(int argc, char **argv)
 		return spoor_cmd_usage("relay");
 	if (r)
 		return misuse(e.text);
-	raise_limit();
-	signal_fd = block_signals();
+	spoor_server_raise_limit();
+	signal_fd = spoor_server_signals();
 	if (o.o.at.tls)
 		r = spoor_tls_new(&o.tls, true, &o.o.tls, &e);
 	if (!r)

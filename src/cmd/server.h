@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* What verbs that serve until they are told to end have in common. */
+
+/*
+ * Blocks the signals that end it and returns a descriptor that is readable when one has come. A peer that is gone is
+ * an error of a call, not a signal: SIGPIPE is ignored. -1 with errno.
+ */
+int spoor_server_signals(void);
+/* Peers cost descriptors, and there may be thousands: as many as the system allows. */
+void spoor_server_raise_limit(void);
