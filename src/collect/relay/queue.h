@@ -13,7 +13,7 @@
 
 struct relay_queued {
 	struct relay_queued *next;
-	bool events; /* a packet of events: what may be refused */
+	bool events;              /* a packet of events: what may be refused */
 	struct spoor_relay_op op; /* with its data */
 };
 

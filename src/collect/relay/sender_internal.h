@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The sender's parts: sender.c (what its writer calls), sender_thread.c (the connection). */
+/*
+ * The sender's parts: sender.c (what its writer calls), sender_thread.c (the connection), sender_answers.c (what the
+ * relay says).
+ */
 #include <pthread.h>
 
 #include "collect/relay/channel.h"
@@ -43,3 +46,11 @@ struct spoor_sender {
 };
 
 void *spoor_sender_run(void *sender);
+/* The last trouble; whoever waits hears what it has come to. */
+void spoor_sender_say(struct spoor_sender *s, const char *text);
+void spoor_sender_to_state(struct spoor_sender *s, enum sender_state state, int error);
+/* Nothing more can come of it. */
+void spoor_sender_fail(struct spoor_sender *s, int error, const char *text);
+
+/* What is there of messages. 0, or why the connection is to be closed; -ECANCELED: it is. */
+int spoor_sender_receive(struct spoor_sender *s);
