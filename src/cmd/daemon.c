@@ -117,8 +117,14 @@ static int check_relay(const struct spoor_relay_client_options *o, struct spoor_
 {
 	struct spoor_endpoint any;
 
-	if (o->url)
-		return spoor_endpoint_parse(o->url, &any, e);
+	if (o->url) {
+		int r = spoor_endpoint_parse(o->url, &any, e);
+
+		if (!r && any.tls && (!o->tls.ca || !o->tls.cert))
+			r = spoor_fail(e, EINVAL, "%s needs certificates: --relay-ca, --relay-cert and --relay-key",
+				       o->url);
+		return r;
+	}
 	if (o->host || o->memory || o->tls.ca || o->tls.cert || o->tls.key)
 		return spoor_fail(e, EINVAL, "that option is for --relay URL");
 	return 0;

@@ -188,6 +188,10 @@ def test_wrong_words(build, tmp_path, ca, certificates):
         (["-o", tmp_path / "file"], 1, "file"), (["-o", "/proc/nowhere"], 1, "/proc/nowhere"),
         (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", tmp_path / "file", "--cert", "x", "--key",
           "y"], 1, "file: no certificate of a CA"),
+        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", tmp_path / "none", "--cert", "x"], 1,
+         "none: cannot be read: No such file"),
+        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", tmp_path / "none"], 1,
+         "none: cannot be read: No such file"),
         (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", certificates["host"][0],
           "--key", certificates["relay"][1]], 1, "key"),
     ]
@@ -196,7 +200,9 @@ def test_wrong_words(build, tmp_path, ca, certificates):
         assert run.returncode == code and says in run.stderr and run.stderr.count("\n") == 1, (words, run.stderr)
     daemon = [
         (["--relay", "tcp://192.0.2.1"], "only encrypted"), (["--relay", "relay.example"], "no address of a relay"),
-        (["--relay", "tls://a b"], "no address of a relay"), (["--relay-ca", "x"], "for --relay"),
+        (["--relay", "tls://a b"], "no address of a relay"), (["--relay", "tls://localhost"], "--relay-cert"),
+        (["--relay", "tls://localhost", "--relay-ca", "x"], "--relay-ca, --relay-cert and --relay-key"),
+        (["--relay-ca", "x"], "for --relay"),
         (["--relay", "tcp://localhost", "--relay-memory", "3"], "--relay-memory"),
         (["--host-name", "x"], "for --relay"), (["--relay", ""], "empty"),
     ]
@@ -369,9 +375,7 @@ def test_daemon_waits_for_the_relay(build, tmp_path, sender, relay, ticker):  # 
     s.start()
     wait_for(lambda: f"{p.pid} ticker" in s.status())
     time.sleep(0.3)
-    p.kill()
-    p.wait()
-    wait_for(lambda: str(p.pid) not in s.status())
+    s.finish(p)
     assert ", 0 lost" in s.ust("end").stdout
     wait_for(lambda: "complete" in relay.said())
     (numbers,) = s.ticks(relay.directory / "host/t.spoor").values()

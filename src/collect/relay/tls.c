@@ -8,13 +8,16 @@
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
 
+/* The first error of a file that cannot be read is the system's; of one that makes no sense, the last says most. */
 static int wrong(struct spoor_error *e, const char *file, const char *what)
 {
-	unsigned long code = ERR_peek_last_error();
-	const char *why = code ? ERR_reason_error_string(code) : NULL;
+	unsigned long first = ERR_peek_error(), last = ERR_peek_last_error();
+	const char *why = last ? ERR_reason_error_string(last) : NULL;
 
 	ERR_clear_error();
-	return spoor_fail(e, EINVAL, "%s: %s: %s", file, what, why ? why : "it cannot be read");
+	if (ERR_SYSTEM_ERROR(first))
+		return spoor_fail(e, EINVAL, "%s: cannot be read: %s", file, strerror(ERR_GET_REASON(first)));
+	return spoor_fail(e, EINVAL, "%s: %s: %s", file, what, why ? why : "it makes no sense");
 }
 
 static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error *e)
