@@ -81,6 +81,19 @@ static int was_cut_off(const struct spoor_trace_info *info)
 	return !info->ended && !info->live;
 }
 
+static int is_damaged(const struct spoor_program *p)
+{
+	return p->malformed || p->state == SPOOR_PROGRAM_DAMAGED;
+}
+
+static int any_program_is_damaged(const struct spoor_view *v)
+{
+	for (size_t i = 0; i < v->programs.n; i++)
+		if (is_damaged(&v->programs.list[i]))
+			return 1;
+	return 0;
+}
+
 static void put_losses(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
@@ -97,7 +110,7 @@ static void put_losses(struct spoor_view *v)
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
 		return;
-	if (v->n_undecodable || info->n_damages || was_cut_off(info))
+	if (v->n_undecodable || info->n_damages || was_cut_off(info) || any_program_is_damaged(v))
 		fputs("Lost: nothing that is known of, but see below.\n", v->out);
 	else
 		fputs("Lost: nothing.\n", v->out);
@@ -158,7 +171,7 @@ static void put_program(FILE *out, const struct spoor_program *p)
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
 		fprintf(out, "[%u].\n", p->pid);
 	}
-	if (p->malformed || p->state == SPOOR_PROGRAM_DAMAGED) {
+	if (is_damaged(p)) {
 		fputs("Damaged: ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
 		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64
@@ -169,8 +182,7 @@ static void put_program(FILE *out, const struct spoor_program *p)
 
 static int is_worth_a_line(const struct spoor_program *p)
 {
-	return p->lost || p->malformed || p->state == SPOOR_PROGRAM_CRASHED || p->state == SPOOR_PROGRAM_DAMAGED ||
-	       p->state == SPOOR_PROGRAM_UNSEEN;
+	return p->lost || is_damaged(p) || p->state == SPOOR_PROGRAM_CRASHED || p->state == SPOOR_PROGRAM_UNSEEN;
 }
 
 static void put_programs(struct spoor_view *v)

@@ -133,7 +133,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("what", GARBAGE)
-def test_garbage_harms_nobody_else(ust, what):
+def test_garbage_harms_nobody_else(ust, build, tmp_path, what):
     """A program writes garbage into its own buffer: that is said, and another one of the same recorder is whole."""
     done, found = ust(f"""
         bad, good = Program(), None
@@ -163,6 +163,8 @@ def test_garbage_harms_nobody_else(ust, what):
     assert [e["fields"]["n"] for e in found if e["fields"]["who"] == "good"] == list(range(500))
     assert [e["fields"]["n"] for e in found if e["fields"]["who"] == "bad"][:10] == list(range(10))
     assert "made no sense" in done.stderr
+    report = subprocess.run([build / "spoor", "report", tmp_path / "t.spoor"], capture_output=True, text=True)
+    assert "what it hid is lost" in report.stdout and "Lost: nothing." not in report.stdout
 
 
 HOSTILE = {
