@@ -72,6 +72,12 @@ class Daemon:
         self.running.append(p)
         return p
 
+    def finish(self, p):
+        """Kills a program, and waits until what it left has been taken."""
+        p.kill()
+        p.wait()
+        wait_for(lambda: str(p.pid) not in self.ust("status").stdout)
+
     def events(self, name="t.spoor"):
         run = subprocess.run([self.build / "spoor", "report", "--format", "json", name], cwd=self.cwd,
                              capture_output=True, text=True, timeout=60)
@@ -118,6 +124,19 @@ def daemon(build, tmp_path, library):
 
 def in_a_row(numbers):
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def counted(path, threads):
+    """A file of as many counters as TICKER_COUNTER wants, and how to read them."""
+    path.write_bytes(bytes(4096))
+    return {"TICKER_COUNTER": str(path)}, lambda: struct.unpack_from(f"<{threads}Q", path.read_bytes())
+
+
+def check_each_once(ticks, pid, behind):
+    """Of each thread all are there, in a row: as many as it has behind it, and at most one that it was about to count."""
+    for thread, n in enumerate(behind):
+        numbers = ticks[pid, thread]
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - n in (0, 1)
 
 
 def listed(daemon, pid):

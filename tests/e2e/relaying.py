@@ -93,11 +93,12 @@ class Proxy(threading.Thread):
         self.url = f"tcp://127.0.0.1:{self.port}"
         self.pairs, self.lock = [], threading.Lock()
         self.cut_after, self.cuts, self.ends, self.passed = None, 0, False, 0
+        self.carried = []  # of each pair: bytes from here, and back
         self.random = random.Random(20)
         self.start()
 
     def drop(self, pair):
-        for s in pair:
+        for s in pair[:2]:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
             s.close()
         self.pairs.remove(pair)
@@ -115,14 +116,16 @@ class Proxy(threading.Thread):
         except OSError:
             near.close()
             return
-        self.pairs.append((near, far))
+        self.carried.append([0, 0])
+        self.pairs.append((near, far, self.carried[-1]))
 
     def carry(self, pair, source):
-        near, far = pair
+        near, far, carried = pair
         to = far if source is near else near
         most = 65536 if not self.rate or source is far else max(1, self.rate // 50)
         try:
             data = source.recv(most)
+            carried[source is far] += len(data)
             if self.cut_after is not None and source is near:
                 self.cut_after -= len(data)
                 if self.cut_after <= 0:
@@ -144,7 +147,7 @@ class Proxy(threading.Thread):
     def run(self):
         while not self.ends:
             with self.lock:
-                known = {s: pair for pair in self.pairs for s in pair}
+                known = {s: pair for pair in self.pairs for s in pair[:2]}
             ready, _, _ = select.select([self.listener, *known], [], [], 0.02)
             with self.lock:
                 for s in ready:
@@ -164,13 +167,6 @@ class Proxy(threading.Thread):
 def rss_kb(pid):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
-
-
-def counted(path, threads):
-    """A file of as many counters as TICKER_COUNTER wants."""
-    path.write_bytes(bytes(4096))
-    return {"TICKER_COUNTER": str(path)}, lambda: [int.from_bytes(path.read_bytes()[8 * i:8 * i + 8], "little")
-                                                   for i in range(threads)]
 
 
 def quiet():

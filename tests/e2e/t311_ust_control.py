@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
+from daemons import (check_each_once, counted, daemon, in_a_row, library, listed, ticker,  # noqa: F401
+                     wait_for)
 from fakeprogram import COMMAND, Arena, Program, message
 
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
@@ -168,9 +169,7 @@ def test_sigterm_and_on(daemon, ticker):
         daemon.start()
         wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
     time.sleep(0.5)
-    p.kill()
-    p.wait()
-    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    daemon.finish(p)
     assert ", 0 lost" in daemon.ust("end").stdout
     ticks = daemon.ticks()
     assert sorted(ticks) == [(p.pid, 0), (p.pid, 1)]
@@ -181,25 +180,17 @@ def test_sigterm_and_on(daemon, ticker):
 def test_daemon_killed(daemon, ticker, tmp_path):
     """SIGKILL of the daemon at random moments: every event exactly once."""
     daemon.ust("start", "-o", "t.spoor")
-    counter = tmp_path / "counter"
-    counter.write_bytes(bytes(4096))
-    p = daemon.program(ticker, 3, 0, 50, TICKER_COUNTER=str(counter))
+    env, behind = counted(tmp_path / "counter", 3)
+    p = daemon.program(ticker, 3, 0, 50, **env)
     random.seed(KILLS)
     for _ in range(KILLS):
         time.sleep(random.uniform(0.0, 0.12))
         daemon.kill()
         daemon.start()
     wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
-    p.kill()
-    p.wait()
-    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    daemon.finish(p)
     assert ", 0 lost" in daemon.ust("end").stdout
-    ticks = daemon.ticks()
-    behind = struct.unpack_from("<3Q", counter.read_bytes())
-    for i in range(3):
-        numbers = ticks[p.pid, i]
-        assert numbers[0] == 0 and in_a_row(numbers)
-        assert len(numbers) - behind[i] in (0, 1)
+    check_each_once(daemon.ticks(), p.pid, behind())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
