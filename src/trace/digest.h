@@ -46,8 +46,8 @@ struct spoor_digest_ids { /* 0: none */
 
 /*
  * The digest of the trace at path, of which nobody writes: torn packets are cut first. Sources: of packets in the last
- * `window` bytes of each stream; of those before, what they say of programs' losses, the last word of each. free() *ret.
- * Errors as of spoor_writer_open() with resume.
+ * `window` bytes of each stream; of those before, what they say of programs' losses, the last word of each program.
+ * free() *ret. Errors as of spoor_writer_open() with resume.
  */
 int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t window, void **ret, size_t *ret_len,
 		      struct spoor_error *e);

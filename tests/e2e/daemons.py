@@ -133,7 +133,7 @@ def counted(path, threads):
 
 
 def check_each_once(ticks, pid, behind):
-    """Of each thread all are there, in a row: as many as it has behind it, and at most one that it was about to count."""
+    """Of each thread all are there, in a row: as many as it has behind it, and at most one that it had not counted."""
     for thread, n in enumerate(behind):
         numbers = ticks[pid, thread]
         assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - n in (0, 1)
