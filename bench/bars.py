@@ -124,6 +124,8 @@ BARS = [  # (what, limit, unit, function of all results)
     ("until main(), no daemon, added", 1, "ms", lambda r: started(r, "Spoor, no daemon")),
     ("until main(), recorded, added", 1, "ms", lambda r: started(r, "Spoor, a session")),
     ("until main(), alone, added", 1, "ms", lambda r: started(r, "Spoor, alone")),
+    ("stamps of ten minutes, off CLOCK_MONOTONIC", 1000, "ns",
+     lambda r: of(r, "ustclock", "median", "Spoor, by the TSC", "value")),
     ("a million events a second: lost", 0, "events", lambda r: of(r, "ustpaced", "median", "Spoor", "lost")),
 ]
 AT_LEAST = [

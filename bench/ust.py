@@ -2,6 +2,7 @@
 """Programs that trace themselves: Spoor's tracepoints beside LTTng-UST's, in the same programs."""
 
 import dataclasses
+import json
 import os
 import re
 import signal
@@ -269,6 +270,36 @@ def run_paced(case, settings):
         return dataclasses.replace(run, value=(run.user + run.system) * 1e3 / (run.events / 1e6), said="")
 
 
+# --- stamps against the kernel's clock --------------------------------------------------------------------------------
+
+CLOCKS = {"Spoor, by the TSC": "", "Spoor, by clock_gettime()": "monotonic"}
+
+
+def ns_outside(spoor, trace):
+    """By how much each stamp lies outside of what the program read just before and just after it."""
+    with open(os.path.join(trace, "manifest"), encoding="utf-8") as f:
+        epoch = json.load(f)["epoch_offset"]
+    stamps = []
+    for line in call([spoor, "report", "--format", "json", trace], 600).splitlines():
+        e = json.loads(line)
+        if e.get("event") == "zoo:clock":
+            seconds, ns = e["ts"].split(".")
+            stamps.append((int(seconds) * 10**9 + int(ns) - epoch, e["fields"]))
+    return [max(fields["before"] - ts, ts - following["last_after"], 0)
+            for (ts, fields), (_, following) in zip(stamps, stamps[1:])]
+
+
+def run_clock(case, settings):
+    """100 events a second for ten minutes, or for a sixtieth of that."""
+    with Scratch() as scratch:
+        ctx = settings.context(scratch)
+        n = int(settings.load_seconds() * 1000)
+        argv = ["env", "SPOOR_UST_CLOCK=" + CLOCKS[case.label], ctx.program("ust_clock"), str(n), "10000"]
+        run = tools.run_under(case.tool, argv, ctx, lambda out: (None, n), 900)
+        run.value = max(ns_outside(settings.spoor, SpoorUst.trace(ctx)))
+        return run
+
+
 # --- reading back -----------------------------------------------------------------------------------------------------
 
 READERS = {
@@ -342,6 +373,10 @@ def ust_scenarios():
                  ratios=(("x LTTng-UST", "native"),),
                  about="Of who takes them out of the buffers; two fields, default buffers, into a tmpfs. (3 s with "
                        "--quick.)"),
+        Scenario("ustclock", "Stamps against CLOCK_MONOTONIC over ten minutes", "ns off, the worst", "lower",
+                 [Case(name, RECORDED, native=name) for name in CLOCKS], run_clock, 1,
+                 about="100 events a second for ten minutes (30 s with --quick), each between two readings of the "
+                       "clock by the program; how far the worst stamp lies outside of them."),
         Scenario("ustreading", "Reading back events of programs", "million events/s", "higher",
                  [*[Case(name, RECORDED, native="spoor report") for name in READERS],
                   Case(LTTNG_READER, LTTNG_RECORDED, native="spoor report")], Reading(), 2,

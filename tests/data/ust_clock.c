@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* ust_clock COUNT PAUSE_US: each event carries CLOCK_MONOTONIC as it was just before it. */
+/*
+ * ust_clock COUNT PAUSE_US: each event carries CLOCK_MONOTONIC as it was just before it, and as it was just after the
+ * event before it. So each stamp has a place between two readings, whatever interrupts the program meanwhile.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,19 +11,29 @@
 
 #include "spoor/tracepoint.h"
 
-SPOOR_TRACEPOINT(zoo, clock, TP_PROTO(uint64_t before), TP_ARGS(before), TP_FIELDS(spoor_int(uint64_t, before, before)))
+SPOOR_TRACEPOINT(zoo, clock, TP_PROTO(uint64_t before, uint64_t last_after), TP_ARGS(before, last_after),
+		 TP_FIELDS(spoor_int(uint64_t, before, before), spoor_int(uint64_t, last_after, last_after)))
+
+static uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
 
 int main(int argc, char **argv)
 {
 	long count = argc > 1 ? atol(argv[1]) : 1000, pause_us = argc > 2 ? atol(argv[2]) : 0;
+	uint64_t after = 0;
 
 	puts("ready");
 	fflush(stdout);
-	for (long i = 0; i < count; i++) {
-		struct timespec ts;
+	for (long i = 0; i <= count; i++) {
+		uint64_t before = now();
 
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		spoor_trace(zoo, clock, ts.tv_sec * 1000000000ULL + ts.tv_nsec);
+		spoor_trace(zoo, clock, before, after);
+		after = now();
 		if (pause_us)
 			usleep(pause_us);
 	}

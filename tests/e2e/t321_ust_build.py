@@ -58,16 +58,31 @@ def test_stripped(build, spoor, tmp_path, after):
     assert run.returncode == 1 and "debug information alone" in run.stderr
 
 
-@pytest.mark.parametrize("library", ["linked", "static", "static-pie"])
-def test_linked(build, tmp_path, library):
-    more = {"linked": flags(build, "--cflags", "--libs"), "static": ["-static", *flags(build, "--static", "--libs")],
-            "static-pie": ["-static-pie", "-fPIE", *flags(build, "--static", "--libs")]}[library]
-    if library == "static-pie":  # whose startup code cannot bear a RUNPATH, which only the build tree's flags have
-        more = [f for f in more if not f.startswith("-Wl,-rpath")]
-    program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *more)
+def linked(build, way):
+    """What gives a program the library in its own file."""
+    if way == "linked":
+        return flags(build, "--cflags", "--libs")
+    static = flags(build, "--static", "--libs")
+    if way == "static":
+        return ["-static", *static]
+    # Whose startup code cannot bear a RUNPATH, which only the build tree's flags have.
+    return ["-static-pie", "-fPIE", *[f for f in static if not f.startswith("-Wl,-rpath")]]
+
+
+@pytest.mark.parametrize("way", ["linked", "static", "static-pie"])
+def test_linked(build, tmp_path, way):
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c", *linked(build, way))
     run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=False)
     assert run.returncode == 0, run.stderr
     check(tmp_path / "out")
+
+
+@pytest.mark.parametrize("way", ["preloaded", "linked", "static", "static-pie"])
+def test_from_the_first_constructor_to_the_last_destructor(build, tmp_path, way):
+    more = linked(build, way) if way != "preloaded" else ["-no-pie", "-fno-pie"]
+    program = tracing.build_program(tmp_path / "order", "ust_order.c", *more)
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, preload=way == "preloaded")
+    assert [e.values["n"] for e in trace.events] == list(range(7)) and not trace.lost()
 
 
 def test_preloaded_and_linked_is_one(build, tmp_path):

@@ -58,6 +58,11 @@ enum spoor_arena_clock_kind clock_kind(void)
 	return kind;
 }
 
+void clock_use_monotonic(void)
+{
+	kind = SPOOR_ARENA_MONOTONIC;
+}
+
 struct spoor_arena_clock clock_pair(void)
 {
 	struct spoor_arena_clock best = { 0 };

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
+#include <string.h>
+
+#include "agent/core/clock.h"
+#include "agent/core/process.h"
+#include "agent/ust/environment.h"
+#include "agent/ust/filter.h"
+#include "agent/ust/glob.h"
+
+#define DEFAULT_BUFFERS (4 << 20)
+#define DEFAULT_BLOCK_US 100000
+#define MOST_BLOCK_US 60000000
+
+static const char *variable(char **envp, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (; envp && *envp; envp++)
+		if (!strncmp(*envp, name, n) && (*envp)[n] == '=' && (*envp)[n + 1])
+			return *envp + n + 1;
+	return NULL;
+}
+
+/* ---- saying what cannot be ---- */
+
+struct line {
+	char text[512];
+	size_t n;
+};
+
+/* At most so many characters; no control characters: it goes to a terminal. */
+static void put(struct line *l, const char *s, size_t most)
+{
+	for (; *s && most && l->n < sizeof(l->text) - 1; s++, most--)
+		l->text[l->n++] = *s >= ' ' && *s < 0x7f ? *s : '?';
+}
+
+/* By a system call, since libc may not have been initialized yet. */
+static void say(const char *name, const char *value, const char *why, const char *instead)
+{
+	struct line l = { .n = 0 };
+
+	put(&l, "spoor-ust: ", SIZE_MAX);
+	put(&l, name, SIZE_MAX);
+	put(&l, "=", 1);
+	put(&l, value, 100);
+	put(&l, ": ", 2);
+	put(&l, why, 100);
+	put(&l, "; ", 2);
+	put(&l, instead, SIZE_MAX);
+	l.text[l.n++] = '\n';
+	sys3(SYS_write, 2, l.text, l.n);
+}
+
+/* ---- what values say ---- */
+
+/* The digits that s begins with, if they are a number below 2^40. */
+static bool take_number(const char **s, uint64_t *ret)
+{
+	const char *begin = *s;
+	uint64_t n = 0;
+
+	for (; **s >= '0' && **s <= '9' && n < 1ULL << 40; (*s)++)
+		n = n * 10 + (uint64_t)(**s - '0');
+	*ret = n;
+	return *s > begin && n < 1ULL << 40;
+}
+
+static bool parse_size(const char *s, uint64_t *ret)
+{
+	static const char units[] = "kKmMgG";
+	const char *unit;
+	uint64_t n;
+
+	if (!take_number(&s, &n))
+		return false;
+	unit = *s ? strchr(units, *s++) : NULL;
+	if (*s || (s[-1] > '9' && !unit))
+		return false;
+	*ret = unit ? n << (10 * ((unit - units) / 2 + 1)) : n;
+	return true;
+}
+
+/* "10ms", "500us", "1s", "1", in microseconds; at most a minute. */
+static bool parse_time(const char *s, uint32_t *ret)
+{
+	uint64_t n, unit;
+
+	if (!take_number(&s, &n) || !n)
+		return false;
+	unit = !strcmp(s, "us") ? 1 : !strcmp(s, "ms") ? 1000 : !*s || !strcmp(s, "s") ? 1000000 : 0;
+	*ret = (uint32_t)(n < MOST_BLOCK_US && n * unit < MOST_BLOCK_US ? n * unit : MOST_BLOCK_US);
+	return unit;
+}
+
+static bool parse_buffers(const char *s, struct alone *a)
+{
+	return parse_size(s, &a->wish.size);
+}
+
+static bool parse_max_size(const char *s, struct alone *a)
+{
+	return parse_size(s, &a->spill_limit);
+}
+
+static bool parse_mode(const char *s, struct alone *a)
+{
+	struct arena_channel_wish *c = &a->wish.channels[0];
+
+	if (!strcmp(s, "overwrite"))
+		c->mode = SPOOR_ARENA_OVERWRITE;
+	if (!strcmp(s, "overwrite") || !strcmp(s, "discard"))
+		return true;
+	c->block_us = DEFAULT_BLOCK_US;
+	if (strcmp(s, "block") && (strncmp(s, "block=", 6) || !parse_time(s + 6, &c->block_us)))
+		return false;
+	c->mode = SPOOR_ARENA_BLOCK;
+	return true;
+}
+
+#define PERF_NAME(bit_, name_, field_, type_, config_) "perf:" name_,
+static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
+static const char *const counters[] = { SPOOR_PERF_CONTEXTS(PERF_NAME) };
+#define N_CONTEXTS (sizeof(contexts) / sizeof(contexts[0]))
+
+static bool names_something(const char *glob, size_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < N_CONTEXTS + SPOOR_N_PERF; i++)
+		if (glob_matches(glob, n, i < N_CONTEXTS ? contexts[i] : counters[i - N_CONTEXTS]))
+			return true;
+	return false;
+}
+
+/* What is known of the list holds whatever else is in it. */
+static bool parse_contexts(const char *s, struct alone *a)
+{
+	uint32_t *set = &a->wish.channels[0].contexts, i;
+	const char *at = s;
+	bool good = true;
+
+	for (i = 0; i < N_CONTEXTS; i++)
+		*set |= (uint32_t)globs_match(s, contexts[i]) << i;
+	for (i = 0; strstr(s, "perf:") && i < SPOOR_N_PERF; i++) /* not by "*" */
+		*set |= (uint32_t)globs_match(s, counters[i]) << (SPOOR_PERF_FIRST + i);
+	for (; *at; at += *at == ',') {
+		size_t n = strcspn(at, ","), not = *at == '!';
+
+		good = good && names_something(at + not, n - not);
+		at += n;
+	}
+	return good;
+}
+
+static bool parse_stack(const char *s, struct alone *a)
+{
+	static const char *const modes[] = { "app", "app-all", "lib", "all" };
+	struct arena_channel_wish *c = &a->wish.channels[0];
+	const char *budget = s + strcspn(s, ",");
+	uint64_t n = 0;
+	uint32_t i;
+
+	if (*budget) {
+		const char *at = budget + 1;
+
+		if (!take_number(&at, &n) || *at || !n || n > SPOOR_ARENA_MAX_FRAMES)
+			return false;
+	}
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (strlen(modes[i]) != (size_t)(budget - s) || strncmp(s, modes[i], (size_t)(budget - s)))
+			continue;
+		c->stack_mode = (uint16_t)(i + 1);
+		c->stack_budget = (uint16_t)n;
+		c->contexts |= SPOOR_CONTEXT_STACK;
+		return true;
+	}
+	return false;
+}
+
+static const struct {
+	const char *name;
+	bool (*parse)(const char *s, struct alone *a);
+	const char *why, *instead;
+} settings[] = {
+	{ "SPOOR_UST_BUFFERS", parse_buffers, "not a size, as 64K or 8M is", "4M is taken" },
+	{ "SPOOR_UST_MODE", parse_mode, "not discard, overwrite, block or block=TIME", "discard is taken" },
+	{ "SPOOR_UST_CONTEXT", parse_contexts, "not all of vpid, vtid, procname, ip, cpu, callstack, perf:NAME",
+	  "what is unknown is left out" },
+	{ "SPOOR_UST_STACK", parse_stack, "not app, app-all, lib or all, nor with ,1 to ,512 behind it", "it is left out" },
+	{ "SPOOR_UST_MAX_SIZE", parse_max_size, "not a size, as 64K or 8M is", "there is no limit" },
+};
+
+/* ---- */
+
+void environment_clock(char **envp)
+{
+	const char *clock = variable(envp, "SPOOR_UST_CLOCK");
+
+	if (!clock)
+		return;
+	if (!strcmp(clock, "monotonic"))
+		clock_use_monotonic();
+	else
+		say("SPOOR_UST_CLOCK", clock, "not monotonic", "the processor's clock is taken if it is fit");
+}
+
+static const char *const nothing = "nothing is recorded";
+
+/* Absolute, because programs change their directory. */
+static int parse_directory(const char *s, char *to, size_t size)
+{
+	size_t n = 0;
+
+	if (*s != '/') {
+		long r = sys3(SYS_getcwd, to, size, 0);
+
+		if (sys_failed(r))
+			return (int)r;
+		n = strlen(to);
+		to[n++] = '/';
+	}
+	if (n + strlen(s) + 1 > size)
+		return -ENAMETOOLONG;
+	strcpy(to + n, s);
+	return 0;
+}
+
+static bool parse_rule(char **envp, struct rule_wish *rule)
+{
+	const char *filter = variable(envp, "SPOOR_UST_FILTER");
+	char wrong[100] = "";
+
+	*rule = (struct rule_wish){ .max_level = UINT32_MAX, .enable = true, .channels = 1 };
+	rule->globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
+	if (!filter || !filter_compile(filter, &rule->filter, wrong, sizeof(wrong)))
+		return true;
+	say("SPOOR_UST_FILTER", filter, wrong, nothing);
+	return false;
+}
+
+bool environment_wants_alone(char **envp)
+{
+	return variable(envp, "SPOOR_UST_OUTPUT");
+}
+
+bool environment_alone(char **envp, struct alone *ret)
+{
+	const char *dir = variable(envp, "SPOOR_UST_OUTPUT"), *value;
+	struct arena_wish *wish = &ret->wish;
+	unsigned i;
+
+	if (parse_directory(dir, wish->dir, sizeof(wish->dir) - 1)) {
+		say("SPOOR_UST_OUTPUT", dir, "the path is too long, or the current directory unknown", nothing);
+		return false;
+	}
+	wish->size = DEFAULT_BUFFERS;
+	wish->n_channels = 1;
+	strcpy(wish->channels[0].name, "channel0");
+	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		value = variable(envp, settings[i].name);
+		if (value && !settings[i].parse(value, ret))
+			say(settings[i].name, value, settings[i].why, settings[i].instead);
+	}
+	return parse_rule(envp, &ret->rule);
+}
+
+void environment_alone_failed(const struct alone *a, int error)
+{
+	static const struct {
+		int error;
+		const char *why;
+	} known[] = {
+		{ -ENOENT, "no such directory" },
+		{ -ENOTDIR, "not a directory" },
+		{ -EACCES, "may not be written" },
+		{ -EPERM, "may not be written" },
+		{ -EROFS, "may not be written" },
+		{ -ENOSPC, "no space" },
+		{ -EDQUOT, "no space" },
+		{ -EFBIG, "files may not be as large as the buffers" },
+		{ -EINVAL, "SPOOR_UST_BUFFERS is too small or too large" },
+	};
+	const char *why = "no buffers can be made there";
+	unsigned i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].error == error)
+			why = known[i].why;
+	say("SPOOR_UST_OUTPUT", a->wish.dir, why, nothing);
+}

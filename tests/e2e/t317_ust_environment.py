@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The variables that record without a daemon: what they say, and what is said of those that say nothing."""
+import pytest
+import tracing
+
+
+@pytest.fixture(scope="module")
+def actor(tmp_path_factory):
+    return tracing.build_program(tmp_path_factory.mktemp("actor") / "ust_actor", "ust_actor.c")
+
+
+@pytest.mark.parametrize("name, value, says", [
+    ("MODE", "bogus", "discard is taken"), ("MODE", "block=", "discard is taken"), ("MODE", "block=5x", "discard is"),
+    ("BUFFERS", "xx", "4M is taken"), ("BUFFERS", "5Q", "4M is taken"), ("BUFFERS", "9" * 30, "4M is taken"),
+    ("CONTEXT", "vpid,nosuch", "left out"), ("CONTEXT", "vpid,perf:nosuch", "left out"), ("STACK", "custom", "left out"),
+    ("STACK", "app,0", "left out"), ("STACK", "app,9999", "left out"), ("MAX_SIZE", "zz", "no limit"),
+    ("CLOCK", "sundial", "processor's clock"), ("MODE", "a\x1b[31mb\n", "=a?[31mb?:"),
+])
+def test_wrong_values_are_said(build, actor, tmp_path, name, value, says):
+    """In one line, whatever is in them; the program runs, and the rest of what was asked for holds."""
+    run, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 101, **{f"SPOOR_UST_{name}": value})
+    assert run.returncode == 0 and run.stdout == "recorded actor:step 0 101\n"
+    assert run.stderr.startswith(f"spoor-ust: SPOOR_UST_{name}=") and run.stderr.count("\n") == 1, run.stderr
+    assert says in run.stderr and len(trace.events) == 101
+    assert ("vpid" in trace.events[0].values) == ("vpid" in value)
+
+
+@pytest.mark.parametrize("name, value, says", [
+    ("FILTER", "n ==", "nothing is recorded"), ("BUFFERS", "1", "too small"), ("OUTPUT", "/nonexistent", "no such"),
+    ("OUTPUT", "/dev/null", "not a directory"),
+])
+def test_what_cannot_be_is_said(build, actor, tmp_path, name, value, says):
+    run, traces = tracing.traced(build, tmp_path / "out", actor, "count", 101, **{f"SPOOR_UST_{name}": value})
+    assert run.returncode == 0 and run.stdout == "recorded actor:step 0 101\n" and not traces
+    assert run.stderr.startswith("spoor-ust: ") and run.stderr.count("\n") == 1 and says in run.stderr, run.stderr
+
+
+@pytest.mark.parametrize("name, value, mode, block_us", [
+    ("MODE", "discard", 0, 0), ("MODE", "overwrite", 1, 0), ("MODE", "block", 2, 100000),
+    ("MODE", "block=1s", 2, 1000000), ("MODE", "block=250us", 2, 250), ("MODE", "block=90m", 0, None),
+    ("MODE", "block=3600s", 2, 60000000),
+])
+def test_modes(build, actor, tmp_path, name, value, mode, block_us):
+    _, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 5, **{f"SPOOR_UST_{name}": value})
+    channel, = trace.channels
+    assert channel["mode"] == mode and (block_us is None or channel["block_us"] == block_us)
+
+
+def test_right_values_say_nothing(build, actor, tmp_path):
+    run, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 101, SPOOR_UST_BUFFERS="2m",
+                                   SPOOR_UST_EVENTS="!actor:n*", SPOOR_UST_CONTEXT="v*,!vtid", SPOOR_UST_STACK="all,7",
+                                   SPOOR_UST_MAX_SIZE="1G", SPOOR_UST_FILTER="n < 50")
+    assert not run.stderr and len(trace.events) == 50
+    assert set(trace.events[0].values) == {"n", "what", "vpid", "callstack", "callstack_status", "callstack_way",
+                                           "reserved"}
