@@ -355,37 +355,6 @@ static void longjmps_alternate(char **argv)
 	jumping(argv, SA_NODEFER | SA_ONSTACK);
 }
 
-/* A thread that has no thread-local storage of its own. */
-static int sharing_thread(void *arg)
-{
-	unsigned long i;
-
-	(void)arg;
-	for (i = 0; i < 200000; i++)
-		spoor_trace(actor, nested, i);
-	syscall(SYS_exit, 0);
-	return 0;
-}
-
-void spoor_thread_init(void) __attribute__((weak));
-
-static void shared_tls(char **argv)
-{
-	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
-			  CLONE_CHILD_CLEARTID;
-	static volatile int tid = 1;
-	char *stack = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (argv[0])
-		spoor_thread_init();
-	clone(sharing_thread, stack + (1 << 16), flags, NULL, NULL, NULL, &tid);
-	steps(0, 200000, "shared");
-	while (tid)
-		usleep(100);
-	recorded("actor:step", 0, 200000);
-	recorded("actor:nested", 0, 200000);
-}
-
 static const struct mode {
 	const char *name;
 	void (*run)(char **argv);
@@ -394,7 +363,7 @@ static const struct mode {
 	{ "abrupt", abrupt },	  { "cancel", cancel },	    { "fork", forks },
 	{ "clone", raw_clone },	  { "vfork", vforks },	    { "exec", execs },
 	{ "daemon", becomes_daemon }, { "nested", nested }, { "longjmp", longjmps },
-	{ "longjmp-alternate", longjmps_alternate },	    { "shared-tls", shared_tls },
+	{ "longjmp-alternate", longjmps_alternate },
 };
 
 int main(int argc, char **argv)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What programs do to a tracer: threads, processes, signals, objects that come and go, sudden death."""
+import json
 import os
 import random
 import signal
 import subprocess
 import tempfile
 import time
+from collections import Counter
 
 import arenas
 import pytest
@@ -121,16 +123,35 @@ def test_left_by_siglongjmp(run, stack):
     assert not lost(traces)
 
 
-def test_threads_that_share_their_storage(run):
-    out, traces = run("shared-tls", 1)
-    tracing.check_promises(out, traces)
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory):
+    return tracing.build_program(tmp_path_factory.mktemp("sharing") / "ust_sharing", "ust_sharing.c")
 
 
-def test_threads_that_share_their_storage_and_do_not_say_so(build, actor, tmp_path):
-    """Their packets may hold anything; nothing else is the worse."""
-    done = subprocess.run([actor, "shared-tls"], env=tracing.environment(build, tmp_path / "out"), timeout=60,
-                          capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.count("recorded") == 2
+def test_threads_that_share_their_storage(build, sharing, tmp_path):
+    run, traces = tracing.traced(build, tmp_path / "out", sharing, 1)
+    tracing.check_promises(run.stdout, traces)
+
+
+@pytest.mark.parametrize("how", ["alone", "recorded"])
+def test_threads_that_share_their_storage_and_do_not_say_so(build, spoor, sharing, tmp_path, how):
+    """Their packets may hold anything, of which the trace tells. Other threads' are exact, and readers have no trouble."""
+    trace = tmp_path / "t.spoor"
+    if how == "alone":
+        done = subprocess.run([sharing], env=tracing.environment(build, tmp_path / "out"), timeout=60)
+        assert done.returncode == 0
+        assert spoor("ust", "recover", "-o", trace, tmp_path / "out").returncode == 0
+    else:
+        assert spoor("ust", "run", "--buffers", "64M", "-o", trace, "--", sharing).returncode == 0
+    run = spoor("report", "--format", "json", trace)
+    assert run.returncode == 0, run.stderr
+    *events, summary = map(json.loads, run.stdout.splitlines())
+    program, = summary["programs"]
+    assert not summary["damages"] and (program["state"] == "damaged") == (program["malformed"] > 0)
+    others = Counter(e["fields"]["n"] for e in events if e.get("event") == "sharing:bystander")
+    assert others == Counter(range(2 * 100003))
+    babel = subprocess.run(["babeltrace2", "-o", "dummy", trace], capture_output=True, text=True, timeout=60)
+    assert babel.returncode == 0, babel.stderr
 
 
 def test_modes(run):
@@ -253,17 +274,22 @@ def test_killed_after_each_instruction(build, tmp_path):
     assert all(seen[first:]) and first > 30 and len(seen) - first < 30
 
 
-def patched_under_fire(build, tmp_path, switches, threads):
+@pytest.mark.parametrize("switches, threads, every", [(100000, 1, 200), (100000, 3, 2000)])
+def test_patched_under_fire(build, tmp_path, switches, threads, every):
     archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
-    env = tracing.environment(build, tmp_path / "out", preload=False, SPOOR_UST_MODE="overwrite")
-    return subprocess.run([program, str(switches), str(threads)], env=env, capture_output=True, text=True, timeout=90)
-
-
-@pytest.mark.parametrize("switches, threads", [(100000, 1), (5000, 3)])
-def test_patched_under_fire(build, tmp_path, switches, threads):
-    done = patched_under_fire(build, tmp_path, switches, threads)
-    assert done.returncode == 0 and done.stdout == f"checked {switches // 50 * threads}\n", done.stdout
+    done, (trace,) = tracing.traced(build, tmp_path / "out", program, switches, threads, every, preload=False,
+                                    SPOOR_UST_MODE="overwrite")
+    assert done.returncode == 0, done.stdout
+    _, checked, _, evaluated = done.stdout.split()
+    assert int(checked) == (switches // every * 2 + 1) * threads
+    # Arguments that are evaluated while it is just being switched off make no event.
+    assert len(trace.events) + trace.channels[0]["overwritten"] + trace.lost() <= int(evaluated)
+    by_thread = [[e.values["n"] for e in trace.events if e.tid == tid] for tid in {e.tid for e in trace.events}]
+    # Since it was switched on last no number is missing.
+    assert sum(numbers[-1] for numbers in by_thread) == int(evaluated)
+    for numbers in by_thread:
+        assert numbers == sorted(set(numbers)) and numbers[-12:] == list(range(numbers[-12], numbers[-1] + 1))
 
 
 def test_without_the_library_flags_are_off(tmp_path):
@@ -320,19 +346,11 @@ def test_nowhere_to_write(build, actor, tmp_path, directory):
 
 
 def test_start_up(build, actor):
-    """The median of many runs: what the library adds to a program that records nothing, and to one that does. In
-    memory, as with a recorder: a file system that writes back may make the begin of a file wait."""
-    def median(env):
-        times = []
-        for _ in range(41):
-            began = time.perf_counter()
-            subprocess.run([actor, "none"], env=env, check=False)
-            times.append(time.perf_counter() - began)
-        return sorted(times)[20]
-    bare = median(tracing.environment(build, None, preload=False))
-    assert median(tracing.environment(build, None)) - bare < 0.001
+    """What the library adds to a program that records nothing, and to one that does. In memory, as with a recorder: a
+    file system that writes back may make the begin of a file wait."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as out:
-        assert median(tracing.environment(build, out)) - bare < 0.001
+        tracing.check_start_up([actor, "none"], tracing.environment(build, None, preload=False), {
+            "preloaded": tracing.environment(build, None), "alone": tracing.environment(build, out)})
 
 
 def test_without_sites_no_memory(build, tmp_path):

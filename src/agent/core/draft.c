@@ -54,7 +54,7 @@ static bool make_group(const struct block *b)
 
 static bool is_own(const struct block *b)
 {
-	return b != &nobody && block_tid(b) && !(b->flags & BLOCK_SHARED_TLS);
+	return b != &nobody && block_tid(b) && !block_is_shared(b);
 }
 
 static char *begin_in(struct block *b, const struct caller *site)

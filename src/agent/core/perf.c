@@ -212,7 +212,7 @@ static struct counters *counters_of(uint32_t contexts)
 		return counters_in(b);
 	signals = signals_block();
 	b = reserve_enter();
-	if (b && !(b->flags & BLOCK_SHARED_TLS) && block_scratch(b))
+	if (b && !block_is_shared(b) && block_scratch(b))
 		open_wanted(counters_in(b), contexts, b->tid);
 	else
 		b = NULL;

@@ -123,6 +123,16 @@ struct block *block_deeper(struct block *b)
 	return b->deeper;
 }
 
+void block_share(struct block *b)
+{
+	unsigned i;
+
+	__atomic_fetch_or(&b->flags, BLOCK_SHARED_TLS, __ATOMIC_RELAXED);
+	for (; b; b = b->deeper)
+		for (i = 0; i < SPOOR_SLOTS; i++)
+			__atomic_store_n(&b->slot[i].p.end, NULL, __ATOMIC_RELAXED);
+}
+
 void blocks_free(struct block *b)
 {
 	while (b) {

@@ -75,6 +75,14 @@ static inline uint32_t block_tid(const struct block *b)
 	return __atomic_load_n(&b->tid, __ATOMIC_RELAXED);
 }
 
+/* Threads that share their thread-local storage have one block: none of them writes into packets of its own. */
+static inline bool block_is_shared(const struct block *b)
+{
+	return __atomic_load_n(&b->flags, __ATOMIC_RELAXED) & BLOCK_SHARED_TLS;
+}
+/* So it is from here on. Packets stay with the block: somebody may be in the midst of an event there. */
+void block_share(struct block *b);
+
 /* This thread's own block, made if it has none. NULL: no memory. With its signals blocked. */
 struct block *block_own(void);
 /* The block one level deeper. NULL: no memory. Likewise. */

@@ -149,6 +149,17 @@ struct block *reserve_enter(void)
 	return b;
 }
 
+/*
+ * Others that were made by clone() without CLONE_SETTLS have this block, too, and did not say so (spoor_thread_init()):
+ * they show when they come this way. A child of vfork() has its parent's for a while, which is no matter.
+ */
+static bool is_shared(struct block *b)
+{
+	if (!block_is_shared(b) && unlikely(block_tid(b) != sys_tid()) && sys_pid() == process->pid)
+		block_share(b);
+	return block_is_shared(b);
+}
+
 static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
 					 uint64_t signals)
 {
@@ -161,7 +172,7 @@ static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slo
 		return NO_HANDLE;
 	}
 	b = reserve_enter();
-	if (!b || b->flags & BLOCK_SHARED_TLS)
+	if (!b || is_shared(b))
 		return shared(tp, s, size, signals);
 	return reserve_in(tp, s, b, size, sp, signals);
 }
@@ -254,7 +265,7 @@ EXPORT void spoor_thread_init(void)
 	unsigned i;
 
 	if (b)
-		b->flags |= BLOCK_SHARED_TLS;
+		block_share(b);
 	for (i = 0; b && i < SPOOR_SLOTS; i++)
 		if (slot_enter(&slots[i])) {
 			packet_give_back(&slots[i], &b->slot[i], true);
