@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Sites that are switched while threads run through them: ust_fire SWITCHES THREADS. Linked with libspoor-ust.a, whose
- * insides it calls as a recorder's message would. While off no event may come, while on every one must: a site's
- * arguments are evaluated only for an event, and count them.
+ * Sites that are switched while threads run through them: ust_fire SWITCHES THREADS EVERY. Linked with libspoor-ust.a,
+ * whose insides it calls as a recorder's message would. While off no event may come, while on every one must: a site's
+ * arguments are evaluated only for an event, and count them. That is looked at for two of EVERY switches and the last, which
+ * switches it on; how many were evaluated in all is said at the end.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -72,7 +73,7 @@ static void pass(int n)
 
 int main(int argc, char **argv)
 {
-	unsigned long switches = strtoul(argv[1], NULL, 0), checked = 0, i;
+	unsigned long switches = strtoul(argv[1], NULL, 0), every = strtoul(argv[3], NULL, 0), checked = 0, all = 0, i;
 	int n = atoi(argv[2]);
 	pthread_t t[64];
 
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
 		bool on = i % 2;
 
 		switch_to(on);
-		if (i % 100 > 1)
+		if (i % every > 1 && i + 1 < switches)
 			continue;
 		pass(n);
 		for (int k = 0; k < n; k++) {
@@ -101,8 +102,10 @@ int main(int argc, char **argv)
 		}
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
-	for (i = 0; i < (unsigned long)n; i++)
+	for (i = 0; i < (unsigned long)n; i++) {
 		pthread_join(t[i], NULL);
-	printf("checked %lu\n", checked);
+		all += hits[i];
+	}
+	printf("checked %lu of %lu\n", checked, all);
 	return 0;
 }

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tracing
 from daemons import (check_each_once, counted, daemon, in_a_row, library, listed, ticker,  # noqa: F401
                      wait_for)
 from fakeprogram import COMMAND, Arena, Program, message
@@ -30,19 +31,14 @@ def test_from_the_start(daemon, ticker):
 
 
 def test_start_up(daemon, ticker):
-    """A session that records a program from its start adds little to it: the median of many runs."""
-    def median(**env):
-        times = []
-        for _ in range(31):
-            began = time.perf_counter()
-            subprocess.run([ticker, "1", "1"], env=os.environ | env, stdout=subprocess.DEVNULL, check=True)
-            times.append(time.perf_counter() - began)
-        return sorted(times)[15]
+    """A session that records a program from its start, and a daemon that does not want it, add little to it."""
+    with_daemon = {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_UST")}
+    with_daemon |= {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)}
+    tracing.check_start_up([ticker, "1", "1"], dict(os.environ), {"no session": with_daemon})
     daemon.ust("start", "-o", "t.spoor")
-    recorded = median(SPOOR_UST_SOCKET=str(daemon.socket), LD_PRELOAD=str(daemon.agent))
+    tracing.check_start_up([ticker, "1", "1"], dict(os.environ), {"recorded": with_daemon})
     daemon.ust("end")
-    assert len(daemon.ticks()) == 31
-    assert recorded - median() < 0.004  # with what the other end has to do, on a machine that does other things
+    assert len(daemon.ticks()) == tracing.STARTS
 
 
 def test_running_program_is_found(daemon, ticker):

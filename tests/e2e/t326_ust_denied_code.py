@@ -127,9 +127,10 @@ def test_patched_under_fire(build, tmp_path, deny, switches, threads):
     archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
     env = tracing.environment(build, tmp_path / "out", preload=False, SPOOR_UST_MODE="overwrite")
-    done = subprocess.run([program, str(switches), str(threads)], env=env, capture_output=True, text=True, timeout=90,
-                          preexec_fn=deny)
-    assert done.returncode == 0 and done.stdout == f"checked {switches // 50 * threads}\n", done.stdout
+    done = subprocess.run([program, str(switches), str(threads), "200"], env=env, capture_output=True, text=True,
+                          timeout=90, preexec_fn=deny)
+    checked = (switches // 200 * 2 + 1) * threads
+    assert done.returncode == 0 and done.stdout.startswith(f"checked {checked} of "), done.stdout
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 """Programs that carry tracepoints: built in many ways, run with the library in many ways."""
 import os
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -60,3 +61,21 @@ def traced(build, out, program, *args, preload=True, timeout=100, **env):
     run = subprocess.run([str(program), *map(str, args)], env=environment(build, out, preload, **env),
                          capture_output=True, text=True, timeout=timeout)
     return run, arenas.arenas(out)
+
+
+STARTS = 61
+BARE_START = 0.0007  # seconds, of the least of them, where the bar of a millisecond was set
+
+
+def check_start_up(command, bare, others):
+    """Start-up costs a millisecond at most: the least of many runs, in turns with the program alone, which also tells
+    how slow the machine is. others: {what: environment}."""
+    least = dict.fromkeys([None, *others], float("inf"))
+    for _ in range(STARTS):
+        for what in least:
+            began = time.perf_counter()
+            subprocess.run(command, env=others.get(what, bare), stdout=subprocess.DEVNULL, check=False, timeout=60)
+            least[what] = min(least[what], time.perf_counter() - began)
+    slow = max(1, least[None] / BARE_START)
+    for what in others:
+        assert least[what] - least[None] < 0.001 * slow, (what, least)
