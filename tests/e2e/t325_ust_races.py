@@ -54,7 +54,7 @@ RUNS = [
     (["actor", "threads", 60, 300], {"SPOOR_UST_FILTER": "n > 7"}),
     (["actor", "fork", 7], {}), (["actor", "clone", 7], {}), (["actor", "vfork", 7], {}),
     (["actor", "nested", 20000], {}), (["actor", "cancel", 11], {}), (["actor", "longjmp", 20000], {}),
-    (["fire", 3000, 2], {"SPOOR_UST_MODE": "overwrite"}),
+    (["fire", 3000, 2, 100], {"SPOOR_UST_MODE": "overwrite"}),
 ]
 
 
