@@ -12,7 +12,7 @@ def actor(tmp_path_factory):
 @pytest.mark.parametrize("name, value, says", [
     ("MODE", "bogus", "discard is taken"), ("MODE", "block=", "discard is taken"), ("MODE", "block=5x", "discard is"),
     ("BUFFERS", "xx", "4M is taken"), ("BUFFERS", "5Q", "4M is taken"), ("BUFFERS", "9" * 30, "4M is taken"),
-    ("CONTEXT", "vpid,nosuch", "left out"), ("CONTEXT", "vpid,perf:nosuch", "left out"), ("STACK", "custom", "left out"),
+    ("CONTEXT", "vpid,nosuch", "left out"), ("CONTEXT", "vpid,perf:nosuch", "left out"), ("STACK", "custom", "left"),
     ("STACK", "app,0", "left out"), ("STACK", "app,9999", "left out"), ("MAX_SIZE", "zz", "no limit"),
     ("CLOCK", "sundial", "processor's clock"), ("MODE", "a\x1b[31mb\n", "=a?[31mb?:"),
 ])

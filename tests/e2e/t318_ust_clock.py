@@ -17,7 +17,7 @@ def program(tmp_path_factory):
 
 
 def outside(stamps):
-    """By how many ns each (stamp, before, after of the event before) lies outside of what the program read around it."""
+    """By how many ns each (stamp, before, after of the last event) lies outside of what the program read around it."""
     around = [(ts, before, following[2]) for (ts, before, _), following in zip(stamps, stamps[1:])]
     assert len(around) == EVENTS
     return [max(before - ts, ts - after, 0) for ts, before, after in around]
@@ -56,7 +56,7 @@ def test_alone(spoor, build, program, tmp_path, clock, kind, most):
 
 
 def test_unfit_tsc(program, build, tmp_path):
-    """Where the kernel has given up the TSC as its clock source: a file of ours in the place of the one that says so."""
+    """Where the kernel has given up the TSC as its clock source: a file of ours stands where it says so."""
     source = tmp_path / "clocksource"
     source.write_text("hpet\n")
     place = "/sys/devices/system/clocksource/clocksource0/current_clocksource"

@@ -135,7 +135,7 @@ def test_threads_that_share_their_storage(build, sharing, tmp_path):
 
 @pytest.mark.parametrize("how", ["alone", "recorded"])
 def test_threads_that_share_their_storage_and_do_not_say_so(build, spoor, sharing, tmp_path, how):
-    """Their packets may hold anything, of which the trace tells. Other threads' are exact, and readers have no trouble."""
+    """Their packets may hold anything, of which the trace tells. Others' are exact, and readers have no trouble."""
     trace = tmp_path / "t.spoor"
     if how == "alone":
         done = subprocess.run([sharing], env=tracing.environment(build, tmp_path / "out"), timeout=60)

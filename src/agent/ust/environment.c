@@ -146,9 +146,9 @@ static bool parse_contexts(const char *s, struct alone *a)
 	for (i = 0; strstr(s, "perf:") && i < SPOOR_N_PERF; i++) /* not by "*" */
 		*set |= (uint32_t)globs_match(s, counters[i]) << (SPOOR_PERF_FIRST + i);
 	for (; *at; at += *at == ',') {
-		size_t n = strcspn(at, ","), not = *at == '!';
+		size_t n = strcspn(at, ","), skip = *at == '!';
 
-		good = good && names_something(at + not, n - not);
+		good = good && names_something(at + skip, n - skip);
 		at += n;
 	}
 	return good;
@@ -188,7 +188,8 @@ static const struct {
 	{ "SPOOR_UST_MODE", parse_mode, "not discard, overwrite, block or block=TIME", "discard is taken" },
 	{ "SPOOR_UST_CONTEXT", parse_contexts, "not all of vpid, vtid, procname, ip, cpu, callstack, perf:NAME",
 	  "what is unknown is left out" },
-	{ "SPOOR_UST_STACK", parse_stack, "not app, app-all, lib or all, nor with ,1 to ,512 behind it", "it is left out" },
+	{ "SPOOR_UST_STACK", parse_stack, "not app, app-all, lib or all, nor with ,1 to ,512 behind it",
+	  "it is left out" },
 	{ "SPOOR_UST_MAX_SIZE", parse_max_size, "not a size, as 64K or 8M is", "there is no limit" },
 };
 

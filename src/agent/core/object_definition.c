@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What arenas tell of objects, and what the recorder answers. */
+#include <link.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "agent/core/clock.h"
+#include "agent/core/maps.h"
+#include "agent/core/object_table.h"
+#include "agent/core/process.h"
+
+static uint64_t ns_of(struct timespec t)
+{
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void describe_file(const struct code_object *o, struct spoor_def_object *d, const char *path)
+{
+	struct stat st = { 0 };
+
+	if (sys_failed(sys3(SYS_stat, path, &st, 0)) || st.st_ino != d->ino || o->flags & SPOOR_DEF_OBJECT_VDSO)
+		return;
+	d->size = (uint64_t)st.st_size;
+	d->mtime = ns_of(st.st_mtim);
+	d->ctime = ns_of(st.st_ctim);
+}
+
+/* The kernel adds that to the name of a file that has none any more. */
+static size_t without_deleted(const char *path, uint32_t *flags)
+{
+	static const char deleted[] = " (deleted)";
+	size_t n = strlen(path);
+
+	if (n <= sizeof(deleted) - 1 || strcmp(path + n - (sizeof(deleted) - 1), deleted))
+		return n;
+	*flags |= SPOOR_DEF_OBJECT_DELETED;
+	return n - (sizeof(deleted) - 1);
+}
+
+static int define(struct code_object *o, struct spoor_arena *a)
+{
+	static struct mapped m;
+	static struct {
+		struct spoor_def_object d;
+		char path[sizeof(m.path) + 8];
+	} def;
+	struct spoor_def_object *d = &def.d;
+	size_t n;
+
+	memset(&def, 0, sizeof(def));
+	m = (struct mapped){ 0 };
+	mapped_at(o->start, &m); /* without /proc it is known by its build-id */
+	*d = (struct spoor_def_object){ .start = o->start, .end = o->end, .bias = o->bias, .flags = o->flags };
+	d->since = !o->map ? 0 : a->clock == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
+	d->dev = m.dev;
+	d->ino = m.ino;
+	describe_file(o, d, m.path);
+	n = without_deleted(m.path, &d->flags);
+	if (o->flags & SPOOR_DEF_OBJECT_VDSO)
+		n = strlen(strcpy(m.path, "[vdso]"));
+	memcpy(def.path, m.path, n);
+	d->build_id_len = o->id_len;
+	memcpy(d->build_id, o->id, o->id_len);
+	d->def.type = SPOOR_DEF_OBJECT;
+	d->def.size = (uint32_t)((sizeof(*d) + n + 1 + 7) & ~7UL);
+	return arena_define(a, &d->def);
+}
+
+static uint32_t generation_of(const struct output *out)
+{
+	return slots[out->first_slot].generation;
+}
+
+/* Without a recorder, who says more. */
+static void classify_alone(struct code_object *o, const struct output *out, uint32_t generation)
+{
+	o->in[out - outputs].app = !!(o->flags & SPOOR_DEF_OBJECT_MAIN);
+	o->in[out - outputs].limit = 0;
+	__atomic_store_n(&o->in[out - outputs].classified, generation, __ATOMIC_RELEASE);
+}
+
+static bool define_locked(struct code_object *o, const struct slot *s)
+{
+	uint32_t generation = generation_of(s->output), *defined = &o->in[s->output - outputs].defined;
+	ElfW(Ehdr) header = { 0 };
+
+	if (*defined == generation)
+		return true;
+	if (!o->map && !o->id_at && code_peek(&header, o->start, sizeof(header)))
+		code_object_read_headers(o, o->start + header.e_phoff, header.e_phnum);
+	if (define(o, s->arena))
+		return false;
+	if (s->output->wish.dir[0])
+		classify_alone(o, s->output, generation);
+	__atomic_store_n(defined, generation, __ATOMIC_RELEASE);
+	return true;
+}
+
+bool code_object_define(struct code_object *o, const struct slot *s)
+{
+	const struct output *out = s->output;
+	bool r = true;
+
+	if (!out)
+		return true; /* the event goes nowhere */
+	if (__atomic_load_n(&o->in[out - outputs].defined, __ATOMIC_ACQUIRE) == generation_of(out))
+		return true;
+	if (!outputs_lock(true))
+		return false;
+	if (s->output == out)
+		r = define_locked(o, s);
+	process_unlock();
+	return r;
+}
+
+void code_objects_define(const struct slot *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_code_objects; i++)
+		if (!code_objects[i].map)
+			define_locked(&code_objects[i], s);
+}
+
+unsigned code_objects_awaited(const struct slot *s)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; s->output && i < n_code_objects; i++) {
+		const struct code_object *o = &code_objects[i];
+
+		n += !o->map && o->in[s->output - outputs].classified != generation_of(s->output);
+	}
+	return n;
+}
+
+void code_object_answer(const struct code_answer *a, const struct output *out)
+{
+	uint32_t i;
+
+	for (i = n_code_objects; i--;) {
+		struct code_object *o = &code_objects[i];
+
+		if (o->gone || o->start != a->start || o->end != a->end || o->bias != a->bias)
+			continue;
+		o->in[out - outputs].app = a->app;
+		o->in[out - outputs].limit = a->limit;
+		__atomic_store_n(&o->in[out - outputs].classified, generation_of(out), __ATOMIC_RELEASE);
+		if (o->rows == CODE_ROWS_AWAITED) {
+			bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
+
+			__atomic_store_n(&o->rows, there ? CODE_ROWS_THERE : CODE_ROWS_NONE, __ATOMIC_RELEASE);
+		}
+		code_new_epoch();
+		return;
+	}
+}
