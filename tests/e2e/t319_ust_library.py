@@ -8,7 +8,7 @@ from pathlib import Path
 import arenas
 import pytest
 import tracing
-from daemons import daemon, library, ticker  # noqa: F401
+from daemons import daemon, library, ticker, wait_for  # noqa: F401
 
 SLOW = {"reserve_slow"}  # where a packet changes hands
 
@@ -59,28 +59,26 @@ WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 def threads(pid):
-    """{name: mask of blocked signals}"""
-    found = {}
+    """[(name, mask of blocked signals)], sorted. A thread has its maker's name until it gives itself another."""
+    found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
-        assert status["Name"] not in found
-        found[status["Name"]] = int(status["SigBlk"], 16)
-    return found
+        found.append((status["Name"], int(status["SigBlk"], 16)))
+    return sorted(found)
 
 
 def test_one_thread_at_most(daemon, ticker):  # noqa: F811
     """However many sessions come and go; it has all signals blocked, and the program's own has none."""
     none = daemon.program(*WITHOUT_CAPABILITIES, ticker, 1, 0, 500)
-    assert set(threads(none.pid)) == {"ticker"}
+    assert threads(none.pid) == [("ticker", 0)]
     daemon.ust("start", "-o", "t.spoor")
     p = daemon.program(*WITHOUT_CAPABILITIES, ticker, 1, 0, 500)
+    # KILL and STOP cannot be blocked, and libc keeps 32 and 33, for pthread_cancel() and setuid().
+    listening = [("spoor-ust", (2**64 - 1) & ~(1 << 8 | 1 << 18 | 3 << 31)), ("ticker", 0)]
+    wait_for(lambda: threads(p.pid) == listening)
     for turn in range(3):
-        blocked = threads(p.pid)
-        assert set(blocked) == {"ticker", "spoor-ust"}
-        # KILL and STOP cannot be blocked, and libc keeps 32 and 33, for pthread_cancel() and setuid().
-        assert blocked["spoor-ust"] | 1 << 8 | 1 << 18 | 3 << 31 == 2**64 - 1 and not blocked["ticker"]
-        assert set(threads(none.pid)) == {"ticker"}
         daemon.ust("start", "-s", f"s{turn}", "-o", f"s{turn}.spoor")
+        assert threads(p.pid) == listening and len(threads(none.pid)) == 1
     for turn in range(3):
         daemon.ust("end", "-s", f"s{turn}")
     daemon.ust("end")
