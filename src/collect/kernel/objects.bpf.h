@@ -205,7 +205,8 @@ static __always_inline void layout_read(struct scratch *sc)
 
 /*
  * Announces the layout of the current process once. 0: it has been; -ENOSYS: the iterator is missing (before 6.7), and
- * user space reads /proc/PID/maps; -EAGAIN: not now, since another thread changes the address space, or for want of room.
+ * user space reads /proc/PID/maps; -EAGAIN: not now, since another thread changes the address space or there is no
+ * room.
  */
 __noinline int emit_layout(u32 layout, struct scratch *sc)
 {
