@@ -224,6 +224,33 @@ static int stop(struct command *c, struct spoor_error *e)
 	return 0;
 }
 
+/* What an end at a relay waits for, while it does. */
+static void tell_wait(struct command *c, const struct spoor_ust_session *s)
+{
+	struct spoor_sender_stats stats;
+	char text[640];
+
+	if (!s->sender)
+		return;
+	spoor_sender_stats(s->sender, &stats);
+	if (!stats.waiting && stats.connected)
+		return;
+	snprintf(text, sizeof(text), "waiting for the relay, some seconds at most: %.1f MB are on the way%s%s",
+		 stats.waiting / 1e6, stats.why[0] ? "; " : "", stats.why);
+	spoor_hub_answer(c->q, text);
+}
+
+static void tell_refused(struct command *c, const struct spoor_hub_result *result)
+{
+	char text[160];
+
+	if (!result->refused)
+		return;
+	snprintf(text, sizeof(text), "of what is lost, %" PRIu64 " events found no room on the way to the relay",
+		 result->refused);
+	spoor_hub_answer(c->q, text);
+}
+
 static int end(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = session_of(c, e);
@@ -234,6 +261,7 @@ static int end(struct command *c, struct spoor_error *e)
 	if (!s)
 		return -ENOENT;
 	spoor_daemon_where(c, s, output, sizeof(output));
+	tell_wait(c, s);
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
@@ -241,6 +269,7 @@ static int end(struct command *c, struct spoor_error *e)
 		 result.events, result.programs, result.programs == 1 ? "" : "s",
 		 result.resumed ? ", since the daemon was started again" : "", result.lost, result.bytes / 1e6, output);
 	spoor_hub_answer(c->q, text);
+	tell_refused(c, &result);
 	if (!result.programs && !result.resumed)
 		spoor_hub_answer(c->q,
 				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "

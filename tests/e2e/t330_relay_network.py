@@ -223,7 +223,8 @@ def test_end_while_it_waits(relay, sender, proxy, ticker, n_programs):  # noqa: 
     p.rate = None
     wait_for(lambda: "slow/t.spoor (" in relay.said() and "complete" in relay.said())
     lost = is_all_there_or_counted(s, relay, n_programs * 200_000)
-    assert lost > 0 and s.summary["lost_writing"] > 0
+    refused = s.summary["lost_writing"]
+    assert lost > 0 and "waiting for the relay" in said and f", {refused} events found no room" in said, said
     assert f"{n_programs * 200_000 - lost} events of {n_programs} program" in said and f", {lost} lost" in said, said
 
 

@@ -61,6 +61,7 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
  */
 struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;
+	uint64_t refused; /* of what is lost: it found no room on the way to the relay */
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
 	bool resumed;   /* another recorder began it; what it counted is not in here */

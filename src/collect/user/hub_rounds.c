@@ -242,19 +242,30 @@ int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const c
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
 }
 
+/* Waits a little for the relay; the buffers of other sessions must not fill meanwhile. 0: it has everything. */
+static int settle(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	for (struct spoor_ust_session *other = h->sessions; other; other = other->next)
+		if (other != s && s->sender)
+			drain(h, other, TAKE_DUE);
+	return spoor_ust_session_settle(s, SETTLE_MS);
+}
+
 /* A relay gets some time for it. */
 static void take_rest(struct spoor_hub *h, struct spoor_ust_session *s)
 {
-	uint64_t until = spoor_now_monotonic() + PATIENCE_MS * 1000000ULL;
+	uint64_t patience = PATIENCE_MS * 1000000ULL, until = spoor_now_monotonic() + patience;
 
 	drain(h, s, TAKE_POSSIBLE);
 	while (s->missed && spoor_now_monotonic() < until) {
-		spoor_ust_session_settle(s, SETTLE_MS);
+		settle(h, s);
 		drain(h, s, TAKE_POSSIBLE);
 	}
 	if (s->missed)
 		drain(h, s, TAKE_ALL);
-	spoor_ust_session_settle(s, PATIENCE_MS);
+	until = spoor_now_monotonic() + patience;
+	while (settle(h, s) && spoor_now_monotonic() < until)
+		;
 }
 
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
@@ -270,6 +281,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 		*ret = (struct spoor_hub_result){
 			.events = counts.events,
 			.lost = s->lost + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
+			.refused = s->refused,
 			.malformed = s->malformed,
 			.bytes = spoor_writer_bytes(s->w),
 			.programs = s->n_programs,

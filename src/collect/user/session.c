@@ -411,6 +411,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	spoor_taker_forget(s->taker, source);
 	s->lost_before -= s->sender ? spoor_user_arena_lost(source->arena) : 0;
 	s->lost += spoor_user_arena_lost(source->arena);
+	s->refused += source->refused;
 	s->malformed += source->arena->malformed;
 	/* The library is preloaded into shells, too, which say nothing. */
 	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))

@@ -78,7 +78,7 @@ struct spoor_ust_session {
 	bool failed;
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */
-	uint64_t lost, malformed;
+	uint64_t lost, refused, malformed;
 	unsigned n_programs, n_crashed, n_unseen, n_damaged;
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 };
