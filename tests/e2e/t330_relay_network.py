@@ -111,6 +111,27 @@ def test_names(relay, sender, ticker):  # noqa: F811
     assert {p.name for p in relay.directory.iterdir()} <= {"same", "_._.._.._etc_x_y_", "_.._.._etc_x_y_"}
 
 
+def test_two_hosts_of_one_name(relay, sender, ticker):  # noqa: F811
+    """Each has a trace of its own, whatever is killed meanwhile; who comes back goes on with his own."""
+    hosts = [sender("twin"), sender("other", None, "--host-name", "twin")]
+    for s in hosts:
+        s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    programs = [s.program(ticker, 1, 0, 100) for s in hosts]
+    for s in hosts:
+        s.kill()
+        relay.kill()
+        relay.start()
+        s.start()
+    for s, p in zip(hosts, programs):
+        wait_for(lambda: f"{p.pid} ticker" in s.status())
+        s.finish(p)
+        assert ", 0 lost" in s.ust("end").stdout
+    wait_for(lambda: relay.said().count("complete") == 2)
+    found = [hosts[0].ticks(relay.directory / "twin" / name) for name in ("t.spoor", "t-2.spoor")]
+    assert sorted(list(t) for t in found) == sorted([(p.pid, 0)] for p in programs)
+    assert all(n == list(range(len(n))) and len(n) > 10 for t in found for n in t.values())
+
+
 def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     """The connection is cut at random bytes, again and again: each event exactly once."""
     p = proxy()
@@ -382,3 +403,16 @@ def test_snapshot(relay, sender, ticker):  # noqa: F811
     refused = s.ust("snapshot", "-o", "v.spoor", check=False)
     assert refused.returncode == 1 and "at a relay" in refused.stderr
     assert not (relay.directory / "host/v.spoor").exists()
+
+
+def test_snapshot_of_much(relay, sender, ticker):  # noqa: F811
+    """Buffers that are larger than what may be on the way: the snapshot is whole, and no loss of the session."""
+    s = sender("host", None, "--relay-memory", "1M")
+    s.ust("start", "-o", "t.spoor", "--mode", "overwrite", "-e", "zoo:tick", "--buffers", "16M")
+    p = s.program(ticker, 1, 600_000)
+    p.wait(60)
+    s.ust("snapshot", "-o", "shot.spoor")
+    wait_for(lambda: "shot.spoor" in relay.said() and "complete" in relay.said())
+    (numbers,) = there(s, relay, "shot.spoor").values()
+    assert in_a_row(numbers) and numbers[-1] == 599_999 and len(numbers) * 32 > 8 << 20
+    assert s.summary["lost_writing"] == 0

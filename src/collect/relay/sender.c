@@ -37,10 +37,10 @@ static bool has_room(const struct spoor_sender *s, const struct spoor_relay_op *
 {
 	const struct relay_queue *q = &s->queue;
 
-	if (events)
-		return q->events + relay_queue_cost(len) <= s->o.memory + BESIDE;
 	if (op->head.type != SPOOR_RELAY_PACKET || s->closing)
 		return true;
+	if (events)
+		return q->events + relay_queue_cost(len) <= s->o.memory + BESIDE;
 	return q->bytes - q->events + relay_queue_cost(len) <= 2 * reserve(s);
 }
 

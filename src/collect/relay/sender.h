@@ -63,7 +63,7 @@ uint64_t spoor_sender_acked(struct spoor_sender *s);
 /* Bytes of events that it takes now, with the packets around them. */
 size_t spoor_sender_room(struct spoor_sender *s);
 size_t spoor_sender_memory(const struct spoor_sender *s);
-/* Its writer has only its end to say, which is taken as it comes: a trace without it makes no sense. */
+/* Its writer is about to end: what it has to say yet is taken as it comes. A trace without its end makes no sense. */
 void spoor_sender_closing(struct spoor_sender *s);
 /* Waits until everything was carried out. -ETIMEDOUT. */
 int spoor_sender_flush(struct spoor_sender *s, unsigned ms);

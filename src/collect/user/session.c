@@ -364,6 +364,8 @@ static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *co
 
 	if (err || !shot)
 		return err;
+	if (shot->sender) /* it cannot wait, and is no larger than the buffers */
+		spoor_sender_closing(shot->sender);
 	for (size_t i = 0; i < n; i++) {
 		spoor_user_arena_peek(sources[i]->arena, true);
 		spoor_source_forget(sources[i]);
