@@ -23,11 +23,13 @@ struct data {
 static bool stop;
 static unsigned long all;
 
+/* Others run meanwhile: who does not wait for this spoils the data under it. */
 static void called(struct data *d)
 {
+	__atomic_fetch_add(&d->calls, 1, __ATOMIC_RELAXED);
+	sched_yield();
 	if (__atomic_load_n(&d->state, __ATOMIC_RELAXED) != GOOD)
 		abort();
-	__atomic_fetch_add(&d->calls, 1, __ATOMIC_RELAXED);
 }
 
 static void on_step(void *data, int n)

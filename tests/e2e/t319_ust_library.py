@@ -90,9 +90,9 @@ def test_data_of_probes_is_not_used_after_a_synchronize(build, tmp_path, sanitiz
     """Threads run through the sites all the while."""
     linked = ["-Wl,--no-as-needed", tracing.agent(build), f"-Wl,-rpath,{build}/src/agent"]
     program = tracing.build_program(tmp_path / "probes", "ust_probes.c", *sanitize, *linked)
-    run = subprocess.run([program, "200", "3"], capture_output=True, text=True, timeout=90)
+    run = subprocess.run([program, "40", "3"], capture_output=True, text=True, timeout=90)
     assert run.returncode == 0, run.stderr
-    assert int(run.stdout.split()[1]) >= 200 * 2 * 3
+    assert int(run.stdout.split()[1]) >= 40 * 2 * 3
 
 
 @pytest.fixture(scope="module")
