@@ -12,12 +12,19 @@
 #define PERIOD_NEW (5 * 1000000ULL)
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
 #define CROWD 40
-#define BUSY 350 /* per mille of an arena in one round: look sooner */
-#define IDLE 180 /* so full is it when its program wakes us */
+/* Per mille of an arena in one round. A program wakes us when it is as full as `idle`. */
+static const struct thresholds {
+	int busy, idle; /* look sooner; later */
+} heard = { 350, 180 }, unheard = { 120, 30 };
 #define PATIENCE_MS 2000 /* with a relay, where something ends */
 #define SETTLE_MS 20
 
 /* ---- rounds ---- */
+
+static bool is_crowd(const struct spoor_hub *h)
+{
+	return h->n_programs > CROWD;
+}
 
 /*
  * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
@@ -25,7 +32,7 @@
  */
 static uint64_t least_period(const struct spoor_hub *h)
 {
-	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
+	return is_crowd(h) ? PERIOD_MOST / 2 : PERIOD_LEAST;
 }
 
 void spoor_hub_full(struct spoor_hub *h)
@@ -131,7 +138,7 @@ void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 
 void spoor_hub_hurry(struct spoor_hub *h)
 {
-	if (h->n_programs > CROWD)
+	if (is_crowd(h))
 		return;
 	h->period = PERIOD_NEW;
 	h->due = 0;
@@ -140,11 +147,12 @@ void spoor_hub_hurry(struct spoor_hub *h)
 /* Often enough that no arena fills, and not oftener. */
 static void adapt(struct spoor_hub *h, int most)
 {
+	const struct thresholds *t = is_crowd(h) || spoor_waker_is_deaf(h->waker) ? &unheard : &heard;
 	uint64_t least = least_period(h);
 
-	if (most > BUSY || h->period < least)
+	if (most > t->busy || h->period < least)
 		h->period = h->period / 2 > least ? h->period / 2 : least;
-	else if (most < IDLE)
+	else if (most < t->idle)
 		h->period = h->period * 5 / 4 < PERIOD_MOST ? h->period * 5 / 4 : PERIOD_MOST;
 }
 
