@@ -260,9 +260,9 @@ def test_old_losses_are_told_once(relay, sender, ticker, build, options):  # noq
     segments = relay.directory / "host/t.spoor/host/ust"
     program = s.program(ticker, 1, 0)
     if options:
-        wait_for(lambda: min(segments.glob("seg-*"), default=segments).name > "seg-000009", 60)
+        wait_for(lambda: min(segments.glob("seg-*"), default=segments).name > "seg-000009", 240)
     else:
-        wait_for(lambda: sum(f.stat().st_size for f in segments.glob("*/lane*")) > 64 << 20, 60)
+        wait_for(lambda: sum(f.stat().st_size for f in segments.glob("*/lane*")) > 64 << 20, 240)
     s.finish(program)
     s.kill()
     s.start()
