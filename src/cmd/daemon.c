@@ -83,6 +83,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	r = spoor_state_load(d->hub, d->state, d->relay, e);
 	if (r < 0)
 		return r;
+	spoor_hub_publish(d->hub);
 	spoor_hub_keep(d->hub, keeper);
 	if (r) {
 		fprintf(stderr, "spoor daemon: %d session%s go%s on\n", r, r == 1 ? "" : "s", r == 1 ? "es" : "");

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "cmd/daemon_internal.h"
 #include "collect/user/perf.h"
 #include "collect/user/state.h"
+#include "collect/user/threads.h"
 
 #define GREET_MS 300
 
@@ -51,16 +51,17 @@ static int find_channels(struct command *c, const struct spoor_ust_session *s, b
 			  channel_name(c, *channels));
 }
 
-static int add_rule(struct command *c, struct spoor_ust_session *s, const char *pattern, uint32_t pid, bool enable,
-		    uint8_t channels, struct spoor_error *e)
+static int add_rule(struct command *c, struct spoor_ust_session *s, const char *pattern,
+		    const struct spoor_ust_process *process, bool enable, uint8_t channels, struct spoor_error *e)
 {
 	struct spoor_ust_rule rule;
-	int r = spoor_ust_rule_option(pattern, pid, enable, &rule, e);
+	int r = spoor_ust_rule_option(pattern, enable, &rule, e);
 
 	if (!r)
 		r = find_channels(c, s, rule.rule.enable, &channels, e);
 	if (r)
 		return r;
+	rule.process = *process;
 	rule.rule.channels = channels;
 	if (rule.rule.enable) {
 		rule.rule.level = c->w.o.level;
@@ -75,17 +76,19 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 	int r = 0;
 
 	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
-		uint32_t pid = c->w.n_pids ? c->w.pids[k] : 0;
+		struct spoor_ust_process process = { .pid = c->w.n_pids ? c->w.pids[k] : 0 };
 
-		if (pid && kill(pid, 0) && errno == ESRCH) /* its rule would be for whoever gets the number */
-			return spoor_fail(e, ESRCH, "process %u: there is none", pid);
+		if (process.pid)
+			process.start_time = spoor_process_start(process.pid);
+		if (process.pid && !process.start_time)
+			return spoor_fail(e, ESRCH, "process %u: there is none", process.pid);
 		for (unsigned i = 0; i < c->w.o.n_rules && !r; i++) {
 			const struct spoor_control_rule *rule = &c->w.o.rules[i].rule;
 
-			r = add_rule(c, s, rule->pattern, pid, rule->enable ? enable : !enable, rule->channels, e);
+			r = add_rule(c, s, rule->pattern, &process, rule->enable ? enable : !enable, rule->channels, e);
 		}
 		for (unsigned i = 0; i < c->w.n_names && !r; i++)
-			r = add_rule(c, s, c->w.names[i], pid, enable, 1U << c->w.o.channel, e);
+			r = add_rule(c, s, c->w.names[i], &process, enable, 1U << c->w.o.channel, e);
 	}
 	return r;
 }
@@ -192,7 +195,7 @@ static int start(struct command *c, struct spoor_error *e)
 	r = s ? 0 : new_session(c, &s, e);
 	if (r || !s)
 		return r;
-	if (!s->n_rules && !says)
+	if (!s->ruled && !says)
 		spoor_ust_options_settle(&c->w.o);
 	r = add_rules(c, s, true, e);
 	if (r)
@@ -265,12 +268,17 @@ static int end(struct command *c, struct spoor_error *e)
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
-	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s%s, %" PRIu64 " lost; %.1f MB in %s",
+	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB in %s",
 		 result.events, result.programs, result.programs == 1 ? "" : "s",
-		 result.resumed ? ", since the daemon was started again" : "", result.lost, result.bytes / 1e6, output);
+		 result.lost, result.bytes / 1e6, output);
 	spoor_hub_answer(c->q, text);
 	tell_refused(c, &result);
-	if (!result.programs && !result.resumed)
+	if (result.late) {
+		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
+			 result.late);
+		spoor_hub_answer(c->q, text);
+	}
+	if (!result.programs)
 		spoor_hub_answer(c->q,
 				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
 				 "runs in a container, or as another user, must reach the socket and the library");

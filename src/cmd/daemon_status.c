@@ -58,8 +58,8 @@ static void tell_rule(struct command *c, const struct spoor_ust_session *s, cons
 {
 	char line[1536], pid[32] = "all programs", channel[48] = "";
 
-	if (r->pid)
-		snprintf(pid, sizeof(pid), "process %u", r->pid);
+	if (r->process.pid)
+		snprintf(pid, sizeof(pid), "process %u", r->process.pid);
 	for (unsigned i = 0; i < s->o.n_channels && s->o.n_channels > 1; i++)
 		if (r->rule.channels == 1U << i)
 			snprintf(channel, sizeof(channel), "%s/", s->o.channels[i].name);
@@ -87,6 +87,7 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 
 static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
+	struct spoor_hub_result sum;
 	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
 
 	spoor_daemon_where(c, s, output, sizeof(output));
@@ -102,6 +103,10 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		snprintf(line, sizeof(line), "  it failed: %s", s->why);
 		spoor_hub_answer(c->q, line);
 	}
+	spoor_hub_totals(c->h, s, &sum);
+	snprintf(line, sizeof(line), "  so far: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB",
+		 sum.events, sum.programs, sum.programs == 1 ? "" : "s", sum.lost, sum.bytes / 1e6);
+	spoor_hub_answer(c->q, line);
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		tell_channel(c, &s->o.channels[i]);
 	for (size_t i = 0; i < s->n_rules; i++)

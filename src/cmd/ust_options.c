@@ -27,11 +27,9 @@ void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
 
 /* ---- events ---- */
 
-int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
-			  struct spoor_error *e)
+int spoor_ust_rule_option(const char *pattern, bool enable, struct spoor_ust_rule *ret, struct spoor_error *e)
 {
-	*ret = (struct spoor_ust_rule){ .pid = pid,
-					.rule = { .enable = enable, .channels = 1, .level = SPOOR_LEVEL_NONE } };
+	*ret = (struct spoor_ust_rule){ .rule = { .enable = enable, .channels = 1, .level = SPOOR_LEVEL_NONE } };
 	if (*pattern == '!') {
 		ret->rule.enable = !enable;
 		pattern++;
@@ -50,7 +48,7 @@ int spoor_take_ust_event(void *options, const char *arg, struct spoor_error *e)
 
 	if (o->n_rules == SPOOR_UST_OPTION_RULES)
 		return spoor_fail(e, E2BIG, "-e: at most %d at once", SPOOR_UST_OPTION_RULES);
-	r = spoor_ust_rule_option(arg, 0, true, &o->rules[o->n_rules], e);
+	r = spoor_ust_rule_option(arg, true, &o->rules[o->n_rules], e);
 	if (r)
 		return r;
 	o->rules[o->n_rules++].rule.channels = 1U << o->channel;
@@ -382,7 +380,7 @@ void spoor_ust_options_settle(struct spoor_ust_cmd_options *o)
 		uint8_t channels = o->n_rules ? o->rules[0].rule.channels : 1;
 
 		memmove(&o->rules[1], &o->rules[0], n * sizeof(o->rules[0]));
-		spoor_ust_rule_option("*", 0, true, &o->rules[0], NULL);
+		spoor_ust_rule_option("*", true, &o->rules[0], NULL);
 		o->rules[0].rule.channels = channels;
 		o->n_rules = n + 1;
 	}

@@ -67,5 +67,4 @@ void spoor_ust_options_init(struct spoor_ust_cmd_options *o);
 /* After the last: level and filter go to all rules; none: all events. */
 void spoor_ust_options_settle(struct spoor_ust_cmd_options *o);
 /* One event pattern, "!pattern" for those that are not; in the first channel. */
-int spoor_ust_rule_option(const char *pattern, uint32_t pid, bool enable, struct spoor_ust_rule *ret,
-			  struct spoor_error *e);
+int spoor_ust_rule_option(const char *pattern, bool enable, struct spoor_ust_rule *ret, struct spoor_error *e);

@@ -238,6 +238,9 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->malformed)
 		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
 			result->malformed);
+	if (result->late)
+		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
+			result->late);
 	if (result->stuck)
 		fprintf(stderr, "spoor: %u program%s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
 			result->stuck == 1 ? "" : "s");

@@ -203,6 +203,17 @@ static void put_programs(struct spoor_view *v)
 		fprintf(v->out, "And %u more programs crashed or lost user events.\n", more);
 }
 
+static void put_late(struct spoor_view *v)
+{
+	uint64_t n = spoor_trace_info(v->trace)->programs_late;
+
+	if (n)
+		fprintf(v->out,
+			"Late: %" PRIu64 " program%s began before the recorder answered; their first user events are "
+			"not here.\n",
+			n, n == 1 ? "" : "s");
+}
+
 static void put_user_events(struct spoor_view *v)
 {
 	char count[32], time[32];
@@ -240,6 +251,7 @@ void spoor_put_footer(struct spoor_view *v)
 	put_user_events(v);
 	put_losses(v);
 	put_programs(v);
+	put_late(v);
 	put_damages(v);
 	put_end(v);
 	if (spoor_view_has_calls(v))
@@ -290,10 +302,12 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"threads_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
+		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
+		",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
 		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->threads_not_recorded, info->ring_damages, info->dropped_segments,
+		info->lost_writing, info->threads_not_recorded, info->programs_late, info->ring_damages,
+		info->dropped_segments,
 		info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);

@@ -3,7 +3,7 @@
  * Events whose numbers can be checked: ust_ticker THREADS COUNT [PAUSE_US] [fork]. Each thread does zoo:tick COUNT times
  * with its number and 0, 1, 2 ...; COUNT 0: until it is killed. zoo:rare comes with every tenth. fork: a child does the
  * same as thread 100 and on. Standard output gets "ready" first. $TICKER_COUNTER is a file of 8 bytes a thread: how many
- * ticks it has behind it.
+ * ticks it has behind it. $TICKER_FIRST is the first thread's number, so that programs can share such a file.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -53,15 +53,17 @@ int main(int argc, char **argv)
 	if (getenv("TICKER_COUNTER")) {
 		int fd = open(getenv("TICKER_COUNTER"), O_RDWR);
 
-		behind = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		behind = mmap(NULL, lseek(fd, 0, SEEK_END), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (behind == MAP_FAILED)
 			return 1;
 	}
+	if (getenv("TICKER_FIRST"))
+		first = atoi(getenv("TICKER_FIRST"));
 	puts("ready");
 	fflush(stdout);
 	if (argc > 4 && !strcmp(argv[4], "fork")) {
 		child = fork();
-		first = child ? 0 : 100;
+		first += child ? 0 : 100;
 	}
 	for (long i = 1; i < n; i++)
 		pthread_create(&threads[i], NULL, run, (void *)i);

@@ -22,6 +22,13 @@ def message(kind, body, version=2, serial=0, magic=MAGIC, size=None):
     return struct.pack("<IHHII", magic, version, kind, 16 + len(body) if size is None else size, serial) + body
 
 
+def board(*notes, magic=0x42525053, version=2, single=0, generation=5, n_notes=None, beat=0):
+    """A recorder's board; notes are messages, or (pid, start time, message)."""
+    notes = [n if isinstance(n, tuple) else (0, 0, n) for n in notes]
+    head = struct.pack("<IHHIIQ", magic, version, single, generation, len(notes) if n_notes is None else n_notes, beat)
+    return head.ljust(64, b"\0") + b"".join(struct.pack("<IIQ784s", pid, 0, start, m) for pid, start, m in notes)
+
+
 def start_time(pid="self"):
     with open(f"/proc/{pid}/stat") as f:
         return int(f.read().rsplit(")", 1)[1].split()[19])

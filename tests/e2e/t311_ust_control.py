@@ -8,15 +8,16 @@ import socket
 import struct
 import subprocess
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import tracing
-from daemons import (check_each_once, counted, daemon, in_a_row, library, listed, ticker,  # noqa: F401
-                     wait_for)
+from daemons import Daemon, daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
 
-KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "1000"))
+DAEMON_KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "100"))
 
 
 def test_from_the_start(daemon, ticker):
@@ -173,20 +174,78 @@ def test_sigterm_and_on(daemon, ticker):
         assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
 
 
+def counters(path, n):
+    path.write_bytes(bytes(8 * n))
+    return path
+
+
+def exactly(ticks, counter):
+    """Each event that a thread has behind it, once, and none that it had not begun: it may have written one more."""
+    written = defaultdict(list)
+    for (_, thread), numbers in ticks.items():
+        written[thread] += numbers
+    counts = [n for n, in struct.iter_unpack("<Q", counter.read_bytes())]
+    assert set(written) <= set(range(len(counts)))
+    for thread, n in enumerate(counts):
+        numbers = written[thread]
+        assert numbers == list(range(len(numbers))) and len(numbers) - n in (0, 1), (thread, n, len(numbers))
+    return sum(counts)
+
+
 def test_daemon_killed(daemon, ticker, tmp_path):
     """SIGKILL of the daemon at random moments: every event exactly once."""
     daemon.ust("start", "-o", "t.spoor")
-    env, behind = counted(tmp_path / "counter", 3)
-    p = daemon.program(ticker, 3, 0, 50, **env)
-    random.seed(KILLS)
-    for _ in range(KILLS):
-        time.sleep(random.uniform(0.0, 0.12))
+    counter = counters(tmp_path / "counter", 3)
+    p = daemon.program(ticker, 3, 0, 300, TICKER_COUNTER=str(counter))
+    random.seed(DAEMON_KILLS)
+    for _ in range(DAEMON_KILLS):
+        time.sleep(random.uniform(0.0, 0.01))
         daemon.kill()
         daemon.start()
     wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
     daemon.finish(p)
     assert ", 0 lost" in daemon.ust("end").stdout
-    check_each_once(daemon.ticks(), p.pid, behind())
+    exactly(daemon.ticks(), counter)
+
+
+def kill_many(ticker, tmp_path, env):
+    """Programs at random moments of short lives, from before their main() on, a few at once. Their counters."""
+    random.seed(7)
+    counter, alive, killed, turn = counters(tmp_path / "counter", 2 * 4 * KILLS), [], 0, 0
+    while killed < KILLS or alive:
+        if killed < KILLS:
+            more = {"TICKER_COUNTER": str(counter), "TICKER_FIRST": str(2 * turn)}
+            p = subprocess.Popen([ticker, "2", "200", "7"], env=os.environ | env | more, stdout=subprocess.DEVNULL)
+            alive.append((time.monotonic() + random.uniform(0, 0.02), p))
+            alive.sort(key=lambda a: a[0])
+            turn += 1
+            assert turn < 4 * KILLS
+        while alive and (len(alive) > 3 or killed >= KILLS):
+            at, p = alive.pop(0)
+            time.sleep(max(0, at - time.monotonic()))
+            p.kill()
+            killed += p.wait() == -signal.SIGKILL
+    return counter
+
+
+def test_programs_killed(daemon, ticker, tmp_path):
+    """SIGKILL of programs at random moments: the daemon has each event that was committed."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "256k")
+    counter = kill_many(ticker, tmp_path, {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)})
+    assert ", 0 lost" in daemon.ust("end").stdout
+    assert exactly(daemon.ticks(), counter) > KILLS
+
+
+def test_programs_killed_alone(build, ticker, library, tmp_path):
+    """The same without a daemon, from the files that they leave."""
+    left = tmp_path / "left"
+    left.mkdir()
+    counter = kill_many(ticker, tmp_path, {"SPOOR_UST_OUTPUT": str(left), "LD_PRELOAD": str(library),
+                                           "SPOOR_UST_BUFFERS": "256K"})
+    said = subprocess.run([build / "spoor", "ust", "recover", left, "-o", tmp_path / "t.spoor"], capture_output=True,
+                          text=True)
+    assert said.returncode == 0 and "ended by a crash" in said.stdout, said
+    assert exactly(Daemon(build, tmp_path, library).ticks(), counter) > KILLS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -206,39 +265,18 @@ def test_losses_are_told_once(daemon, ticker, number):
     assert daemon.summary["discarded"] == 3_000_000 - written
 
 
-def test_program_killed(build, ticker, tmp_path, library):
-    """SIGKILL of the program at random moments, with a recorder and alone: each event that was committed is there."""
-    random.seed(7)
-    counter = tmp_path / "counter"
-    for turn in range(KILLS):
-        counter.write_bytes(bytes(4096))
-        out = tmp_path / f"t{turn}.spoor"
-        env = os.environ | {"TICKER_COUNTER": str(counter)}
-        if turn % 2:
-            run = [build / "spoor", "ust", "run", "-o", out, "--", ticker, "2", "0", "7"]
-        else:
-            alone = tmp_path / f"alone{turn}"
-            alone.mkdir()
-            env |= {"SPOOR_UST_OUTPUT": str(alone), "LD_PRELOAD": str(library)}
-            run = [ticker, "2", "0", "7"]
-        p = subprocess.Popen([str(a) for a in run], env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        assert p.stdout.readline() == b"ready\n"
-        time.sleep(random.uniform(0, 0.05))
-        if turn % 2:
-            child = int(Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0])
-            os.kill(child, 9)
-            assert p.wait(20) == 137
-        else:
-            p.kill()
-            p.wait()
-            said = subprocess.run([build / "spoor", "ust", "recover", alone, "-o", out], capture_output=True, text=True)
-            assert said.returncode == 0 and "ended by a crash" in said.stdout, said
-        run = subprocess.run([build / "spoor", "report", "--format", "json", out], capture_output=True, text=True)
-        events = [json.loads(line) for line in run.stdout.splitlines()]
-        behind = struct.unpack_from("<2Q", counter.read_bytes())
-        for i in range(2):
-            numbers = [e["fields"]["n"] for e in events if e.get("event") == "zoo:tick" and e["fields"]["thread"] == i]
-            assert numbers == list(range(len(numbers))) and len(numbers) - behind[i] in (0, 1), (turn, i, behind)
+def test_command_killed(build, ticker, tmp_path):
+    """SIGKILL of the command of `run`."""
+    counter = counters(tmp_path / "counter", 2)
+    p = subprocess.Popen([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--", ticker, "2", "0", "7"],
+                         env=os.environ | {"TICKER_COUNTER": str(counter)}, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL)
+    assert p.stdout.readline() == b"ready\n"
+    time.sleep(0.05)
+    child = int(Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0])
+    os.kill(child, 9)
+    assert p.wait(20) == 137
+    exactly(Daemon(build, tmp_path, None).ticks(), counter)
 
 
 def test_dead_program_of_a_dead_daemon(daemon, ticker):
@@ -273,25 +311,20 @@ def test_dead_program_of_a_dead_daemon(daemon, ticker):
 def test_both_killed(daemon, ticker, tmp_path):
     """The daemon first, then the program, which nobody sees end: the next daemon has what it left."""
     daemon.ust("start", "-o", "t.spoor")
-    counter = tmp_path / "counter"
-    expected = {}
+    counter = counters(tmp_path / "counter", 2 * (KILLS // 50))
     random.seed(5)
-    for _ in range(KILLS // 3):
-        counter.write_bytes(bytes(4096))
-        p = daemon.program(ticker, 2, 0, 50, TICKER_COUNTER=str(counter))
-        time.sleep(random.uniform(0.02, 0.2))
+    for turn in range(KILLS // 50):
+        p = daemon.program(ticker, 2, 0, 50, TICKER_COUNTER=str(counter), TICKER_FIRST=str(2 * turn))
+        wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+        time.sleep(random.uniform(0.0, 0.1))
         daemon.kill()
-        time.sleep(random.uniform(0, 0.1))
+        time.sleep(random.uniform(0, 0.05))
         p.kill()
         p.wait()
-        for i, n in enumerate(struct.unpack_from("<2Q", counter.read_bytes())):
-            expected[p.pid, i] = n
         daemon.start()
     time.sleep(0.3)
     assert ", 0 lost" in daemon.ust("end").stdout
-    ticks = daemon.ticks()
-    for who, behind in expected.items():
-        assert ticks[who] == list(range(len(ticks[who]))) and len(ticks[who]) - behind in (0, 1), who
+    exactly(daemon.ticks(), counter)
     daemon.kill(signal.SIGTERM)
     wait_for(lambda: not Path(f"{daemon.socket}.keeper").exists())  # it held nothing any more
     daemon.start()

@@ -2,12 +2,15 @@
 """Several sessions, several channels and filters on one program at once, each as if it were alone."""
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+
+import pytest
 
 from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
 
@@ -325,15 +328,84 @@ def test_words_that_say_nothing_are_refused(daemon, ticker):
 
 
 def test_counts_after_another_daemon(daemon, ticker):
-    """What the daemon before had counted is not what this one can say."""
+    """What daemons before it have written is counted, once."""
     daemon.ust("start", "-o", "t.spoor")
     daemon.program(ticker, 1, 1009).wait(20)
     wait_for(lambda: "ticker" not in daemon.ust("status").stdout)
+    for _ in range(2):
+        daemon.kill()
+        daemon.start()
+        assert "1110 events of 1 program, 0 lost" in daemon.ust("status").stdout
+    said = daemon.ust("end").stdout
+    assert said.startswith("1110 events of 1 program, 0 lost") and "no program came" not in said
+    assert Counter(of(daemon.events(), "zoo:tick")) == {n: 1 for n in range(1009)}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_counts_of_who_goes_on(daemon, ticker, number):
+    """Of programs that outlive daemons, and lose events: all that the trace has is what `end` says."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
+    programs = [daemon.program(ticker, 2, 400_000, 0) for _ in range(2)]
+    for _ in range(3):
+        time.sleep(0.03)
+        daemon.kill(number)
+        daemon.start()
+    for p in programs:
+        p.wait(60)
+    wait_for(lambda: "ticker" not in daemon.ust("status").stdout)
+    said = daemon.ust("end").stdout
+    events = len(daemon.events())
+    lost = 2 * 2 * 440_000 - events
+    assert lost and said.startswith(f"{events} events of 2 programs, {lost} lost")
+
+
+def test_rules_end_with_their_process(daemon, ticker):
+    """Whoever gets its number later is not recorded; the session that has lost its last rule enables nothing."""
+    daemon.ust("create", "-o", "t.spoor")
+    first = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("start", "-e", "zoo:*", first.pid)
+    wait_for(lambda: re.search(f"{first.pid} ticker: [1-9]", daemon.ust("status").stdout))
+    first.kill()
+    first.wait()
+    wait_for(lambda: "enabled" not in daemon.ust("status").stdout)
+    second = with_number(daemon, first.pid, ticker, 1, 0, 500)
+    daemon.ust("start")
+    other = daemon.program(ticker, 1, 100)
+    other.wait(20)
     daemon.kill()
     daemon.start()
-    said = daemon.ust("end").stdout
-    assert "since the daemon was started again, 0 lost" in said and "no program came" not in said
-    assert Counter(of(daemon.events(), "zoo:tick")) == {n: 1 for n in range(1009)}
+    daemon.ust("start")
+    assert listed(daemon, second.pid)["zoo:tick"]["state"] == "off"
+    assert "0 lost" in daemon.ust("end").stdout
+    assert list(daemon.ticks()) == [(first.pid, 0)] and in_a_row(daemon.ticks()[first.pid, 0])
+
+
+def test_rule_of_a_number_that_another_has(daemon, ticker):
+    """At once, before anybody looked whether the first one is there."""
+    first = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:*", first.pid)
+    daemon.process.send_signal(signal.SIGSTOP)
+    first.kill()
+    first.wait()
+    second = with_number(daemon, first.pid, ticker, 1, 0, 500)
+    daemon.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: "enabled" not in daemon.ust("status").stdout)
+    assert listed(daemon, second.pid)["zoo:tick"]["state"] == "off"
+    daemon.ust("end")
+    numbers = daemon.ticks()[first.pid, 0]
+    assert in_a_row(numbers)
+
+
+def with_number(daemon, pid, *argv):
+    """A program that gets this pid."""
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        p = daemon.program(*argv)
+        if p.pid == pid:
+            return p
+        p.kill()
+        p.wait()
+    pytest.skip("another process took the number each time")
 
 
 def test_directory_of_one_session_is_gone(daemon, ticker, tmp_path):

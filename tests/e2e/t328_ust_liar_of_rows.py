@@ -7,12 +7,13 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 from random import Random
 
 import pytest
 
 import tracing
-from fakeprogram import message
+from fakeprogram import board, message
 from t314_ust_hostile_recorder import rule
 from userwalks import told, walks # noqa: F401 (fixture)
 
@@ -70,8 +71,6 @@ def test_rows_of_a_liar(build, walks, tmp_path, seed):
     def lie():
         peer, _ = server.accept()
         peer.recv(4096)
-        peer.send(message(16, struct.pack("<IIQIIII", 3, 1, 0, 1, 1, 0, 1) + channel * 8))
-        peer.send(rule())
         _, fds, _, _ = socket.recv_fds(peer, 4096, 1)
         for start, end, bias in definitions(fds[0]):
             rows = memfd_of(random_rows(made, start, end, bias), made.random() < 0.9)
@@ -84,6 +83,8 @@ def test_rows_of_a_liar(build, walks, tmp_path, seed):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(path))
         server.listen(10)
+        setup = message(16, struct.pack("<IIQIIII", 3, 1, 0, 1, 1, 0, 1) + channel * 8)
+        (tmp_path / "sock.sessions").write_bytes(board(setup, rule(), beat=time.monotonic_ns()))
         liar = threading.Thread(target=lie, daemon=True)
         liar.start()
         env = tracing.environment(build, None, SPOOR_UST_SOCKET=path)

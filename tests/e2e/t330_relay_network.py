@@ -83,7 +83,7 @@ def test_three_hosts(relay, sender, ticker, tmp_path):  # noqa: F811
         assert s.summary["ended"] is True
         babel = subprocess.run(["babeltrace2", relay.directory / s.name / "t.spoor"], capture_output=True, text=True)
         assert babel.stdout.count("zoo:tick") == 2 * (1009 + i)
-        left = {f.name for f in s.cwd.iterdir()} - {"ust.sock", "ust.sock.keeper", "daemon.log"}
+        left = {f.name for f in s.cwd.iterdir()} - {"ust.sock", "ust.sock.keeper", "ust.sock.sessions", "daemon.log"}
         assert not left
     assert relay.kill(signal.SIGTERM) == 0
     for path in relay.directory.rglob("*"):

@@ -263,16 +263,18 @@ WALLS = {
 
 @pytest.mark.parametrize("wall", WALLS)
 def test_socket_in_a_container(daemon, build, spoor, ticker, tmp_path, wall):
-    """The daemon's socket, the program and the library, mounted at other places: it works, under the host's numbers."""
+    """The directory of the daemon's socket, the program and the library, mounted at other places: it works, under the
+    host's numbers."""
     assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
     inner = tmp_path / "inner"
     inner.mkdir()
     mounts = ""
     if "--mount" in WALLS[wall]:
-        mounts = (f"mount -t tmpfs none {inner} && touch {inner}/s {inner}/l {inner}/p && "
-                  f"mount --bind {tmp_path}/sock {inner}/s && mount --bind {library(build)} {inner}/l && "
+        mounts = (f"mount --make-rprivate / && mount --bind {tmp_path} /mnt && mount -t tmpfs none {inner} && "
+                  f"mkdir {inner}/s && touch {inner}/l {inner}/p && "
+                  f"mount --bind /mnt {inner}/s && mount --bind {library(build)} {inner}/l && "
                   f"mount --bind {ticker} {inner}/p && ")
-        s, l, p = inner / "s", inner / "l", inner / "p"
+        s, l, p = inner / "s/sock", inner / "l", inner / "p"
     else:
         s, l, p = tmp_path / "sock", library(build), ticker
     run = subprocess.run(["unshare", "--fork", *WALLS[wall], "sh", "-c",

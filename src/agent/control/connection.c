@@ -135,7 +135,7 @@ static long connect_to(const struct sockaddr_un *a)
 	/* Only a queue of connections that is full makes connect() wait. */
 	struct {
 		long sec, usec;
-	} patience = { private_one ? 1 : 0, private_one ? 0 : 500 };
+	} patience = { 0, 500 };
 	long fd = sys3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), r;
 
 	if (sys_failed(fd))
@@ -180,7 +180,7 @@ static __u64 start_time(void)
 	return t;
 }
 
-static int say_hello(unsigned flags, unsigned n_arenas)
+static int say_hello(unsigned flags, unsigned n_arenas, __u32 generation)
 {
 	struct spoor_control_hello m = {
 		.arena_version = SPOOR_ARENA_VERSION,
@@ -197,29 +197,57 @@ static int say_hello(unsigned flags, unsigned n_arenas)
 		*strchr(m.comm, '\n') = '\0';
 	n = sys3(SYS_readlink, "/proc/self/exe", m.exe, sizeof(m.exe) - 1);
 	m.exe[sys_failed(n) ? 0 : n] = '\0';
-	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), 0, -1);
+	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), generation, -1);
+}
+
+static int keep_and_greet(long fd, unsigned flags, unsigned n_arenas, __u32 generation)
+{
+	int r = keep(fd);
+
+	if (r < 0)
+		return r;
+	r = say_hello(flags, n_arenas, generation);
+	if (r < 0)
+		connection_close();
+	return r < 0 ? r : connection.fd;
+}
+
+bool connection_board(unsigned place, struct board *ret)
+{
+	if (place >= n_places)
+		return false;
+	board_open(places[place].sun_path, secure, start_time(), ret);
+	return true;
+}
+
+bool connection_reaches(unsigned place)
+{
+	long fd = connect_to(&places[place]);
+
+	if (sys_failed(fd))
+		return fd == -EAGAIN;
+	sys3(SYS_close, fd, 0, 0);
+	return true;
+}
+
+int connection_begin(unsigned place, const struct board *board, unsigned flags)
+{
+	long fd = connect_to(&places[place]);
+
+	return sys_failed(fd) ? (int)fd : keep_and_greet(fd, flags, 0, board->fd >= 0 ? board->generation : 0);
 }
 
 int connection_open(unsigned flags, unsigned n_arenas)
 {
 	unsigned i;
 	long fd = -ENOENT;
-	int r;
 
 	if (connection_fd() >= 0)
 		return connection_fd();
 	connection_close();
 	for (i = 0; i < n_places && sys_failed(fd); i++)
 		fd = connect_to(&places[i]);
-	if (sys_failed(fd))
-		return (int)fd;
-	r = keep(fd);
-	if (r < 0)
-		return r;
-	r = say_hello(flags, n_arenas);
-	if (r < 0)
-		connection_close();
-	return r < 0 ? r : connection.fd;
+	return sys_failed(fd) ? (int)fd : keep_and_greet(fd, flags, n_arenas, 0);
 }
 
 /* ---- messages ---- */

@@ -6,17 +6,27 @@
  */
 #include <stdbool.h>
 
+#include "agent/control/board.h"
 #include "agent/control/protocol.h"
 #include "agent/core/sys.h"
 
 /* Reads the environment: which sockets there may be. Once, in the constructor. */
 void connection_prepare(void);
-/* Was a recorder named by the environment? Then it is worth waiting for. */
+/* Was a recorder named by the environment? Then call stacks are worth waiting for. */
 bool connection_is_private(void);
 
+/* The boards of the places where a recorder may be, best first; false: there is no such place. */
+bool connection_board(unsigned place, struct board *ret);
+/* Is there a recorder? */
+bool connection_reaches(unsigned place);
 /*
- * Connects, if that is not so yet, and says HELLO. The fd, or -errno. flags: enum spoor_control_hello_flag; n_arenas:
- * of FORKED, which are to be sent then.
+ * Connects to that place and says HELLO, to who wrote the board. The fd, or -errno: -EAGAIN: too many wait there.
+ * flags: enum spoor_control_hello_flag.
+ */
+int connection_begin(unsigned place, const struct board *board, unsigned flags);
+/*
+ * Connects to whoever is there, if that is not so yet, and says HELLO. The fd, or -errno. n_arenas: of FORKED, which
+ * are to be sent then.
  */
 int connection_open(unsigned flags, unsigned n_arenas);
 /* The fd if there is a connection of this process; else -1. */

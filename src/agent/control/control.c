@@ -16,9 +16,9 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 
-#define PRIVATE_MS 1000 /* who names a recorder wants everything from the start */
-#define STANDARD_MS 1   /* what comes later is served by a kick */
+#define ANSWER_MS 1 /* where there is no board; what comes later is served by a kick */
 #define ROWS_MS 1000
+#define LOOK_MS 20 /* whether the recorder is at work yet */
 #define KICKED_MS 50
 #define AGAIN_MS 100 /* between two looks for a recorder that is gone */
 
@@ -35,6 +35,9 @@ static struct {
 static bool listening;     /* there is the thread */
 static __u32 listener_pid; /* in this process: it does not survive a fork */
 static volatile bool stopped;
+static bool prepared; /* the environment was read: there may be a recorder */
+static bool asked;    /* whether a session wants us */
+static bool late;     /* one may, and we went on without an answer */
 static struct sigaction before; /* who handled SIGURG */
 
 /* ---- messages: the agent's lock is held ---- */
@@ -56,8 +59,10 @@ static void rules_are_there(void)
 	if (!r)
 		r = spoor_agent_record(pending.session, pending.record, &pending.said);
 	done(&pending.setup, r, &pending.said);
-	if (pending.answers && !pending.setups_left)
-		spoor_agent_end_answer();
+	if (!pending.answers || pending.setups_left)
+		return;
+	spoor_agent_end_answer();
+	late = false;
 }
 
 /* The arena that we have, for a recorder that is new, or that we lost for a while. */
@@ -74,6 +79,7 @@ static int on_setup(const struct spoor_control_setup *m)
 	if (m->answers && !pending.setups_left)
 		spoor_agent_begin_answer();
 	if (!m->session) { /* none wants us */
+		late = false;
 		spoor_agent_end_answer();
 		return -ENOENT;
 	}
@@ -309,21 +315,65 @@ static void handle_kicks(void)
 
 /* ---- what the rest of the library calls ---- */
 
-/* The recorder's answer. */
-static void await_setup(int ms)
+/* Who named a recorder wants call stacks by rows from the first event on; what is compiled already is there at once. */
+static void await_rows(const struct board *b)
 {
-	if (connection_wait(ms))
-		serve_all(ms);
+	uint64_t until = clock_monotonic() + ROWS_MS * 1000000ULL;
+
+	while (connection_fd() >= 0 && spoor_agent_rows_awaited() && board_beats(b) && clock_monotonic() < until)
+		if (connection_wait(LOOK_MS) && serve())
+			break;
 }
 
-/* Who named a recorder wants call stacks by rows from the first event on; what is compiled already is there at once. */
-static void await_rows(void)
+static int on_note(const struct spoor_control_head *m)
 {
-	uint64_t until = clock_monotonic() + ROWS_MS * 1000000ULL, now;
+	return on_message(m, -1);
+}
 
-	while (connection_fd() >= 0 && spoor_agent_rows_awaited() && (now = clock_monotonic()) < until)
-		if (!connection_wait((int)((until - now) / 1000000) + 1) || serve())
-			break;
+/* The recorder is there, and has a HELLO of us. */
+static void begin_recording(const struct board *b)
+{
+	if (b->n_wanted) {
+		board_read(b, on_note);
+		if (connection_is_private())
+			await_rows(b);
+		return;
+	}
+	late = true;
+	if (connection_wait(ANSWER_MS))
+		serve_all(ANSWER_MS);
+}
+
+/* Nobody at that place wants us, or nobody is there: true, it is to be asked whether another one does. */
+static bool is_not_there(unsigned place, const struct board *b, unsigned flags)
+{
+	int r;
+
+	if (b->fd >= 0 && !b->n_wanted && !b->single)
+		return !connection_reaches(place);
+	r = connection_begin(place, b, flags);
+	if (r >= 0)
+		begin_recording(b);
+	late |= r == -EAGAIN;
+	return r < 0 && r != -EAGAIN;
+}
+
+/* The sessions that are there when the program begins, or when its first sites come. */
+static void find_sessions(unsigned flags)
+{
+	struct board board;
+	bool next;
+	unsigned i;
+	__u32 stuck;
+
+	if (!prepared || asked || !spoor_agent_sites(&stuck))
+		return;
+	asked = true;
+	next = connection_fd() < 0; /* else it was called before it had sites */
+	for (i = 0; next && connection_board(i, &board); i++) {
+		next = is_not_there(i, &board, flags);
+		board_close(&board);
+	}
 }
 
 int spoor_control_start(void)
@@ -334,15 +384,18 @@ int spoor_control_start(void)
 	handle_kicks();
 	if (spoor_agent_lock(true))
 		return 0;
-	if (connection_open(may_change_who_it_is() ? SPOOR_HELLO_ALONE : 0, 0) >= 0)
-		await_setup(connection_is_private() ? PRIVATE_MS : STANDARD_MS);
-	if (connection_is_private())
-		await_rows();
+	prepared = true;
+	find_sessions(may_change_who_it_is() ? SPOOR_HELLO_ALONE : 0);
 	any = spoor_agent_any();
 	spoor_agent_unlock();
 	if (any)
 		start_listener();
 	return any;
+}
+
+void spoor_control_objects(void)
+{
+	find_sessions(SPOOR_HELLO_ALONE);
 }
 
 void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
@@ -353,7 +406,8 @@ void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 	if (connection_open(SPOOR_HELLO_FORKED, n) < 0)
 		return;
 	for (i = 0; i < n; i++) {
-		struct spoor_control_arena m = { .session = arenas[i].session };
+		struct spoor_control_arena m = { .session = arenas[i].session,
+						 .flags = late ? SPOOR_ARENA_LATE : 0 };
 
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
 		connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);

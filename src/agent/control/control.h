@@ -32,10 +32,14 @@ struct spoor_agent_arena {
 
 /*
  * From the constructor, once everything else is ready. Looks for the recorder: $SPOOR_UST_SOCKET, else the user's
- * socket, else the machine's; in a setuid program the machine's alone. Waits for its answer a millisecond at most: what
- * comes later is served by a kick. Returns 1 if a session applies (the rules are then in force), 0 if none does.
+ * socket, else the machine's; in a setuid program the machine's alone. If the program has sites, its board (board.h)
+ * says which sessions want it, and nobody is waited for; where there is no board, for an answer, a millisecond at most:
+ * what comes later is served by a kick. Returns 1 if a session applies (the rules are then in force), 0 if none does.
  */
 int spoor_control_start(void);
+
+/* An object with sites has come (dlopen): the same, if it is the first. With the lock held. */
+void spoor_control_objects(void);
 
 /* The arenas that there are anew in a child, or one that was made: the recorder gets them. Async-signal-safe. */
 void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);

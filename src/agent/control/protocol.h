@@ -11,6 +11,10 @@
  *     | <- SETUP, RULE, RECORD, END -------------   |  while it runs
  *     | -- DONE --------------------------------->  |  one for each of these but END, with its serial
  *
+ * Beside its socket the recorder keeps a file, the board, of what it would answer to a HELLO (below): who begins reads
+ * it and waits for nobody. Its HELLO has the board's generation for a serial; where that is the present one the
+ * recorder sends no SETUPs.
+ *
  * A recorder of another version gets a HELLO that it can read (the head never changes), and says so in its DONE.
  * Whoever receives a message of a wrong size or type, or a version that it does not know, closes the connection.
  */
@@ -25,6 +29,9 @@
 #define SPOOR_CONTROL_VARIABLE "SPOOR_UST_SOCKET"  /* a private one: the path; no other is then tried */
 #define SPOOR_CONTROL_KICK 0x53504f4f524b494bULL   /* value of the queued SIGURG: "look at your socket" */
 #define SPOOR_CONTROL_MAX_SIZE 4096
+#define SPOOR_CONTROL_BOARD ".sessions" /* behind the socket's path */
+#define SPOOR_CONTROL_BOARD_MAGIC 0x42525053U /* "SPRB" */
+#define SPOOR_CONTROL_BOARD_NOTES 64 /* offset of the first note */
 
 enum spoor_control_type {
 	SPOOR_CONTROL_HELLO = 1,
@@ -44,7 +51,7 @@ struct spoor_control_head {
 	__u16 version;
 	__u16 type;   /* enum spoor_control_type */
 	__u32 size;   /* of the whole message */
-	__u32 serial; /* of DONE: that of what is done */
+	__u32 serial; /* of DONE: that of what is done; of HELLO: the board's that it follows, 0: none */
 };
 
 enum spoor_control_hello_flag {
@@ -66,12 +73,16 @@ struct spoor_control_hello {
 	char exe[256]; /* cut */
 };
 
+enum spoor_control_arena_flag {
+	SPOOR_ARENA_LATE = 1, /* main() had begun before the recorder answered: what it did until then is missing */
+};
+
 /* With the arena's memfd, sealed against shrinking. */
 struct spoor_control_arena {
 	struct spoor_control_head head;
 	__u8 uuid[16];
 	__u32 session; /* of the SETUP that it was made for, by the program or by whom it was forked from */
-	__u32 reserved;
+	__u32 flags;   /* enum spoor_control_arena_flag */
 };
 
 enum spoor_control_done_about {                        /* what the text of one that succeeded is about */
@@ -155,6 +166,35 @@ struct spoor_control_rows {
 	__u16 limit;            /* SPOOR_STACK_CUSTOM: call sites to take of it */
 };
 
+/*
+ * The board: replaced as a whole (by rename), and of each session a SETUP with its RULEs behind it. A process takes the
+ * rules for all and for itself; `n_rules` of the SETUPs are those of all processes. Their serials are the sessions'.
+ *
+ *   0                    64                   864
+ *   +--------------------+--------------------+--------------------+--
+ *   | board              | note: SETUP        | note: RULE         | ...
+ *   +--------------------+--------------------+--------------------+--
+ */
+struct spoor_control_board {
+	__u32 magic;
+	__u16 version; /* SPOOR_CONTROL_VERSION */
+	__u16 single;  /* there are rules for single processes */
+	__u32 generation; /* never 0, another one each time */
+	__u32 n_notes;
+	__u64 beat; /* CLOCK_MONOTONIC ns at which the recorder was at work; live: it is written ten times a second */
+};
+
+struct spoor_control_note {
+	__u32 pid; /* of a RULE: the host's; 0: for all */
+	__u32 reserved;
+	__u64 start_time; /* of that process, clock ticks since boot */
+	union {
+		struct spoor_control_head head;
+		struct spoor_control_setup setup;
+		struct spoor_control_rule rule;
+	};
+};
+
 struct spoor_control_text {
 	struct spoor_control_head head;
 	__u32 last;
@@ -167,4 +207,5 @@ _Static_assert(sizeof(struct spoor_control_hello) == 16 + 32 + 16 + 256, "");
 _Static_assert(sizeof(struct spoor_control_channel) == 64, "");
 _Static_assert(sizeof(struct spoor_control_setup) == 16 + 32 + 8 * 64, "");
 _Static_assert(sizeof(struct spoor_control_rule) == 16 + 12 + 256 + 500, "");
+_Static_assert(sizeof(struct spoor_control_note) == 16 + 784, "");
 _Static_assert(sizeof(struct spoor_control_rows) == 16 + 24 + 8, "");

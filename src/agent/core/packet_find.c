@@ -69,10 +69,7 @@ static bool has_memory(struct slot *s, struct spoor_arena_packet *h)
 	return counted(&h->serial) || !arena_populate(packet_data(s, h), s->packet_size);
 }
 
-/*
- * FREE, or IDLE with room: now tid's. How far it is filled is looked at once it is ours; one that is full to the last
- * byte nobody would find room in again, so it goes to the consumer.
- */
+/* FREE, or IDLE with room: now tid's. */
 static bool take(struct slot *s, struct spoor_arena_packet *h, unsigned level, uint32_t tid, size_t size)
 {
 	uint64_t o = packet_owner(h);
@@ -84,15 +81,10 @@ static bool take(struct slot *s, struct spoor_arena_packet *h, unsigned level, u
 		open_packet(s, h);
 		return true;
 	case SPOOR_PACKET_IDLE:
-		if (!packet_change(h, o, level, SPOOR_PACKET_OWNED, tid))
+		if (h->committed + size > s->packet_size || !packet_change(h, o, level, SPOOR_PACKET_OWNED, tid))
 			return false;
-		if (h->committed + size <= s->packet_size) {
-			h->owners++;
-			return true;
-		}
-		packet_change(h, packet_owner(h), level, SPOOR_PACKET_FULL, tid);
-		packet_count_full(s);
-		return false;
+		h->owners++;
+		return true;
 	default:
 		return false;
 	}

@@ -94,6 +94,7 @@ EXPORT void spoor_ust_object_in(const void *note)
 		return;
 	sites_object_in(note);
 	record_alone();
+	spoor_control_objects();
 	spoor_agent_objects();
 	process_unlock();
 }

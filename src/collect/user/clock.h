@@ -50,18 +50,15 @@ void spoor_user_clock_find(struct spoor_user_clock *c, uint64_t tsc);
 uint64_t spoor_user_clock_before(const struct spoor_user_clock *c, uint64_t tsc);
 
 /*
- * With fewer than two pairs there is no rate: 1 GHz is then assumed. Times never go backwards where stamps do not; what
- * no time is late enough for is UINT64_MAX.
+ * With fewer than two pairs there is no rate: 1 GHz is then assumed. Times never go backwards where stamps do not.
  * Inline, for each event comes by.
  */
 static inline uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc)
 {
-	unsigned __int128 ns;
-
 	if (__builtin_expect(tsc < c->piece.tsc || tsc >= c->piece.end, 0))
 		spoor_user_clock_find(c, tsc);
 	if (__builtin_expect(tsc < c->piece.tsc, 0))
 		return spoor_user_clock_before(c, tsc);
-	ns = c->piece.ns + (((unsigned __int128)(tsc - c->piece.tsc) * c->piece.rate) >> SPOOR_CLOCK_RATE_SHIFT);
-	return ns >> 64 ? UINT64_MAX : (uint64_t)ns;
+	return c->piece.ns +
+	       (uint64_t)(((unsigned __int128)(tsc - c->piece.tsc) * c->piece.rate) >> SPOOR_CLOCK_RATE_SHIFT);
 }

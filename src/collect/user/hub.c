@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The hub's begin and end, and what its peers send. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #define FIRST_PERIOD (20 * 1000000ULL)
 #define MOST_EVENTS 64
 #define MOST_TURNS 16
+#define MOST_MESSAGES 64 /* of one peer in a turn */
 
 /* ---- epoll ---- */
 
@@ -69,7 +71,7 @@ static int receive(struct hub_program *p)
 /* A few at a time, so that nobody who talks without end keeps the others waiting. */
 static void serve_peer(struct hub_program *p)
 {
-	for (int i = 0; i < 16 && p->sock.fd >= 0; i++) {
+	for (int i = 0; i < MOST_MESSAGES && p->sock.fd >= 0; i++) {
 		int r = receive(p);
 
 		if (!r)
@@ -108,6 +110,8 @@ static int serve_once(struct spoor_hub *h)
 	for (int i = 0; i < n; i++) {
 		struct hub_fd *f = events[i].data.ptr;
 
+		if (f->fd < 0)
+			continue; /* of what came before it in this turn */
 		if (f->kind == HUB_LISTENER)
 			spoor_program_accept(h);
 		else if (f->kind == HUB_WAKER)
@@ -123,6 +127,30 @@ static int serve_once(struct spoor_hub *h)
 	return n;
 }
 
+static bool has_ended(const struct hub_program *p)
+{
+	struct pollfd f = { .fd = p->process.fd, .events = POLLIN };
+
+	return p->process.fd >= 0 && poll(&f, 1, 0) == 1;
+}
+
+void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
+{
+	if (h->catching_up)
+		return;
+	h->catching_up = true;
+	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h); i++)
+		;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		if (p == but)
+			continue;
+		serve_peer(p);
+		if (has_ended(p))
+			spoor_program_ended(p);
+	}
+	h->catching_up = false;
+}
+
 /* Who came, what he says, and whether he is gone already, are three turns; talkers without end get some more. */
 void spoor_hub_serve(struct spoor_hub *h)
 {
@@ -133,13 +161,13 @@ void spoor_hub_serve(struct spoor_hub *h)
 /* ---- opening, closing ---- */
 
 /* No program takes our sessions for those of a recorder before us. */
-static uint32_t first_session(void)
+static uint32_t random_number(void)
 {
 	uint32_t n = 0;
 
 	if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
 		n = (uint32_t)spoor_now_realtime();
-	return n >> 2;
+	return n;
 }
 
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e)
@@ -151,8 +179,9 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = FIRST_PERIOD;
-	h->next_session = first_session();
-	h->listener.fd = h->wakes.fd = h->rows_done.fd = h->keeper = -1;
+	h->next_session = random_number() >> 2;
+	h->board.generation = random_number();
+	h->listener.fd = h->wakes.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
 		spoor_hub_close(h);
@@ -179,6 +208,7 @@ void spoor_hub_close(struct spoor_hub *h)
 	if (h->listener.fd >= 0) {
 		spoor_hub_unwatch(h, &h->listener);
 		unlink(h->path);
+		spoor_board_remove(h);
 	}
 	while (h->requests) {
 		struct spoor_hub_request *q = h->requests;

@@ -50,6 +50,12 @@ void spoor_hub_serve(struct spoor_hub *h);
 /* Returns ms until it is due again. */
 int spoor_hub_tick(struct spoor_hub *h);
 
+/*
+ * Programs that begin from now on find the sessions as they are. The hub does it when it is due, and before a client is
+ * answered; a host that adds a session and then starts a program does it in between.
+ */
+void spoor_hub_publish(struct spoor_hub *h);
+
 /* Adds a session, which the hub owns from then on: programs that come get its rules. */
 void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s); /* id 0: it gets one */
 struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name);
@@ -64,9 +70,11 @@ struct spoor_hub_result {
 	uint64_t refused; /* of what is lost: it found no room on the way to the relay */
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
-	bool resumed;   /* another recorder began it; what it counted is not in here */
+	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
 	char why[512];  /* it failed */
 };
+/* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */
+void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
 /*

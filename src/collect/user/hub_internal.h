@@ -42,6 +42,7 @@ struct hub_program {
 	uint64_t id;                 /* never another's */
 	struct hub_fd sock, process; /* fd -1: closed, gone */
 	struct ucred cred;
+	struct spoor_ust_process identity; /* pid 0: nobody has asked (spoor_program_process()) */
 	bool program; /* it said HELLO */
 	bool listens;
 	bool answering; /* it is being answered */
@@ -81,6 +82,15 @@ struct spoor_hub_request {
 	unsigned n_expected;
 };
 
+struct hub_board {
+	int fd; /* -1: there is none */
+	uint32_t generation;
+	bool single; /* with rules for single processes */
+	struct spoor_control_note *notes;
+	size_t n;
+	uint64_t beat, looked; /* ns: when that was done last */
+};
+
 struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
@@ -95,6 +105,9 @@ struct spoor_hub {
 	uint64_t period, due, last; /* ns; last: the round before */
 	uint32_t next_session;
 	int keeper; /* -1: none */
+	struct hub_board board;
+	bool catching_up;
+	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
 	struct hub_orphan *orphans;
 	struct spoor_user_rows *rows; /* NULL: nobody has needed them yet */
 	struct hub_fd rows_done;
@@ -108,9 +121,16 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
+/* Who came before this moment, what they said, and who ended, is known when it returns. From within a turn, too. */
+void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
 
 /* hub_listen.c */
+#define HUB_BACKLOG 4096 /* programs that wait to be let in */
 int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e);
+
+/* board.c */
+void spoor_board_tick(struct spoor_hub *h, uint64_t now);
+void spoor_board_remove(struct spoor_hub *h);
 
 /* hub_rounds.c */
 void spoor_hub_hurry(struct spoor_hub *h); /* a program is new: nobody knows yet how much it writes */
@@ -118,7 +138,8 @@ void spoor_hub_full(struct spoor_hub *h);  /* many packets are: a program writes
 size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
 
 /* program.c */
-void spoor_program_accept(struct spoor_hub *h);
+bool spoor_program_accept(struct spoor_hub *h); /* there may be more */
+const struct spoor_ust_process *spoor_program_process(struct hub_program *p);
 /* One message of it, with at most one descriptor, which is closed. -errno: it broke the protocol. */
 int spoor_program_message(struct hub_program *p, const void *m, size_t size, int fd);
 int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,

@@ -57,7 +57,7 @@ int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e)
 	umask(mask);
 	if (r == -EADDRINUSE)
 		return say_taken(path, e);
-	if (r || listen(fd, 1024))
+	if (r || listen(fd, HUB_BACKLOG))
 		return spoor_fail(e, r ? -r : errno, "%s: cannot listen there: %s", path, strerror(r ? -r : errno));
 	return TAKE_FD(fd);
 }

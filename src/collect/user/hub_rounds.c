@@ -12,19 +12,12 @@
 #define PERIOD_NEW (5 * 1000000ULL)
 #define PERIOD_MOST (100 * 1000000ULL) /* pairs of clocks are taken as often */
 #define CROWD 40
-/* Per mille of an arena in one round. A program wakes us when it is as full as `idle`. */
-static const struct thresholds {
-	int busy, idle; /* look sooner; later */
-} heard = { 350, 180 }, unheard = { 120, 30 };
+#define BUSY 350 /* per mille of an arena in one round: look sooner */
+#define IDLE 180 /* so full is it when its program wakes us */
 #define PATIENCE_MS 2000 /* with a relay, where something ends */
 #define SETTLE_MS 20
 
 /* ---- rounds ---- */
-
-static bool is_crowd(const struct spoor_hub *h)
-{
-	return h->n_programs > CROWD;
-}
 
 /*
  * With many programs a round is one merged run, and each round with somebody new in it, who wrote before he was known,
@@ -32,7 +25,7 @@ static bool is_crowd(const struct spoor_hub *h)
  */
 static uint64_t least_period(const struct spoor_hub *h)
 {
-	return is_crowd(h) ? PERIOD_MOST / 2 : PERIOD_LEAST;
+	return h->n_programs > CROWD ? PERIOD_MOST / 2 : PERIOD_LEAST;
 }
 
 void spoor_hub_full(struct spoor_hub *h)
@@ -138,7 +131,7 @@ void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 
 void spoor_hub_hurry(struct spoor_hub *h)
 {
-	if (is_crowd(h))
+	if (h->n_programs > CROWD)
 		return;
 	h->period = PERIOD_NEW;
 	h->due = 0;
@@ -147,12 +140,11 @@ void spoor_hub_hurry(struct spoor_hub *h)
 /* Often enough that no arena fills, and not oftener. */
 static void adapt(struct spoor_hub *h, int most)
 {
-	const struct thresholds *t = is_crowd(h) || spoor_waker_is_deaf(h->waker) ? &unheard : &heard;
 	uint64_t least = least_period(h);
 
-	if (most > t->busy || h->period < least)
+	if (most > BUSY || h->period < least)
 		h->period = h->period / 2 > least ? h->period / 2 : least;
-	else if (most < t->idle)
+	else if (most < IDLE)
 		h->period = h->period * 5 / 4 < PERIOD_MOST ? h->period * 5 / 4 : PERIOD_MOST;
 }
 
@@ -169,6 +161,11 @@ int spoor_hub_tick(struct spoor_hub *h)
 	uint64_t now = spoor_now_monotonic();
 	int most = 0;
 
+	spoor_board_tick(h, now);
+	if (h->crowd >= HUB_BACKLOG) { /* more than could wait for us */
+		h->crowd = 0;
+		spoor_hub_kick(h, NULL, 0, NULL);
+	}
 	if (now < h->due)
 		return (h->due - now) / 1000000 + 1;
 	for (struct hub_program *p = h->first; p; p = p->next) {
@@ -276,30 +273,49 @@ static void take_rest(struct spoor_hub *h, struct spoor_ust_session *s)
 		;
 }
 
-int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
+/* Those that are here still. */
+static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	size_t n = spoor_hub_sources(h, s, &sources);
+
+	for (size_t i = 0; i < n; i++) {
+		ret->lost += spoor_user_arena_lost(sources[i]->arena) - sources[i]->lost_earlier;
+		ret->malformed += sources[i]->arena->malformed;
+		ret->programs += sources[i]->n && !sources[i]->known;
+	}
+}
+
+void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
 	struct spoor_taker_counts counts;
 
+	spoor_taker_counts(s->taker, &counts);
+	*ret = (struct spoor_hub_result){
+		.events = counts.events,
+		.lost = s->lost + s->lost_earlier + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
+		.refused = s->refused,
+		.malformed = s->malformed,
+		.bytes = spoor_writer_bytes(s->w),
+		.programs = s->n_programs,
+		.crashed = s->n_crashed,
+		.damaged = s->n_damaged,
+		.stuck = s->n_stuck,
+		.late = s->n_late,
+	};
+	memcpy(ret->why, s->why, sizeof(ret->why));
+	add_present(h, s, ret);
+}
+
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
+{
+	spoor_hub_catch_up(h, NULL);
 	take_rest(h, s);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_leave(p, s);
 	spoor_hub_retired_finish(h, s);
-	spoor_taker_counts(s->taker, &counts);
-	if (ret) {
-		*ret = (struct spoor_hub_result){
-			.events = counts.events,
-			.lost = s->lost + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
-			.refused = s->refused,
-			.malformed = s->malformed,
-			.bytes = spoor_writer_bytes(s->w),
-			.programs = s->n_programs,
-			.crashed = s->n_crashed,
-			.damaged = s->n_damaged,
-			.stuck = s->n_stuck,
-			.resumed = s->o.resume,
-		};
-		memcpy(ret->why, s->why, sizeof(ret->why));
-	}
+	if (ret)
+		spoor_hub_totals(h, s, ret);
 	unlink_session(h, s);
 	return spoor_ust_session_close(s, e);
 }

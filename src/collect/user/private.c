@@ -28,9 +28,13 @@
 
 static void remove_directory(const char *dir)
 {
-	char path[PATH_MAX + 8];
+	char path[PATH_MAX + 32];
 
 	snprintf(path, sizeof(path), "%s/socket", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/socket" SPOOR_CONTROL_BOARD, dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/socket" SPOOR_CONTROL_BOARD ".new", dir);
 	unlink(path);
 	rmdir(dir);
 }
@@ -180,6 +184,7 @@ int spoor_private_environment(const struct spoor_private_hub *p)
 
 	if (!r)
 		spoor_ust_preload(library);
+	spoor_hub_publish(p->hub);
 	setenv(SPOOR_CONTROL_VARIABLE, p->socket, 1);
 	unsetenv("SPOOR_UST_OUTPUT");
 	return r;

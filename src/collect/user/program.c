@@ -16,12 +16,30 @@
 #include "collect/user/threads.h"
 
 #define MOST_AWAITED 4096
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* of Linux 6.5 */
+#endif
 
 /* ---- coming ---- */
 
-static int pidfd_open(pid_t pid)
+/* Of the process that connected, which may be gone by now, and its number another's (Linux 6.5; before, we believe). */
+static int pidfd_of(int sock, pid_t pid)
 {
-	return pid > 0 ? syscall(SYS_pidfd_open, pid, 0) : -1;
+	socklen_t len = sizeof(int);
+	int fd = -1;
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &len))
+		return fd;
+	return errno == ENOPROTOOPT && pid > 0 ? syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+const struct spoor_ust_process *spoor_program_process(struct hub_program *p)
+{
+	if (p->identity.pid)
+		return &p->identity;
+	p->identity.pid = p->cred.pid;
+	p->identity.start_time = spoor_process_start(p->cred.pid);
+	return &p->identity;
 }
 
 static bool may_come(const struct spoor_hub *h, const struct ucred *c)
@@ -44,7 +62,7 @@ static void take_in(struct spoor_hub *h, int fd)
 	p->hub = h;
 	p->id = ++h->last_program;
 	p->process.fd = -1;
-	pidfd = pidfd_open(p->cred.pid);
+	pidfd = pidfd_of(fd, p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
 		spoor_hub_unwatch(h, &p->process);
 	p->next = h->first;
@@ -54,15 +72,19 @@ static void take_in(struct spoor_hub *h, int fd)
 	h->n_programs++;
 }
 
-void spoor_program_accept(struct spoor_hub *h)
+bool spoor_program_accept(struct spoor_hub *h)
 {
 	for (int i = 0; i < 64; i++) {
 		int fd = accept4(h->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+		if (fd < 0 && errno == EAGAIN && h->crowd < HUB_BACKLOG)
+			h->crowd = 0;
 		if (fd < 0)
-			return;
+			return false;
+		h->crowd++;
 		take_in(h, fd);
 	}
+	return true;
 }
 
 /* ---- sending ---- */
@@ -149,14 +171,14 @@ static int send_setup(struct hub_program *p, struct hub_member *member, struct s
 	const struct spoor_ust_session *s = member->session;
 	int r;
 
-	spoor_ust_session_setup(s, p->cred.pid, setup);
+	spoor_ust_session_setup(s, spoor_program_process(p), setup);
 	r = spoor_program_send(p, &setup->head, SPOOR_CONTROL_SETUP, sizeof(*setup), q);
 	member->setup = setup->head.serial;
 	for (size_t i = 0; !r && i < s->n_rules; i++) {
 		struct spoor_control_rule rule = s->rules[i].rule;
 
 		rule.session = s->id;
-		if (!s->rules[i].pid || s->rules[i].pid == (uint32_t)p->cred.pid)
+		if (spoor_ust_rule_is_for(&s->rules[i], spoor_program_process(p)))
 			r = spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), NULL);
 	}
 	return r;
@@ -170,7 +192,7 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 
 	/* Who was told that nobody wants him hears nothing more here: he is to be called. */
 	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || spoor_program_member(p, s) ||
-	    !spoor_ust_session_wants(s, p->cred.pid))
+	    !spoor_ust_session_wants(s, spoor_program_process(p)))
 		return 0;
 	m = spoor_program_add_member(p, s);
 	if (!m) {
@@ -183,15 +205,34 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 
 /* ---- HELLO ---- */
 
+/* It has read the board, which is as it was, and answers its SETUPs by the sessions' numbers. */
+static void believe_board(struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		p->members[i].setup = p->members[i].session->id;
+}
+
+/* Of another pid namespace it does not know which rules are its own. */
+static bool follows_board(const struct hub_program *p, const struct spoor_control_hello *m)
+{
+	const struct hub_board *b = &p->hub->board;
+
+	return b->fd >= 0 && m->head.serial == b->generation && (!b->single || m->pid == (uint32_t)p->cred.pid);
+}
+
 /* The answer to a HELLO: all sessions that want it. */
-static int send_setups(struct hub_program *p, struct spoor_hub_request *q)
+static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_request *q)
 {
 	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
 	int r = 0;
 
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		if (spoor_ust_session_wants(s, p->cred.pid))
+		if (spoor_ust_session_wants(s, spoor_program_process(p)))
 			spoor_program_add_member(p, s);
+	if (knows && p->n_members) {
+		believe_board(p);
+		return 0;
+	}
 	for (unsigned i = 0; i < p->n_members && !r; i++) {
 		struct spoor_control_setup setup = { .answers = 1, .left = p->n_members - 1 - i };
 
@@ -235,7 +276,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (forked)
 		return 0;
 	p->answering = true;
-	r = send_setups(p, spoor_request_came(p->hub, p));
+	r = send_setups(p, follows_board(p, m), spoor_request_came(p->hub, p));
 	p->answering = false;
 	return r ? -EPIPE : 0;
 }

@@ -32,6 +32,8 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		return -ENOMEM;
 	}
 	spoor_written_apply(&m->session->written, a, &s->lost);
+	s->lost_earlier = s->lost;
+	s->known = spoor_written_knows(&m->session->written, a->head.uuid);
 	s->arena = a;
 	s->ino = ino;
 	s->pid = p->cred.pid;
@@ -83,6 +85,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 		member->session->malformed++;
 		return r;
 	}
+	member->session->n_late += m->flags & SPOOR_ARENA_LATE && !member->n_arenas;
 	r = add_source(p, member, a, st.st_ino);
 	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);

@@ -166,6 +166,13 @@ static bool may_command(const struct hub_program *p)
 	return p->cred.uid == geteuid() || !p->cred.uid;
 }
 
+static void carry_out(struct spoor_hub *h, struct spoor_hub_request *q, const char *text, size_t len)
+{
+	spoor_hub_catch_up(h, q->client);
+	h->o.command(h->o.ctx, h, text, len, q);
+	spoor_hub_publish(h);
+}
+
 void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size)
 {
 	struct spoor_hub *h = client->hub;
@@ -185,7 +192,7 @@ void spoor_request_command(struct hub_program *client, const struct spoor_contro
 	if (!may_command(client))
 		spoor_hub_result(q, -EPERM, "only the recorder's user and root may give commands");
 	else
-		h->o.command(h->o.ctx, h, text, len, q);
+		carry_out(h, q, text, len);
 	if (is_complete(q))
 		finish(h, q);
 }

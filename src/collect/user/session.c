@@ -138,6 +138,16 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 	return 0;
 }
 
+void spoor_ust_session_go_on(struct spoor_ust_session *s)
+{
+	struct spoor_written_sum sum;
+
+	spoor_written_sum(&s->written, &sum);
+	spoor_taker_count_from(s->taker, sum.events);
+	s->n_programs = sum.programs;
+	s->lost_earlier = sum.lost;
+}
+
 void spoor_session_counter(struct spoor_ust_session *s, const char *name, uint64_t value)
 {
 	struct {
@@ -163,6 +173,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_session_counter(s, "ust_malformed", s->malformed);
 	spoor_session_counter(s, "ust_programs", s->n_programs);
 	spoor_session_counter(s, "ust_crashed", s->n_crashed);
+	spoor_session_counter(s, "ust_late", s->n_late);
 	spoor_session_counter(s, "ust_merged_rounds", c.merged);
 	if (s->sender)
 		spoor_network_counters(s);
@@ -219,7 +230,8 @@ int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_r
 	for (size_t i = 0; i < s->n_rules; i++) {
 		const struct spoor_ust_rule *k = &s->rules[i];
 
-		if (k->pid != rule->pid || strcmp(k->rule.pattern, rule->rule.pattern) ||
+		if (k->process.pid != rule->process.pid || k->process.start_time != rule->process.start_time ||
+		    strcmp(k->rule.pattern, rule->rule.pattern) ||
 		    k->rule.level != rule->rule.level || k->rule.kind != rule->rule.kind ||
 		    k->rule.channels != rule->rule.channels)
 			continue;
@@ -233,18 +245,30 @@ int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_r
 			       spoor_fail(e, E2BIG, "session %s: more than %d rules", s->name, SPOOR_UST_MAX_RULES);
 	s->rules = grown;
 	s->rules[s->n_rules++] = *rule;
+	s->ruled = true;
 	return 0;
 }
 
-bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid)
+void spoor_ust_session_forget_ended(struct spoor_ust_session *s)
+{
+	for (size_t i = s->n_rules; i-- > 0;) {
+		const struct spoor_ust_process *p = &s->rules[i].process;
+
+		if (p->pid && !spoor_process_runs(p->pid, p->start_time))
+			remove_rule(s, i);
+	}
+}
+
+bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
 {
 	for (size_t i = 0; i < s->n_rules; i++)
-		if ((!s->rules[i].pid || s->rules[i].pid == pid) && s->rules[i].rule.enable)
+		if (s->rules[i].rule.enable && spoor_ust_rule_is_for(&s->rules[i], p))
 			return true;
 	return false;
 }
 
-void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret)
+void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spoor_ust_process *p,
+			     struct spoor_control_setup *ret)
 {
 	ret->flags = SPOOR_SETUP_LISTEN | (s->recording ? SPOOR_SETUP_RECORD : 0);
 	ret->n_rules = 0;
@@ -252,7 +276,7 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, st
 	ret->n_channels = s->o.n_channels;
 	ret->session = s->id;
 	for (size_t i = 0; i < s->n_rules; i++)
-		ret->n_rules += !s->rules[i].pid || s->rules[i].pid == pid;
+		ret->n_rules += !p || spoor_ust_rule_is_for(&s->rules[i], p);
 	memcpy(ret->channels, s->o.channels, sizeof(ret->channels));
 }
 
@@ -414,11 +438,12 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->lost_before -= s->sender ? spoor_user_arena_lost(source->arena) : 0;
 	s->lost += spoor_user_arena_lost(source->arena);
 	s->refused += source->refused;
+	s->lost_earlier -= source->lost_earlier;
 	s->malformed += source->arena->malformed;
 	/* The library is preloaded into shells, too, which say nothing. */
 	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
 		return;
-	s->n_programs++;
+	s->n_programs += !source->known;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
 	s->n_unseen += state == SPOOR_PROGRAM_UNSEEN;
 	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;

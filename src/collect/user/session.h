@@ -40,10 +40,21 @@ enum spoor_program_end {
 	SPOOR_END_KILLED,  /* by a signal */
 };
 
+/* A process, and no later one that gets its number. */
+struct spoor_ust_process {
+	uint32_t pid;        /* the host's */
+	uint64_t start_time; /* clock ticks since boot */
+};
+
 struct spoor_ust_rule {
-	uint32_t pid; /* the host's; 0: all programs */
+	struct spoor_ust_process process; /* pid 0: all programs */
 	struct spoor_control_rule rule;
 };
+
+static inline bool spoor_ust_rule_is_for(const struct spoor_ust_rule *r, const struct spoor_ust_process *p)
+{
+	return !r->process.pid || (r->process.pid == p->pid && r->process.start_time == p->start_time);
+}
 
 struct spoor_ust_retired {
 	struct spoor_source *source;
@@ -59,12 +70,14 @@ struct spoor_ust_session {
 	struct spoor_ust_options o;
 	struct spoor_ust_rule *rules;
 	size_t n_rules;
+	bool ruled; /* it has had rules: where all of them are gone, nothing is enabled */
 	bool recording;
 	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
 	struct spoor_written written; /* by recorders before us */
+	uint64_t lost_earlier;        /* told by them, beyond what `lost` has of the same programs */
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
 	uint64_t retired_bytes;
@@ -81,10 +94,13 @@ struct spoor_ust_session {
 	uint64_t lost, refused, malformed;
 	unsigned n_programs, n_crashed, n_unseen, n_damaged;
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
+	unsigned n_late;  /* programs whose main() had begun before we answered them */
 };
 
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
 			  struct spoor_error *e);
+/* What recorders before us have written (written) counts as ours. */
+void spoor_ust_session_go_on(struct spoor_ust_session *s);
 /* Ends the trace in order. NULL is fine. */
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 
@@ -92,9 +108,13 @@ int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e);
 /* What is none is said: -EINVAL. */
 int spoor_ust_filter_check(const char *text, struct spoor_error *e);
+/* Drops the rules of processes that have ended. */
+void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
 /* Do rules concern this process? */
-bool spoor_ust_session_wants(const struct spoor_ust_session *s, uint32_t pid);
-void spoor_ust_session_setup(const struct spoor_ust_session *s, uint32_t pid, struct spoor_control_setup *ret);
+bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
+/* p NULL: with the rules of all processes. */
+void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spoor_ust_process *p,
+			     struct spoor_control_setup *ret);
 
 /*
  * One round over these programs; what a relay has no room for is lost, and counted. Returns the largest share of an

@@ -20,9 +20,10 @@
 
 static json_t *rule_json(const struct spoor_ust_rule *r)
 {
-	return json_pack("{s:i, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->pid, "enable", r->rule.enable,
-			 "channels", r->rule.channels, "level", r->rule.level, "kind", r->rule.kind, "pattern",
-			 r->rule.pattern, "filter", r->rule.filter);
+	return json_pack("{s:i, s:I, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->process.pid, "start_time",
+			 (json_int_t)r->process.start_time, "enable", r->rule.enable, "channels", r->rule.channels,
+			 "level", r->rule.level, "kind", r->rule.kind, "pattern", r->rule.pattern, "filter",
+			 r->rule.filter);
 }
 
 static json_t *channel_json(const struct spoor_control_channel *c)
@@ -54,9 +55,10 @@ static json_t *session_json(const struct spoor_ust_session *s)
 		json_array_append_new(rules, rule_json(&s->rules[i]));
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		json_array_append_new(channels, channel_json(&s->o.channels[i]));
-	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name,
+	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name,
 			      "id",
 			      (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
+			      "ruled", s->ruled,
 			      "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size,
 			      "segment_size", (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns,
 			      "app", s->app_text, "scope", s->scope_text, "rules", rules, "channels", channels);
@@ -140,7 +142,7 @@ static int read_rules(struct spoor_ust_session *s, const json_t *list)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *j = json_array_get(list, i);
-		struct spoor_ust_rule r = { .pid = number(j, "pid") };
+		struct spoor_ust_rule r = { .process = { number(j, "pid"), number(j, "start_time") } };
 		int err;
 
 		r.rule.enable = json_is_true(json_object_get(j, "enable"));
@@ -181,6 +183,7 @@ static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_ses
 		r = spoor_ust_session_new(o, id, ret, e);
 	if (!r) {
 		(*ret)->written = written;
+		spoor_ust_session_go_on(*ret);
 		return 0;
 	}
 	spoor_written_done(&written);
@@ -217,6 +220,8 @@ static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_u
 
 	o->resume = true;
 	r = spoor_ust_session_new(o, id, ret, e);
+	if (!r)
+		spoor_ust_session_go_on(*ret);
 	if (r != -ENOENT && r != -ESTALE)
 		return r;
 	o->resume = false;
@@ -254,6 +259,7 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	if (r)
 		return r;
 	s->recording = json_is_true(json_object_get(j, "recording"));
+	s->ruled = json_is_true(json_object_get(j, "ruled"));
 	r = read_rules(s, json_object_get(j, "rules"));
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", name, strerror(-r)) : 0;

@@ -230,6 +230,11 @@ void spoor_taker_undo(struct spoor_taker *t)
 	t->used = 0;
 }
 
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events)
+{
+	t->written = t->counts.events = events;
+}
+
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)
 {
 	*ret = t->counts;

@@ -29,6 +29,8 @@ struct spoor_source {
 	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
 	uint64_t lost;                  /* of the arena's, what lanes have told of, or will with their next packet */
 	bool untold;                    /* with the next */
+	bool known;                     /* recorders before us wrote of it, and counted it */
+	uint64_t lost_earlier;          /* of its losses, what they told */
 	uint64_t named;                 /* the last packet that told of it */
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
@@ -95,6 +97,9 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
 void spoor_source_done(struct spoor_source *s);
+
+/* Another one has written so many events to this trace. */
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events);
 
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */

@@ -44,6 +44,7 @@ struct spoor_taker {
 	struct spoor_source **untold; /* whose losses are in `lost` */
 	size_t n_untold, room_untold;
 	struct spoor_taker_counts counts;
+	uint64_t written; /* events, as packets tell it */
 	bool holds;
 	struct held *held; /* in the order of marks, from first_held on */
 	size_t first_held, n_held, room_held;

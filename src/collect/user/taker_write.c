@@ -53,10 +53,15 @@ static size_t add_untold(struct spoor_taker *t, size_t n)
 /* Where what is in the packet of these runs comes from, its count of losses included. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
-	size_t n = 0;
+	size_t n = 1;
 
-	for (size_t i = first; i < first + n_runs; i++)
-		t->sources[n++] = ((const struct taken *)t->runs[i].owner)->where;
+	for (size_t i = first; i < first + n_runs; i++) {
+		const struct taken *k = t->runs[i].owner;
+
+		t->sources[n++] = k->where;
+		t->written += k->n;
+	}
+	t->sources[0] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_EVENTS, .position = t->written };
 	n = add_untold(t, n);
 	for (size_t i = first; i < first + n_runs; i++)
 		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
@@ -71,6 +76,7 @@ static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t 
 		uint64_t left = k->n < late ? k->n : late;
 
 		k->source->refused += k->n - left;
+		t->written -= k->n - left;
 		k->n = left;
 		late -= left;
 	}

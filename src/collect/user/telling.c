@@ -13,7 +13,7 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 		struct spoor_control_rule m = rule->rule;
 
 		m.session = s->id;
-		if (!p->program || (rule->pid && rule->pid != (uint32_t)p->cred.pid))
+		if (!p->program || !spoor_ust_rule_is_for(rule, spoor_program_process(p)))
 			continue;
 		if (spoor_program_member(p, s))
 			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);

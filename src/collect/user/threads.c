@@ -235,7 +235,7 @@ void spoor_source_forget(struct spoor_source *s)
 
 /* ---- processes ---- */
 
-bool spoor_process_runs(uint32_t pid, uint64_t start_time)
+uint64_t spoor_process_start(uint32_t pid)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	unsigned long long start = 0;
@@ -247,8 +247,15 @@ bool spoor_process_runs(uint32_t pid, uint64_t start_time)
 	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
 	line[n] = '\0';
 	close = strrchr(line, ')');
-	return close &&
-	       sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		      &start) == 1 &&
-	       start == start_time && close[2] != 'Z' && close[2] != 'X';
+	if (!close ||
+	    sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &start) != 1 ||
+	    close[2] == 'Z' || close[2] == 'X')
+		return 0;
+	return start;
+}
+
+bool spoor_process_runs(uint32_t pid, uint64_t start_time)
+{
+	return start_time && spoor_process_start(pid) == start_time;
 }

@@ -21,7 +21,7 @@
 struct spoor_waker {
 	pthread_mutex_t lock;
 	pthread_t thread;
-	bool runs, ends, deaf;
+	bool runs, ends;
 	int fd;
 	uint32_t changed; /* futex word: the list below has changed */
 	struct spoor_arena *arenas[MOST];
@@ -58,10 +58,8 @@ static void *run(void *arg)
 	while ((n = gather(w, words))) {
 		long r = syscall(SYS_futex_waitv, words, n, 0, NULL, CLOCK_MONOTONIC);
 
-		if (r < 0 && errno == ENOSYS) { /* before Linux 5.16: rounds alone */
-			__atomic_store_n(&w->deaf, true, __ATOMIC_RELAXED);
-			break;
-		}
+		if (r < 0 && errno == ENOSYS)
+			break; /* before Linux 5.16: rounds alone */
 		if ((r > 0 || (r < 0 && errno == EAGAIN)) && write(w->fd, &(uint64_t){ 1 }, sizeof(uint64_t)) < 0)
 			break;
 		usleep(REST_US);
@@ -129,11 +127,6 @@ void spoor_waker_heard(struct spoor_waker *w)
 		return; /* another turn took it */
 }
 
-bool spoor_waker_is_deaf(const struct spoor_waker *w)
-{
-	return __atomic_load_n(&w->deaf, __ATOMIC_RELAXED);
-}
-
 void spoor_waker_add(struct spoor_waker *w, struct spoor_user_arena *a)
 {
 	struct spoor_arena *live = (struct spoor_arena *)a->base;
@@ -143,8 +136,6 @@ void spoor_waker_add(struct spoor_waker *w, struct spoor_user_arena *a)
 		w->arenas[w->n++] = live;
 		__atomic_store_n(&live->consumer_waits, 1, __ATOMIC_RELEASE);
 		tell(w);
-	} else {
-		__atomic_store_n(&w->deaf, true, __ATOMIC_RELAXED);
 	}
 	pthread_mutex_unlock(&w->lock);
 	if (!w->runs)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * Tells when a program has few packets left, so that bursts need not wait for the next round: a thread that sleeps on
+ * Tells when a program has filled a packet, so that bursts need not wait for the next round: a thread that sleeps on
  * the arenas' `wake` words and writes to an eventfd. It touches nothing else; all functions are for the hub's thread.
  * Arenas beyond the first hundred are looked at in rounds only.
  */
@@ -15,8 +15,6 @@ void spoor_waker_free(struct spoor_waker *w);
 int spoor_waker_fd(const struct spoor_waker *w);
 /* After the fd was readable. */
 void spoor_waker_heard(struct spoor_waker *w);
-/* There are arenas, or were, that it does not wait for: too many at once, or the kernel is too old for that. */
-bool spoor_waker_is_deaf(const struct spoor_waker *w);
 void spoor_waker_add(struct spoor_waker *w, struct spoor_user_arena *a);
 /* Before the arena is unmapped. */
 void spoor_waker_remove(struct spoor_waker *w, struct spoor_user_arena *a);

@@ -67,7 +67,15 @@ static int by_packet(const void *a, const void *b)
 	return x->position > y->position ? -1 : x->position < y->position;
 }
 
-static uint64_t find(const struct spoor_written *w, const uint8_t *uuid, uint64_t serial)
+static void sort(struct spoor_written *w)
+{
+	if (w->n && !w->sorted)
+		qsort(w->all, w->n, sizeof(*w->all), by_packet);
+	w->sorted = 1;
+}
+
+/* The first that is not before. */
+static size_t lower(const struct spoor_written *w, const uint8_t *uuid, uint64_t serial)
 {
 	struct spoor_packet_source key = { .serial = serial, .position = UINT64_MAX };
 	size_t lo = 0, hi = w->n;
@@ -81,9 +89,39 @@ static uint64_t find(const struct spoor_written *w, const uint8_t *uuid, uint64_
 		else
 			hi = mid;
 	}
-	if (lo == w->n || w->all[lo].serial != serial || memcmp(w->all[lo].arena, uuid, sizeof(key.arena)))
+	return lo;
+}
+
+static uint64_t find(const struct spoor_written *w, const uint8_t *uuid, uint64_t serial)
+{
+	size_t i = lower(w, uuid, serial);
+
+	if (i == w->n || w->all[i].serial != serial || memcmp(w->all[i].arena, uuid, 16))
 		return 0;
-	return w->all[lo].position;
+	return w->all[i].position;
+}
+
+bool spoor_written_knows(const struct spoor_written *w, const uint8_t uuid[16])
+{
+	size_t i = lower(w, uuid, 0);
+
+	return i < w->n && !memcmp(w->all[i].arena, uuid, 16);
+}
+
+void spoor_written_sum(struct spoor_written *w, struct spoor_written_sum *ret)
+{
+	static const uint8_t none[16];
+
+	sort(w);
+	*ret = (struct spoor_written_sum){ .events = find(w, none, SPOOR_SOURCE_EVENTS) };
+	for (size_t i = 0; i < w->n; i++) {
+		const uint8_t *uuid = w->all[i].arena;
+
+		if (!memcmp(uuid, none, 16) || (i && !memcmp(uuid, w->all[i - 1].arena, 16)))
+			continue;
+		ret->programs++;
+		ret->lost += find(w, uuid, SPOOR_SOURCE_LOST);
+	}
 }
 
 void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, uint64_t *ret_lost)
@@ -91,9 +129,7 @@ void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, ui
 	*ret_lost = 0;
 	if (!w->n)
 		return;
-	if (!w->sorted)
-		qsort(w->all, w->n, sizeof(*w->all), by_packet);
-	w->sorted = 1;
+	sort(w);
 	*ret_lost = find(w, a->head.uuid, SPOOR_SOURCE_LOST);
 	for (unsigned i = 0; i < a->n_packets; i++) {
 		uint64_t serial = __atomic_load_n(&a->headers[i].serial, __ATOMIC_ACQUIRE);

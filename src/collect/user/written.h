@@ -4,6 +4,7 @@
  * What of programs' buffers is in a trace already, as the trace's packets say: for a recorder that follows one which
  * was killed after it wrote and before it gave the packets back. Not thread-safe.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,5 +22,13 @@ int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_er
 /* The same for a trace at a relay, by its digest (trace/digest.h). */
 int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e);
 void spoor_written_done(struct spoor_written *w);
+/* How much that was: events, their losses as far as they were told with them, programs. */
+struct spoor_written_sum {
+	uint64_t events, lost;
+	unsigned programs;
+};
+void spoor_written_sum(struct spoor_written *w, struct spoor_written_sum *ret);
+/* Has it something of this arena? */
+bool spoor_written_knows(const struct spoor_written *w, const uint8_t uuid[16]);
 /* Moves the positions of an arena's packets behind what is written. *ret_lost: of its losses, how many are told. */
 void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, uint64_t *ret_lost);
