@@ -39,7 +39,7 @@ static bool is_ours(const struct board *b, const struct spoor_control_note *n, _
 /* How many of the rules behind the SETUP at i are ours; 0: none of them enables anything. */
 static __u32 rules_for_us(const struct board *b, __u32 i, const struct spoor_control_setup *setup)
 {
-	struct spoor_control_note n;
+	struct spoor_control_note n = {};
 	bool wants = false;
 	__u32 k, ours = 0;
 
@@ -62,7 +62,7 @@ static bool is_trusted(int fd, bool secure)
 
 static bool read_head(struct board *b)
 {
-	struct spoor_control_board head;
+	struct spoor_control_board head = {};
 
 	if (!read_at(b, &head, sizeof(head), 0) || head.magic != SPOOR_CONTROL_BOARD_MAGIC ||
 	    head.version != SPOOR_CONTROL_VERSION || !head.generation || head.n_notes > MOST_NOTES)
@@ -75,7 +75,7 @@ static bool read_head(struct board *b)
 
 static void count_wanted(struct board *b)
 {
-	struct spoor_control_note n;
+	struct spoor_control_note n = {};
 	__u32 i;
 
 	for (i = 0; read_note(b, i, &n); i++) {
@@ -95,8 +95,8 @@ void board_open(const char *socket, bool secure, __u64 start_time, struct board 
 	*ret = (struct board){ .fd = -1, .pid = sys_pid(), .start_time = start_time };
 	if (n >= 128)
 		return;
-	memcpy(path, socket, n);
-	memcpy(path + n, SPOOR_CONTROL_BOARD, sizeof(SPOOR_CONTROL_BOARD));
+	strcpy(path, socket);
+	strcpy(path + n, SPOOR_CONTROL_BOARD);
 	fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (sys_failed(fd))
 		return;
@@ -117,7 +117,7 @@ void board_close(struct board *b)
 static int read_session(const struct board *b, __u32 i, struct spoor_control_note *setup, unsigned left,
 			int (*each)(const struct spoor_control_head *m))
 {
-	struct spoor_control_note n;
+	struct spoor_control_note n = {};
 	__u32 k, rules = rules_for_us(b, i, &setup->setup), behind = setup->setup.n_rules;
 	int r;
 
@@ -132,7 +132,7 @@ static int read_session(const struct board *b, __u32 i, struct spoor_control_not
 
 int board_read(const struct board *b, int (*each)(const struct spoor_control_head *m))
 {
-	struct spoor_control_note n;
+	struct spoor_control_note n = {};
 	unsigned left = b->n_wanted;
 	__u32 i, behind;
 	int r = 0;
