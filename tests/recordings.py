@@ -99,11 +99,11 @@ class Running:
                 if (name := Path(f"/proc/{p}/comm").read_text().strip()).startswith(("spoor-", "trace-"))}
 
     def kill(self, group=False):
-        """SIGKILL; returns once its helpers have done their work, for which they have a second."""
+        """SIGKILL; returns once its helpers have done their work."""
         helpers = self.helpers().values()
         (os.killpg if group else os.kill)(self.pid, signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
-        wait_for(lambda: all(has_ended(p) for p in helpers), 1)
+        wait_for(lambda: all(has_ended(p) for p in helpers))
 
     def said(self):
         return self.stderr.read_text(errors="replace")
