@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/capability.h>
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <signal.h>
@@ -206,7 +205,6 @@ static bool may_change_who_it_is(void)
 	sys3(SYS_capget, &head, caps, 0);
 	return caps[0].permitted || caps[1].permitted;
 }
-
 
 static void pause_ms(int ms)
 {
@@ -412,11 +410,6 @@ void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
 		connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
 	}
-}
-
-void spoor_control_forked(void)
-{
-	connection_forget();
 }
 
 void spoor_control_stop(void)

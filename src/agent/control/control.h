@@ -44,9 +44,6 @@ void spoor_control_objects(void);
 /* The arenas that there are anew in a child, or one that was made: the recorder gets them. Async-signal-safe. */
 void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
 
-/* In the child of a fork, by whatever noticed it: the parent's connection is not ours. Async-signal-safe. */
-void spoor_control_forked(void);
-
 /* From the destructor: ends the listener. */
 void spoor_control_stop(void);
 

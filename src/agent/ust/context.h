@@ -7,8 +7,6 @@
 /* Writes the fields' definitions; the end of them, NULL: beyond end. */
 char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret_n);
 
-#define CONTEXT_FIELDS_SIZE 2048 /* bytes that suffice for all of them */
-
 /* A tracepoint's `reserve` where its channel adds something. */
 struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size);
 /* The same, where it was not the site that called us. */

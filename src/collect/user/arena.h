@@ -97,5 +97,3 @@ void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t 
 uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a);
 /* Begins and ends looking without taking: from the start of all packets, and nothing is given back. */
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on);
-/* The thread that owned packet i, as its owner word said, is no more: the packet is full, whatever room it has. */
-void spoor_user_packet_orphan(struct spoor_user_arena *a, unsigned i, uint64_t owner);

@@ -135,7 +135,6 @@ void spoor_board_remove(struct spoor_hub *h);
 /* hub_rounds.c */
 void spoor_hub_hurry(struct spoor_hub *h); /* a program is new: nobody knows yet how much it writes */
 void spoor_hub_full(struct spoor_hub *h);  /* many packets are: a program writes faster than rounds come */
-size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret);
 
 /* program.c */
 bool spoor_program_accept(struct spoor_hub *h); /* there may be more */

@@ -36,7 +36,7 @@ void spoor_hub_full(struct spoor_hub *h)
 	h->due = soon < h->due ? soon : h->due;
 }
 
-size_t spoor_hub_sources(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret)
+static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret)
 {
 	size_t n = 0;
 
@@ -109,7 +109,7 @@ static int drain(struct spoor_hub *h, struct spoor_ust_session *s, enum taking h
 
 	if (s->flight && how == TAKE_DUE)
 		return 0;
-	n = spoor_hub_sources(h, s, &sources);
+	n = sources_of(h, s, &sources);
 	if (s->sender) {
 		spoor_network_losses(s, sources, n);
 		share = let_go(h, s, &e);
@@ -234,7 +234,7 @@ static void unlink_session(struct spoor_hub *h, struct spoor_ust_session *s)
 void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = spoor_hub_sources(h, s, &sources);
+	size_t n = sources_of(h, s, &sources);
 
 	spoor_ust_session_segment(s, sources, n);
 }
@@ -242,7 +242,7 @@ void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = spoor_hub_sources(h, s, &sources);
+	size_t n = sources_of(h, s, &sources);
 
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
 }
@@ -277,7 +277,7 @@ static void take_rest(struct spoor_hub *h, struct spoor_ust_session *s)
 static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = spoor_hub_sources(h, s, &sources);
+	size_t n = sources_of(h, s, &sources);
 
 	for (size_t i = 0; i < n; i++) {
 		ret->lost += spoor_user_arena_lost(sources[i]->arena) - sources[i]->lost_earlier;

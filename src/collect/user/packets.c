@@ -176,12 +176,3 @@ void spoor_user_arena_peek(struct spoor_user_arena *a, bool on)
 		a->packets[i].position = 0;
 	}
 }
-
-/* A thread that owned a packet and is no more: its packet is full, whatever room is left in it. */
-void spoor_user_packet_orphan(struct spoor_user_arena *a, unsigned i, uint64_t owner)
-{
-	uint64_t full = SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 1, SPOOR_OWNER_LEVEL(owner), SPOOR_PACKET_FULL,
-				    SPOOR_OWNER_TID(owner));
-
-	__atomic_compare_exchange_n(&a->headers[i].owner, &owner, full, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
