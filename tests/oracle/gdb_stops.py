@@ -11,9 +11,13 @@ import os
 import pickle
 import re
 import subprocess
+import sys
 import time
 
 import gdb
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__))) # gdb does not
+from gdb_settings import settle
 
 OUT, TRACE, SPOOR = os.environ["STOPS_OUT"], os.environ["STOPS_TRACE"], os.environ["STOPS_SPOOR"]
 COUNT, EVERY = int(os.environ["STOPS_COUNT"]), int(os.environ.get("STOPS_EVERY", "1"))
@@ -23,23 +27,6 @@ DEADLINE = time.monotonic() + float(os.environ.get("STOPS_SECONDS", "60"))
 STACK_BYTES = 1 << 18
 DWARF_REGS = "rax rdx rcx rbx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip".split()
 ARGS = "rdi rsi rdx r10 r8 r9".split()
-
-SETTINGS = """
-set pagination off
-set confirm off
-set auto-load off
-set backtrace past-main on
-set backtrace past-entry on
-set backtrace limit unlimited
-set print inferior-events off
-set print thread-events off
-set print frame-info location
-set detach-on-fork on
-set follow-fork-mode parent
-set startup-with-shell on
-set disable-randomization off
-handle all nostop noprint pass
-"""
 
 
 def wait_until_recording(spoor):
@@ -115,8 +102,7 @@ def resume():
 
 
 def run():
-    for line in SETTINGS.strip().splitlines():
-        gdb.execute(line, to_string=True)
+    settle()
     gdb.execute(f"starti {os.environ['STOPS_ARGS']} < {STDIN} > {STDOUT} 2>&1", to_string=True)
     inferior = gdb.selected_inferior()
     spoor = subprocess.Popen([SPOOR, "record", "-m", "all", "-S", "512", "-o", TRACE, "-p", str(inferior.pid)],

@@ -3,23 +3,12 @@
 gdb sees of its callers to $STOPS_OUT: a pickle of {n: (mappings, [(pc, kind of frame, name)])}, innermost first."""
 import os
 import pickle
+import sys
 
 import gdb
 
-SETTINGS = """
-set pagination off
-set confirm off
-set auto-load off
-set backtrace past-main on
-set backtrace past-entry on
-set backtrace limit unlimited
-set print inferior-events off
-set print thread-events off
-set detach-on-fork on
-set follow-fork-mode parent
-set disable-randomization off
-handle all nostop noprint pass
-"""
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__))) # gdb does not
+from gdb_settings import settle
 
 
 def mappings(pid):
@@ -42,8 +31,7 @@ def callers():
 
 
 def run():
-    for line in SETTINGS.strip().splitlines():
-        gdb.execute(line, to_string=True)
+    settle()
     gdb.execute("starti", to_string=True) # its addresses are known from here on
     gdb.execute("break *'(anonymous namespace)::tell'", to_string=True)
     tell = int(gdb.parse_and_eval("(long)&'(anonymous namespace)::tell'"))
