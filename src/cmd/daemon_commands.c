@@ -329,6 +329,8 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 		r = spoor_ust_command_parse(&c->w, argc, argv, e);
 		if (r > 0)
 			r = spoor_fail(e, EINVAL, "a daemon gives no help");
+		if (!r && !c->w.n_pids)
+			spoor_hub_stands(c->q);
 		if (!r)
 			r = commands[i].run(c, e);
 		if (!r && commands[i].changes)

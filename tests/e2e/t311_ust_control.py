@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -81,6 +82,27 @@ def test_late_answer_is_no_end(daemon, ticker):
     time.sleep(0.2)
     daemon.ust("end")
     assert len(daemon.ticks()[p.pid, 0]) > 50
+
+
+def test_session_for_all_starts_whoever_is_silent(daemon, ticker):
+    """Programs that are stopped do not keep a session for all from starting; they are named, and recorded later."""
+    stopped = daemon.program(ticker, 1, 0, 500)
+    stopped.send_signal(signal.SIGSTOP)
+    said = daemon.ust("start", "-o", "t.spoor").stdout
+    assert f"{stopped.pid}: it does not answer" in said and "0 programs, 0 sites; 1 other did not do it" in said, said
+    said = daemon.ust("enable", "-a", "zoo:rare").stdout
+    assert f"{stopped.pid}: it does not answer" in said, said
+    run = daemon.ust("start", "-s", "one", "-o", "one.spoor", stopped.pid, check=False)
+    assert run.returncode == 1 and "no process did it" in run.stderr # it alone was asked
+    daemon.ust("end", "-s", "one")
+    new = daemon.program(ticker, 1, 101)
+    new.wait(20)
+    stopped.send_signal(signal.SIGCONT)
+    wait_for(lambda: int(re.search(r"(\d+) events of", daemon.ust("status").stdout)[1]) > 200) # 112 of the other one
+    daemon.finish(stopped)
+    daemon.ust("end")
+    ticks = daemon.ticks()
+    assert ticks[new.pid, 0] == list(range(101)) and in_a_row(ticks[stopped.pid, 0])
 
 
 def test_levels_and_exclusions(daemon, ticker):

@@ -112,6 +112,11 @@ void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t p
  */
 int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
 
+/*
+ * What is asked holds for programs to come as well: it is done, and no failure, when programs that are there do not do
+ * it, each of which is named all the same.
+ */
+void spoor_hub_stands(struct spoor_hub_request *q);
 /* A line for the client; the last one ends the request when nothing is awaited any more. */
 void spoor_hub_answer(struct spoor_hub_request *q, const char *text);
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text);

@@ -68,6 +68,7 @@ struct spoor_hub_request {
 	uint32_t serial;            /* of its command */
 	unsigned awaited;
 	uint64_t deadline; /* ns */
+	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
 	int result;
 	const struct spoor_ust_session *session; /* of whose SETUP answers are awaited from who was kicked */

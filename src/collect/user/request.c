@@ -39,6 +39,22 @@ void spoor_hub_answer(struct spoor_hub_request *q, const char *text)
 		send_text(q, text, false);
 }
 
+/* "2 programs, 6 sites; 1 other did not do it". */
+static void sum_up(const struct spoor_hub_request *q, char *to, size_t size)
+{
+	unsigned did = q->programs - q->refused;
+	char others[64] = "";
+
+	snprintf(to, size, "%s", q->text);
+	if (q->result || !q->programs)
+		return;
+	if (q->refused)
+		snprintf(others, sizeof(others), "; %u other%s did not do it", q->refused, q->refused == 1 ? "" : "s");
+	snprintf(to, size, "%s%s%u program%s, %ld site%s%s%s%s", q->text, q->text[0] ? "; " : "", did,
+		 did == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s", others,
+		 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
+}
+
 static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	struct spoor_hub_request **at = &h->requests;
@@ -48,18 +64,19 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 		at = &(*at)->next;
 	if (*at)
 		*at = q->next;
-	if (!q->result && q->refused && q->refused == q->programs) {
+	if (!q->result && q->refused && q->refused == q->programs && !q->stands) {
 		q->result = -EIO;
 		if (!q->text[0])
 			snprintf(q->text, sizeof(q->text), "no process did it");
 	}
-	snprintf(text, sizeof(text), "%s", q->text);
-	if (!q->result && q->programs)
-		snprintf(text, sizeof(text), "%s%s%u program%s, %ld site%s%s%s", q->text, q->text[0] ? "; " : "",
-			 q->programs, q->programs == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s",
-			 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
+	sum_up(q, text, sizeof(text));
 	send_text(q, text, true);
 	free(q);
+}
+
+void spoor_hub_stands(struct spoor_hub_request *q)
+{
+	q->stands = true;
 }
 
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
