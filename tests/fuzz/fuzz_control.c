@@ -34,6 +34,13 @@ static void on_command(void *ctx, struct spoor_hub *h, const char *text, size_t 
 	spoor_hub_result(q, len % 2 ? -EINVAL : 0, "done");
 }
 
+/* The socket, and what lies beside it. */
+static void close_hub(void)
+{
+	spoor_hub_close(hub);
+	hub = NULL;
+}
+
 static void open_hub(void)
 {
 	struct spoor_hub_options o = { .path = place.sun_path, .everybody = true, .command = on_command };
@@ -41,6 +48,7 @@ static void open_hub(void)
 	snprintf(place.sun_path, sizeof(place.sun_path), "/tmp/spoor-fuzz-control-%d", getpid());
 	if (spoor_hub_open(&o, &hub, NULL))
 		abort();
+	atexit(close_hub);
 }
 
 static int connect_anew(int old)

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "collect/user/keeper.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,100 +12,13 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fdpass.h"
+#include "collect/user/keeper_internal.h"
 
-#define MOST 20000
 #define LINGER_MS 1000       /* with nothing to hold and nobody there */
 #define ABANDONED_MS 3600000 /* nobody came for what is held */
 #define PATIENCE_S 2
 
-enum word { KEEP = 1, DROP, GET, HERE, END };
-
-struct message {
-	uint32_t word; /* enum word */
-	uint32_t zero;
-	struct spoor_kept kept;
-};
-
-/* ---- messages ---- */
-
-static int send_one(int to, uint32_t word, const struct spoor_kept *k, int fd)
-{
-	struct message m = { .word = word };
-
-	if (k)
-		m.kept = *k;
-	return spoor_fds_send(to, &m, sizeof(m), &fd, fd >= 0, 0);
-}
-
-static int receive(int from, struct message *m, int *ret_fd)
-{
-	ssize_t n = spoor_fds_receive(from, m, sizeof(*m), ret_fd, 1, NULL, 0);
-
-	if (n < 0)
-		return (int)n;
-	return n == sizeof(*m) ? 0 : -EPIPE;
-}
-
 /* ---- the keeper's process ---- */
-
-struct held {
-	struct spoor_kept kept;
-	int fd;
-};
-
-struct keeper {
-	struct held *all;
-	size_t n, room;
-};
-
-static void drop(struct keeper *k, const uint8_t *uuid)
-{
-	for (size_t i = 0; i < k->n; i++) {
-		if (memcmp(k->all[i].kept.uuid, uuid, 16))
-			continue;
-		close(k->all[i].fd);
-		k->all[i] = k->all[--k->n];
-		return;
-	}
-}
-
-static void keep(struct keeper *k, const struct spoor_kept *kept, int fd)
-{
-	drop(k, kept->uuid);
-	if (k->n == k->room && k->room < MOST) {
-		size_t room = k->room ? k->room * 2 : 64;
-		void *grown = reallocarray(k->all, room, sizeof(*k->all));
-
-		k->all = grown ? grown : k->all;
-		k->room = grown ? room : k->room;
-	}
-	if (k->n < k->room)
-		k->all[k->n++] = (struct held){ *kept, fd };
-	else
-		close(fd);
-}
-
-/* 0, or the daemon is gone. */
-static int serve(struct keeper *k, int daemon)
-{
-	struct message m;
-	int fd, r = receive(daemon, &m, &fd);
-
-	if (r)
-		return r;
-	if (m.word == KEEP && fd >= 0)
-		keep(k, &m.kept, fd);
-	else if (fd >= 0)
-		close(fd);
-	if (m.word == DROP)
-		drop(k, m.kept.uuid);
-	for (size_t i = 0; m.word == GET && !r && i < k->n; i++)
-		r = send_one(daemon, HERE, &k->all[i].kept, k->all[i].fd);
-	if (m.word == GET && !r)
-		r = send_one(daemon, END, NULL, -1);
-	return r;
-}
 
 static void live(int listener)
 {
@@ -119,14 +30,15 @@ static void live(int listener)
 		int n = poll(p, 2, daemon >= 0 ? -1 : k.n ? ABANDONED_MS : LINGER_MS);
 
 		if (!n)
-			return;
-		if (daemon >= 0 && p[1].revents && serve(&k, daemon)) {
+			break;
+		if (daemon >= 0 && p[1].revents && keeper_serve(&k, daemon)) {
 			close(daemon);
 			daemon = -1;
 		}
 		if (daemon < 0 && p[0].revents)
 			daemon = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	}
+	keeper_let_go(&k);
 }
 
 static void be_keeper(int listener, const char *path)
@@ -212,7 +124,7 @@ int spoor_keeper_open(const char *path)
 void spoor_keeper_keep(int keeper, const struct spoor_kept *k, int fd)
 {
 	if (keeper >= 0)
-		send_one(keeper, KEEP, k, fd);
+		keeper_send(keeper, KEEPER_KEEP, k, fd);
 }
 
 void spoor_keeper_drop(int keeper, const uint8_t uuid[16])
@@ -221,21 +133,19 @@ void spoor_keeper_drop(int keeper, const uint8_t uuid[16])
 
 	memcpy(k.uuid, uuid, sizeof(k.uuid));
 	if (keeper >= 0)
-		send_one(keeper, DROP, &k, -1);
+		keeper_send(keeper, KEEPER_DROP, &k, -1);
 }
 
 int spoor_keeper_get(int keeper, void (*each)(void *ctx, const struct spoor_kept *k, int fd), void *ctx)
 {
-	struct message m;
-	int fd, r = send_one(keeper, GET, NULL, -1);
+	struct keeper_message m = {};
+	int fd, r = keeper_send(keeper, KEEPER_GET, NULL, -1);
 
-	while (!r) {
-		r = receive(keeper, &m, &fd);
-		if (r || m.word == END)
-			break;
-		if (m.word == HERE && fd >= 0)
+	for (int i = 0; !r && m.word != KEEPER_END && i <= KEEPER_MOST; i++) {
+		r = keeper_receive(keeper, &m, &fd);
+		if (!r && m.word == KEEPER_HERE && fd >= 0)
 			each(ctx, &m.kept, fd);
-		else if (fd >= 0)
+		else if (!r && fd >= 0)
 			close(fd);
 	}
 	return r;

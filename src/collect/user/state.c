@@ -3,8 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,61 +10,12 @@
 
 #include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
+#include "collect/user/state_json.h"
 
 #define VERSION 2
 #define MOST_NAMES 10000
 
 /* ---- writing ---- */
-
-static json_t *rule_json(const struct spoor_ust_rule *r)
-{
-	return json_pack("{s:i, s:I, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->process.pid, "start_time",
-			 (json_int_t)r->process.start_time, "enable", r->rule.enable, "channels", r->rule.channels,
-			 "level", r->rule.level, "kind", r->rule.kind, "pattern", r->rule.pattern, "filter",
-			 r->rule.filter);
-}
-
-static json_t *channel_json(const struct spoor_control_channel *c)
-{
-	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:i}", "name", c->name, "mode", (json_int_t)c->mode,
-			 "packet_size", (json_int_t)c->packet_size, "share", (json_int_t)c->share, "block_us",
-			 (json_int_t)c->block_us, "contexts", (json_int_t)c->contexts, "stack_mode", c->stack_mode,
-			 "stack_budget", c->stack_budget);
-}
-
-/* What the trace is called there, and that it is ours. */
-static json_t *relay_json(const struct spoor_ust_session *s)
-{
-	const uint8_t *token = spoor_sender_token(s->sender);
-	struct spoor_sender_stats stats;
-	char hex[33];
-
-	for (int i = 0; i < 16; i++)
-		sprintf(hex + 2 * i, "%02x", token[i]);
-	spoor_sender_stats(s->sender, &stats);
-	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
-}
-
-static json_t *session_json(const struct spoor_ust_session *s)
-{
-	json_t *rules = json_array(), *channels = json_array();
-
-	for (size_t i = 0; i < s->n_rules; i++)
-		json_array_append_new(rules, rule_json(&s->rules[i]));
-	for (unsigned i = 0; i < s->o.n_channels; i++)
-		json_array_append_new(channels, channel_json(&s->o.channels[i]));
-	json_t *j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name,
-			      "id",
-			      (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
-			      "ruled", s->ruled,
-			      "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size,
-			      "segment_size", (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns,
-			      "app", s->app_text, "scope", s->scope_text, "rules", rules, "channels", channels);
-
-	if (j && s->sender)
-		json_object_set_new(j, "relay", relay_json(s));
-	return j;
-}
 
 static int replace(const char *path, const char *text)
 {
@@ -90,73 +39,44 @@ static int replace(const char *path, const char *text)
 	return 0;
 }
 
-int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e)
+static int write_all(const char *path, json_t *list)
 {
 	_cleanup_(spoor_freep) char *text = NULL;
-	json_t *list = json_array(), *all;
-	int r = -ENOMEM;
+	json_t *all;
 
-	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s))
-		json_array_append_new(list, session_json(s));
 	if (!json_array_size(list)) {
 		json_decref(list);
-		return unlink(path) && errno != ENOENT ? spoor_fail(e, errno, "%s: %s", path, strerror(errno)) : 0;
+		return unlink(path) && errno != ENOENT ? -errno : 0;
 	}
 	all = json_pack("{s:s, s:i, s:o}", "format", "spoor-ust-state", "version", VERSION, "sessions", list);
 	text = all ? json_dumps(all, JSON_INDENT(1)) : NULL;
-	if (text)
-		r = replace(path, text);
 	json_decref(all);
+	return text ? replace(path, text) : -ENOMEM;
+}
+
+static void leave_out(struct spoor_hub *h, const struct spoor_ust_session *s)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "session '%s' does not survive this daemon: a name of it is not UTF-8", s->name);
+	spoor_hub_warn(h, text);
+}
+
+int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e)
+{
+	json_t *list = json_array();
+	int r;
+
+	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s))
+		if (json_array_append_new(list, spoor_state_write(s)))
+			leave_out(h, s);
+	r = write_all(path, list);
 	return r ? spoor_fail(e, -r, "%s: cannot be written: %s; the sessions do not survive this daemon", path,
 			      strerror(-r)) :
 		   0;
 }
 
 /* ---- reading ---- */
-
-static void copy(char *to, size_t size, const json_t *j, const char *key)
-{
-	const char *s = json_string_value(json_object_get(j, key));
-
-	snprintf(to, size, "%s", s ? s : "");
-}
-
-static json_int_t number(const json_t *j, const char *key)
-{
-	return json_integer_value(json_object_get(j, key));
-}
-
-static void read_channel(const json_t *j, struct spoor_control_channel *c)
-{
-	copy(c->name, sizeof(c->name), j, "name");
-	c->mode = number(j, "mode");
-	c->packet_size = number(j, "packet_size");
-	c->share = number(j, "share");
-	c->block_us = number(j, "block_us");
-	c->contexts = number(j, "contexts");
-	c->stack_mode = number(j, "stack_mode");
-	c->stack_budget = number(j, "stack_budget");
-}
-
-static int read_rules(struct spoor_ust_session *s, const json_t *list)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const json_t *j = json_array_get(list, i);
-		struct spoor_ust_rule r = { .process = { number(j, "pid"), number(j, "start_time") } };
-		int err;
-
-		r.rule.enable = json_is_true(json_object_get(j, "enable"));
-		r.rule.channels = number(j, "channels");
-		r.rule.level = number(j, "level");
-		r.rule.kind = number(j, "kind");
-		copy(r.rule.pattern, sizeof(r.rule.pattern), j, "pattern");
-		copy(r.rule.filter, sizeof(r.rule.filter), j, "filter");
-		err = spoor_ust_session_rule(s, &r, NULL);
-		if (err)
-			return err;
-	}
-	return 0;
-}
 
 /* NAME-2.spoor, NAME-3.spoor ... */
 static void next_output(const char *base, char *to, size_t size)
@@ -195,24 +115,6 @@ static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_ses
 	return spoor_ust_session_new(o, id, ret, e);
 }
 
-static int read_relay(const json_t *j, struct spoor_relay_client *relay, struct spoor_ust_options *o, char *output,
-		      uint8_t *token, struct spoor_error *e)
-{
-	const char *hex = json_string_value(json_object_get(j, "token"));
-	unsigned v;
-
-	if (!relay)
-		return spoor_fail(e, EINVAL, "session %s records to a relay: give --relay URL", o->name);
-	if (!hex || strlen(hex) != 32)
-		return spoor_fail(e, EBADMSG, "session %s: what is kept of its relay makes no sense", o->name);
-	for (int i = 0; i < 16 && sscanf(hex + 2 * i, "%2x", &v) == 1; i++)
-		token[i] = v;
-	copy(output, PATH_MAX, j, "name");
-	o->relay = relay;
-	o->token = token;
-	return 0;
-}
-
 /* The same at a relay; where the trace is not any more a new one is begun. */
 static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
 {
@@ -231,38 +133,23 @@ static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_u
 
 static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay_client *relay, struct spoor_error *e)
 {
-	const json_t *there = json_object_get(j, "relay");
-	uint8_t token[16] = {};
-	char output[PATH_MAX], name[256], command[4096], app[1024], scope[1024];
-	const json_t *channels = json_object_get(j, "channels");
-	struct spoor_ust_options o = {
-		.output = output, .name = name, .command = command, .app = app, .scope = scope
-	};
+	struct spoor_state_session k;
 	struct spoor_ust_session *s;
-	int r;
+	int r = spoor_state_read(j, &k, e);
 
-	copy(name, sizeof(name), j, "name");
-	copy(output, sizeof(output), j, "output");
-	copy(command, sizeof(command), j, "command");
-	copy(app, sizeof(app), j, "app");
-	copy(scope, sizeof(scope), j, "scope");
-	o.buffers = number(j, "buffers");
-	o.max_size = number(j, "max_size");
-	o.segment_size = number(j, "segment_size");
-	o.segment_ns = number(j, "segment_ns");
-	for (size_t i = 0; i < json_array_size(channels) && i < SPOOR_ARENA_MAX_CHANNELS; i++)
-		read_channel(json_array_get(channels, i), &o.channels[o.n_channels++]);
-	r = there ? read_relay(there, relay, &o, output, token, e) : 0;
 	if (r)
 		return r;
-	r = there ? reopen_there(&o, number(j, "id"), &s, e) : reopen(&o, number(j, "id"), &s, e);
+	if (k.there && !relay)
+		return spoor_fail(e, EINVAL, "session %s records to a relay: give --relay URL", k.name);
+	k.o.relay = k.there ? relay : NULL;
+	r = k.there ? reopen_there(&k.o, k.id, &s, e) : reopen(&k.o, k.id, &s, e);
 	if (r)
 		return r;
-	s->recording = json_is_true(json_object_get(j, "recording"));
-	s->ruled = json_is_true(json_object_get(j, "ruled"));
-	r = read_rules(s, json_object_get(j, "rules"));
+	s->recording = k.recording;
+	s->ruled = k.ruled;
+	r = spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
-	return r ? spoor_fail(e, -r, "session %s: %s", name, strerror(-r)) : 0;
+	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;
 }
 
 /* The place of its trace is gone, and so is the session. */
@@ -287,7 +174,7 @@ int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_c
 	all = json_load_file(path, 0, &why);
 	if (!all)
 		return spoor_fail(e, EBADMSG, "%s: it makes no sense: %s", path, why.text);
-	if (number(all, "version") != VERSION) {
+	if (json_integer_value(json_object_get(all, "version")) != VERSION) {
 		json_decref(all);
 		return spoor_fail(e, EPROTO, "%s: it is of another version of Spoor", path);
 	}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "collect/user/state_json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- writing ---- */
+
+static json_t *rule_json(const struct spoor_ust_rule *r)
+{
+	return json_pack("{s:i, s:I, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->process.pid, "start_time",
+			 (json_int_t)r->process.start_time, "enable", r->rule.enable, "channels", r->rule.channels,
+			 "level", r->rule.level, "kind", r->rule.kind, "pattern", r->rule.pattern, "filter",
+			 r->rule.filter);
+}
+
+static json_t *channel_json(const struct spoor_control_channel *c)
+{
+	return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:i}", "name", c->name, "mode", (json_int_t)c->mode,
+			 "packet_size", (json_int_t)c->packet_size, "share", (json_int_t)c->share, "block_us",
+			 (json_int_t)c->block_us, "contexts", (json_int_t)c->contexts, "stack_mode", c->stack_mode,
+			 "stack_budget", c->stack_budget);
+}
+
+/* What the trace is called there, and that it is ours. */
+static json_t *relay_json(const struct spoor_ust_session *s)
+{
+	const uint8_t *token = spoor_sender_token(s->sender);
+	struct spoor_sender_stats stats;
+	char hex[33];
+
+	for (int i = 0; i < 16; i++)
+		sprintf(hex + 2 * i, "%02x", token[i]);
+	spoor_sender_stats(s->sender, &stats);
+	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
+}
+
+json_t *spoor_state_write(const struct spoor_ust_session *s)
+{
+	json_t *rules = json_array(), *channels = json_array(), *j;
+
+	for (size_t i = 0; i < s->n_rules; i++)
+		json_array_append_new(rules, rule_json(&s->rules[i]));
+	for (unsigned i = 0; i < s->o.n_channels; i++)
+		json_array_append_new(channels, channel_json(&s->o.channels[i]));
+	if (json_array_size(rules) != s->n_rules || json_array_size(channels) != s->o.n_channels) {
+		json_decref(rules);
+		json_decref(channels);
+		return NULL;
+	}
+	j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name, "id",
+		      (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
+		      "ruled", s->ruled, "buffers", (json_int_t)s->o.buffers, "max_size", (json_int_t)s->o.max_size,
+		      "segment_size", (json_int_t)s->o.segment_size, "segment_ns", (json_int_t)s->o.segment_ns,
+		      "app", s->app_text, "scope", s->scope_text, "rules", rules, "channels", channels);
+	if (j && s->sender)
+		json_object_set_new(j, "relay", relay_json(s));
+	return j;
+}
+
+/* ---- reading ---- */
+
+/* What is cut would be another name. */
+static int copy(char *to, size_t size, const json_t *j, const char *key)
+{
+	const char *s = json_string_value(json_object_get(j, key));
+
+	return (size_t)snprintf(to, size, "%s", s ? s : "") < size ? 0 : -EBADMSG;
+}
+
+static json_int_t number(const json_t *j, const char *key)
+{
+	return json_integer_value(json_object_get(j, key));
+}
+
+static int read_channel(const json_t *j, struct spoor_control_channel *c)
+{
+	c->mode = number(j, "mode");
+	c->packet_size = number(j, "packet_size");
+	c->share = number(j, "share");
+	c->block_us = number(j, "block_us");
+	c->contexts = number(j, "contexts");
+	c->stack_mode = number(j, "stack_mode");
+	c->stack_budget = number(j, "stack_budget");
+	if (c->mode > SPOOR_ARENA_BLOCK || c->stack_mode > SPOOR_STACK_CUSTOM)
+		return -EBADMSG;
+	return copy(c->name, sizeof(c->name), j, "name");
+}
+
+static int read_channels(const json_t *list, struct spoor_ust_options *o)
+{
+	int r = json_array_size(list) > SPOOR_ARENA_MAX_CHANNELS ? -EBADMSG : 0;
+
+	for (size_t i = 0; i < json_array_size(list) && !r; i++)
+		r = read_channel(json_array_get(list, i), &o->channels[o->n_channels++]);
+	return r;
+}
+
+/* The token is 32 digits. */
+static int read_relay(const json_t *j, struct spoor_state_session *s)
+{
+	const char *hex = json_string_value(json_object_get(j, "token"));
+
+	if (!hex || strlen(hex) != 32 || strspn(hex, "0123456789abcdef") != 32)
+		return -EBADMSG;
+	for (int i = 0; i < 16; i++)
+		sscanf(hex + 2 * i, "%2hhx", &s->token[i]);
+	s->there = true;
+	s->o.token = s->token;
+	return copy(s->output, sizeof(s->output), j, "name");
+}
+
+static int read_texts(const json_t *j, struct spoor_state_session *s)
+{
+	int r = copy(s->output, sizeof(s->output), j, "output");
+
+	if (!r)
+		r = copy(s->command, sizeof(s->command), j, "command");
+	if (!r)
+		r = copy(s->app, sizeof(s->app), j, "app");
+	if (!r)
+		r = copy(s->scope, sizeof(s->scope), j, "scope");
+	s->o.name = s->name;
+	s->o.output = s->output;
+	s->o.command = s->command;
+	s->o.app = s->app;
+	s->o.scope = s->scope;
+	return r;
+}
+
+int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoor_error *e)
+{
+	const json_t *relay = json_object_get(j, "relay");
+	int r;
+
+	*s = (struct spoor_state_session){ .id = number(j, "id") };
+	r = copy(s->name, sizeof(s->name), j, "name");
+	if (!r)
+		r = read_texts(j, s);
+	if (!r && relay)
+		r = read_relay(relay, s);
+	if (!r)
+		r = read_channels(json_object_get(j, "channels"), &s->o);
+	s->o.buffers = number(j, "buffers");
+	s->o.max_size = number(j, "max_size");
+	s->o.segment_size = number(j, "segment_size");
+	s->o.segment_ns = number(j, "segment_ns");
+	s->recording = json_is_true(json_object_get(j, "recording"));
+	s->ruled = json_is_true(json_object_get(j, "ruled"));
+	return r ? spoor_fail(e, -r, "session '%s': what is kept of it makes no sense", s->name) : 0;
+}
+
+static int read_rule(const json_t *j, struct spoor_ust_rule *r)
+{
+	*r = (struct spoor_ust_rule){ .process = { number(j, "pid"), number(j, "start_time") } };
+	r->rule.enable = json_is_true(json_object_get(j, "enable"));
+	r->rule.channels = number(j, "channels");
+	r->rule.level = number(j, "level");
+	r->rule.kind = number(j, "kind");
+	return copy(r->rule.pattern, sizeof(r->rule.pattern), j, "pattern") ?:
+	       copy(r->rule.filter, sizeof(r->rule.filter), j, "filter");
+}
+
+int spoor_state_read_rules(const json_t *j, struct spoor_ust_session *s)
+{
+	const json_t *list = json_object_get(j, "rules");
+	struct spoor_ust_rule rule;
+	int r = 0;
+
+	for (size_t i = 0; i < json_array_size(list) && !r; i++) {
+		r = read_rule(json_array_get(list, i), &rule);
+		if (!r)
+			r = spoor_ust_session_rule(s, &rule, NULL);
+	}
+	return r;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#pragma once
+/* A session as the state file (state.h) has it, written and read. What is read is checked; nothing is opened. */
+#include <jansson.h>
+#include <limits.h>
+
+#include "collect/user/session.h"
+
+struct spoor_state_session {
+	char name[256], output[PATH_MAX], command[4096], app[1024], scope[1024];
+	uint8_t token[16]; /* of a trace at a relay */
+	bool there;        /* it is at one, and called `output` there */
+	uint32_t id;
+	bool recording, ruled;
+	struct spoor_ust_options o; /* points into this */
+};
+
+/* NULL: there is no memory, or a text of it is not UTF-8. */
+json_t *spoor_state_write(const struct spoor_ust_session *s);
+/* -EBADMSG: it makes no sense. */
+int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
+/* The same session's rules: as spoor_ust_session_rule(), or -EBADMSG. */
+int spoor_state_read_rules(const json_t *j, struct spoor_ust_session *s);
