@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "agent/control/connection.h"
+#include "agent/control/messages.h"
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
@@ -21,175 +21,11 @@
 #define KICKED_MS 50
 #define AGAIN_MS 100 /* between two looks for a recorder that is gone */
 
-/* A recorder's answer that has not come to its end. */
-static struct {
-	struct spoor_control_head setup;
-	__u32 session;
-	unsigned rules_left, setups_left;
-	bool record; /* once the rules are there */
-	bool answers;
-	int result;
-	struct spoor_agent_said said;
-} pending;
 static bool listening;     /* there is the thread */
-static __u32 listener_pid; /* in this process: it does not survive a fork */
 static volatile bool stopped;
 static bool prepared; /* the environment was read: there may be a recorder */
 static bool asked;    /* whether a session wants us */
-static bool late;     /* one may, and we went on without an answer */
 static struct sigaction before; /* who handled SIGURG */
-
-/* ---- messages: the agent's lock is held ---- */
-
-static void done(const struct spoor_control_head *what, int result, const struct spoor_agent_said *said)
-{
-	struct spoor_control_done m = { .result = result, .about = said->about };
-
-	memcpy(m.text, said->text, sizeof(m.text));
-	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), what->serial, -1);
-}
-
-static void rules_are_there(void)
-{
-	int r = pending.result;
-
-	if (pending.rules_left)
-		return;
-	if (!r)
-		r = spoor_agent_record(pending.session, pending.record, &pending.said);
-	done(&pending.setup, r, &pending.said);
-	if (!pending.answers || pending.setups_left)
-		return;
-	spoor_agent_end_answer();
-	late = false;
-}
-
-/* The arena that we have, for a recorder that is new, or that we lost for a while. */
-static void offer_present(__u32 session)
-{
-	struct spoor_agent_arena arena;
-
-	if (!spoor_agent_arena(session, &arena))
-		spoor_control_offer(&arena, 1);
-}
-
-static int on_setup(const struct spoor_control_setup *m)
-{
-	if (m->answers && !pending.setups_left)
-		spoor_agent_begin_answer();
-	if (!m->session) { /* none wants us */
-		late = false;
-		spoor_agent_end_answer();
-		return -ENOENT;
-	}
-	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS || !m->n_rules)
-		return -EBADMSG;
-	memset(&pending, 0, sizeof(pending));
-	pending.setup = m->head;
-	pending.session = m->session;
-	pending.rules_left = m->n_rules;
-	pending.setups_left = m->left;
-	pending.answers = m->answers;
-	pending.record = m->flags & SPOOR_SETUP_RECORD;
-	pending.result = spoor_agent_setup(m);
-	if (pending.result == -EBUSY)
-		strcpy(pending.said.text, "as many sessions record it as can at once");
-	offer_present(m->session);
-	return 0;
-}
-
-static int on_rule(const struct spoor_control_rule *m)
-{
-	bool belongs = pending.rules_left && m->session == pending.session;
-	struct spoor_control_rule rule = *m;
-	struct spoor_agent_said said = { 0 };
-	int r;
-
-	rule.pattern[sizeof(rule.pattern) - 1] = '\0';
-	rule.filter[sizeof(rule.filter) - 1] = '\0';
-	r = spoor_agent_rule(&rule, &said);
-	if (!belongs) {
-		done(&m->head, r, &said);
-		return 0;
-	}
-	/* It belongs to a SETUP, whose answer is that of all. */
-	if (said.text[0] && !pending.said.text[0])
-		pending.said = said;
-	if (r < 0 && !pending.result)
-		pending.result = r;
-	pending.rules_left--;
-	rules_are_there();
-	return 0;
-}
-
-static int on_record(const struct spoor_control_record *m)
-{
-	struct spoor_agent_said said = { 0 };
-	int r = spoor_agent_record(m->session, m->on, &said);
-
-	done(&m->head, r, &said);
-	return 0;
-}
-
-static int on_end(const struct spoor_control_end *m)
-{
-	spoor_agent_end(m->session);
-	return 0;
-}
-
-static int on_message(const struct spoor_control_head *m, int fd)
-{
-	if (m->version != SPOOR_CONTROL_VERSION)
-		return -EPROTO;
-	switch (m->type) {
-	case SPOOR_CONTROL_SETUP:
-		return m->size == sizeof(struct spoor_control_setup) ? on_setup((const void *)m) : -EBADMSG;
-	case SPOOR_CONTROL_RULE:
-		return m->size == sizeof(struct spoor_control_rule) ? on_rule((const void *)m) : -EBADMSG;
-	case SPOOR_CONTROL_RECORD:
-		return m->size == sizeof(struct spoor_control_record) ? on_record((const void *)m) : -EBADMSG;
-	case SPOOR_CONTROL_END:
-		return m->size == sizeof(struct spoor_control_end) ? on_end((const void *)m) : -EBADMSG;
-	case SPOOR_CONTROL_ROWS:
-		if (m->size != sizeof(struct spoor_control_rows))
-			return -EBADMSG;
-		spoor_agent_rows((const void *)m, fd);
-		return 0;
-	case SPOOR_CONTROL_DONE: /* our HELLO was refused: it is of another version */
-		return -EPROTO;
-	}
-	return -EBADMSG;
-}
-
-/* What there is. Returns 0, or -errno: the connection is closed. */
-static int serve(void)
-{
-	_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
-	int n, fd;
-
-	while ((n = connection_receive(buf, &fd)) > 0) {
-		n = on_message((void *)buf, fd);
-		if (fd >= 0)
-			sys3(SYS_close, fd, 0, 0);
-		if (n < 0)
-			break;
-	}
-	if (n < 0) {
-		connection_close();
-		memset(&pending, 0, sizeof(pending));
-	}
-	return n < 0 ? n : 0;
-}
-
-/* What belongs together comes together. */
-static void serve_all(int ms)
-{
-	if (serve())
-		return;
-	while ((pending.rules_left || pending.setups_left) && connection_fd() >= 0 && connection_wait(ms))
-		if (serve())
-			break;
-}
 
 /* ---- the listener ---- */
 
@@ -240,7 +76,7 @@ static void *listen_to(void *arg)
 		if (!connection_wait(1000) || spoor_agent_lock(true))
 			continue;
 		if (connection_fd() >= 0)
-			serve();
+			messages_serve();
 		spoor_agent_unlock();
 	}
 	return arg;
@@ -271,7 +107,6 @@ static void start_listener(void)
 	listening = !pthread_create(&thread, &attr, listen_to, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
-	listener_pid = sys_pid();
 }
 
 /* ---- the kick ---- */
@@ -284,9 +119,9 @@ static void kicked(void)
 		return; /* we are to be kicked again */
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
-		serve_all(KICKED_MS);
+		messages_serve_all(KICKED_MS);
 	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, 0) >= 0 && connection_wait(KICKED_MS))
-		serve_all(KICKED_MS);
+		messages_serve_all(KICKED_MS);
 	spoor_agent_unlock();
 }
 
@@ -319,27 +154,22 @@ static void await_rows(const struct board *b)
 	uint64_t until = clock_monotonic() + ROWS_MS * 1000000ULL;
 
 	while (connection_fd() >= 0 && spoor_agent_rows_awaited() && board_beats(b) && clock_monotonic() < until)
-		if (connection_wait(LOOK_MS) && serve())
+		if (connection_wait(LOOK_MS) && messages_serve())
 			break;
-}
-
-static int on_note(const struct spoor_control_head *m)
-{
-	return on_message(m, -1);
 }
 
 /* The recorder is there, and has a HELLO of us. */
 static void begin_recording(const struct board *b)
 {
 	if (b->n_wanted) {
-		board_read(b, on_note);
+		board_read(b, messages_take);
 		if (connection_is_private())
 			await_rows(b);
 		return;
 	}
-	late = true;
+	messages_late = true;
 	if (connection_wait(ANSWER_MS))
-		serve_all(ANSWER_MS);
+		messages_serve_all(ANSWER_MS);
 }
 
 /* Nobody at that place wants us, or nobody is there: true, it is to be asked whether another one does. */
@@ -352,7 +182,7 @@ static bool is_not_there(unsigned place, const struct board *b, unsigned flags)
 	r = connection_begin(place, b, flags);
 	if (r >= 0)
 		begin_recording(b);
-	late |= r == -EAGAIN;
+	messages_late |= r == -EAGAIN;
 	return r < 0 && r != -EAGAIN;
 }
 
@@ -405,7 +235,7 @@ void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 		return;
 	for (i = 0; i < n; i++) {
 		struct spoor_control_arena m = { .session = arenas[i].session,
-						 .flags = late ? SPOOR_ARENA_LATE : 0 };
+						 .flags = messages_late ? SPOOR_ARENA_LATE : 0 };
 
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
 		connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);

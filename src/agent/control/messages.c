@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/control/messages.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "agent/control/connection.h"
+#include "agent/control/control.h"
+
+bool messages_late;
+
+/* A recorder's answer that has not come to its end. */
+static struct {
+	struct spoor_control_head setup;
+	__u32 session;
+	unsigned rules_left, setups_left;
+	bool record; /* once the rules are there */
+	bool answers;
+	int result;
+	struct spoor_agent_said said;
+} pending;
+
+static void done(const struct spoor_control_head *what, int result, const struct spoor_agent_said *said)
+{
+	struct spoor_control_done m = { .result = result, .about = said->about };
+
+	memcpy(m.text, said->text, sizeof(m.text));
+	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), what->serial, -1);
+}
+
+static void rules_are_there(void)
+{
+	int r = pending.result;
+
+	if (pending.rules_left)
+		return;
+	if (!r)
+		r = spoor_agent_record(pending.session, pending.record, &pending.said);
+	done(&pending.setup, r, &pending.said);
+	if (!pending.answers || pending.setups_left)
+		return;
+	spoor_agent_end_answer();
+	messages_late = false;
+}
+
+/* The arena that we have, for a recorder that is new, or that we lost for a while. */
+static void offer_present(__u32 session)
+{
+	struct spoor_agent_arena arena;
+
+	if (!spoor_agent_arena(session, &arena))
+		spoor_control_offer(&arena, 1);
+}
+
+static int on_setup(const struct spoor_control_setup *m)
+{
+	if (m->answers && !pending.setups_left)
+		spoor_agent_begin_answer();
+	if (!m->session) { /* none wants us */
+		messages_late = false;
+		spoor_agent_end_answer();
+		return -ENOENT;
+	}
+	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS || !m->n_rules)
+		return -EBADMSG;
+	memset(&pending, 0, sizeof(pending));
+	pending.setup = m->head;
+	pending.session = m->session;
+	pending.rules_left = m->n_rules;
+	pending.setups_left = m->left;
+	pending.answers = m->answers;
+	pending.record = m->flags & SPOOR_SETUP_RECORD;
+	pending.result = spoor_agent_setup(m);
+	if (pending.result == -EBUSY)
+		strcpy(pending.said.text, "as many sessions record it as can at once");
+	offer_present(m->session);
+	return 0;
+}
+
+static int on_rule(const struct spoor_control_rule *m)
+{
+	bool belongs = pending.rules_left && m->session == pending.session;
+	struct spoor_control_rule rule = *m;
+	struct spoor_agent_said said = { 0 };
+	int r;
+
+	rule.pattern[sizeof(rule.pattern) - 1] = '\0';
+	rule.filter[sizeof(rule.filter) - 1] = '\0';
+	r = spoor_agent_rule(&rule, &said);
+	if (!belongs) {
+		done(&m->head, r, &said);
+		return 0;
+	}
+	/* It belongs to a SETUP, whose answer is that of all. */
+	if (said.text[0] && !pending.said.text[0])
+		pending.said = said;
+	if (r < 0 && !pending.result)
+		pending.result = r;
+	pending.rules_left--;
+	rules_are_there();
+	return 0;
+}
+
+static int on_record(const struct spoor_control_record *m)
+{
+	struct spoor_agent_said said = { 0 };
+	int r = spoor_agent_record(m->session, m->on, &said);
+
+	done(&m->head, r, &said);
+	return 0;
+}
+
+static int on_end(const struct spoor_control_end *m)
+{
+	spoor_agent_end(m->session);
+	return 0;
+}
+
+static int on_message(const struct spoor_control_head *m, int fd)
+{
+	if (m->version != SPOOR_CONTROL_VERSION)
+		return -EPROTO;
+	switch (m->type) {
+	case SPOOR_CONTROL_SETUP:
+		return m->size == sizeof(struct spoor_control_setup) ? on_setup((const void *)m) : -EBADMSG;
+	case SPOOR_CONTROL_RULE:
+		return m->size == sizeof(struct spoor_control_rule) ? on_rule((const void *)m) : -EBADMSG;
+	case SPOOR_CONTROL_RECORD:
+		return m->size == sizeof(struct spoor_control_record) ? on_record((const void *)m) : -EBADMSG;
+	case SPOOR_CONTROL_END:
+		return m->size == sizeof(struct spoor_control_end) ? on_end((const void *)m) : -EBADMSG;
+	case SPOOR_CONTROL_ROWS:
+		if (m->size != sizeof(struct spoor_control_rows))
+			return -EBADMSG;
+		spoor_agent_rows((const void *)m, fd);
+		return 0;
+	case SPOOR_CONTROL_DONE: /* our HELLO was refused: it is of another version */
+		return -EPROTO;
+	}
+	return -EBADMSG;
+}
+
+int messages_serve(void)
+{
+	_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
+	int n, fd;
+
+	while ((n = connection_receive(buf, &fd)) > 0) {
+		n = on_message((void *)buf, fd);
+		if (fd >= 0)
+			sys3(SYS_close, fd, 0, 0);
+		if (n < 0)
+			break;
+	}
+	if (n < 0) {
+		connection_close();
+		memset(&pending, 0, sizeof(pending));
+	}
+	return n < 0 ? n : 0;
+}
+
+void messages_serve_all(int ms)
+{
+	if (messages_serve())
+		return;
+	while ((pending.rules_left || pending.setups_left) && connection_fd() >= 0 && connection_wait(ms))
+		if (messages_serve())
+			break;
+}
+
+int messages_take(const struct spoor_control_head *m)
+{
+	return on_message(m, -1);
+}
