@@ -132,20 +132,20 @@ def test_random(build, ticker, tmp_path):
         recorder.socket.close()
 
 
-def median(ways, times=31):
-    """Of each way to run a program, in turns: seconds."""
+def least(ways, times=31):
+    """Of each way to run a program, in turns: seconds. What else the machine does only adds to them."""
     took = [[] for _ in ways]
     for _ in range(times):
         for way, t in zip(ways, took):
             t.append(way())
-    return [sorted(t)[times // 2] for t in took]
+    return [min(t) for t in took]
 
 
 def test_silence_costs_a_millisecond(build, ticker, tmp_path):
     """A private recorder that hangs: the program begins as it would without one."""
     recorder = Recorder(tmp_path / "sock", [])
-    hung, none = median([lambda: run(build, ticker, tmp_path / "sock", 1, 1),
-                         lambda: run(build, ticker, tmp_path / "nobody", 1, 1)])
+    hung, none = least([lambda: run(build, ticker, tmp_path / "sock", 1, 1),
+                        lambda: run(build, ticker, tmp_path / "nobody", 1, 1)])
     wait_for(lambda: recorder.came == 31)
     assert hung - none < 0.006  # with a socket more, on a machine that does other things
 
@@ -164,8 +164,8 @@ def test_stopped_daemon(daemon, ticker):
     before = daemon.program(ticker, 1, 7)
     before.wait(20)
     daemon.process.send_signal(signal.SIGSTOP)
-    stopped, none = median([lambda: run(daemon.build, ticker, daemon.socket, 2, 101),
-                            lambda: run(daemon.build, ticker, daemon.cwd / "nobody", 2, 101)])
+    stopped, none = least([lambda: run(daemon.build, ticker, daemon.socket, 2, 101),
+                           lambda: run(daemon.build, ticker, daemon.cwd / "nobody", 2, 101)])
     daemon.process.send_signal(signal.SIGCONT)
     assert ", 0 lost" in daemon.ust("end").stdout
     ticks = daemon.ticks()
