@@ -146,7 +146,7 @@ def test_silence_costs_a_millisecond(build, ticker, tmp_path):
     recorder = Recorder(tmp_path / "sock", [])
     hung, none = least([lambda: run(build, ticker, tmp_path / "sock", 1, 1),
                         lambda: run(build, ticker, tmp_path / "nobody", 1, 1)])
-    wait_for(lambda: recorder.came == 31)
+    wait_for(lambda: recorder.came >= 31)
     assert hung - none < 0.006  # with a socket more, on a machine that does other things
 
 

@@ -229,11 +229,12 @@ def speak(relay, data, answer=True):
     """What the relay says to that, until it closes the connection or is silent for a while."""
     said = b""
     with socket.create_connection(("127.0.0.1", relay.port)) as s:
-        s.settimeout(0.3)
+        s.settimeout(5)
         try:
             s.sendall(data)
             while answer and (got := s.recv(65536)):
                 said += got
+                s.settimeout(0.3)
         except OSError:
             pass
     return said
