@@ -105,6 +105,14 @@ def test_session_for_all_starts_whoever_is_silent(daemon, ticker):
     assert ticks[new.pid, 0] == list(range(101)) and in_a_row(ticks[stopped.pid, 0])
 
 
+def test_a_name_that_cannot_be_kept(daemon):
+    """What the next daemon will not know of is said."""
+    daemon.ust("start", "-o", os.fsdecode(b"t\xff.spoor"))
+    daemon.ust("end")
+    daemon.kill(signal.SIGTERM)
+    assert "session 'default' does not survive this daemon" in daemon.process.stderr.read()
+
+
 def test_levels_and_exclusions(daemon, ticker):
     daemon.ust("start", "-o", "t.spoor", "-l", "info")
     daemon.program(ticker, 1, 100).wait(20)
