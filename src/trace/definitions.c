@@ -132,20 +132,6 @@ static int put_class(struct spoor_segment *s, const struct spoor_class *def)
 	return 0;
 }
 
-static int put_program(struct spoor_segment *s, const struct spoor_program *def)
-{
-	if ((s->n_programs & (s->n_programs - 1)) == 0) {
-		size_t n = s->n_programs ? s->n_programs * 2 : 1;
-		void *p = reallocarray(s->programs, n, sizeof(*s->programs));
-
-		if (!p)
-			return -ENOMEM;
-		s->programs = p;
-	}
-	s->programs[s->n_programs++] = def;
-	return 0;
-}
-
 static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 {
 	switch (h->id) {
@@ -164,8 +150,6 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 		return put_thread(s, (const struct spoor_thread *)h);
 	case SPOOR_EV_CLASS:
 		return put_class(s, (const struct spoor_class *)h);
-	case SPOOR_EV_PROGRAM:
-		return put_program(s, (const struct spoor_program *)h);
 	default:
 		return 0;
 	}
@@ -247,7 +231,6 @@ void spoor_segment_unload(struct spoor_segment *s)
 	for (unsigned i = 0; i < s->n_classes; i++)
 		free(s->classes[i]);
 	free(s->classes);
-	free(s->programs);
 	free(s->path);
 	free(s);
 }
@@ -299,11 +282,6 @@ const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *
 		if (s->classes[k] && !i--)
 			return s->classes[k];
 	return NULL;
-}
-
-const struct spoor_program *spoor_segment_program(const struct spoor_segment *s, size_t *it)
-{
-	return *it < s->n_programs ? s->programs[(*it)++] : NULL;
 }
 
 /* ---- in memory ---- */

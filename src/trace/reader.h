@@ -90,8 +90,6 @@ void spoor_definitions_free(struct spoor_segment *s);
 
 /* The i-th class of a segment, from 0; NULL beyond the last. */
 const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i);
-/* All programs that were traced, in the order of their definitions: *it is 0 at first; NULL after the last. */
-const struct spoor_program *spoor_segment_program(const struct spoor_segment *s, size_t *it);
 
 /*
  * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO

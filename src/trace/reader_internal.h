@@ -59,8 +59,6 @@ struct spoor_segment {
 	size_t n_threads, threads_room;
 	struct spoor_event_class **classes; /* by id - SPOOR_EV_USER; NULL: not defined */
 	unsigned n_classes;
-	const struct spoor_program **programs; /* in the order of their definitions */
-	size_t n_programs;
 	struct spoor_own_def *own; /* of a segment in memory: the last one */
 };
 

@@ -29,7 +29,7 @@ struct spoor_replica {
 	int root_fd, parts[SPOOR_REPLICA_PARTS];
 	struct open_file files[MOST_OPEN];
 	unsigned n_files;
-	uint64_t clock, bytes;
+	uint64_t clock;
 };
 
 /* ---- opening ---- */
@@ -114,11 +114,6 @@ void spoor_replica_close(struct spoor_replica *r)
 int spoor_replica_fd(const struct spoor_replica *r)
 {
 	return r->root_fd;
-}
-
-uint64_t spoor_replica_bytes(const struct spoor_replica *r)
-{
-	return r->bytes;
 }
 
 /* ---- segments ---- */
@@ -322,7 +317,6 @@ int spoor_replica_data(struct spoor_replica *r, unsigned part, unsigned segment,
 	err = put(f->fd, f->size, offset, data, len, MOST_FILE);
 	if (err)
 		return err;
-	r->bytes += len;
 	if (offset + len > f->size)
 		f->size = offset + len;
 	return 0;

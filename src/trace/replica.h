@@ -22,7 +22,6 @@ int spoor_replica_open(int at, const char *name, const char *host, unsigned part
 /* Unlocks it; what was written stays. NULL is fine. */
 void spoor_replica_close(struct spoor_replica *r);
 int spoor_replica_fd(const struct spoor_replica *r);
-uint64_t spoor_replica_bytes(const struct spoor_replica *r); /* written by us */
 
 int spoor_replica_segment(struct spoor_replica *r, unsigned part, unsigned segment);
 int spoor_replica_metadata(struct spoor_replica *r, unsigned part, unsigned segment, uint64_t offset, const void *text,

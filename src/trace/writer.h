@@ -153,7 +153,6 @@ unsigned spoor_writer_descriptors(const struct spoor_writer *w, int *ret, unsign
 uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 /* Counts events as lost that are not even tried: their definitions could not be written. */
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
-void spoor_writer_lose_lane(struct spoor_writer *w, unsigned lane, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */

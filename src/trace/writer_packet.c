@@ -320,20 +320,12 @@ uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane)
 	return s ? s->last_ts : 0;
 }
 
-static void lose(struct writer_stream *s, const struct iovec *spans, int n_spans)
-{
-	if (s)
-		s->lost += count_events(spans, n_spans);
-}
-
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans)
 {
-	lose(spoor_cpu_stream(w, cpu, level), spans, n_spans);
-}
+	struct writer_stream *s = spoor_cpu_stream(w, cpu, level);
 
-void spoor_writer_lose_lane(struct spoor_writer *w, unsigned lane, const struct iovec *spans, int n_spans)
-{
-	lose(lane_stream(w, lane), spans, n_spans);
+	if (s)
+		s->lost += count_events(spans, n_spans);
 }
 
 static void switch_stream(struct writer_stream *s)
