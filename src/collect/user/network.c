@@ -96,10 +96,10 @@ void spoor_network_counters(struct spoor_ust_session *s)
 	struct spoor_sender_stats stats;
 
 	spoor_sender_stats(s->sender, &stats);
-	spoor_session_counter(s, "relay_discarded", s->network_lost);
-	spoor_session_counter(s, "relay_refused_packets", stats.refused);
-	spoor_session_counter(s, "relay_reconnects", stats.reconnects);
-	spoor_session_counter(s, "relay_away_ms", stats.away_ns / 1000000);
+	spoor_taker_counter(s->taker, "relay_discarded", s->network_lost);
+	spoor_taker_counter(s->taker, "relay_refused_packets", stats.refused);
+	spoor_taker_counter(s->taker, "relay_reconnects", stats.reconnects);
+	spoor_taker_counter(s->taker, "relay_away_ms", stats.away_ns / 1000000);
 }
 
 bool spoor_network_trouble(struct spoor_ust_session *s, char *text, size_t size)

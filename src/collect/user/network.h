@@ -17,5 +17,3 @@ void spoor_network_losses(struct spoor_ust_session *s, struct spoor_source *cons
 void spoor_network_counters(struct spoor_ust_session *s);
 /* Something new to say about the relay? One line; s remembers that it was said. */
 bool spoor_network_trouble(struct spoor_ust_session *s, char *text, size_t size);
-/* session.c */
-void spoor_session_counter(struct spoor_ust_session *s, const char *name, uint64_t value);

@@ -69,9 +69,15 @@ static int list_pieces(struct recovery *r)
 		struct spoor_left *l = r->left.all[i];
 		struct spoor_user_arena *a = l->source.arena;
 
-		for (unsigned k = 0; k < a->n_packets; k++)
-			if (a->headers[k].committed && SPOOR_OWNER_STATE(a->headers[k].owner) != SPOOR_PACKET_FREE)
-				r->pieces[r->n_pieces++] = (struct piece){ l, k, begin_of(l, k) };
+		for (unsigned k = 0; k < a->n_packets; k++) {
+			struct piece p = { l, k, 0 };
+
+			if (!a->headers[k].committed || SPOOR_OWNER_STATE(a->headers[k].owner) == SPOOR_PACKET_FREE)
+				continue;
+			p.begin = begin_of(l, k);
+			l->last = p.begin > l->last ? p.begin : l->last;
+			r->pieces[r->n_pieces++] = p;
+		}
 	}
 	qsort(r->pieces, r->n_pieces, sizeof(*r->pieces), by_begin);
 	return 0;
@@ -90,6 +96,20 @@ struct sweep {
 	uint64_t from, step;
 };
 
+/*
+ * Its program counted them in all, so that nobody knows when: told with the last that it wrote, and not with the first
+ * packet of all, from whose counts babeltrace2 begins.
+ */
+static void take_losses(struct recovery *r, struct spoor_taker *t, uint64_t until)
+{
+	struct spoor_taker_counts counts;
+
+	spoor_taker_counts(t, &counts);
+	for (size_t i = 0; i < r->left.n && counts.packets; i++)
+		if (r->left.all[i]->last <= until)
+			spoor_taker_lost(t, &r->left.all[i]->source);
+}
+
 /* Takes what lies before `until`. -EAGAIN: that is more than a round can be. */
 static int take_until(struct recovery *r, struct sweep *s, struct spoor_taker *t, uint64_t until)
 {
@@ -104,9 +124,17 @@ static int take_until(struct recovery *r, struct sweep *s, struct spoor_taker *t
 	return 0;
 }
 
+/* The first round, without a step, is of what came first: see take_losses(). */
+static uint64_t next_step(const struct sweep *s, const struct spoor_taker *t)
+{
+	if (!s->step)
+		return FIRST_STEP;
+	return spoor_taker_bytes(t) < ENOUGH && s->step < SPOOR_TAKER_END ? s->step * 2 : s->step;
+}
+
 static int sweep(struct recovery *r, struct spoor_taker *t, struct spoor_error *e)
 {
-	struct sweep s = { .step = FIRST_STEP, .from = r->n_pieces ? r->pieces[0].begin : 0 };
+	struct sweep s = { .from = r->n_pieces ? r->pieces[0].begin : 0 };
 
 	while (s.first < r->n_pieces) {
 		uint64_t until = s.from + s.step < SPOOR_TAKER_END ? s.from + s.step : SPOOR_TAKER_END;
@@ -119,8 +147,8 @@ static int sweep(struct recovery *r, struct spoor_taker *t, struct spoor_error *
 		}
 		if (err && err != -EAGAIN)
 			return err;
-		if (spoor_taker_bytes(t) < ENOUGH && s.step < SPOOR_TAKER_END)
-			s.step *= 2;
+		take_losses(r, t, until);
+		s.step = next_step(&s, t);
 		err = spoor_taker_write(t, e) ?: err;
 		if (err && err != -EAGAIN)
 			return err;
@@ -159,6 +187,15 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->malformed += s->arena->malformed;
 		r->ret->lost += spoor_user_arena_lost(s->arena);
 	}
+}
+
+static void define_counters(const struct recovery *r, struct spoor_taker *t)
+{
+	spoor_taker_counter(t, "ust_events", r->ret->events);
+	spoor_taker_counter(t, "ust_discarded", r->ret->lost);
+	spoor_taker_counter(t, "ust_malformed", r->ret->malformed);
+	spoor_taker_counter(t, "ust_programs", r->ret->programs);
+	spoor_taker_counter(t, "ust_crashed", r->ret->crashed);
 }
 
 static int define_all(struct recovery *r, struct spoor_taker *t)
@@ -201,6 +238,7 @@ static int write_trace(struct recovery *r, const char *output, const char *comma
 		spoor_taker_counts(t, &counts);
 		r->ret->events = counts.events;
 		r->ret->lost += counts.late;
+		define_counters(r, t);
 	}
 	err2 = spoor_writer_close(w, err ? NULL : e);
 	spoor_taker_free(t);

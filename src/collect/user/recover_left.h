@@ -7,6 +7,7 @@ struct spoor_left {
 	struct spoor_source source;
 	struct spoor_user_clock clock;
 	int spill_fd;
+	uint64_t last; /* ns: where the last of its packets begins */
 	bool runs;
 };
 

@@ -146,33 +146,18 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s)
 	s->lost_earlier = sum.lost;
 }
 
-void spoor_session_counter(struct spoor_ust_session *s, const char *name, uint64_t value)
-{
-	struct {
-		struct spoor_counter c;
-		char name[56];
-	} __attribute__((packed, aligned(8))) def = {};
-
-	def.c.h.id = SPOOR_EV_COUNTER;
-	def.c.h.size8 = (sizeof(def.c) + strlen(name) + 1 + 7) / 8;
-	def.c.h.ts = spoor_now_monotonic();
-	def.c.value = value;
-	snprintf(def.name, sizeof(def.name), "%s", name);
-	spoor_writer_define_user(s->w, (const void *)&def);
-}
-
 static void define_counters(struct spoor_ust_session *s)
 {
 	struct spoor_taker_counts c;
 
 	spoor_taker_counts(s->taker, &c);
-	spoor_session_counter(s, "ust_events", c.events);
-	spoor_session_counter(s, "ust_discarded", s->lost + c.late);
-	spoor_session_counter(s, "ust_malformed", s->malformed);
-	spoor_session_counter(s, "ust_programs", s->n_programs);
-	spoor_session_counter(s, "ust_crashed", s->n_crashed);
-	spoor_session_counter(s, "ust_late", s->n_late);
-	spoor_session_counter(s, "ust_merged_rounds", c.merged);
+	spoor_taker_counter(s->taker, "ust_events", c.events);
+	spoor_taker_counter(s->taker, "ust_discarded", s->lost + c.late);
+	spoor_taker_counter(s->taker, "ust_malformed", s->malformed);
+	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
+	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
+	spoor_taker_counter(s->taker, "ust_late", s->n_late);
+	spoor_taker_counter(s->taker, "ust_merged_rounds", c.merged);
 	if (s->sender)
 		spoor_network_counters(s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -190,10 +191,19 @@ static void remember_untold(struct spoor_taker *t, struct spoor_source *s)
 	s->untold = true;
 }
 
+void spoor_taker_lost(struct spoor_taker *t, struct spoor_source *s)
+{
+	uint64_t lost = spoor_user_arena_lost(s->arena);
+
+	if (lost <= s->lost)
+		return;
+	t->lost += lost - s->lost;
+	s->lost = lost;
+	remember_untold(t, s);
+}
+
 int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 {
-	uint64_t lost;
-
 	if (s->own_clock)
 		spoor_user_clock_add(s->clock, t->now);
 	for (unsigned i = 0; i < s->arena->n_packets; i++) {
@@ -202,12 +212,7 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 		if (r)
 			return r;
 	}
-	lost = spoor_user_arena_lost(s->arena);
-	if (lost > s->lost) {
-		t->lost += lost - s->lost;
-		s->lost = lost;
-		remember_untold(t, s);
-	}
+	spoor_taker_lost(t, s);
 	return 0;
 }
 
@@ -268,6 +273,21 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));
 	spoor_writer_define_user(t->w, (const void *)&def);
 	s->told = true;
+}
+
+void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value)
+{
+	struct {
+		struct spoor_counter c;
+		char name[56];
+	} __attribute__((packed, aligned(8))) def = {};
+
+	def.c.h.id = SPOOR_EV_COUNTER;
+	def.c.h.size8 = (sizeof(def.c) + strlen(name) + 1 + 7) / 8;
+	def.c.h.ts = spoor_now_monotonic();
+	def.c.value = value;
+	snprintf(def.name, sizeof(def.name), "%s", name);
+	spoor_writer_define_user(t->w, (const void *)&def);
 }
 
 void spoor_taker_segment(struct spoor_taker *t)

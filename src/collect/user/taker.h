@@ -89,10 +89,14 @@ void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s);
 void spoor_taker_undo(struct spoor_taker *t);
 size_t spoor_taker_bytes(const struct spoor_taker *t);
 
+/* What it discarded since this was asked last goes into the next packet. take() does that, too. */
+void spoor_taker_lost(struct spoor_taker *t, struct spoor_source *s);
 /* What a program lost: what it discarded, and what was refused. */
 uint64_t spoor_source_lost(const struct spoor_source *s);
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
+/* A number of the recording: it goes into the manifest. */
+void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value);
 /* A segment began, for all programs; and then: says again what of the program its events refer to. */
 void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
