@@ -57,9 +57,13 @@ static int receive(struct hub_program *p)
 {
 	_Alignas(8) char text[SPOOR_CONTROL_MAX_SIZE];
 	_cleanup_(spoor_closep) int fd = -1;
-	ssize_t n = spoor_fds_receive(p->sock.fd, text, sizeof(text), &fd, 1, NULL, MSG_DONTWAIT);
+	ssize_t n;
 	int r;
 
+	/* What it has not read, and ended, is told before what it sent, and once. */
+	do {
+		n = spoor_fds_receive(p->sock.fd, text, sizeof(text), &fd, 1, NULL, MSG_DONTWAIT);
+	} while (n == -ECONNRESET);
 	if (n <= 0)
 		return n == -EAGAIN ? 0 : n ? (int)n : -EPIPE;
 	r = check((void *)text, n);

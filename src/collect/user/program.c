@@ -278,7 +278,10 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->answering = true;
 	r = send_setups(p, follows_board(p, m), spoor_request_came(p->hub, p));
 	p->answering = false;
-	return r ? -EPIPE : 0;
+	/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
+	if (r)
+		shutdown(p->sock.fd, SHUT_WR);
+	return 0;
 }
 
 /* ---- messages ---- */

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs that have ended, or whose daemon has, before the one could hear the other."""
+import signal
+import subprocess
+import time
+
+from daemons import daemon, library, ticker  # noqa: F401
+
+
+def by_thread(daemon):
+    return {thread: n for (_, thread), n in daemon.ticks().items()}
+
+
+def test_other_pid_namespace_beside_a_rule(daemon, ticker):
+    """What a session wants of one process keeps nobody out who does not know his own number and ended at once."""
+    one = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("start", "-s", "one", "-o", "one.spoor", one.pid)
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.ust("disable", "*", one.pid)
+    daemon.process.send_signal(signal.SIGSTOP)
+    for i in range(1, 11):
+        daemon.program("unshare", "--pid", "--fork", ticker, 1, 4, TICKER_FIRST=str(i)).wait(20)
+    daemon.process.send_signal(signal.SIGCONT)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    ticks = by_thread(daemon)
+    ticks.pop(0, None) # of `one`, before it was disabled
+    assert ticks == {i: list(range(4)) for i in range(1, 11)}
+
+
+def test_ended_between_commands(daemon, ticker):
+    """What a program has read of the sessions is not so any more when the daemon gets to it, and it has ended."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.process.send_signal(signal.SIGSTOP)
+    commands = []
+    for i in range(3):
+        daemon.program(ticker, 1, 4, TICKER_FIRST=str(i)).wait(20)
+        commands.append(subprocess.Popen([daemon.build / "spoor", "ust", "enable", "--socket", daemon.socket, f"x:{i}",
+                                          "-a"], stdout=subprocess.DEVNULL))
+        time.sleep(0.1) # mostly it waits for the daemon then; if not, the programs came without it between them
+    daemon.process.send_signal(signal.SIGCONT)
+    assert [c.wait(20) for c in commands] == [0, 0, 0]
+    assert ", 0 lost" in daemon.ust("end").stdout
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(3)}
