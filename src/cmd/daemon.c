@@ -98,6 +98,8 @@ static void suspend(struct spoor_daemon *d)
 {
 	struct spoor_ust_session *s;
 
+	/* Who has ended does not come again. Once, before the first session is gone: another's programs are told so. */
+	spoor_hub_catch_up(d->hub, NULL);
 	spoor_state_save(d->hub, d->state, NULL);
 	while ((s = spoor_hub_next(d->hub, NULL)))
 		spoor_hub_suspend(d->hub, s, NULL);

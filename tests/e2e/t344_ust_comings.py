@@ -5,10 +5,11 @@ import subprocess
 import time
 
 from daemons import daemon, library, ticker  # noqa: F401
+from fakeprogram import Arena, Program
 
 
-def by_thread(daemon):
-    return {thread: n for (_, thread), n in daemon.ticks().items()}
+def by_thread(daemon, name="t.spoor"):
+    return {thread: n for (_, thread), n in daemon.ticks(name).items()}
 
 
 def test_other_pid_namespace_beside_a_rule(daemon, ticker):
@@ -41,3 +42,36 @@ def test_ended_between_commands(daemon, ticker):
     assert [c.wait(20) for c in commands] == [0, 0, 0]
     assert ", 0 lost" in daemon.ust("end").stdout
     assert by_thread(daemon) == {i: list(range(4)) for i in range(3)}
+
+
+def test_stopped_daemon_that_is_told_to_end(daemon, ticker):
+    """Who had ended when it was told, and it had heard of none of them yet, is there, in all sessions."""
+    daemon.ust("start", "-s", "a", "-o", "a.spoor", "-e", "zoo:tick")
+    daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick")
+    daemon.process.send_signal(signal.SIGSTOP)
+    for i in range(100):
+        daemon.program(ticker, 1, 4, TICKER_FIRST=str(i)).wait(20)
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.kill(signal.SIGCONT)
+    daemon.start()
+    for name in "ab":
+        assert ", 0 lost" in daemon.ust("end", "-s", name).stdout
+        assert by_thread(daemon, f"{name}.spoor") == {i: list(range(4)) for i in range(100)}
+
+
+def test_end_with_unread_messages(daemon):
+    """Whoever ends before it has read what it was told: what it said itself still holds."""
+    daemon.ust("start", "-o", "t.spoor")
+    program = Program(str(daemon.socket))
+    program.setup()
+    daemon.ust("enable", "x:*", "-a")  # it reads none of this
+    daemon.process.send_signal(signal.SIGSTOP)
+    arena = Arena()
+    program.offer(arena)
+    arena.open(0)
+    for n in range(50):
+        arena.event(0, n)
+    arena.end()
+    program.sock.close()
+    daemon.process.send_signal(signal.SIGCONT)
+    assert daemon.ust("end").stdout.startswith("50 events of 1 program, 0 lost")

@@ -77,9 +77,12 @@ struct spoor_hub_result {
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
+struct hub_program;
+/* Who came before this moment, what they said, and who ended, is known when it returns. From within a turn, too. */
+void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
 /*
  * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
- * session's trace is closed; s is freed.
+ * session's trace is closed; s is freed. Who came before is to have been caught up with.
  */
 int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e);
 /* Takes what there is, and in addition ends what is full of a rotating session. Called by tick. */

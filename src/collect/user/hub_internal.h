@@ -122,8 +122,6 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
-/* Who came before this moment, what they said, and who ended, is known when it returns. From within a turn, too. */
-void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
 
 /* hub_listen.c */
 #define HUB_BACKLOG 4096 /* programs that wait to be let in */
