@@ -158,6 +158,23 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	return 0;
 }
 
+/* Of a new session's processes all must be there, and one must listen: else there is nothing to begin. */
+static int check_processes(struct command *c, bool reached, struct spoor_error *e)
+{
+	struct spoor_error why = { "" };
+	int r = 0;
+
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		if (!spoor_process_start(c->w.pids[i]))
+			return spoor_fail(e, ESRCH, "process %u: there is none", c->w.pids[i]);
+	for (unsigned i = 0; i < c->w.n_pids && reached; i++) {
+		r = spoor_hub_reaches(c->h, c->w.pids[i], &why);
+		if (!r)
+			return 0;
+	}
+	return r ? spoor_fail(e, -r, "%s", why.text) : 0;
+}
+
 static int create(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
@@ -166,7 +183,9 @@ static int create(struct command *c, struct spoor_error *e)
 	if (s)
 		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
 	c->is_new = true;
-	r = new_session(c, &s, e);
+	r = check_processes(c, false, e);
+	if (!r)
+		r = new_session(c, &s, e);
 	return r ? r : add_rules(c, s, true, e);
 }
 
@@ -192,7 +211,9 @@ static int start(struct command *c, struct spoor_error *e)
 				  "session '%s' exists already: its buffers, limits and channels stay as they are; "
 				  "-s NAME -o TRACE makes another one",
 				  s->name);
-	r = s ? 0 : new_session(c, &s, e);
+	r = s ? 0 : check_processes(c, true, e);
+	if (!r && !s)
+		r = new_session(c, &s, e);
 	if (r || !s)
 		return r;
 	if (!s->ruled && !says)
@@ -227,6 +248,24 @@ static int stop(struct command *c, struct spoor_error *e)
 	return 0;
 }
 
+/* A session without events: for want of programs, or though there were some? */
+static void tell_nothing(struct command *c, unsigned came)
+{
+	char text[200];
+
+	if (!came) {
+		spoor_hub_answer(c->q,
+				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
+				 "runs in a container, or as another user, must reach the socket and the library");
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "%u program%s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
+		 "fit the session's?",
+		 came, came == 1 ? "" : "s");
+	spoor_hub_answer(c->q, text);
+}
+
 /* What an end at a relay waits for, while it does. */
 static void tell_wait(struct command *c, const struct spoor_ust_session *s)
 {
@@ -259,12 +298,17 @@ static int end(struct command *c, struct spoor_error *e)
 	struct spoor_ust_session *s = session_of(c, e);
 	struct spoor_hub_result result;
 	char text[PATH_MAX + 640], output[PATH_MAX + 512];
+	unsigned came;
+	bool crowded;
 	int r;
 
 	if (!s)
 		return -ENOENT;
 	spoor_daemon_where(c, s, output, sizeof(output));
 	tell_wait(c, s);
+	spoor_daemon_crowded(c, s);
+	came = s->n_came;
+	crowded = s->crowded;
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (r)
 		return r;
@@ -278,10 +322,8 @@ static int end(struct command *c, struct spoor_error *e)
 			 result.late);
 		spoor_hub_answer(c->q, text);
 	}
-	if (!result.programs)
-		spoor_hub_answer(c->q,
-				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
-				 "runs in a container, or as another user, must reach the socket and the library");
+	if (!result.programs && !crowded)
+		tell_nothing(c, came);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
 }
 

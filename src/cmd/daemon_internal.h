@@ -15,4 +15,6 @@ struct command {
 /* Where a session's trace goes, as a person is told it. */
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text,
 			size_t size);
+/* Programs that have no room for the session: says so. */
+void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor ust status`, and what else a daemon tells of its sessions. */
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -85,6 +86,19 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s)
+{
+	char line[160];
+
+	if (!s->crowded)
+		return;
+	snprintf(line, sizeof(line),
+		 "session %s: not in all programs that came: as many sessions as can at once, %d, record "
+		 "them already",
+		 s->name, SPOOR_UST_MOST_SESSIONS);
+	spoor_hub_answer(c->q, line);
+}
+
 static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_hub_result sum;
@@ -104,6 +118,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		spoor_hub_answer(c->q, line);
 	}
 	spoor_hub_totals(c->h, s, &sum);
+	spoor_daemon_crowded(c, s);
 	snprintf(line, sizeof(line), "  so far: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB",
 		 sum.events, sum.programs, sum.programs == 1 ? "" : "s", sum.lost, sum.bytes / 1e6);
 	spoor_hub_answer(c->q, line);
@@ -116,7 +131,14 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 
 int spoor_daemon_status(struct command *c, struct spoor_error *e)
 {
+	struct spoor_ust_session *named = c->w.named ? spoor_hub_find(c->h, c->w.session) : NULL;
+
+	if (c->w.named && !named)
+		return spoor_fail(e, ENOENT, "there is no session '%s'", c->w.session);
+	if (!spoor_hub_next(c->h, NULL))
+		spoor_hub_answer(c->q, "no session");
 	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
-		tell_session(c, s);
+		if (!named || s == named)
+			tell_session(c, s);
 	return 0;
 }

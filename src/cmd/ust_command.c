@@ -8,6 +8,8 @@
 
 #include "base/strings.h"
 
+static const char unnamed[] = "default";
+
 #define MOST_NAME 64 /* characters of a session's */
 #define AT(member) SPOOR_AT(struct spoor_ust_command, member)
 
@@ -87,12 +89,13 @@ int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, 
 	char verb[64];
 	int r;
 
-	*c = (struct spoor_ust_command){ .word = argv[0], .session = "default" };
+	*c = (struct spoor_ust_command){ .word = argv[0], .session = unnamed };
 	spoor_ust_options_init(&c->o);
 	snprintf(verb, sizeof(verb), "ust %s", argv[0]);
 	line.verb = verb;
 	optind = 0; /* getopt begins anew */
 	r = spoor_options_parse(&line, argc, argv, c, NULL, e);
+	c->named = c->session != unnamed;
 	if (!r)
 		r = check_session(c->session, e);
 	return r ? r : take_arguments(c, argc, argv, e);

@@ -11,6 +11,7 @@
 struct spoor_ust_command {
 	const char *word;
 	const char *session, *socket;
+	bool named; /* session: by -s */
 	bool all;
 	struct spoor_ust_cmd_options o;
 	uint32_t pids[SPOOR_UST_MOST_WORDS];

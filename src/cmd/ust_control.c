@@ -19,26 +19,29 @@
 #include "cmd/ust.h"
 #include "cmd/ust_command.h"
 
-#define PATIENCE_S 10
+#define NO_ANSWER "the daemon does not answer: is it stopped? What was asked may be done yet"
+#define PATIENCE_S 5
+#define PATIENCE_WRITING_S 10 /* for what ends with a trace on a disk, or at a relay */
 
-static int try_connect(const char *path)
+static int try_connect(const char *path, unsigned patience_s)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	struct timeval patience = { .tv_sec = PATIENCE_S };
+	struct timeval patience = { .tv_sec = patience_s };
 
 	if (fd < 0)
 		return -errno;
 	if (strlen(path) >= sizeof(a.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(a.sun_path, path);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a)))
 		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	return TAKE_FD(fd);
 }
 
-static int find_daemon(const char *named)
+static int find_daemon(const char *named, unsigned patience_s)
 {
 	const char *dir = getenv("XDG_RUNTIME_DIR");
 	char path[PATH_MAX];
@@ -47,12 +50,12 @@ static int find_daemon(const char *named)
 	if (!named)
 		named = getenv(SPOOR_CONTROL_VARIABLE);
 	if (named && *named)
-		return try_connect(named);
+		return try_connect(named, patience_s);
 	if (dir && *dir) {
 		snprintf(path, sizeof(path), "%s/%s", dir, SPOOR_CONTROL_USER_SOCKET);
-		fd = try_connect(path);
+		fd = try_connect(path, patience_s);
 	}
-	return fd >= 0 ? fd : try_connect(SPOOR_CONTROL_SOCKET);
+	return fd >= 0 ? fd : try_connect(SPOOR_CONTROL_SOCKET, patience_s);
 }
 
 struct words {
@@ -121,7 +124,7 @@ static int listen_to(int fd)
 
 		if (n < (ssize_t)sizeof(*m) || m->head.magic != SPOOR_CONTROL_MAGIC ||
 		    m->head.type != SPOOR_CONTROL_TEXT || m->head.version != SPOOR_CONTROL_VERSION) {
-			spoor_ust_say(n < 0 ? "the daemon does not answer" :
+			spoor_ust_say(n < 0 ? NO_ANSWER :
 				      n     ? "the daemon is of another version" :
 					      "the daemon closed the connection");
 			return SPOOR_EXIT_FAILED;
@@ -141,13 +144,19 @@ static int listen_to(int fd)
 	}
 }
 
+static unsigned patience_of(const struct spoor_ust_command *c)
+{
+	return !strcmp(c->word, "end") || !strcmp(c->word, "snapshot") ? PATIENCE_WRITING_S : PATIENCE_S;
+}
+
 static int ask(const struct spoor_ust_command *c, struct words *w)
 {
-	_cleanup_(spoor_closep) int fd = find_daemon(c->socket);
+	_cleanup_(spoor_closep) int fd = find_daemon(c->socket, patience_of(c));
 	struct spoor_control_head *m = (void *)w->text;
 
 	if (fd < 0) {
-		spoor_ust_say(fd == -EACCES ? "the daemon takes commands of its own user and root only" :
+		spoor_ust_say(fd == -EAGAIN ? NO_ANSWER :
+			      fd == -EACCES ? "the daemon takes commands of its own user and root only" :
 					      "no daemon is there; 'spoor daemon' starts one, --socket PATH names one");
 		return SPOOR_EXIT_FAILED;
 	}

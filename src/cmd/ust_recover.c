@@ -20,7 +20,8 @@ static const struct spoor_option options[] = {
 
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
-	printf("%" PRIu64 " events of %u program%s in %s", r->events, r->programs, r->programs == 1 ? "" : "s", output);
+	printf("%" PRIu64 " event%s of %u program%s in %s", r->events, r->events == 1 ? "" : "s", r->programs,
+	       r->programs == 1 ? "" : "s", output);
 	if (r->lost)
 		printf(", %" PRIu64 " lost", r->lost);
 	if (r->crashed)

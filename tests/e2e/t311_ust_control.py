@@ -165,7 +165,7 @@ def test_second_daemon_is_refused(daemon, build, tmp_path):
 def test_names_of_sessions(daemon, name):
     run = daemon.ust("start", "-s", name, "-o", "t.spoor", check=False)
     assert run.returncode == 2 and "no name of a session" in run.stderr and run.stderr.count("\n") == 1
-    assert "session" not in daemon.ust("status").stdout
+    assert daemon.ust("status").stdout == "no session\n"
 
 
 def test_client_that_stops_reading(daemon, ticker):

@@ -212,7 +212,7 @@ def test_filter_that_nobody_has_fields_for(daemon, ticker):
 def test_bad_start_leaves_nothing(daemon):
     run = daemon.ust("start", "-o", "t.spoor", "--filter", "(", check=False)
     assert run.returncode == 2 and "--filter" in run.stderr
-    assert "session" not in daemon.ust("status").stdout and not (daemon.cwd / "t.spoor").exists()
+    assert daemon.ust("status").stdout == "no session\n" and not (daemon.cwd / "t.spoor").exists()
 
 
 def test_ends_without_exit(daemon, build, tmp_path):

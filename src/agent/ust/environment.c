@@ -75,8 +75,8 @@ static bool parse_size(const char *s, uint64_t *ret)
 
 	if (!take_number(&s, &n))
 		return false;
-	unit = *s ? strchr(units, *s++) : NULL;
-	if (*s || (s[-1] > '9' && !unit))
+	unit = *s ? strchr(units, *s) : NULL;
+	if (*s && (!unit || s[1]))
 		return false;
 	*ret = unit ? n << (10 * ((unit - units) / 2 + 1)) : n;
 	return true;

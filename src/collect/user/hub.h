@@ -114,6 +114,8 @@ void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t p
  * s. Returns how many.
  */
 int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
+/* Can the process be told of a session at all? -ENOENT, -EBUSY. */
+int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e);
 
 /*
  * What is asked holds for programs to come as well: it is done, and no failure, when programs that are there do not do

@@ -93,14 +93,36 @@ static bool is_known(struct spoor_hub *h, uint32_t pid)
 	return false;
 }
 
-static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
+/* 0: it is here; 1: it can be kicked. */
+static int may_kick(struct spoor_hub *h, uint32_t pid)
 {
 	if (is_known(h, pid))
 		return 0;
 	if (!handles_it(pid) || !has_library(pid))
 		return -ENOENT;
-	if (!looks_here(h, pid))
-		return -EBUSY;
+	return looks_here(h, pid) ? 1 : -EBUSY;
+}
+
+static const char *why_not(int r)
+{
+	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
+	       r == -EBUSY  ? "it obeys another recorder" :
+			      "";
+}
+
+int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e)
+{
+	int r = may_kick(h, pid);
+
+	return r < 0 ? spoor_fail(e, -r, "%u: %s", pid, why_not(r)) : 0;
+}
+
+static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request *q)
+{
+	int r = may_kick(h, pid);
+
+	if (r <= 0)
+		return r;
 	if (spoor_kick(pid))
 		return -errno;
 	spoor_request_expect(q, pid);
@@ -118,10 +140,7 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	if (pid) {
 		n = try_kick(h, pid, q);
 		if (n < 0 && q)
-			spoor_request_done(q, pid, n,
-					   n == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
-					   n == -EBUSY  ? "it obeys another recorder" :
-							  "");
+			spoor_request_done(q, pid, n, why_not(n));
 		return n;
 	}
 	proc = opendir("/proc");

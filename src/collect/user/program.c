@@ -157,10 +157,15 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 {
 	struct hub_member *m = spoor_program_member(p, s);
 
-	if (m || p->n_members == SPOOR_UST_MOST_SESSIONS)
+	if (m)
 		return m;
+	if (p->n_members == SPOOR_UST_MOST_SESSIONS) {
+		s->crowded = true;
+		return NULL;
+	}
 	m = &p->members[p->n_members++];
 	*m = (struct hub_member){ .session = s };
+	s->n_came += p->n_sites != 0;
 	s->n_stuck += p->n_stuck != 0;
 	return m;
 }
