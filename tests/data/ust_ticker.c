@@ -3,7 +3,8 @@
  * Events whose numbers can be checked: ust_ticker THREADS COUNT [PAUSE_US] [fork]. Each thread does zoo:tick COUNT times
  * with its number and 0, 1, 2 ...; COUNT 0: until it is killed. zoo:rare comes with every tenth. fork: a child does the
  * same as thread 100 and on. Standard output gets "ready" first. $TICKER_COUNTER is a file of 8 bytes a thread: how many
- * ticks it has behind it. $TICKER_FIRST is the first thread's number, so that programs can share such a file.
+ * ticks it has behind it. $TICKER_FIRST is the first thread's number, so that programs can share such a file. $TICKER_WAITS: for a
+ * byte of standard input, before all that.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -61,6 +62,8 @@ int main(int argc, char **argv)
 		first = atoi(getenv("TICKER_FIRST"));
 	puts("ready");
 	fflush(stdout);
+	if (getenv("TICKER_WAITS"))
+		getchar();
 	if (argc > 4 && !strcmp(argv[4], "fork")) {
 		child = fork();
 		first += child ? 0 : 100;

@@ -1,11 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs that have ended, or whose daemon has, before the one could hear the other."""
+import os
+import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
-from daemons import daemon, library, ticker  # noqa: F401
+import pytest
+
+from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
 from fakeprogram import Arena, Program
+
+
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+
+
+def recorded(daemon):
+    return int(re.search(r"(\d+) events of", daemon.ust("status").stdout)[1])
 
 
 def by_thread(daemon, name="t.spoor"):
@@ -75,3 +88,31 @@ def test_end_with_unread_messages(daemon):
     program.sock.close()
     daemon.process.send_signal(signal.SIGCONT)
     assert daemon.ust("end").stdout.startswith("50 events of 1 program, 0 lost")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("parent_ends", [False, True])
+def test_children_of_one_process_over_daemons(daemon, ticker, number, parent_ends):
+    """A child of a process that alone is recorded goes on with the next daemon, also when the parent is no more."""
+    p = daemon.program(ticker, 1, 0, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid)
+    p.stdin.write(b"x")
+    p.stdin.close()
+    child = int(wait_for(lambda: children(p.pid)))
+    try:
+        wait_for(lambda: f"{child} ticker" in daemon.ust("status").stdout)
+        if parent_ends:
+            daemon.finish(p)
+        for _ in range(2):
+            daemon.kill(number)
+            daemon.start()
+            wait_for(lambda: f"{child} ticker" in daemon.ust("status").stdout)
+        before = recorded(daemon)
+        wait_for(lambda: recorded(daemon) > before + 50)
+    finally:
+        os.kill(child, signal.SIGKILL)
+    wait_for(lambda: f"{child} ticker" not in daemon.ust("status").stdout)
+    p.kill()
+    assert ", 0 lost" in daemon.ust("end").stdout
+    numbers = by_thread(daemon)[100]
+    assert numbers[0] == 0 and in_a_row(numbers)

@@ -55,7 +55,8 @@ static void find_again(void)
 	pause_ms(AGAIN_MS);
 	if (stopped || spoor_agent_lock(true))
 		return;
-	connection_open(0, 0);
+	if (!outputs_offer_again())
+		connection_open(0, 0);
 	spoor_agent_unlock();
 }
 
@@ -120,7 +121,8 @@ static void kicked(void)
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
 		messages_serve_all(KICKED_MS);
-	if (connection_fd() < 0 && connection_open(SPOOR_HELLO_KICKED, 0) >= 0 && connection_wait(KICKED_MS))
+	if (connection_fd() < 0 && !outputs_offer_again() && connection_open(SPOOR_HELLO_KICKED, 0) >= 0 &&
+	    connection_wait(KICKED_MS))
 		messages_serve_all(KICKED_MS);
 	spoor_agent_unlock();
 }

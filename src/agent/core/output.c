@@ -14,6 +14,7 @@
 
 struct output outputs[SPOOR_OUTPUTS];
 struct slot slots[SPOOR_SLOTS];
+static bool inherited; /* by fork: what is recorded here need not be what the rules say of this process */
 
 static void fill_slots(struct output *o)
 {
@@ -172,21 +173,29 @@ void output_close(struct output *o)
 	memset(o, 0, sizeof(*o));
 }
 
-static void offer_all(void)
+/* How many there were. */
+static unsigned offer_all(void)
 {
 	struct spoor_agent_arena all[SPOOR_OUTPUTS];
 	unsigned i, n = 0;
 
 	for (i = 0; i < SPOOR_OUTPUTS; i++) {
 		const struct output *o = &outputs[i];
+		int fd = o->used ? output_fd(o) : -ENOENT;
 
-		if (!o->used || o->made.fd < 0)
+		if (fd < 0)
 			continue;
-		all[n] = (struct spoor_agent_arena){ .session = o->wish.session, .fd = o->made.fd };
+		all[n] = (struct spoor_agent_arena){ .session = o->wish.session, .fd = fd };
 		memcpy(all[n++].uuid, o->made.arena->uuid, sizeof(all[0].uuid));
 	}
 	if (n)
 		spoor_control_offer(all, n);
+	return n;
+}
+
+bool outputs_offer_again(void)
+{
+	return inherited && offer_all();
 }
 
 static int renew_all(void)
@@ -202,6 +211,7 @@ static int renew_all(void)
 	if (r)
 		return r;
 	process->alive = 1;
+	inherited = true;
 	offer_all();
 	return 0;
 }

@@ -76,6 +76,8 @@ int output_fd(const struct output *o);
 
 /* In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno. */
 int outputs_renew(void);
+/* A child by fork tells a recorder that is new what it goes on with. False: it is none, or there is nothing. */
+bool outputs_offer_again(void);
 
 /*
  * The process's lock, for whoever is going to change what is recorded: in a child its own arenas come first, or its
