@@ -142,17 +142,30 @@ static bool is_named(const struct function *f, const char *name)
 	return len <= f->name_room && !memcmp(f->name, name, len);
 }
 
-/* Where the runtime itself stops a traceback: what lies beyond is no caller. */
+static bool is_one_of(const struct function *f, const char *const *names)
+{
+	for (; *names; names++)
+		if (is_named(f, *names))
+			return true;
+	return false;
+}
+
+/* Where the runtime itself stops a traceback: what lies beyond is no caller, or (gogo) the stack is another one. */
 static bool is_outermost(const struct function *f)
 {
 	static const char *const names[] = { "runtime.goexit", "runtime.mstart", "runtime.rt0_go", "runtime.mcall",
-		"runtime.morestack", "_rt0_amd64", "_rt0_amd64_linux" };
-	size_t i;
+		"runtime.morestack", "gogo", "runtime.gogo", "_rt0_amd64", "_rt0_amd64_linux", NULL };
 
-	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (is_named(f, names[i]))
-			return true;
-	return false;
+	return is_one_of(f, names);
+}
+
+/* What a signal handler makes the interrupted code call: it goes on, or is found, where it was. */
+static bool is_injected(const struct function *f)
+{
+	static const char *const names[] = { "runtime.asyncPreempt", "runtime.sigpanic", "runtime.sigpanic0",
+		"runtime.debugCallV1", "runtime.debugCallV2", NULL };
+
+	return is_one_of(f, names);
 }
 
 /* push rbp; mov rbp, rsp; or, before Go 1.21, sub rsp, N; mov [rsp+N-8], rbp; lea rbp, [rsp+N-8] */
@@ -209,7 +222,9 @@ static const struct spoor_rule frame_pointer = {
 
 static struct spoor_rule rule_of(const struct function *f, int64_t delta, bool switching)
 {
-	struct spoor_rule rule = { .op = SPOOR_RULE_CFA, .reg_rbp = REG_RSP, .cfa_off = delta + 8 };
+	struct spoor_rule rule = { .op = is_injected(f) ? SPOOR_RULE_INJECTED : SPOOR_RULE_CFA,
+				   .reg_rbp = REG_RSP,
+				   .cfa_off = delta + 8 };
 
 	if (switching && delta)
 		return frame_pointer;
@@ -233,13 +248,47 @@ static int add_row(struct rowset *rows, uint64_t pc, const struct spoor_rule *ru
 	return r < 0 ? r : spoor_rowset_add(rows, pc, r);
 }
 
+/*
+ * mov [rsp+N], rbp and lea rbp, [rsp+N], with a byte or four for N: before Go 1.21 these follow where a function has
+ * made its frame, and until they are done rbp is the caller's. Returns their bytes, 0 if they do not stand at pc.
+ */
+static size_t saves_frame_pointer(const struct go *g, uint64_t pc)
+{
+	struct spoor_view_range code;
+	size_t len;
+
+	if (spoor_view_mapped(g->elf, pc, &code) < 0 || code.size < 16 || memcmp(code.data, "\x48\x89", 2) ||
+	    (code.data[2] & 0x3f) != 0x2c || code.data[3] != 0x24)
+		return 0;
+	len = code.data[2] == 0x6c ? 5 : code.data[2] == 0xac ? 8 : 0;
+	if (!len || memcmp(code.data + len, "\x48\x8d", 2) || memcmp(code.data + len + 2, code.data + 2, len - 2))
+		return 0;
+	return 2 * len;
+}
+
+/* The rule from pc on, to before `end`. */
+static int add_delta(const struct go *g, const struct function *f, struct rowset *rows, uint64_t pc, uint64_t end,
+		     int64_t delta)
+{
+	struct spoor_rule rule = { .op = SPOOR_RULE_CFA, .reg_rbp = REG_RSP, .cfa_off = delta + 8 };
+	size_t len = delta > 0 ? saves_frame_pointer(g, pc) : 0;
+
+	if (len && len < end - pc) {
+		int r = add_row(rows, pc, &rule);
+
+		if (r < 0)
+			return r;
+		pc += len;
+	}
+	rule = rule_of(f, delta, switches_stack(g, f));
+	return add_row(rows, pc, &rule);
+}
+
 /* A pc table: pairs of (difference of value, zigzag; difference of pc), the value held up to that pc. */
 static int add_deltas(const struct go *g, const struct function *f, struct rowset *rows)
 {
 	struct cursor c = at(g, g->pcs + f->deltas);
-	bool switching = switches_stack(g, f);
-	struct spoor_rule rule;
-	uint64_t pc = f->start, step, raw;
+	uint64_t pc = f->start, end, step, raw;
 	int64_t delta = -1;
 	int r;
 
@@ -255,11 +304,11 @@ static int add_deltas(const struct go *g, const struct function *f, struct rowse
 		delta += (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
 		if (delta < -MAX_DELTA || delta > MAX_DELTA)
 			break;
-		rule = rule_of(f, delta, switching);
-		r = add_row(rows, pc, &rule);
+		end = step < f->end - pc ? pc + step : f->end;
+		r = add_delta(g, f, rows, pc, end, delta);
 		if (r < 0)
 			return r;
-		pc = step < f->end - pc ? pc + step : f->end;
+		pc = end;
 	}
 	if (pc >= f->end)
 		return 0;

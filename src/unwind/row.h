@@ -35,8 +35,9 @@ enum spoor_rule_op {
 	SPOOR_RULE_SIGNAL = 5, /* rsp points at a struct ucontext; the caller is the interrupted code, its pc exact */
 	SPOOR_RULE_FP = 6,     /* frame pointer chain: CFA = rbp + 16 */
 	SPOOR_RULE_RA_REG = 7, /* CFA = reg + (s16)cfa_off[15:0]; return address in register cfa_off[19:16] (vfork) */
-	SPOOR_RULE_SCAN = 9,   /* no rule: the next stack word that lies in code is a return address (--unwind scan) */
 	SPOOR_RULE_RA_OFF = 8, /* CFA = reg + (s16)cfa_off[15:0]; return address at CFA + (s16)cfa_off[31:16] */
+	SPOOR_RULE_INJECTED = 9, /* as CFA; the caller was interrupted and made to call, its pc is exact */
+	SPOOR_RULE_SCAN = 10, /* no rule: the next stack word that lies in code is a return address (--unwind scan) */
 };
 
 enum spoor_rule_rbp {

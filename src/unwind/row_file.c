@@ -62,7 +62,7 @@ static bool page_valid(const struct spoor_row_table *t, const struct spoor_row_p
 
 static bool rule_valid(const struct spoor_rule *rule)
 {
-	return rule->op <= SPOOR_RULE_RA_OFF && rule->reg_rbp >> 4 <= SPOOR_RBP_UNDEF;
+	return rule->op < SPOOR_RULE_SCAN && rule->reg_rbp >> 4 <= SPOOR_RBP_UNDEF;
 }
 
 static bool table_valid(const struct spoor_row_table *t)

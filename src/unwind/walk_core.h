@@ -125,7 +125,7 @@ SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_st
 		} else if (op == SPOOR_RULE_RA_OFF) {
 			cfa = base + lo;
 			ra_off = hi;
-		} else {
+		} else if (op != SPOOR_RULE_INJECTED) {
 			return SPOOR_WALK_NO_ROWS;
 		}
 	}
@@ -149,7 +149,7 @@ SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_st
 	s->pc = ra;
 	s->sp = cfa;
 	s->bp = bp;
-	s->exact = 0;
+	s->exact = op == SPOOR_RULE_INJECTED;
 	s->signal = 0;
 	return ra ? SPOOR_WALK_NEXT : SPOOR_WALK_COMPLETE;
 }

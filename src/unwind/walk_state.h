@@ -8,6 +8,6 @@
 struct spoor_frame_state {
 	__u64 pc, sp, bp;
 	__u32 exact;  /* 1: pc is the instruction itself; 0: a return address, look up pc - 1 */
-	__u32 signal; /* address of ucontext is in sp_signal: registers of the interrupted frame can be read there */
+	__u32 signal; /* 1: a signal came there, all registers can be read at uc */
 	__u64 uc;
 };

@@ -16,7 +16,7 @@ static void check(const struct spoor_rows *rows)
 		abort();
 	for (i = 0; i < 64; i++) {
 		vaddr = t->text_base + i * (((__u64)t->n_pages << SPOOR_TEXT_PAGE_SHIFT) / 61);
-		if (spoor_row_lookup(t, vaddr)->op > SPOOR_RULE_RA_OFF)
+		if (spoor_row_lookup(t, vaddr)->op >= SPOOR_RULE_SCAN)
 			abort();
 	}
 	if (spoor_row_lookup(t, t->text_base - 1)->op || spoor_row_lookup(t, UINT64_MAX)->op)

@@ -99,7 +99,14 @@ static void test_go(void **state)
 		expect(&rows, 4, SPOOR_RULE_CFA, RSP, SPOOR_RBP_AT_CFA, -16, 24);
 		expect(&rows, 0x70, SPOOR_RULE_CFA, RSP, 0, 0, 8);
 		expect(&rows, 0x80, SPOOR_RULE_END, RSP, 0, 0, 0);
-		expect_none(&rows, 0x180);
+		expect(&rows, 0x180, SPOOR_RULE_CFA, RSP, 0, 0, 8);
+		expect(&rows, 0x184, SPOOR_RULE_CFA, RSP, 0, 0, 24); /* rbp is its caller's until it is saved */
+		expect(&rows, 0x18d, SPOOR_RULE_CFA, RSP, 0, 0, 24);
+		expect(&rows, 0x18e, SPOOR_RULE_CFA, RSP, SPOOR_RBP_AT_CFA, -16, 24);
+		expect(&rows, 0x200, SPOOR_RULE_INJECTED, RSP, 0, 0, 8);
+		expect(&rows, 0x204, SPOOR_RULE_INJECTED, RSP, SPOOR_RBP_AT_CFA, -16, 24);
+		expect(&rows, 0x284, SPOOR_RULE_END, RSP, 0, 0, 0);
+		expect_none(&rows, 0x300);
 	}
 }
 

@@ -187,7 +187,7 @@ static bool takes(struct walk *w)
 /* Returns whether there is room for more. */
 static bool take(struct walk *w)
 {
-	uint64_t frame = w->s.pc | (w->s.signal ? SPOOR_ADDRESS_INTERRUPTED : 0);
+	uint64_t frame = w->s.pc | (w->s.exact ? SPOOR_ADDRESS_INTERRUPTED : 0);
 
 	if (!w->object || !w->sc->met[code_object_number(w->object)].defined)
 		frame |= SPOOR_ADDRESS_BARE;

@@ -348,7 +348,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 	}
 	if (walk_takes(w, c, e)) {
 		/* SPOOR_FRAME_INTERRUPTED */
-		walk_collect(w, sc, (e->frame + notexact) | (u64)(w->s.signal & 1) << 63);
+		walk_collect(w, sc, (e->frame + notexact) | (u64)(w->depth && !notexact) << 63);
 		if (w->n >= w->budget) {
 			/* Mode app can collect no more: that is complete. */
 			w->status = w->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;

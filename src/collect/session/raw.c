@@ -50,10 +50,8 @@ static int spoor_load(struct raw_walk *w, __u64 addr, __u64 *ret)
 		if (r)
 			return r;
 	} else {
-		if (addr < sp)
-			return SPOOR_WALK_UNREADABLE;
-		if (w->raw->len < 8 || addr - sp > w->raw->len - 8)
-			return SPOOR_WALK_TRUNCATED;
+		if (addr < sp || w->raw->len < 8 || addr - sp > w->raw->len - 8)
+			return SPOOR_WALK_TRUNCATED; /* on another stack, or beyond the copy */
 		memcpy(&value, w->raw->bytes + (addr - sp), 8);
 	}
 	*ret = value;
@@ -159,7 +157,10 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			vaddr += !w.s.exact;
 		}
 		if (takes(&scope, g->object, o)) {
-			frames[n++] = SPOOR_FRAME(g->object, vaddr) | (w.s.signal ? SPOOR_FRAME_INTERRUPTED : 0);
+			frames[n] = SPOOR_FRAME(g->object, vaddr);
+			if (w.depth && w.s.exact)
+				frames[n] |= SPOOR_FRAME_INTERRUPTED;
+			n++;
 			if (n >= budget) {
 				status = raw->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
 				break;
