@@ -9,7 +9,9 @@ import subprocess
 import threading
 import time
 
-from daemons import Daemon, end_keeper
+import pytest
+
+from daemons import Daemon, end_keeper, library, wait_for  # noqa: F401 (fixtures)
 
 
 def free_port(host="127.0.0.1"):
@@ -67,6 +69,12 @@ class Sender(Daemon):
 
     def said(self):
         return (self.cwd / "daemon.log").read_text()
+
+    def end(self, *words):
+        """Its last word: of a session that is at the relay, or, where that is slow, on its way there."""
+        run = self.ust("end", *words, check=False)
+        assert run.returncode in (0, 3) and (run.returncode == 3) == ("are on the way" in run.stderr), run
+        return run.stdout
 
     def status(self):
         return self.ust("status").stdout
@@ -171,3 +179,47 @@ def rss_kb(pid):
 
 def quiet():
     return {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_")}
+
+
+@pytest.fixture
+def relay(build, tmp_path):
+    r = Relay(build, tmp_path / "relayed").start()
+    yield r
+    if r.process.poll() is None:
+        r.kill(signal.SIGTERM)
+
+
+@pytest.fixture
+def sender(build, tmp_path, library, relay):  # noqa: F811
+    made = []
+
+    def make(name, url=None, *options):
+        made.append(Sender(build, tmp_path, library, name, url or relay.url, *options).start())
+        return made[-1]
+    yield make
+    for s in made:
+        s.close()
+
+
+@pytest.fixture
+def proxy(relay):
+    made = []
+
+    def make(**options):
+        made.append(Proxy(relay.port, **options))
+        return made[-1]
+    yield make
+    for p in made:
+        p.close()
+
+
+def there(s, relay, name="t.spoor"):
+    """{(pid, thread): [n ...]} of what the relay has."""
+    return s.ticks(relay.directory / s.name / name)
+
+
+def finish(s, relay, name="t.spoor"):
+    said = s.end()
+    wait_for(lambda: f"{s.name}/{name} (" in relay.said() and "complete" in relay.said())
+    assert "silent" not in relay.said()
+    return said

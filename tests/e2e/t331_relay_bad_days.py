@@ -111,7 +111,7 @@ def test_tls(tls, sender, ca, certificates, ticker):  # noqa: F811
         r.kill()
         r.start()
     p.wait(30)
-    assert ", 0 lost" in s.ust("end").stdout
+    assert ", 0 lost" in s.end()
     wait_for(lambda: "complete" in r.said())
     assert s.ticks(r.directory / "host/t.spoor") == {(p.pid, i): list(range(20_011)) for i in range(2)}
 
@@ -330,7 +330,7 @@ def test_many_idle(relay, sender, ticker):  # noqa: F811
     p = s.program(ticker, 1, 1009)
     p.wait(20)
     idle += [socket.create_connection(("127.0.0.1", relay.port)) for _ in range(100)]
-    assert ", 0 lost" in s.ust("end").stdout
+    assert ", 0 lost" in s.end()
     wait_for(lambda: "complete" in relay.said())
     assert s.ticks(relay.directory / "host/t.spoor") == {(p.pid, 0): list(range(1009))}
     assert rss_kb(relay.process.pid) < 64 << 10
@@ -347,7 +347,7 @@ def test_half_a_handshake(tls, sender, ca, certificates, ticker):  # noqa: F811
     s = sender("host", r.url, *own(certificates["host"], ca, "relay-"))
     s.ust("start", "-o", "t.spoor")
     s.program(ticker, 1, 1009).wait(20)
-    assert ", 0 lost" in s.ust("end").stdout
+    assert ", 0 lost" in s.end()
     wait_for(lambda: "complete" in r.said())
     half[0].settimeout(15)
     try:
@@ -377,7 +377,7 @@ def test_daemon_waits_for_the_relay(build, tmp_path, sender, relay, ticker):  # 
     wait_for(lambda: f"{p.pid} ticker" in s.status())
     time.sleep(0.3)
     s.finish(p)
-    assert ", 0 lost" in s.ust("end").stdout
+    assert ", 0 lost" in s.end()
     wait_for(lambda: "complete" in relay.said())
     (numbers,) = s.ticks(relay.directory / "host/t.spoor").values()
     assert numbers == list(range(len(numbers))) and len(numbers) > 1000

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The network, the relay, the daemon break as they like, and a disk is full: every event exactly once."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+from daemons import check_each_once, counted, in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
+from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
+
+CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
+KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+
+
+def check_end(s, relay, program, behind):
+    """The program is killed under load: each of its events is at the relay, once."""
+    s.finish(program)
+    assert ", 0 lost" in finish(s, relay)
+    check_each_once(there(s, relay), program.pid, behind())
+
+
+def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
+    """The connection is cut at random bytes, again and again: each event exactly once."""
+    p = proxy()
+    s = sender("cut", p.url)
+    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, **env)
+    rng = random.Random(7)
+    while p.cuts < CUTS:
+        p.cut_after = rng.choice([1, 300, 3000, 30000, 100000]) + rng.randrange(1000)
+        wait_for(lambda: p.cut_after is None, 30)
+    check_end(s, relay, program, behind)
+    manifest = json.loads((relay.directory / "cut/t.spoor/manifest").read_text())
+    # Who was welcome sends more than a greeting, if there is time for it; who was not has not been answered.
+    welcome = [sum(c[0] > 1000 for c in p.carried), sum(c[1] > 0 for c in p.carried)]
+    assert CUTS / 2 < welcome[0] <= manifest["counters"]["relay_reconnects"] + 1 <= welcome[1]
+
+
+def test_relay_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+    """The relay is killed and started again under load: each event exactly once; its trace goes on as one."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, **env)
+    rng = random.Random(3)
+    for _ in range(KILLS):
+        time.sleep(rng.uniform(0, 0.1))
+        relay.kill()
+        time.sleep(rng.uniform(0, 0.05))
+        relay.start()
+    check_end(s, relay, program, behind)
+    assert not list(relay.directory.rglob("t-2.spoor"))
+
+
+def test_daemon_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+    """The same with the daemon, and with both: the relay tells the next one what is there."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "--buffers", "16M")
+    env, behind = counted(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 50, **env)
+    rng = random.Random(5)
+    for turn in range(KILLS):
+        time.sleep(rng.uniform(0, 0.12))
+        s.kill()
+        if turn % 3 == 2:
+            relay.kill()
+            relay.start()
+        s.start()
+    wait_for(lambda: f"{program.pid} ticker" in s.status())
+    check_end(s, relay, program, behind)
+    assert not list(relay.directory.rglob("t-2.spoor"))
+
+
+def test_daemon_stopped_in_order(relay, sender, ticker):  # noqa: F811
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor")
+    program = s.program(ticker, 2, 0, 200)
+    for _ in range(3):
+        time.sleep(0.3)
+        s.kill(signal.SIGTERM)
+        time.sleep(0.1)
+        s.start()
+    time.sleep(0.4)
+    s.finish(program)
+    assert ", 0 lost" in finish(s, relay)
+    for numbers in there(s, relay).values():
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
+
+
+def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811
+    """The relay's disk is full: it says so, senders wait; when there is room all is there, once."""
+    where = tmp_path / "small"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", where], check=True)
+    try:
+        r = Relay(build, where / "relayed").start()
+        r.log = tmp_path / "relay.log"
+        r.kill(signal.SIGTERM)
+        r.start()
+        (where / "filler").write_bytes(bytes(2_600_000))
+        s = Sender(build, tmp_path, library, "host", r.url).start()
+        try:
+            s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "8M")
+            p = s.program(ticker, 1, 30_011)
+            p.wait(20)
+            wait_for(lambda: "No space left" in r.said())
+            wait_for(lambda: "cannot write: No space left" in s.status())
+            wait_for(lambda: "cannot write" in s.said())
+            (where / "filler").unlink()
+            wait_for(lambda: "can write again" in r.said())
+            assert "0 lost" in finish(s, r)
+            assert there(s, r) == {(p.pid, 0): list(range(30_011))}
+        finally:
+            s.close()
+            r.kill(signal.SIGTERM)
+    finally:
+        subprocess.run(["umount", where], check=True)
+
+
+def test_sender_stays_away(build, tmp_path, library, ticker):  # noqa: F811
+    """A trace whose sender never comes back has not ended in order, and is said to have not."""
+    r = Relay(build, tmp_path / "relayed", "--patience", "1s").start()
+    s = Sender(build, tmp_path, library, "host", r.url).start()
+    try:
+        s.ust("start", "-o", "t.spoor")
+        s.program(ticker, 1, 1009).wait(20)
+        wait_for(lambda: (r.directory / "host/t.spoor/manifest").exists() and sum(
+            f.stat().st_size for f in r.directory.rglob("lane*")) > 10000)
+        s.kill()
+        wait_for(lambda: "does not come back" in r.said())
+        assert len(s.ticks(r.directory / "host/t.spoor")) == 1
+        assert s.summary["ended"] is False
+    finally:
+        s.close()
+        r.kill(signal.SIGTERM)
