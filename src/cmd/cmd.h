@@ -3,13 +3,14 @@
 /*
  * The verbs. Each is int spoor_cmd_X(argc, argv) with argv[0] the verb, in src/cmd/X.c; main.c's table gives dispatch,
  * `spoor help` and bash completion, docs/X.md gives its page. The returned number is the exit code: 0 ok, 1 failed,
- * 2 usage.
+ * 2 usage, or as below.
  */
 #include <stdio.h>
 
 #define SPOOR_EXIT_OK 0
 #define SPOOR_EXIT_FAILED 1
 #define SPOOR_EXIT_USAGE 2
+#define SPOOR_EXIT_ON_ITS_WAY 3 /* `ust end`: the trace is not at the relay yet */
 #define SPOOR_EXIT_INTERNAL 125 /* `record -- CMD`: Spoor itself failed */
 
 int spoor_cmd_check(int argc, char **argv);

@@ -66,6 +66,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 		.everybody = everybody,
 		.cache_dir = spoor_cache_directory(d->cache),
 		.command = spoor_daemon_command,
+		.ended = spoor_daemon_ended,
 		.warn = warn,
 		.ctx = d,
 	};

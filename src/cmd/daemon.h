@@ -13,3 +13,5 @@ struct spoor_daemon {
 
 /* text: words separated by NULs, as typed behind `spoor ust`. */
 void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
+/* The rest of an `end`: the relay has all, or was waited for. */
+void spoor_daemon_ended(void *daemon, struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);

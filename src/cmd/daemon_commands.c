@@ -14,15 +14,23 @@
 #include "collect/user/state.h"
 #include "collect/user/threads.h"
 
-#define GREET_MS 300
-
-static struct spoor_ust_session *session_of(struct command *c, struct spoor_error *e)
+struct spoor_ust_session *spoor_daemon_session(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
 
 	if (!s)
 		spoor_fail(e, ENOENT, "there is no session '%s'; 'spoor ust start' begins one", c->w.session);
-	return s;
+	if (!s || !s->ending.step)
+		return s;
+	spoor_fail(e, EALREADY, "session '%s' is being ended, which takes some seconds at most", s->name);
+	return NULL;
+}
+
+/* Of one that is to be made. */
+static int fail_exists(const struct spoor_ust_session *s, struct spoor_error *e)
+{
+	return spoor_fail(e, EEXIST, "session '%s' %s, and writes to %s", s->name,
+			  s->ending.step ? "is being ended, some seconds at most" : "exists already", s->output);
 }
 
 /* ---- enable, disable ---- */
@@ -104,7 +112,7 @@ static void kick(struct command *c, const struct spoor_ust_session *s)
 
 static int change_events(struct command *c, bool enable, struct spoor_error *e)
 {
-	struct spoor_ust_session *s = session_of(c, e);
+	struct spoor_ust_session *s = spoor_daemon_session(c, e);
 	int r;
 
 	if (!s)
@@ -119,19 +127,7 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 	return r;
 }
 
-/* ---- create, start, stop, end ---- */
-
-/* The session goes on without it, until it is there; who starts it is told. */
-static void greet_relay(struct command *c, struct spoor_ust_session *s)
-{
-	struct spoor_error e = { "" };
-	char text[640];
-
-	if (!spoor_sender_welcome(s->sender, GREET_MS, &e))
-		return;
-	snprintf(text, sizeof(text), "the relay does not take it yet: %s", e.text);
-	spoor_hub_answer(c->q, text);
-}
+/* ---- create, start, stop ---- */
 
 static int new_session(struct command *c, struct spoor_ust_session **ret, struct spoor_error *e)
 {
@@ -151,7 +147,7 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 		return r;
 	spoor_hub_add(c->h, *ret);
 	if ((*ret)->sender)
-		greet_relay(c, *ret);
+		spoor_hub_greet_relay(c->h, *ret, c->q);
 	spoor_user_perf_missing(spoor_ust_options_contexts(&c->w.o), missing, sizeof(missing));
 	if (*missing)
 		spoor_hub_answer(c->q, missing);
@@ -181,7 +177,7 @@ static int create(struct command *c, struct spoor_error *e)
 	int r;
 
 	if (s)
-		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
+		return fail_exists(s, e);
 	c->is_new = true;
 	r = check_processes(c, false, e);
 	if (!r)
@@ -204,8 +200,8 @@ static int start(struct command *c, struct spoor_error *e)
 	int r;
 
 	c->is_new = !s;
-	if (s && c->w.o.output[0])
-		return spoor_fail(e, EEXIST, "session '%s' exists already, and writes to %s", s->name, s->output);
+	if (s && (c->w.o.output[0] || s->ending.step))
+		return fail_exists(s, e);
 	if (s && spoor_ust_options_shape(&c->w.o))
 		return spoor_fail(e, EEXIST,
 				  "session '%s' exists already: its buffers, limits and channels stay as they are; "
@@ -231,7 +227,7 @@ static int start(struct command *c, struct spoor_error *e)
 
 static int stop(struct command *c, struct spoor_error *e)
 {
-	struct spoor_ust_session *s = session_of(c, e);
+	struct spoor_ust_session *s = spoor_daemon_session(c, e);
 	int n = 0;
 
 	if (!s)
@@ -248,88 +244,9 @@ static int stop(struct command *c, struct spoor_error *e)
 	return 0;
 }
 
-/* A session without events: for want of programs, or though there were some? */
-static void tell_nothing(struct command *c, unsigned came)
-{
-	char text[200];
-
-	if (!came) {
-		spoor_hub_answer(c->q,
-				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
-				 "runs in a container, or as another user, must reach the socket and the library");
-		return;
-	}
-	snprintf(text, sizeof(text),
-		 "%u program%s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
-		 "fit the session's?",
-		 came, came == 1 ? "" : "s");
-	spoor_hub_answer(c->q, text);
-}
-
-/* What an end at a relay waits for, while it does. */
-static void tell_wait(struct command *c, const struct spoor_ust_session *s)
-{
-	struct spoor_sender_stats stats;
-	char text[640];
-
-	if (!s->sender)
-		return;
-	spoor_sender_stats(s->sender, &stats);
-	if (!stats.waiting && stats.connected)
-		return;
-	snprintf(text, sizeof(text), "waiting for the relay, some seconds at most: %.1f MB are on the way%s%s",
-		 stats.waiting / 1e6, stats.why[0] ? "; " : "", stats.why);
-	spoor_hub_answer(c->q, text);
-}
-
-static void tell_refused(struct command *c, const struct spoor_hub_result *result)
-{
-	char text[160];
-
-	if (!result->refused)
-		return;
-	snprintf(text, sizeof(text), "of what is lost, %" PRIu64 " events found no room on the way to the relay",
-		 result->refused);
-	spoor_hub_answer(c->q, text);
-}
-
-static int end(struct command *c, struct spoor_error *e)
-{
-	struct spoor_ust_session *s = session_of(c, e);
-	struct spoor_hub_result result;
-	char text[PATH_MAX + 640], output[PATH_MAX + 512];
-	unsigned came;
-	bool crowded;
-	int r;
-
-	if (!s)
-		return -ENOENT;
-	spoor_daemon_where(c, s, output, sizeof(output));
-	tell_wait(c, s);
-	spoor_daemon_crowded(c, s);
-	came = s->n_came;
-	crowded = s->crowded;
-	r = spoor_hub_end(c->h, s, &result, e);
-	if (r)
-		return r;
-	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB in %s",
-		 result.events, result.programs, result.programs == 1 ? "" : "s",
-		 result.lost, result.bytes / 1e6, output);
-	spoor_hub_answer(c->q, text);
-	tell_refused(c, &result);
-	if (result.late) {
-		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
-			 result.late);
-		spoor_hub_answer(c->q, text);
-	}
-	if (!result.programs && !crowded)
-		tell_nothing(c, came);
-	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : 0;
-}
-
 static int snapshot(struct command *c, struct spoor_error *e)
 {
-	struct spoor_ust_session *s = session_of(c, e);
+	struct spoor_ust_session *s = spoor_daemon_session(c, e);
 
 	if (!s)
 		return -ENOENT;
@@ -356,7 +273,7 @@ static const struct {
 	bool changes;
 } commands[] = {
 	{ "create", create, true },      { "start", start, true },
-	{ "stop", stop, true },          { "end", end, true },
+	{ "stop", stop, true },          { "end", spoor_daemon_end, true },
 	{ "enable", enable, true },      { "disable", disable, true },
 	{ "snapshot", snapshot, false }, { "status", spoor_daemon_status, false },
 };
@@ -398,6 +315,7 @@ void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, s
 		*c = (struct command){ .d = daemon, .h = h, .q = q };
 		r = dispatch(c, argc, argv, &e);
 	}
+	if (!c || !c->later || r)
+		spoor_hub_result(q, r, r ? (e.text[0] ? e.text : strerror(-r)) : "");
 	free(c);
-	spoor_hub_result(q, r, r ? (e.text[0] ? e.text : strerror(-r)) : "");
 }

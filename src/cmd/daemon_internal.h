@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* A command that the daemon carries out: daemon_commands.c what changes something, daemon_status.c what tells. */
+/* A command that the daemon carries out: daemon_commands.c what changes something, daemon_end.c, daemon_status.c. */
 #include "cmd/daemon.h"
 #include "cmd/ust_command.h"
 
@@ -9,6 +9,7 @@ struct command {
 	struct spoor_hub *h;
 	struct spoor_hub_request *q;
 	bool is_new; /* the session: programs are told once it is complete */
+	bool later;  /* it is answered by another */
 	struct spoor_ust_command w;
 };
 
@@ -18,3 +19,6 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 /* Programs that have no room for the session: says so. */
 void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);
+int spoor_daemon_end(struct command *c, struct spoor_error *e);
+/* The session that is meant; NULL: there is none that could be told anything. */
+struct spoor_ust_session *spoor_daemon_session(struct command *c, struct spoor_error *e);

@@ -99,13 +99,20 @@ void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, line);
 }
 
+static const char *state_of(const struct spoor_ust_session *s)
+{
+	if (s->ending.step)
+		return "ending";
+	return s->recording ? "recording" : "stopped";
+}
+
 static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_hub_result sum;
 	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
 
 	spoor_daemon_where(c, s, output, sizeof(output));
-	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, s->recording ? "recording" : "stopped", output);
+	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, state_of(s), output);
 	spoor_hub_answer(c->q, line);
 	if (s->o.buffers) {
 		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
@@ -129,6 +136,19 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_programs(c->h, s, tell_program, c);
 }
 
+/* What of sessions that have ended is not at the relay yet. */
+static void tell_leaving(void *ctx, struct spoor_sender *sender)
+{
+	struct command *c = ctx;
+	struct spoor_sender_stats st;
+	char line[768];
+
+	spoor_sender_stats(sender, &st);
+	snprintf(line, sizeof(line), "ended, and on its way to the relay: %s/%s; %.1f MB wait%s%s",
+		 spoor_sender_store(sender)->host, st.name, st.waiting / 1e6, st.why[0] ? ": " : "", st.why);
+	spoor_hub_answer(c->q, line);
+}
+
 int spoor_daemon_status(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *named = c->w.named ? spoor_hub_find(c->h, c->w.session) : NULL;
@@ -140,5 +160,7 @@ int spoor_daemon_status(struct command *c, struct spoor_error *e)
 	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
 		if (!named || s == named)
 			tell_session(c, s);
+	if (c->d->relay && !named)
+		spoor_relay_client_leaving(c->d->relay, tell_leaving, c);
 	return 0;
 }

@@ -111,6 +111,14 @@ static void print(const char *text, size_t len, FILE *out)
 
 	spoor_escape_terminal(text, len, shown, sizeof(shown));
 	fprintf(out, "%s\n", shown);
+	fflush(out); /* the next may come in seconds */
+}
+
+static int exit_code(int result)
+{
+	if (result == -EINPROGRESS)
+		return SPOOR_EXIT_ON_ITS_WAY;
+	return result == -EINVAL ? SPOOR_EXIT_USAGE : SPOOR_EXIT_FAILED;
 }
 
 /* Until the last line. */
@@ -135,7 +143,7 @@ static int listen_to(int fd)
 
 			snprintf(text, sizeof(text), "%.*s", (int)len, m->text);
 			spoor_ust_say(len ? text : strerror(-m->result));
-			return m->result == -EINVAL ? SPOOR_EXIT_USAGE : SPOOR_EXIT_FAILED;
+			return exit_code(m->result);
 		}
 		if (len)
 			print(m->text, len, stdout);

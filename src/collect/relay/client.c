@@ -132,3 +132,11 @@ void spoor_relay_client_leave(struct spoor_relay_client *c, struct spoor_sender 
 	c->leaving = l;
 	reap(c);
 }
+
+void spoor_relay_client_leaving(struct spoor_relay_client *c, void (*each)(void *ctx, struct spoor_sender *s),
+				void *ctx)
+{
+	reap(c);
+	for (struct leaving *l = c->leaving; l; l = l->next)
+		each(ctx, l->sender);
+}

@@ -29,3 +29,6 @@ int spoor_relay_client_send(struct spoor_relay_client *c, const char *name, cons
 			    struct spoor_sender **ret, struct spoor_error *e);
 /* The trace has ended: what waits is sent still; s is freed then. NULL is fine. */
 void spoor_relay_client_leave(struct spoor_relay_client *c, struct spoor_sender *s);
+/* each() gets those of which something waits yet. */
+void spoor_relay_client_leaving(struct spoor_relay_client *c, void (*each)(void *ctx, struct spoor_sender *s),
+				void *ctx);

@@ -29,6 +29,8 @@ struct spoor_hub_options {
 	const char *cache_dir; /* of unwind rows; NULL: none */
 	/* A command of a client (`spoor ust`), words separated by NULs. Answers by spoor_hub_answer(). NULL: none. */
 	void (*command)(void *ctx, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
+	/* A session that is to end later (spoor_hub_end_later()) can be: calls spoor_hub_end(), and answers q. */
+	void (*ended)(void *ctx, struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);
 	/* Something that a person should know. NULL: nobody hears it. */
 	void (*warn)(void *ctx, const char *text);
 	void *ctx;
@@ -77,6 +79,12 @@ struct spoor_hub_result {
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
+/*
+ * The same of one whose trace goes to a relay, which may be slow, or away: its programs stop, what they wrote goes
+ * there while the hub serves everybody else, and when it is there, or after some seconds, `ended` is called. q is not
+ * answered before.
+ */
+void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);
 struct hub_program;
 /* Who came before this moment, what they said, and who ended, is known when it returns. From within a turn, too. */
 void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
@@ -125,6 +133,8 @@ void spoor_hub_stands(struct spoor_hub_request *q);
 /* A line for the client; the last one ends the request when nothing is awaited any more. */
 void spoor_hub_answer(struct spoor_hub_request *q, const char *text);
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text);
+/* Says, before the last line, if the session's relay has not answered within a moment. */
+void spoor_hub_greet_relay(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_request *q);
 
 /* What programs a session has. each() gets one after another. */
 struct spoor_hub_program_info {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* The hub's parts: hub.c (sockets), hub_rounds.c, program.c (traced programs), request.c (clients), kick.c. */
+/*
+ * The hub's parts: hub.c (sockets), hub_rounds.c, hub_end.c, program.c (traced programs), request.c (clients), kick.c.
+ */
 #include <sys/types.h>
 #include <sys/socket.h>
 
@@ -70,6 +72,8 @@ struct spoor_hub_request {
 	uint64_t deadline; /* ns */
 	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
+	uint32_t greets;   /* the session whose relay is awaited; 0: none */
+	uint64_t greet_by; /* ns */
 	int result;
 	const struct spoor_ust_session *session; /* of whose SETUP answers are awaited from who was kicked */
 	int64_t sum;                             /* of what programs answered */
@@ -134,6 +138,17 @@ void spoor_board_remove(struct spoor_hub *h);
 /* hub_rounds.c */
 void spoor_hub_hurry(struct spoor_hub *h); /* a program is new: nobody knows yet how much it writes */
 void spoor_hub_full(struct spoor_hub *h);  /* many packets are: a program writes faster than rounds come */
+/* How much of what there is. */
+enum hub_taking {
+	TAKE_DUE,      /* what a round takes: of a flight recorder nothing, with a relay what there is room for */
+	TAKE_POSSIBLE, /* of a flight recorder, too */
+	TAKE_ALL,      /* also what there is no room for: it is lost, and counted */
+};
+int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_taking how);
+void spoor_hub_unlink(struct spoor_hub *h, struct spoor_ust_session *s);
+
+/* hub_end.c */
+void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now);
 
 /* program.c */
 bool spoor_program_accept(struct spoor_hub *h); /* there may be more */

@@ -14,8 +14,7 @@
 #define CROWD 40
 #define BUSY 350 /* per mille of an arena in one round: look sooner */
 #define IDLE 180 /* so full is it when its program wakes us */
-#define PATIENCE_MS 2000 /* with a relay, where something ends */
-#define SETTLE_MS 20
+#define PERIOD_ENDING (10 * 1000000ULL) /* while somebody waits for a session's end */
 
 /* ---- rounds ---- */
 
@@ -93,14 +92,7 @@ static int let_go(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 	return r;
 }
 
-/* How much of what there is. */
-enum taking {
-	TAKE_DUE,      /* what a round takes: of a flight recorder nothing, with a relay what there is room for */
-	TAKE_POSSIBLE, /* of a flight recorder, too */
-	TAKE_ALL,      /* also what there is no room for: it is lost, and counted */
-};
-
-static int drain(struct spoor_hub *h, struct spoor_ust_session *s, enum taking how)
+int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_taking how)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
 	struct spoor_error e = { "" };
@@ -126,7 +118,7 @@ static int drain(struct spoor_hub *h, struct spoor_ust_session *s, enum taking h
 
 void spoor_hub_drain(struct spoor_hub *h, struct spoor_ust_session *s)
 {
-	drain(h, s, TAKE_DUE);
+	spoor_hub_take(h, s, TAKE_DUE);
 }
 
 void spoor_hub_hurry(struct spoor_hub *h)
@@ -156,10 +148,36 @@ static void say_trouble(struct spoor_hub *h, struct spoor_ust_session *s)
 		spoor_hub_warn(h, text);
 }
 
+/* Of all sessions. Returns the largest share of an arena. */
+static int take_rounds(struct spoor_hub *h, uint64_t now)
+{
+	int most = 0;
+
+	for (struct spoor_ust_session *s = h->sessions, *next; s; s = next) {
+		int share = s->ending.step ? 0 : spoor_hub_take(h, s, TAKE_DUE);
+
+		next = s->next;
+		most = share > most ? share : most;
+		say_trouble(h, s);
+		if (s->ending.step)
+			spoor_hub_end_step(h, s, now);
+	}
+	return most;
+}
+
+static bool anything_ends(const struct spoor_hub *h)
+{
+	const struct spoor_ust_session *s = h->sessions;
+
+	while (s && !s->ending.step)
+		s = s->next;
+	return s;
+}
+
 int spoor_hub_tick(struct spoor_hub *h)
 {
 	uint64_t now = spoor_now_monotonic();
-	int most = 0;
+	int most;
 
 	spoor_board_tick(h, now);
 	if (h->crowd >= HUB_BACKLOG) { /* more than could wait for us */
@@ -173,12 +191,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 		spoor_program_ask_rows(p);
 	}
 	spoor_orphans_look(h);
-	for (struct spoor_ust_session *s = h->sessions; s; s = s->next) {
-		int share = drain(h, s, TAKE_DUE);
-
-		most = share > most ? share : most;
-		say_trouble(h, s);
-	}
+	most = take_rounds(h, now);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->gone && spoor_program_is_taken(p))
 			spoor_program_finish(p);
@@ -186,7 +199,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 	spoor_requests_tick(h, now);
 	spoor_hub_bury(h);
 	h->last = now;
-	h->due = now + h->period;
+	h->due = now + (anything_ends(h) && h->period > PERIOD_ENDING ? PERIOD_ENDING : h->period);
 	now = spoor_now_monotonic();
 	return h->due > now ? (h->due - now) / 1000000 + 1 : 0;
 }
@@ -221,7 +234,7 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
 	return s ? s->next : h->sessions;
 }
 
-static void unlink_session(struct spoor_hub *h, struct spoor_ust_session *s)
+void spoor_hub_unlink(struct spoor_hub *h, struct spoor_ust_session *s)
 {
 	struct spoor_ust_session **at = &h->sessions;
 
@@ -245,32 +258,6 @@ int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const c
 	size_t n = sources_of(h, s, &sources);
 
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
-}
-
-/* Waits a little for the relay; the buffers of other sessions must not fill meanwhile. 0: it has everything. */
-static int settle(struct spoor_hub *h, struct spoor_ust_session *s)
-{
-	for (struct spoor_ust_session *other = h->sessions; other; other = other->next)
-		if (other != s && s->sender)
-			drain(h, other, TAKE_DUE);
-	return spoor_ust_session_settle(s, SETTLE_MS);
-}
-
-/* A relay gets some time for it. */
-static void take_rest(struct spoor_hub *h, struct spoor_ust_session *s)
-{
-	uint64_t patience = PATIENCE_MS * 1000000ULL, until = spoor_now_monotonic() + patience;
-
-	drain(h, s, TAKE_POSSIBLE);
-	while (s->missed && spoor_now_monotonic() < until) {
-		settle(h, s);
-		drain(h, s, TAKE_POSSIBLE);
-	}
-	if (s->missed)
-		drain(h, s, TAKE_ALL);
-	until = spoor_now_monotonic() + patience;
-	while (settle(h, s) && spoor_now_monotonic() < until)
-		;
 }
 
 /* Those that are here still. */
@@ -305,28 +292,4 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 	};
 	memcpy(ret->why, s->why, sizeof(ret->why));
 	add_present(h, s, ret);
-}
-
-int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
-{
-	spoor_hub_catch_up(h, NULL);
-	take_rest(h, s);
-	for (struct hub_program *p = h->first; p; p = p->next)
-		spoor_program_leave(p, s);
-	spoor_hub_retired_finish(h, s);
-	if (ret)
-		spoor_hub_totals(h, s, ret);
-	unlink_session(h, s);
-	return spoor_ust_session_close(s, e);
-}
-
-int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
-{
-	drain(h, s, TAKE_DUE);
-	spoor_ust_session_settle(s, PATIENCE_MS);
-	for (struct hub_program *p = h->first; p; p = p->next)
-		spoor_program_forget(p, s);
-	spoor_hub_retired_forget(s);
-	unlink_session(h, s);
-	return spoor_ust_session_close(s, e);
 }

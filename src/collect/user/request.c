@@ -12,6 +12,7 @@
 #include "collect/user/hub_internal.h"
 
 #define PATIENCE_NS SPOOR_NS_PER_SEC
+#define GREET_NS (300 * 1000000ULL)
 
 static void send_text(struct spoor_hub_request *q, const char *text, bool last)
 {
@@ -88,7 +89,32 @@ void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
 
 static bool is_complete(const struct spoor_hub_request *q)
 {
-	return q->answered && !q->awaited && !q->n_expected;
+	return q->answered && !q->awaited && !q->n_expected && !q->greets;
+}
+
+void spoor_hub_greet_relay(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_request *q)
+{
+	spoor_hub_hurry(h);
+	q->greets = s->id;
+	q->greet_by = spoor_now_monotonic() + GREET_NS;
+}
+
+/* The session goes on without its relay, until that is there; who starts it is told. */
+static void greet(struct spoor_hub *h, struct spoor_hub_request *q, uint64_t now)
+{
+	struct spoor_ust_session *s = h->sessions;
+	struct spoor_error e = { "" };
+	char text[640];
+
+	while (s && s->id != q->greets)
+		s = s->next;
+	if (s && spoor_sender_welcome(s->sender, 0, &e) == -ETIMEDOUT && now < q->greet_by)
+		return;
+	q->greets = 0;
+	if (!e.text[0])
+		return;
+	snprintf(text, sizeof(text), "the relay does not take it yet: %s", e.text);
+	send_text(q, text, false);
 }
 
 void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text)
@@ -166,6 +192,8 @@ void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 		next = q->next;
 		if (now >= q->deadline)
 			give_up(h, q);
+		if (q->greets)
+			greet(h, q, now);
 		if (is_complete(q))
 			finish(h, q);
 	}

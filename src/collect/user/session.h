@@ -61,6 +61,13 @@ struct spoor_ust_retired {
 	enum spoor_program_end end;
 };
 
+/* The end of a session whose trace goes to a relay: hub_end.c. */
+struct spoor_ust_ending {
+	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
+	uint64_t until; /* ns: so long a step may take */
+	struct spoor_hub_request *request;
+};
+
 struct spoor_ust_session {
 	struct spoor_ust_session *next;
 	uint32_t id;
@@ -88,6 +95,7 @@ struct spoor_ust_session {
 	uint64_t network_lost;        /* events that programs had to discard meanwhile */
 	uint64_t lost_before;         /* by all programs, in the round before */
 	char trouble[320];            /* with the relay, as it was told last */
+	struct spoor_ust_ending ending;
 	bool failed;
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* `spoor ust end`: what came of a session, and of one at a relay whether it is there. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "cmd/daemon_internal.h"
+#include "collect/user/state.h"
+
+/* A session without events: for want of programs, or though there were some? */
+static void tell_nothing(struct command *c, unsigned came)
+{
+	char text[200];
+
+	if (!came) {
+		spoor_hub_answer(c->q,
+				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
+				 "runs in a container, or as another user, must reach the socket and the library");
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "%u program%s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
+		 "fit the session's?",
+		 came, came == 1 ? "" : "s");
+	spoor_hub_answer(c->q, text);
+}
+
+/* What an end at a relay waits for, while it does. */
+static void tell_wait(struct command *c, const struct spoor_ust_session *s)
+{
+	struct spoor_sender_stats stats;
+	char text[640];
+
+	spoor_sender_stats(s->sender, &stats);
+	if (!stats.waiting && stats.connected)
+		return;
+	snprintf(text, sizeof(text), "waiting for the relay, some seconds at most: %.1f MB are on the way%s%s",
+		 stats.waiting / 1e6, stats.why[0] ? "; " : "", stats.why);
+	spoor_hub_answer(c->q, text);
+}
+
+static void tell_refused(struct command *c, const struct spoor_hub_result *result)
+{
+	char text[160];
+
+	if (!result->refused)
+		return;
+	snprintf(text, sizeof(text), "of what is lost, %" PRIu64 " events found no room on the way to the relay",
+		 result->refused);
+	spoor_hub_answer(c->q, text);
+}
+
+/* What the relay has not got yet is the last line, and no success. */
+static int tell_way(const struct command *c, const struct spoor_sender_stats *stats, bool there, struct spoor_error *e)
+{
+	if (there)
+		return 0;
+	return spoor_fail(e, EINPROGRESS,
+			  "%" PRIu64 " kB of it are on the way to %s yet%s%s; the daemon goes on sending ('spoor ust "
+			  "status' tells), and loses them if it is stopped before",
+			  stats->waiting / 1000 + 1, spoor_relay_client_url(c->d->relay), stats->why[0] ? ": " : "",
+			  stats->why);
+}
+
+/* All that can be waited for has been. */
+static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	char text[PATH_MAX + 640], output[PATH_MAX + 512];
+	struct spoor_sender_stats stats = {};
+	struct spoor_hub_result result;
+	bool crowded = s->crowded, there = !s->sender || !spoor_ust_session_settle(s, 0);
+	unsigned came = s->n_came;
+	int r;
+
+	spoor_daemon_where(c, s, output, sizeof(output));
+	if (s->sender)
+		spoor_sender_stats(s->sender, &stats);
+	r = spoor_hub_end(c->h, s, &result, e);
+	if (stats.failed)
+		return spoor_fail(e, EIO, "%s", stats.why);
+	if (r)
+		return r;
+	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB %s %s",
+		 result.events, result.programs, result.programs == 1 ? "" : "s", result.lost, result.bytes / 1e6,
+		 there ? "in" : "for", output);
+	spoor_hub_answer(c->q, text);
+	tell_refused(c, &result);
+	if (result.late) {
+		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
+			 result.late);
+		spoor_hub_answer(c->q, text);
+	}
+	if (!result.programs && !crowded)
+		tell_nothing(c, came);
+	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);
+}
+
+void spoor_daemon_ended(void *daemon, struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q)
+{
+	struct command c = { .d = daemon, .h = h, .q = q };
+	struct spoor_error e = { "" };
+	int r = end_now(&c, s, &e), err = spoor_state_save(h, c.d->state, r ? NULL : &e);
+
+	spoor_hub_result(q, r ? r : err, e.text);
+	spoor_hub_publish(h);
+}
+
+int spoor_daemon_end(struct command *c, struct spoor_error *e)
+{
+	struct spoor_ust_session *s = spoor_daemon_session(c, e);
+
+	if (!s)
+		return -ENOENT;
+	spoor_daemon_crowded(c, s);
+	if (!s->sender)
+		return end_now(c, s, e);
+	tell_wait(c, s);
+	c->later = true;
+	spoor_hub_end_later(c->h, s, c->q);
+	return 0;
+}

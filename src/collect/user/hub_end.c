@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * How a session ends. At once, as a rule; one whose trace goes to a relay takes steps, one in each round, so that
+ * nobody else waits for its network:
+ *
+ *	TAKES    -> SETTLES    when everything is on its way; after a while what finds no room is lost, and counted
+ *	SETTLES  -> the host   when the relay has everything, or after a while
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/time.h"
+#include "collect/user/hub_internal.h"
+
+#define PATIENCE_MS 2000 /* with a relay, for a step */
+#define PATIENCE_NS (PATIENCE_MS * 1000000ULL)
+
+static bool is_over(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now)
+{
+	struct spoor_ust_ending *k = &s->ending;
+
+	if (k->step == SPOOR_ENDING_TAKES) {
+		spoor_hub_take(h, s, TAKE_POSSIBLE);
+		if (s->missed && now < k->until)
+			return false;
+		if (s->missed)
+			spoor_hub_take(h, s, TAKE_ALL);
+		k->step = SPOOR_ENDING_SETTLES;
+		k->until = now + PATIENCE_NS;
+	}
+	return !spoor_ust_session_settle(s, 0) || now >= k->until;
+}
+
+void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now)
+{
+	if (is_over(h, s, now))
+		h->o.ended(h->o.ctx, h, s, s->ending.request);
+}
+
+void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q)
+{
+	spoor_hub_record(h, s, 0, false, NULL);
+	s->ending = (struct spoor_ust_ending){ SPOOR_ENDING_TAKES, spoor_now_monotonic() + PATIENCE_NS, q };
+	spoor_hub_hurry(h);
+}
+
+int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
+{
+	if (!s->ending.step) {
+		spoor_hub_catch_up(h, NULL);
+		spoor_hub_take(h, s, TAKE_ALL);
+	}
+	for (struct hub_program *p = h->first; p; p = p->next)
+		spoor_program_leave(p, s);
+	spoor_hub_retired_finish(h, s);
+	if (ret)
+		spoor_hub_totals(h, s, ret);
+	spoor_hub_unlink(h, s);
+	return spoor_ust_session_close(s, e);
+}
+
+/* Who waits for its end hears that there was none. */
+static void break_off(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "the daemon is told to end, and the relay has not everything yet: session '%s' is stopped, and stays "
+		 "for the next daemon: end it there",
+		 s->name);
+	spoor_hub_result(s->ending.request, -ECANCELED, text);
+	spoor_requests_tick(h, spoor_now_monotonic());
+}
+
+int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	if (s->ending.step)
+		break_off(h, s);
+	spoor_hub_take(h, s, TAKE_DUE);
+	spoor_ust_session_settle(s, PATIENCE_MS);
+	for (struct hub_program *p = h->first; p; p = p->next)
+		spoor_program_forget(p, s);
+	spoor_hub_retired_forget(s);
+	spoor_hub_unlink(h, s);
+	return spoor_ust_session_close(s, e);
+}
