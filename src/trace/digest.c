@@ -21,19 +21,18 @@ struct record {
 /* ---- making ---- */
 
 struct digest {
-	uint8_t *bytes;
-	size_t len, room;
+	struct spoor_digest_text t;
 	struct spoor_packet_source *told; /* losses, of packets before the window */
 	size_t n_told, room_told;
 };
 
 static void digest_done(struct digest *d)
 {
-	free(d->bytes);
+	free(d->t.bytes);
 	free(d->told);
 }
 
-static int add(struct digest *d, uint32_t type, const void *data, size_t len)
+int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len)
 {
 	size_t padded = (len + 7) & ~7UL, need = d->len + sizeof(struct record) + padded;
 	struct record r = { type, padded };
@@ -57,7 +56,7 @@ static int add(struct digest *d, uint32_t type, const void *data, size_t len)
 	return 0;
 }
 
-static int add_manifest(struct digest *d, const char *path)
+static int add_manifest(struct spoor_digest_text *d, const char *path)
 {
 	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
 	int r;
@@ -65,36 +64,36 @@ static int add_manifest(struct digest *d, const char *path)
 	if (asprintf(&file, "%s/manifest", path) < 0)
 		return file = NULL, -ENOMEM;
 	r = spoor_read_text(file, MOST_BYTES / 2, &text);
-	return r < 0 ? r : add(d, SPOOR_DIGEST_MANIFEST, text, strlen(text));
+	return r < 0 ? r : spoor_digest_add(d, SPOOR_DIGEST_MANIFEST, text, strlen(text));
 }
 
-static int add_stream(struct digest *d, const struct writer_stream *s)
+static int add_stream(struct spoor_digest_text *d, const struct writer_stream *s)
 {
 	struct spoor_digest_stream at = {
 		.instance = s->instance, .seq = s->seq, .discarded = s->before, .last_ts = s->last_ts
 	};
 
-	return s->seq ? add(d, SPOOR_DIGEST_STREAM, &at, sizeof(at)) : 0;
+	return s->seq ? spoor_digest_add(d, SPOOR_DIGEST_STREAM, &at, sizeof(at)) : 0;
 }
 
-static int add_parts(struct digest *d, const struct spoor_writer *w)
+int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w)
 {
 	const struct spoor_digest_ids ids = { w->last_stack, w->least_object };
 	const struct writer_part *p = w->ust;
-	int r = add(d, SPOOR_DIGEST_IDS, &ids, sizeof(ids));
+	int r = spoor_digest_add(d, SPOOR_DIGEST_IDS, &ids, sizeof(ids));
 
 	for (unsigned i = 0; i < w->n_closed && r >= 0; i++) {
 		struct spoor_digest_segment s = { p->closed[i].number, 0, p->closed[i].bytes, p->closed[i].ts_begin,
 						  p->closed[i].ts_end };
 
-		r = add(d, SPOOR_DIGEST_SEGMENT, &s, sizeof(s));
+		r = spoor_digest_add(d, SPOOR_DIGEST_SEGMENT, &s, sizeof(s));
 	}
 	for (unsigned i = 0; i < p->n_streams && r >= 0; i++)
 		r = add_stream(d, &p->streams[i]);
 	for (unsigned i = 0; i < 2 && r >= 0; i++)
 		r = add_stream(d, &p->defs[i]);
 	for (unsigned i = 0; i < w->n_classes && r >= 0; i++)
-		r = add(d, SPOOR_DIGEST_CLASS, w->classes[i], w->classes[i]->h.size8 * 8);
+		r = spoor_digest_add(d, SPOOR_DIGEST_CLASS, w->classes[i], w->classes[i]->h.size8 * 8);
 	return r;
 }
 
@@ -152,7 +151,7 @@ static int note_losses(struct digest *d, const struct spoor_packet_source *sourc
 static int add_losses(struct digest *d)
 {
 	keep_last_words(d);
-	return d->n_told ? add(d, SPOOR_DIGEST_SOURCES, d->told, d->n_told * sizeof(*d->told)) : 0;
+	return d->n_told ? spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, d->told, d->n_told * sizeof(*d->told)) : 0;
 }
 
 /* after: bytes of the stream in later files. */
@@ -171,7 +170,7 @@ static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_
 		const uint8_t *sources = c.map + at + packet->content_size / 8;
 
 		if (end > sources && c.len - at + after <= window)
-			r = add(d, SPOOR_DIGEST_SOURCES, sources, end - sources);
+			r = spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, sources, end - sources);
 		else
 			r = note_losses(d, (const void *)sources, (end - sources) / sizeof(*d->told));
 		at = end - c.map; /* whole: the file has been repaired */
@@ -212,17 +211,17 @@ int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t wind
 
 	if (r < 0)
 		return r;
-	r = add_manifest(&d, path);
+	r = add_manifest(&d.t, path);
 	if (r >= 0)
-		r = add_parts(&d, w);
+		r = spoor_digest_add_parts(&d.t, w);
 	if (r >= 0)
 		r = add_sources(&d, path, window, e);
 	if (r >= 0)
-		r = add(&d, SPOOR_DIGEST_END, NULL, 0);
+		r = spoor_digest_add(&d.t, SPOOR_DIGEST_END, NULL, 0);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot tell what is in it: %s", path, strerror(-r));
-	*ret = TAKE_PTR(d.bytes);
-	*ret_len = d.len;
+	*ret = TAKE_PTR(d.t.bytes);
+	*ret_len = d.t.len;
 	return 0;
 }
 
@@ -374,19 +373,25 @@ static int take_record(struct spoor_writer *w, uint32_t type, const void *data, 
 	return 0;
 }
 
-int spoor_digest_parts(struct spoor_writer *w, struct spoor_error *e)
+int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t digest_len)
 {
-	const struct spoor_store *store = w->o.store;
 	const void *data;
 	size_t at = 0, len;
 	uint32_t type;
 	int r;
 
-	while ((r = spoor_digest_next(store->digest, store->digest_len, &at, &type, &data, &len)) > 0) {
+	while ((r = spoor_digest_next(digest, digest_len, &at, &type, &data, &len)) > 0) {
 		r = take_record(w, type, data, len);
 		if (r < 0)
 			break;
 	}
+	return r;
+}
+
+int spoor_digest_parts(struct spoor_writer *w, struct spoor_error *e)
+{
+	int r = spoor_digest_take(w, w->o.store->digest, w->o.store->digest_len);
+
 	return r < 0 ? spoor_fail(e, -r, "%s: cannot go on with it: what the relay says of it makes no sense",
 				  w->path) :
 		       0;

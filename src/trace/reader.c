@@ -257,13 +257,14 @@ static void trace_closep(struct spoor_trace **t)
 	spoor_trace_close(*t);
 }
 
-int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_error *e)
+int spoor_trace_open_after(const char *path, unsigned after, struct spoor_trace **ret, struct spoor_error *e)
 {
 	_cleanup_(trace_closep) struct spoor_trace *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	t->after = after;
 	t->info.hostname = t->info.release = t->info.command = t->info.mode = "";
 	t->path = strdup(path);
 	if (!t->path)
@@ -279,4 +280,9 @@ int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_er
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	*ret = TAKE_PTR(t);
 	return 0;
+}
+
+int spoor_trace_open(const char *path, struct spoor_trace **ret, struct spoor_error *e)
+{
+	return spoor_trace_open_after(path, 0, ret, e);
 }

@@ -96,6 +96,7 @@ struct spoor_trace {
 	char *damages[SPOOR_MAX_DAMAGES];
 	struct spoor_segment **segments; /* by part and number */
 	unsigned n_segments;
+	unsigned after; /* segments up to this one are as if they were not there */
 	int scan_errno; /* of a directory that could not be read; 0: none */
 	struct spoor_stream_file *files; /* by part, instance and number */
 	size_t n_files;
@@ -160,6 +161,8 @@ void spoor_cursor_grow(struct spoor_cursor *c);
 int spoor_segment_load(struct spoor_segment *s);
 /* Definitions that came since; of a trace that is followed. */
 int spoor_segment_load_more(struct spoor_segment *s);
+/* reader.c: as spoor_trace_open(), of the segments after this one; there may be none, if it is not 0. */
+int spoor_trace_open_after(const char *path, unsigned after, struct spoor_trace **ret, struct spoor_error *e);
 /* reader.c: makes streams of the files; those that are there go on where they are. */
 int spoor_trace_make_streams(struct spoor_trace *t);
 /* manifest_read.c */

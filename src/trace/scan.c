@@ -157,7 +157,7 @@ static int scan_dir(struct spoor_trace *t, const char *path, int depth, unsigned
 		struct stat st;
 		uint32_t nr;
 
-		if (de->d_name[0] == '.')
+		if (de->d_name[0] == '.' || (segment_number(de->d_name, &nr) >= 0 && nr <= t->after))
 			continue;
 		if (asprintf(&child, "%s/%s", path, de->d_name) < 0)
 			return -ENOMEM;
@@ -284,7 +284,7 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
-	if (!t->n_segments)
+	if (!t->n_segments && !t->after)
 		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
 	return check_hosts(t, path, e);
 }

@@ -204,7 +204,7 @@ void spoor_segment_remove(int part_fd, unsigned number)
 /* While the manifest is replaced there are two. */
 static uint64_t bytes_on_disk(const struct spoor_writer *w)
 {
-	return spoor_writer_bytes(w) + 2 * w->manifest_len;
+	return spoor_writer_bytes(w) + 2 * w->manifest_len + w->checkpoint_len;
 }
 
 static uint64_t closed_bytes(const struct spoor_writer *w, unsigned i)

@@ -209,6 +209,7 @@ static void writer_free(struct spoor_writer *w)
 	for (unsigned i = 0; i < w->n_classes; i++)
 		free(w->classes[i]);
 	free(w->classes);
+	free(w->sources);
 	json_decref(w->clocks);
 	json_decref(w->counters);
 	free(w->path);
@@ -285,6 +286,8 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: no random numbers: %s", w->path, strerror(-r));
 	r = o->resume ? begin_again(w, e) : begin_anew(w, e);
+	if (r >= 0 && o->resume && !o->store)
+		spoor_checkpoint_save(w);
 	if (r >= 0)
 		r = spoor_segments_create(w, e);
 	if (r >= 0)
@@ -320,6 +323,12 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w)
 	for_each_part(p, w)
 		bytes += p->shared_len + (p->previous ? p->previous->bytes : 0) + (p->current ? p->current->bytes : 0);
 	return bytes;
+}
+
+void spoor_writer_last(struct spoor_writer *w)
+{
+	if (w->ust && !w->o.store)
+		spoor_checkpoint_forget(w);
 }
 
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)

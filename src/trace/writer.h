@@ -51,6 +51,14 @@ struct spoor_writer_options {
  * torn it is as it was. With a store, what is there is what its digest says.
  */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
+/*
+ * Where the events of a trace that was resumed in its directory come from, as far as their buffers may not know yet
+ * that they are written; of each buffer at least one. A non-zero result of `each` ends it and is returned.
+ */
+int spoor_writer_sources(const struct spoor_writer *w, int (*each)(const struct spoor_packet_source *source, void *p),
+			 void *p);
+/* Nobody is going to resume it: what is kept for that is removed. */
+void spoor_writer_last(struct spoor_writer *w);
 
 /*
  * Appends whole, time-ordered events of one stream as one packet (or several, if large), by one writev:

@@ -2,8 +2,8 @@
 #pragma once
 /*
  * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
- * writer_class.c (classes of user events), writer_resume.c, writer_take_over.c, writer_old_defs.c and digest.c (going
- * on), segment.c (directories, rotation), manifest.c, snapshot.c.
+ * writer_class.c (classes of user events), writer_resume.c, writer_sources.c, checkpoint.c, writer_take_over.c,
+ * writer_old_defs.c and digest.c (going on), segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
 
@@ -82,6 +82,12 @@ struct spoor_writer {
 	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
 	unsigned n_classes;
 	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
+	struct writer_source { /* what its packets said when it was resumed */
+		struct spoor_packet_source s;
+		unsigned segment; /* 0: the checkpoint's */
+	} *sources;
+	size_t n_sources, sources_room;
+	size_t checkpoint_len; /* on disk */
 
 	json_t *clocks, *counters;
 	uint64_t stack_seed;
@@ -144,6 +150,25 @@ int spoor_resume_manifest(struct spoor_writer *w, const char *text);
 /* The same for a store, by its digest. */
 int spoor_digest_identity(struct spoor_writer *w, struct spoor_error *e);
 int spoor_digest_parts(struct spoor_writer *w, struct spoor_error *e);
+struct spoor_digest_text { /* of records */
+	uint8_t *bytes;
+	size_t len, room;
+};
+int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len);
+/* What the writer knows: ids, closed segments, streams, classes. */
+int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w);
+/* And back. -EBADMSG: it makes no sense. */
+int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t len);
+/* writer_sources.c: one more, of that segment (0: of those before); then which of them still matter. */
+int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source, unsigned segment);
+void spoor_known_sources_prune(struct spoor_writer *w);
+/*
+ * checkpoint.c: what closed segments say, kept beside them. load(): 1, or 0 if there is none that holds, and the
+ * segments must be read; save() does what it can; forget() removes it.
+ */
+int spoor_checkpoint_load(struct spoor_writer *w);
+void spoor_checkpoint_save(struct spoor_writer *w);
+void spoor_checkpoint_forget(struct spoor_writer *w);
 /* writer.c: what a writer that goes on would know; it writes nothing. */
 int spoor_writer_look(const char *path, const uint8_t *boot_id, struct spoor_writer **ret, struct spoor_error *e);
 void spoor_writer_freep(struct spoor_writer **w);

@@ -156,20 +156,22 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
+/* Behind those of the checkpoint. */
 static int list_segments(struct spoor_writer *w, const struct spoor_trace *t)
 {
 	struct writer_part *p = w->ust;
+	struct writer_segment *all = reallocarray(p->closed, w->n_closed + t->n_segments + 1, sizeof(*all));
 
-	p->closed = calloc(t->n_segments + 1, sizeof(*p->closed));
-	if (!p->closed)
+	if (!all)
 		return -ENOMEM;
-	for (unsigned i = 0; i < t->n_segments; i++)
-		p->closed[i] = (struct writer_segment){
-			.number = t->segments[i]->number, .fd = -1, .ts_begin = UINT64_MAX
-		};
-	w->n_closed = t->n_segments;
-	qsort(p->closed, w->n_closed, sizeof(*p->closed), by_number);
-	w->n_begun = p->closed[w->n_closed - 1].number;
+	p->closed = all;
+	for (unsigned i = 0; i < t->n_segments; i++) {
+		unsigned number = t->segments[i]->number;
+
+		all[w->n_closed++] = (struct writer_segment){ .number = number, .fd = -1, .ts_begin = UINT64_MAX };
+		w->n_begun = number > w->n_begun ? number : w->n_begun;
+	}
+	qsort(all, w->n_closed, sizeof(*all), by_number);
 	return 0;
 }
 
@@ -227,7 +229,7 @@ static int take_file(struct spoor_writer *w, struct spoor_trace *t, const struct
 
 /* ---- classes ---- */
 
-/* The classes of the segment that tells of most; ids are dense, for whoever wrote them counted. */
+/* Those of the segment that tells of most, which the checkpoint has not; ids are dense: whoever wrote them counted. */
 static int take_classes(struct spoor_writer *w, struct spoor_trace *t)
 {
 	const struct spoor_segment *best = NULL;
@@ -247,7 +249,7 @@ static int take_classes(struct spoor_writer *w, struct spoor_trace *t)
 		if (!best || s->n_classes > best->n_classes)
 			best = s;
 	}
-	for (unsigned i = 0; r >= 0 && best && i < best->n_classes; i++) {
+	for (unsigned i = w->n_classes; r >= 0 && best && i < best->n_classes; i++) {
 		if (!best->classes[i])
 			continue; /* beyond the last */
 		r = w->n_classes == i ? spoor_class_restore(w, best->classes[i], ts) : -EBADMSG;
@@ -315,35 +317,66 @@ static int check_metadatas(const struct spoor_writer *w, const struct spoor_trac
 	return r;
 }
 
-int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
-{
-	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
-	char part[80];
-	int r;
+/* ---- all of it ---- */
 
-	snprintf(part, sizeof(part), "%s/ust", w->host_dir);
-	w->ust->fd = openat(w->root_fd, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (w->ust->fd < 0)
-		return spoor_fail(e, errno, "%s/%s: cannot open: %m", w->path, part);
-	r = spoor_trace_open(w->path, &t, e);
-	if (r < 0)
-		return r;
-	if (list_segments(w, t) < 0)
-		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
-	for (size_t i = 0; i < t->n_files; i++) {
+static int take_source(const struct spoor_packet_source *source, unsigned segment, void *p)
+{
+	return spoor_known_sources_add(p, source, segment);
+}
+
+static int take_files(struct spoor_writer *w, struct spoor_trace *t, struct spoor_error *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < t->n_files && r >= 0; i++)
 		r = take_file(w, t, &t->files[i], e);
-		if (r < 0)
-			return r;
-	}
+	w->closed_bytes = 0;
 	for (unsigned i = 0; i < w->n_closed; i++)
 		w->closed_bytes += w->ust->closed[i].bytes;
-	r = take_classes(w, t);
+	return r;
+}
+
+static int take_definitions(struct spoor_writer *w, struct spoor_trace *t)
+{
+	int r = take_classes(w, t);
+
 	if (r >= 0)
 		r = take_ids(w, t);
 	if (r >= 0)
 		r = check_metadatas(w, t);
+	return r;
+}
+
+static int open_part(struct spoor_writer *w, struct spoor_error *e)
+{
+	char part[80];
+
+	snprintf(part, sizeof(part), "%s/ust", w->host_dir);
+	w->ust->fd = openat(w->root_fd, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return w->ust->fd < 0 ? spoor_fail(e, errno, "%s/%s: cannot open: %m", w->path, part) : 0;
+}
+
+int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
+{
+	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
+	int r = open_part(w, e);
+
+	if (r < 0)
+		return r;
+	spoor_checkpoint_load(w);
+	r = spoor_trace_open_after(w->path, w->n_begun, &t, e);
+	if (r < 0)
+		return r;
+	if (list_segments(w, t) < 0)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
+	r = take_files(w, t, e);
+	if (r < 0)
+		return r;
+	r = take_definitions(w, t);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged",
 				  w->path);
-	return 0;
+	r = spoor_trace_sources(t, take_source, w);
+	spoor_known_sources_prune(w);
+	return r < 0 ? spoor_fail(e, -r, "%s: %s", w->path, strerror(-r)) : 0;
 }

@@ -18,7 +18,6 @@ from daemons import Daemon, daemon, in_a_row, library, listed, ticker, wait_for 
 from fakeprogram import COMMAND, Arena, Program, message
 
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "1000"))
-DAEMON_KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "100"))
 
 
 def test_from_the_start(daemon, ticker):
@@ -226,9 +225,9 @@ def test_daemon_killed(daemon, ticker, tmp_path):
     """SIGKILL of the daemon at random moments: every event exactly once."""
     daemon.ust("start", "-o", "t.spoor")
     counter = counters(tmp_path / "counter", 3)
-    p = daemon.program(ticker, 3, 0, 300, TICKER_COUNTER=str(counter))
-    random.seed(DAEMON_KILLS)
-    for _ in range(DAEMON_KILLS):
+    p = daemon.program(ticker, 3, 0, 500, TICKER_COUNTER=str(counter))
+    random.seed(KILLS)
+    for _ in range(KILLS):
         time.sleep(random.uniform(0.0, 0.01))
         daemon.kill()
         daemon.start()

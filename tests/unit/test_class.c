@@ -18,7 +18,7 @@
 #include "trace/reader.h"
 #include "trace/writer.h"
 
-#include "trace_fixture.h"
+#include "user_trace_fixture.h"
 
 static struct spoor_event_class class_of(const struct spoor_class_field *fields, unsigned n)
 {
@@ -142,11 +142,6 @@ static void test_definition_and_back(void **state)
 	free(def);
 }
 
-struct user_event {
-	struct spoor_event_header h;
-	uint8_t body[64];
-};
-
 static void test_values(void **state)
 {
 	const struct spoor_class_value values[] = { { "one", 1, 1 }, { "some", 0, 9 } };
@@ -201,44 +196,6 @@ static void test_lengths_that_overflow(void **state)
 
 /* ---- in a trace ---- */
 
-static const struct spoor_class_field number = { "n", SPOOR_VALUE_UNSIGNED, 8 };
-
-static void open_user_writer(struct fixture *f, struct spoor_writer_options o)
-{
-	o.path = f->path;
-	o.n_lanes = 4;
-	assert_int_equal(spoor_writer_open(&o, &f->w, &f->e), 0);
-}
-
-static uint16_t add_class(struct fixture *f, const char *name)
-{
-	struct spoor_event_class c = class_of(&number, 1);
-	uint16_t id = 0;
-
-	c.name = name;
-	assert_int_equal(spoor_writer_class(f->w, &c, 1, &id, &f->e), 0);
-	return id;
-}
-
-static int write_lane(struct fixture *f, unsigned lane, uint16_t id, uint64_t ts, const struct spoor_packet_source *s)
-{
-	struct user_event e = { .h = { .ts = ts, .id = id, .size8 = 3, .tid = 5 } };
-	struct iovec span = { &e, 24 };
-	struct spoor_lane_packet p = { &span, 1, ts, ts, 0, 5, !!s, s };
-
-	memcpy(e.body, &ts, 8);
-	return spoor_writer_lane_packet(f->w, lane, &p, &f->e);
-}
-
-static int take_source(const struct spoor_packet_source *s, void *p)
-{
-	struct spoor_packet_source *best = p;
-
-	if (s->serial == best->serial && s->position > best->position)
-		*best = *s;
-	return 0;
-}
-
 static void test_lanes(void **state)
 {
 	struct spoor_packet_source source = { { 7 }, 3, 100 }, found = { .serial = 3 };
@@ -276,7 +233,7 @@ static void test_lanes(void **state)
 	spoor_trace_close(t);
 }
 
-static int stop(const struct spoor_packet_source *s, void *p)
+static int stop(const struct spoor_packet_source *s, unsigned segment, void *p)
 {
 	++*(int *)p;
 	return 42;
@@ -389,156 +346,6 @@ static void test_each_segment_defines_all_classes(void **state)
 	spoor_trace_close(t);
 }
 
-/* ---- a writer that was killed, and the next one ---- */
-
-static void user_file(struct fixture *f, unsigned segment, const char *name, char *ret, size_t size)
-{
-	char host[256];
-
-	gethostname(host, sizeof(host));
-	snprintf(ret, size, "%s/%s/ust/seg-%06u/%s", f->path, host, segment, name);
-}
-
-/* In a process of its own, for the lock on the trace goes with it. */
-static void write_and_die(struct fixture *f)
-{
-	struct spoor_packet_source source = { { 7 }, 3, 100 };
-	pid_t pid = fork();
-	int status;
-
-	assert_true(pid >= 0);
-	if (pid == 0) {
-		uint16_t id;
-
-		open_user_writer(f, (struct spoor_writer_options){ .command = "first" });
-		add_class(f, "a:b");
-		spoor_writer_segment_begin(f->w, &f->e);
-		id = add_class(f, "c:d");
-		spoor_writer_switch_lanes(f->w);
-		spoor_writer_flush(f->w, &f->e);
-		write_lane(f, 1, id, 10, &source);
-		spoor_writer_segment_end(f->w, &f->e);
-		write_lane(f, 0, id, 15, &source);
-		write_lane(f, 1, id, 9, NULL); /* lost: out of order; the next packet tells of it */
-		write_lane(f, 1, id, 12, NULL);
-		source.position = 200;
-		write_lane(f, 1, id, 20, &source);
-		add_class(f, "never:defined");
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-}
-
-static void resume(struct fixture *f)
-{
-	struct spoor_writer_options o = { .path = f->path, .n_lanes = 4, .command = "second", .resume = 1 };
-
-	if (spoor_writer_open(&o, &f->w, &f->e) < 0)
-		fail_msg("%s", f->e.text);
-}
-
-static void test_resume(void **state)
-{
-	struct spoor_packet_source found = { .serial = 3 };
-	struct fixture *f = *state;
-	struct spoor_trace *t;
-	struct spoor_event ev;
-	unsigned n = 0, classes = 0;
-	char path[512];
-	struct stat st;
-
-	write_and_die(f);
-	user_file(f, 2, "lane1", path, sizeof(path));
-	assert_int_equal(stat(path, &st), 0);
-	assert_int_equal(truncate(path, st.st_size - 5), 0); /* the one of time 20 is torn */
-	t = open_trace(f);
-	assert_int_equal(spoor_trace_sources(t, take_source, &found), 0);
-	assert_int_equal(found.position, 100);
-	spoor_trace_close(t);
-	resume(f);
-	assert_int_equal(spoor_writer_lane_end(f->w, 1), 12);
-	assert_int_equal(spoor_writer_lane_end(f->w, 0), 15);
-	assert_int_equal(spoor_writer_lane_end(f->w, 2), 0);
-	assert_string_equal((const char *)spoor_writer_known_class(f->w, 1)->data, "c:d");
-	assert_null(spoor_writer_known_class(f->w, 2));
-	assert_int_equal(write_lane(f, 1, SPOOR_EV_USER, 11, NULL), -EINVAL);
-	assert_int_equal(add_class(f, "e:f"), SPOOR_EV_USER + 2);
-	spoor_writer_flush(f->w, &f->e);
-	assert_int_equal(write_lane(f, 1, SPOOR_EV_USER + 2, 20, NULL), 0);
-	assert_int_equal(write_lane(f, 1, SPOOR_EV_USER + 1, 30, NULL), 0);
-	close_writer(f);
-	t = open_trace(f);
-	assert_string_equal(spoor_trace_info(t)->command, "first");
-	assert_true(spoor_trace_info(t)->ended && spoor_trace_info(t)->n_segments == 3);
-	while (spoor_trace_next(t, &ev) > 0) {
-		n += ev.class != NULL;
-		classes += ev.h->id == SPOOR_EV_CLASS;
-		if (ev.h->ts == 20 && ev.class)
-			assert_string_equal(ev.class->name, "e:f");
-	}
-	assert_int_equal(n, 5);
-	assert_int_equal(classes, 2 + 2 + 3);
-	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
-	assert_int_equal(spoor_trace_discarded(t), 2); /* one of each writer */
-	spoor_trace_close(t);
-}
-
-static void test_resume_forgets_what_was_not_defined(void **state)
-{
-	struct fixture *f = *state;
-	char path[512], *text;
-	FILE *file;
-
-	write_and_die(f);
-	resume(f);
-	close_writer(f);
-	user_file(f, 2, "metadata", path, sizeof(path));
-	text = calloc(1, 1 << 20);
-	file = fopen(path, "re");
-	assert_true(file && fread(text, 1, (1 << 20) - 1, file) > 0);
-	fclose(file);
-	assert_non_null(strstr(text, "\"c:d\""));
-	assert_null(strstr(text, "never:defined"));
-	free(text);
-}
-
-static int try_resume(struct fixture *f, struct spoor_writer_options o)
-{
-	int r;
-
-	o.path = f->path;
-	o.resume = 1;
-	r = spoor_writer_open(&o, &f->w, &f->e);
-	if (r >= 0)
-		close_writer(f);
-	return r;
-}
-
-static void test_what_cannot_be_resumed(void **state)
-{
-	struct fixture *f = *state;
-	uint8_t boot[16] = { 1 };
-	struct spoor_writer *w;
-	char path[512];
-
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4 }), -ENOENT);
-	write_and_die(f);
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_cpus = 4 }), -EINVAL);
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4, .boot_id = boot }), -ESTALE);
-	resume(f);
-	w = f->w;
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4 }), -EBUSY);
-	f->w = w;
-	close_writer(f);
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4 }), 0); /* also one that ended */
-	snprintf(path, sizeof(path), "%s/manifest", f->path);
-	assert_int_equal(truncate(path, 30), 0);
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4 }), -EBADMSG);
-	assert_int_equal(unlink(path), 0);
-	assert_int_equal(try_resume(f, (struct spoor_writer_options){ .n_lanes = 4 }), -ENOENT);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -552,9 +359,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_refused_classes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_metadata_is_shared_until_it_grows, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_each_segment_defines_all_classes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_resume_forgets_what_was_not_defined, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_cannot_be_resumed, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,8 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 	spoor_hub_retired_finish(h, s);
 	if (ret)
 		spoor_hub_totals(h, s, ret);
+	if (!s->o.writer)
+		spoor_writer_last(s->w);
 	spoor_hub_unlink(h, s);
 	return spoor_ust_session_close(s, e);
 }

@@ -42,6 +42,8 @@ static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 
 	if (!r)
 		r = spoor_writer_open(&wo, &s->w, e);
+	if (!r && wo.resume && !wo.store && spoor_written_add(&s->written, s->w))
+		r = spoor_fail(e, ENOMEM, "out of memory");
 	if (r)
 		return r;
 	define_clock(s->w);

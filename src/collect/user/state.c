@@ -94,20 +94,14 @@ static void next_output(const char *base, char *to, size_t size)
 /* Goes on in the same trace; where that cannot be (it was removed, or the machine was restarted) in another one. */
 static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
 {
-	struct spoor_written written = {};
 	static char other[PATH_MAX];
-	int r = spoor_written_add(&written, o->output, e);
+	int r;
 
 	o->resume = true;
+	r = spoor_ust_session_new(o, id, ret, e);
 	if (!r)
-		r = spoor_ust_session_new(o, id, ret, e);
-	if (!r) {
-		(*ret)->written = written;
 		spoor_ust_session_go_on(*ret);
-		return 0;
-	}
-	spoor_written_done(&written);
-	if (r == -ENOMEM || r == -EBUSY)
+	if (!r || r == -ENOMEM || r == -EBUSY)
 		return r;
 	next_output(o->output, other, sizeof(other));
 	o->output = other;

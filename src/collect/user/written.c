@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "trace/digest.h"
-#include "trace/reader.h"
 
 static int keep(const struct spoor_packet_source *s, void *p)
 {
@@ -26,19 +25,9 @@ static int keep(const struct spoor_packet_source *s, void *p)
 	return 0;
 }
 
-int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_error *e)
+int spoor_written_add(struct spoor_written *w, const struct spoor_writer *writer)
 {
-	struct spoor_trace *t;
-	uint64_t cut;
-	int r = spoor_trace_repair(path, &cut, e);
-
-	if (!r)
-		r = spoor_trace_open(path, &t, e);
-	if (r)
-		return r;
-	r = spoor_trace_sources(t, keep, w);
-	spoor_trace_close(t);
-	return r ? spoor_fail(e, -r, "%s: %s", path, strerror(-r)) : 0;
+	return spoor_writer_sources(writer, keep, w);
 }
 
 int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e)

@@ -11,14 +11,15 @@
 #include "base/error.h"
 #include "collect/user/arena.h"
 #include "trace/schema.h"
+#include "trace/writer.h"
 
 struct spoor_written {
 	struct spoor_packet_source *all;
 	size_t n, room;
 	int sorted;
 };
-/* Adds what the trace at path has; cuts its torn packets first: what they hold is to be written again. */
-int spoor_written_add(struct spoor_written *w, const char *path, struct spoor_error *e);
+/* Adds what a trace had when this writer resumed it. */
+int spoor_written_add(struct spoor_written *w, const struct spoor_writer *writer);
 /* The same for a trace at a relay, by its digest (trace/digest.h). */
 int spoor_written_digest(struct spoor_written *w, const void *digest, size_t len, struct spoor_error *e);
 void spoor_written_done(struct spoor_written *w);
