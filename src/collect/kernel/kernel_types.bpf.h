@@ -125,7 +125,20 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct maple_tree {
+	void *ma_root;
+};
+
+struct maple_range_64 {
+	void *slot[16];
+};
+
+struct maple_arange_64 {
+	void *slot[10];
+};
+
 struct mm_struct {
+	struct maple_tree mm_mt; /* since 6.1 */
 	pgd_t *pgd;
 	atomic_t mm_users;
 	unsigned long start_code, end_code;
@@ -266,6 +279,8 @@ enum {
 	S_IFCHR = 0020000,
 	S_IFIFO = 0010000,
 	VM_EXEC = 4,
+	maple_leaf_64 = 1, /* types of nodes: struct maple_range_64, too */
+	maple_arange_64 = 3,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
 	PF_EXITING = 0x4,
 	PF_KTHREAD = 0x200000,

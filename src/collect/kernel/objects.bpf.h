@@ -6,64 +6,7 @@
  * executable mappings (see docs/architecture.md).
  */
 #include "collect/kernel/files.bpf.h"
-
-#define DEV_ZERO 0x6f72657a2f766564ULL /* "dev/zero" */
-
-struct vma_answer {
-	u64 start, end, offset;
-	u64 file; /* struct file *, valid while this runs: files are freed after a grace period; 0: anonymous code */
-	u64 vdso;
-	u32 exec;
-	u32 found;
-};
-
-/*
- * The file of a mapping, if it can be an ELF object; else the code is anonymous, 0: a device holds none, and what is
- * mapped shared and anonymous has an inner file called dev/zero.
- */
-__noinline u64 code_file(u64 file)
-{
-	struct file *f = (void *)file;
-	struct dentry *d;
-	u64 name = 0;
-
-	if (!f || (BPF_CORE_READ(f, f_inode, i_mode) & S_IFMT) != S_IFREG)
-		return 0;
-	d = BPF_CORE_READ(f, f_path.dentry);
-	if (BPF_CORE_READ(d, d_parent) == d)
-		bpf_probe_read_kernel(&name, sizeof(name), BPF_CORE_READ(d, d_name.name));
-	return name == DEV_ZERO ? 0 : file;
-}
-
-static long vma_read(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
-{
-	struct vma_answer *a = ctx;
-
-	a->start = vma->vm_start;
-	a->end = vma->vm_end;
-	a->offset = vma->vm_pgoff << 12;
-	a->file = code_file((u64)BPF_CORE_READ(vma, vm_file));
-	a->exec = !!(vma->vm_flags & VM_EXEC);
-	a->vdso = (u64)vma->vm_mm->context.vdso;
-	a->found = 1;
-	return 0;
-}
-
-#define VMA_TRIES 32 /* a writer holds the lock of an address space for microseconds */
-
-/* The mapping of the current process at addr. -EBUSY: its address space is being changed by another thread. */
-static __always_inline int find_mapping(u64 addr, struct vma_answer *ret)
-{
-	long r = 0;
-	int i;
-
-	for (i = 0; i < VMA_TRIES; i++) {
-		r = bpf_find_vma(bpf_get_current_task_btf(), addr, vma_read, ret, 0);
-		if (r != -EBUSY)
-			break;
-	}
-	return r == -EBUSY ? r : r || !ret->found ? -ENOENT : 0;
-}
+#include "collect/kernel/vma.bpf.h"
 
 static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
 {
@@ -186,6 +129,8 @@ __noinline int layout_add(struct scratch *sc, struct vma_answer *a)
 	return 0;
 }
 
+#define LAYOUT_TRIES 32 /* a writer holds the lock of an address space for microseconds */
+
 /* Notes all mappings; none if another thread is changing them. */
 static __always_inline void layout_read(struct scratch *sc)
 {
@@ -197,7 +142,7 @@ static __always_inline void layout_read(struct scratch *sc)
 	while ((vma = bpf_iter_task_vma_next(&it))) {
 		struct vma_answer a = {};
 
-		vma_read(task, vma, &a);
+		vma_read(vma, &a);
 		layout_add(sc, &a);
 	}
 	bpf_iter_task_vma_destroy(&it);
@@ -221,7 +166,7 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 	if (bpf_map_lookup_elem(&layouts, &layout))
 		return 0;
 	sc->n_layout = 0;
-	for (i = 0; i < VMA_TRIES && !sc->n_layout; i++)
+	for (i = 0; i < LAYOUT_TRIES && !sc->n_layout; i++)
 		layout_read(sc);
 	n = sc->n_layout & (2 * LAYOUT_MAX - 1);
 	if (!n)
