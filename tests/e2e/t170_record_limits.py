@@ -61,6 +61,23 @@ def test_short_programs_have_stacks(spoor, record, read, tmp_path, monkeypatch):
     assert summary.get("no_stack", 0) <= 2  # the execve with which it begins
 
 
+@pytest.mark.parametrize("how", ["many"])
+def test_code_that_nobody_has_met(record, read, compiled, tmp_path, how):
+    """Stacks that user space unwinds: of a process with more mappings than are described at once."""
+    (tmp_path / "mark.c").write_text("#include <sys/syscall.h>\n#include <unistd.h>\n"
+                                     "void mark(void) { syscall(SYS_getppid); __asm__ volatile(\"\"); }\n")
+    libraries = [tmp_path / f"{i}.so" for i in range(5)]
+    for i, library in enumerate(libraries):  # of no content that anybody has rows of
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", f"-Wl,--build-id=0x{i + 1:02x}{os.urandom(19).hex()}", "-o",
+                        library, "mark.c"], cwd=tmp_path, check=True)
+    recording = record("-m", "all", "-S", "32", "-e", "getppid", "--", compiled("new_code.c"), how, *libraries,
+                       start=False)
+    assert recording.wait() == 0
+    calls = read(recording.trace).whole(surprised=0).calls
+    seen = [[f["function"] for f in c["stack"]][1:3] for c in calls]
+    assert seen == [["mark", "call"]] * 55
+
+
 @pytest.mark.parametrize("depth", [700, 2300])
 def test_deep_directories(record, read, tmp_path, depth):
     """A descriptor's path is whole, or says that it is not."""

@@ -178,6 +178,8 @@ struct spoor_ctl_layout {
 	struct spoor_event_header h;
 	__u64 layout; /* its number */
 	__u32 pid, n;
+	__u32 first; /* one of many mappings is told of in parts: so many stood in those before, */
+	__u32 last;  /* and this is the last of them */
 	struct spoor_layout_range ranges[];
 };
 

@@ -19,7 +19,7 @@
 #define MEMO_POOL (1 << 18)
 #define MEMO_WAYS 4
 #define MEMO_WORDS 64
-#define LAYOUT_MAX 512
+#define LAYOUT_PART 512 /* mappings that are told of at once */
 
 /* ---- constants, set before loading ---- */
 const volatile u64 ring_mask = (1 << 22) - 1;
@@ -59,7 +59,7 @@ enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the 
 #define SPOOR_MEMBER                                                                                     \
 	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */ \
 	u32 layout;                                                                                      \
-	u32 owed;        /* layout of the call in flight that is still to be described; 0: none */       \
+	u32 owed; /* layout of the call in flight that is still to be described; 0: none */              \
 	u32 gen;                                                                                         \
 	u32 ended;       /* taken off live_threads */                                                    \
 	u32 joined;      /* enum joined: who counted it into live_threads */                             \
@@ -257,9 +257,12 @@ struct scratch {
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 512];
-	u64 pointer; /* address_of() */
-	u32 n_layout;
-	struct spoor_layout_range layout[LAYOUT_MAX];
+	u64 pointer;       /* address_of() */
+	u32 layout_number; /* of the layout that is being described: */
+	u32 layout_told;   /* so many of its mappings were, */
+	u32 layout_torn;   /* some could not be, for want of room, */
+	u32 n_layout;      /* and these are noted */
+	struct spoor_layout_range layout[LAYOUT_PART];
 };
 
 struct cpu {

@@ -105,16 +105,49 @@ extern int bpf_iter_task_vma_new(struct bpf_iter_task_vma *it, struct task_struc
 extern struct vm_area_struct *bpf_iter_task_vma_next(struct bpf_iter_task_vma *it) __ksym __weak;
 extern void bpf_iter_task_vma_destroy(struct bpf_iter_task_vma *it) __ksym __weak;
 
+/* Tells of the mappings noted. Returns 0, or -EAGAIN for want of room. */
+__noinline int layout_tell(struct scratch *sc, u32 last)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct spoor_ctl_layout *l;
+	struct reservation r;
+	u32 size, n;
+
+	if (!sc)
+		return -EAGAIN;
+	n = sc->n_layout & (2 * LAYOUT_PART - 1);
+	size = sizeof(*l) + n * sizeof(struct spoor_layout_range);
+	emit_reserve(&r, 0, size);
+	if (!r.to)
+		return -EAGAIN;
+	l = (void *)r.to;
+	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
+	l->layout = sc->layout_number;
+	l->pid = task->tgid;
+	l->n = n;
+	l->first = sc->layout_told;
+	l->last = last;
+	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
+	emit_commit(&r, size);
+	sc->layout_told += n;
+	sc->n_layout = 0;
+	return 0;
+}
+
 /* Notes one mapping; new objects are announced on the way. */
 __noinline int layout_add(struct scratch *sc, struct vma_answer *a)
 {
 	struct spoor_layout_range *g;
 	u32 n;
 
-	if (!sc || !a || !a->exec || sc->n_layout >= LAYOUT_MAX)
+	if (!sc || !a || !a->exec)
 		return 0;
+	if (sc->n_layout >= LAYOUT_PART && (sc->layout_torn || layout_tell(sc, 0))) {
+		sc->layout_torn = 1;
+		return 0;
+	}
 	n = sc->n_layout++;
-	g = &sc->layout[n & (LAYOUT_MAX - 1)];
+	g = &sc->layout[n & (LAYOUT_PART - 1)];
 	g->start = a->start;
 	g->end = a->end;
 	g->offset = a->offset;
@@ -155,33 +188,19 @@ static __always_inline void layout_read(struct scratch *sc)
  */
 __noinline int emit_layout(u32 layout, struct scratch *sc)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct spoor_ctl_layout *l;
-	struct reservation r;
-	u32 size, n, i;
 	u64 one = 1;
+	u32 i;
 
 	if (!sc || !bpf_iter_task_vma_new)
 		return -ENOSYS;
 	if (bpf_map_lookup_elem(&layouts, &layout))
 		return 0;
-	sc->n_layout = 0;
+	sc->layout_number = layout;
+	sc->layout_told = sc->layout_torn = sc->n_layout = 0;
 	for (i = 0; i < LAYOUT_TRIES && !sc->n_layout; i++)
 		layout_read(sc);
-	n = sc->n_layout & (2 * LAYOUT_MAX - 1);
-	if (!n)
+	if (!sc->n_layout || sc->layout_torn || layout_tell(sc, 1))
 		return -EAGAIN;
-	size = sizeof(*l) + n * sizeof(struct spoor_layout_range);
-	emit_reserve(&r, 0, size);
-	if (!r.to)
-		return -EAGAIN;
-	l = (void *)r.to;
-	emit_header(l, SPOOR_CTL_LAYOUT, 0, size, task->pid, bpf_ktime_get_ns());
-	l->layout = layout;
-	l->pid = task->tgid;
-	l->n = n;
-	bpf_probe_read_kernel(l->ranges, n * sizeof(struct spoor_layout_range), sc->layout);
-	emit_commit(&r, size);
 	bpf_map_update_elem(&layouts, &layout, &one, BPF_ANY);
 	return 0;
 }

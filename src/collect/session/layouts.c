@@ -47,30 +47,43 @@ void spoor_layouts_free(struct spoor_layouts *l)
 
 /* ---- as the kernel described them ---- */
 
-void spoor_layouts_keep(struct spoor_layouts *all, const struct spoor_ctl_layout *c)
+/* In its slot, with nothing in it. */
+static struct spoor_layout *begin(struct spoor_layout **slot, const struct spoor_ctl_layout *c)
 {
-	struct spoor_layout *l = calloc(1, sizeof(*l)), **slot = &all->numbered[c->layout % NUMBERED_SLOTS];
+	struct spoor_layout *l = calloc(1, sizeof(*l));
 
 	if (!l)
-		return;
+		return NULL;
 	l->number = c->layout;
 	l->pid = c->pid;
-	l->n = c->n;
-	l->ranges = malloc((c->n + 1) * sizeof(*l->ranges));
-	if (!l->ranges) {
-		free(l);
-		return;
-	}
-	memcpy(l->ranges, c->ranges, c->n * sizeof(*l->ranges));
 	free_layout(*slot);
 	*slot = l;
+	return l;
+}
+
+void spoor_layouts_keep(struct spoor_layouts *all, const struct spoor_ctl_layout *c)
+{
+	struct spoor_layout **slot = &all->numbered[c->layout % NUMBERED_SLOTS];
+	struct spoor_layout *l = c->first ? *slot : begin(slot, c);
+	void *grown;
+
+	/* Two threads may describe it at once: the parts of one of them are taken. */
+	if (!l || l->number != c->layout || l->whole || l->n != c->first)
+		return;
+	grown = reallocarray(l->ranges, l->n + c->n + 1, sizeof(*l->ranges));
+	if (!grown)
+		return;
+	l->ranges = grown;
+	memcpy(l->ranges + l->n, c->ranges, c->n * sizeof(*l->ranges));
+	l->n += c->n;
+	l->whole = c->last;
 }
 
 const struct spoor_layout *spoor_layouts_get(const struct spoor_layouts *all, uint64_t number)
 {
 	const struct spoor_layout *l = all->numbered[number % NUMBERED_SLOTS];
 
-	return number && l && l->number == number ? l : NULL;
+	return number && l && l->number == number && l->whole ? l : NULL;
 }
 
 /* ---- as /proc tells them ---- */

@@ -11,7 +11,7 @@ struct spoor_layouts;
 int spoor_layouts_new(struct spoor_layouts **ret);
 void spoor_layouts_free(struct spoor_layouts *l);
 
-/* A layout that the kernel described. */
+/* A layout that the kernel described, or a part of it. */
 void spoor_layouts_keep(struct spoor_layouts *l, const struct spoor_ctl_layout *c);
 /* It again, or NULL: unknown, or so many have come since that it was forgotten. */
 const struct spoor_layout *spoor_layouts_get(const struct spoor_layouts *l, uint64_t number);

@@ -7,8 +7,9 @@
 struct spoor_layout {
 	uint64_t number;
 	uint32_t pid, n;
-	uint64_t read_at; /* CLOCK_MONOTONIC ns, if it was read from /proc */
-	bool unknown;     /* has an object that is still to be announced */
+	uint64_t read_at;                  /* CLOCK_MONOTONIC ns, if it was read from /proc */
+	bool unknown;                      /* has an object that is still to be announced */
+	bool whole;                        /* all that the kernel told of it is there */
 	struct spoor_layout_range *ranges; /* by address */
 };
 
