@@ -61,9 +61,10 @@ def test_short_programs_have_stacks(spoor, record, read, tmp_path, monkeypatch):
     assert summary.get("no_stack", 0) <= 2  # the execve with which it begins
 
 
-@pytest.mark.parametrize("how", ["many"])
+@pytest.mark.parametrize("how", ["many", "shared"])
 def test_code_that_nobody_has_met(record, read, compiled, tmp_path, how):
-    """Stacks that user space unwinds: of a process with more mappings than are described at once."""
+    """Stacks that user space unwinds: of a process with more mappings than are described at once, and of one for which
+    another one, that has the same memory, maps libraries."""
     (tmp_path / "mark.c").write_text("#include <sys/syscall.h>\n#include <unistd.h>\n"
                                      "void mark(void) { syscall(SYS_getppid); __asm__ volatile(\"\"); }\n")
     libraries = [tmp_path / f"{i}.so" for i in range(5)]

@@ -62,7 +62,8 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 /*
  * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
  * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
- * one process maps, another with the same image may map otherwise: new code ends the sharing.
+ * one process maps, another with the same image may map otherwise: new code ends the sharing. And where another one
+ * runs in the same memory, a new image is what tells it of new code.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
@@ -78,7 +79,7 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		struct cpu *c = this_cpu();
 
 		l->layout = 0; /* another one from here on */
-		stale = l->image_shared;
+		stale = l->image_shared || l->vm_shared;
 		if (c && !t->wait_exec)
 			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
 	}
