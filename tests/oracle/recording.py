@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Recordings for the oracles: making, reading, and the bars that every one of them has to keep."""
 import json
+import mmap
 import os
 import subprocess
 from pathlib import Path
@@ -37,6 +38,17 @@ class Recording:
         for c in sorted(self.calls, key=lambda c: c["begin"]):
             threads.setdefault(c["tid"], []).append(c)
         return threads
+
+    def unsettled(self):
+        """Walks that were left to user space though no code had been mapped for a second: until then the rows of what
+        was mapped last may still be on their way."""
+        calls = sorted((c for c in self.calls if not c.get("unfinished")), key=lambda c: c["begin"])
+        mapped = min((c["end"] for c in calls), default=0)
+        for c in calls:
+            if c["way"] == "user" and c["begin"] > mapped + 10**9:
+                yield c
+            if c["event"] == "execve" or int(str(c["args"].get("prot", 0)), 0) & mmap.PROT_EXEC:
+                mapped = c["end"]
 
     def check(self, **bars):
         """Fails where a bar is missed (walks.py has them). Nothing may ever be lost."""
