@@ -3,9 +3,11 @@
  * Events whose numbers can be checked: ust_ticker THREADS COUNT [PAUSE_US] [fork]. Each thread does zoo:tick COUNT times
  * with its number and 0, 1, 2 ...; COUNT 0: until it is killed. zoo:rare comes with every tenth. fork: a child does the
  * same as thread 100 and on. Standard output gets "ready" first. $TICKER_COUNTER is a file of 8 bytes a thread: how many
- * ticks it has behind it. $TICKER_FIRST is the first thread's number, so that programs can share such a file. $TICKER_WAITS: for a
- * byte of standard input, before all that.
+ * ticks it has behind it. $TICKER_FIRST is the first thread's number, so that programs can share such a file.
+ * $TICKER_WAITS: for a byte of standard input, before all that. $TICKER_TELLS: before "ready" what it cost to get to
+ * main(): nanoseconds of CPU, and how often it waited for something.
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spoor/tracepoint.h"
@@ -43,12 +47,24 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static void tell(void)
+{
+	struct timespec cpu;
+	struct rusage own;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+	getrusage(RUSAGE_THREAD, &own);
+	printf("%ld %ld\n", cpu.tv_sec * 1000000000 + cpu.tv_nsec, own.ru_nvcsw);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[64];
 	int n = argc > 1 ? atoi(argv[1]) : 1;
 	pid_t child = 0;
 
+	if (getenv("TICKER_TELLS"))
+		tell();
 	count = argc > 2 ? strtoul(argv[2], NULL, 10) : 10;
 	pause_us = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
 	if (getenv("TICKER_COUNTER")) {

@@ -35,9 +35,9 @@ def test_start_up(daemon, ticker):
     """A session that records a program from its start, and a daemon that does not want it, add little to it."""
     with_daemon = {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_UST")}
     with_daemon |= {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)}
-    tracing.check_start_up([ticker, "1", "1"], dict(os.environ), {"no session": with_daemon})
+    tracing.check_start_up(ticker, dict(os.environ), {"no session": with_daemon})
     daemon.ust("start", "-o", "t.spoor")
-    tracing.check_start_up([ticker, "1", "1"], dict(os.environ), {"recorded": with_daemon})
+    tracing.check_start_up(ticker, dict(os.environ), {"recorded": with_daemon})
     daemon.ust("end")
     assert len(daemon.ticks()) == tracing.STARTS
 

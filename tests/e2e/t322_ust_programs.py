@@ -12,6 +12,7 @@ from collections import Counter
 import arenas
 import pytest
 import tracing
+from daemons import ticker  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -345,11 +346,11 @@ def test_nowhere_to_write(build, actor, tmp_path, directory):
             subprocess.run(["umount", out], check=True)
 
 
-def test_start_up(build, actor):
+def test_start_up(build, ticker):
     """What the library adds to a program that records nothing, and to one that does. In memory, as with a recorder: a
     file system that writes back may make the begin of a file wait."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as out:
-        tracing.check_start_up([actor, "none"], tracing.environment(build, None, preload=False), {
+        tracing.check_start_up(ticker, tracing.environment(build, None, preload=False), {
             "preloaded": tracing.environment(build, None), "alone": tracing.environment(build, out)})
 
 
