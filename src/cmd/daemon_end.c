@@ -69,8 +69,8 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	char text[PATH_MAX + 640], output[PATH_MAX + 512];
 	struct spoor_sender_stats stats = {};
 	struct spoor_hub_result result;
-	bool crowded = s->crowded, there = !s->sender || !spoor_ust_session_settle(s, 0);
-	unsigned came = s->n_came;
+	bool there = !s->sender || !spoor_ust_session_settle(s, 0);
+	unsigned came = s->n_came, apart = s->n_apart;
 	int r;
 
 	spoor_daemon_where(c, s, output, sizeof(output));
@@ -91,7 +91,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 			 result.late);
 		spoor_hub_answer(c->q, text);
 	}
-	if (!result.programs && !crowded)
+	if (!result.programs && !apart)
 		tell_nothing(c, came);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);
 }
@@ -112,7 +112,7 @@ int spoor_daemon_end(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	spoor_daemon_crowded(c, s);
+	spoor_daemon_tell_apart(c, s);
 	if (!s->sender)
 		return end_now(c, s, e);
 	tell_wait(c, s);

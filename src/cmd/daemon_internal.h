@@ -16,8 +16,8 @@ struct command {
 /* Where a session's trace goes, as a person is told it. */
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text,
 			size_t size);
-/* Programs that have no room for the session: says so. */
-void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s);
+/* Programs that cannot be in the session: says so. */
+void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_session *s);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);
 int spoor_daemon_end(struct command *c, struct spoor_error *e);
 /* The session that is meant; NULL: there is none that could be told anything. */

@@ -30,8 +30,12 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 	if (p->n_stuck)
 		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
 			 p->n_sites);
-	snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm, p->events,
-		 p->lost, p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
+	if (p->refused[0])
+		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
+	else
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm,
+			 p->events, p->lost, p->malformed ? ", some made no sense" : "",
+			 p->listens ? "" : ", reached by signal", stuck);
 	spoor_hub_answer(c->q, line);
 }
 
@@ -86,16 +90,16 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, line);
 }
 
-void spoor_daemon_crowded(struct command *c, const struct spoor_ust_session *s)
+void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_session *s)
 {
-	char line[160];
+	char line[320];
 
-	if (!s->crowded)
+	if (!s->n_apart)
 		return;
 	snprintf(line, sizeof(line),
-		 "session %s: not in all programs that came: as many sessions as can at once, %d, record "
-		 "them already",
-		 s->name, SPOOR_UST_MOST_SESSIONS);
+		 "session %s: %u program%s that came %s not recorded: as many sessions and channels as can at "
+		 "once record them already, or there is no memory for its buffers",
+		 s->name, s->n_apart, s->n_apart == 1 ? "" : "s", s->n_apart == 1 ? "is" : "are");
 	spoor_hub_answer(c->q, line);
 }
 
@@ -125,7 +129,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		spoor_hub_answer(c->q, line);
 	}
 	spoor_hub_totals(c->h, s, &sum);
-	spoor_daemon_crowded(c, s);
+	spoor_daemon_tell_apart(c, s);
 	snprintf(line, sizeof(line), "  so far: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB",
 		 sum.events, sum.programs, sum.programs == 1 ? "" : "s", sum.lost, sum.bytes / 1e6);
 	spoor_hub_answer(c->q, line);

@@ -110,7 +110,8 @@ static void put_losses(struct spoor_view *v)
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
 		return;
-	if (v->n_undecodable || info->n_damages || was_cut_off(info) || any_program_is_damaged(v))
+	if (v->n_undecodable || info->n_damages || info->programs_not_recorded || was_cut_off(info) ||
+	    any_program_is_damaged(v))
 		fputs("Lost: nothing that is known of, but see below.\n", v->out);
 	else
 		fputs("Lost: nothing.\n", v->out);
@@ -214,6 +215,17 @@ static void put_late(struct spoor_view *v)
 			n, n == 1 ? "" : "s");
 }
 
+static void put_not_recorded(struct spoor_view *v)
+{
+	uint64_t n = spoor_trace_info(v->trace)->programs_not_recorded;
+
+	if (n)
+		fprintf(v->out,
+			"Not recorded: %" PRIu64 " program%s that came: as many other sessions and channels as can at "
+			"once did, or there was no memory for the buffers; their user events are not here.\n",
+			n, n == 1 ? "" : "s");
+}
+
 static void put_user_events(struct spoor_view *v)
 {
 	char count[32], time[32];
@@ -252,6 +264,7 @@ void spoor_put_footer(struct spoor_view *v)
 	put_losses(v);
 	put_programs(v);
 	put_late(v);
+	put_not_recorded(v);
 	put_damages(v);
 	put_end(v);
 	if (spoor_view_has_calls(v))
@@ -303,12 +316,12 @@ void spoor_put_summary_json(struct spoor_view *v)
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
 		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
-		",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
+		",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
 		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->threads_not_recorded, info->programs_late, info->ring_damages,
-		info->dropped_segments,
-		info->dropped_bytes, v->n_undecodable);
+		info->lost_writing, info->threads_not_recorded, info->programs_late,
+		info->programs_not_recorded, info->ring_damages, info->dropped_segments, info->dropped_bytes,
+		v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

@@ -197,6 +197,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	t->info.lost_writing = count_of(j, "lost_writing");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.programs_late = count_of(counters, "ust_late");
+	t->info.programs_not_recorded = count_of(counters, "ust_not_recorded");
 	t->info.ring_damages = count_of(counters, "ring_damages");
 	t->discarded = t->info.lost_writing + count_of(counters, "discarded") + count_of(counters, "ust_discarded");
 }

@@ -116,7 +116,7 @@ def test_as_many_as_there_can_be(daemon, ticker):
     for i in range(8):
         assert "1 program" in daemon.ust("start", "-s", f"s{i}", "-o", f"s{i}.spoor", "-e", "zoo:tick").stdout
     run = daemon.ust("start", "-s", "s8", "-o", "s8.spoor", check=False)
-    assert "as many sessions record it as can at once" in run.stdout + run.stderr
+    assert "as many sessions and channels record it as can at once" in run.stdout + run.stderr
     daemon.ust("end", "-s", "s3")
     daemon.ust("end", "-s", "s8")
     assert "1 program, 1 site" in daemon.ust("start", "-s", "s9", "-o", "s9.spoor", "-e", "zoo:tick").stdout

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from daemons import daemon, library, ticker  # noqa: F401
+from daemons import daemon, library, ticker, wait_for  # noqa: F401
 
 
 def test_failed_start_leaves_no_session(daemon, tmp_path):
@@ -45,11 +45,41 @@ def test_daemon_that_is_stopped(daemon):
     assert run.returncode == 1 and run.stderr.count("\n") == 1 and "does not answer" in run.stderr
 
 
+def not_recorded(daemon, name):
+    """Of how many programs a trace says that they came and are not in it, in its text and in JSON."""
+    daemon.events(f"{name}.spoor")
+    text = subprocess.run([daemon.build / "spoor", "report", f"{name}.spoor"], cwd=daemon.cwd, capture_output=True,
+                          text=True, check=True).stdout
+    n = daemon.summary["programs_not_recorded"]
+    assert (f"\nNot recorded: {n} program" in text) == (n > 0) == ("nothing that is known of" in text), text
+    return n
+
+
 def test_ninth_session_of_who_comes_later(daemon, ticker):
     for i in range(9):
         daemon.ust("start", "-s", f"s{i}", "-o", f"s{i}.spoor", "-e", "zoo:tick")
-    daemon.finish(daemon.program(ticker, 1, 0, 100))
+    daemon.ust("enable", "-s", "s8", "zoo:*", "-a")
+    for _ in range(2):
+        daemon.finish(daemon.program(ticker, 1, 0, 100))
     for i in range(9):
-        assert ("as many sessions as can" in daemon.ust("status", "-s", f"s{i}").stdout) == (i == 8)
+        assert ("as many sessions and channels" in daemon.ust("status", "-s", f"s{i}").stdout) == (i == 8)
     said = daemon.ust("end", "-s", "s8").stdout
-    assert "as many sessions as can" in said and "no program came" not in said
+    assert "2 programs that came are not recorded: as many sessions and channels" in said
+    assert "no program came" not in said
+    daemon.ust("end", "-s", "s7")
+    assert [not_recorded(daemon, f"s{i}") for i in (7, 8)] == [0, 2]
+
+
+def test_more_channels_than_can_be(daemon, ticker):
+    """15 in all: the program itself refuses the session that has more."""
+    for name in "ab":
+        daemon.ust("start", "-s", name, "-o", f"{name}.spoor",
+                   *(word for k in range(8) for word in ("--channel", f"c{k}", "-e", f"zoo:tick{k or ''}")))
+    p = daemon.program(ticker, 1, 0, 100)
+    line = f"{p.pid} ticker: not recorded: as many sessions and channels"
+    wait_for(lambda: line in daemon.ust("status", "-s", "b").stdout)
+    assert line not in daemon.ust("status", "-s", "a").stdout
+    daemon.finish(p)
+    for name in "ab":
+        assert ("1 program that came is not recorded" in daemon.ust("end", "-s", name).stdout) == (name == "b")
+        assert not_recorded(daemon, name) == (name == "b")

@@ -36,6 +36,8 @@ static void rules_are_there(void)
 		return;
 	if (!r)
 		r = spoor_agent_record(pending.session, pending.record, &pending.said);
+	if (r == -EBUSY)
+		strcpy(pending.said.text, "as many sessions and channels record it as can at once");
 	done(&pending.setup, r, &pending.said);
 	if (!pending.answers || pending.setups_left)
 		return;
@@ -71,8 +73,6 @@ static int on_setup(const struct spoor_control_setup *m)
 	pending.answers = m->answers;
 	pending.record = m->flags & SPOOR_SETUP_RECORD;
 	pending.result = spoor_agent_setup(m);
-	if (pending.result == -EBUSY)
-		strcpy(pending.said.text, "as many sessions record it as can at once");
 	offer_present(m->session);
 	return 0;
 }

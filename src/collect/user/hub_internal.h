@@ -57,6 +57,8 @@ struct hub_program {
 	uint32_t called;           /* pid, as it sees itself */
 	struct hub_member members[SPOOR_UST_MOST_SESSIONS];
 	unsigned n_members;
+	uint32_t *apart; /* sessions that it cannot be in */
+	unsigned n_apart;
 	unsigned arenas_to_come; /* of a child, for sessions that its parent is in */
 	struct hub_awaited *awaited;
 	size_t n_awaited;

@@ -153,6 +153,22 @@ size_t spoor_program_arenas(const struct hub_program *p)
 	return n;
 }
 
+/* Each program counts once, however often it is asked. */
+static void stay_apart(struct hub_program *p, struct spoor_ust_session *s)
+{
+	uint32_t *grown;
+
+	for (unsigned i = 0; i < p->n_apart; i++)
+		if (p->apart[i] == s->id)
+			return;
+	grown = reallocarray(p->apart, p->n_apart + 1, sizeof(*grown));
+	if (!grown)
+		return;
+	p->apart = grown;
+	p->apart[p->n_apart++] = s->id;
+	s->n_apart += p->n_sites != 0;
+}
+
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s)
 {
 	struct hub_member *m = spoor_program_member(p, s);
@@ -160,7 +176,7 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 	if (m)
 		return m;
 	if (p->n_members == SPOOR_UST_MOST_SESSIONS) {
-		s->crowded = true;
+		stay_apart(p, s);
 		return NULL;
 	}
 	m = &p->members[p->n_members++];
@@ -201,7 +217,7 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 		return 0;
 	m = spoor_program_add_member(p, s);
 	if (!m) {
-		spoor_request_done(q, p->cred.pid, -EBUSY, "as many sessions record it as can at once");
+		spoor_request_done(q, p->cred.pid, -EBUSY, "as many sessions and channels record it as can at once");
 		return -EBUSY;
 	}
 	r = send_setup(p, m, &setup, q);
@@ -300,8 +316,10 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 		if (!member->setup || member->setup != m->head.serial)
 			continue;
 		member->setup = 0;
-		if (m->result < 0)
-			snprintf(member->refused, sizeof(member->refused), "%s", *text ? text : strerror(-m->result));
+		if (m->result >= 0)
+			continue;
+		snprintf(member->refused, sizeof(member->refused), "%s", *text ? text : strerror(-m->result));
+		stay_apart(p, member->session);
 	}
 }
 

@@ -211,6 +211,7 @@ void spoor_program_free(struct hub_program *p)
 	if (p->next)
 		p->next->prev = p->prev;
 	h->n_programs--;
+	free(p->apart);
 	free(p->awaited);
 	free(p);
 }

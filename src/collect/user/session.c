@@ -159,6 +159,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
+	spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
 	spoor_taker_counter(s->taker, "ust_merged_rounds", c.merged);
 	if (s->sender)
 		spoor_network_counters(s);

@@ -101,7 +101,7 @@ struct spoor_ust_session {
 	/* of programs that are gone: */
 	uint64_t lost, refused, malformed;
 	unsigned n_programs, n_crashed, n_unseen, n_damaged;
-	bool crowded;     /* a program is not in it, since it is in as many others as it can be */
+	unsigned n_apart; /* programs with sites that came and cannot be in it, being in as many others as they can */
 	unsigned n_came;  /* programs with sites that were told of it */
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
