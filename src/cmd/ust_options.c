@@ -11,10 +11,9 @@
 #include "cmd/target_options.h"
 #include "collect/session/filter.h"
 
+_Static_assert(UST_MOST_FILTER == sizeof(((struct spoor_control_rule *)NULL)->filter) - 1, "");
 _Static_assert((int)SPOOR_STACK_APP == SPOOR_MODE_APP && (int)SPOOR_STACK_CUSTOM == SPOOR_MODE_CUSTOM, "");
 
-#define LEAST_BUFFERS (64u << 10)
-#define MOST_BUFFERS (2ULL << 30)
 #define MOST_SHARE 1000
 
 void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
@@ -76,10 +75,8 @@ int spoor_take_ust_level(void *level, const char *arg, struct spoor_error *e)
 
 int spoor_take_ust_filter(void *filter, const char *arg, struct spoor_error *e)
 {
-	const size_t most = sizeof(((struct spoor_control_rule *)NULL)->filter) - 1;
-
-	if (strlen(arg) > most)
-		return spoor_fail(e, EINVAL, "--filter: longer than %zu characters", most);
+	if (strlen(arg) > UST_MOST_FILTER)
+		return spoor_fail(e, EINVAL, "--filter: " UST_LONG_FILTER);
 	*(const char **)filter = arg;
 	return spoor_ust_filter_check(arg, e);
 }
@@ -103,11 +100,11 @@ int spoor_take_ust_mode(void *options, const char *arg, struct spoor_error *e)
 		c->mode = SPOOR_ARENA_OVERWRITE;
 	} else if (!strncmp(arg, "block", 5) && (!arg[5] || (arg[5] == '=' && !spoor_parse_duration(arg + 6, &ns)))) {
 		c->mode = SPOOR_ARENA_BLOCK;
-		if (!ns || ns > 60 * SPOOR_NS_PER_SEC)
-			return spoor_fail(e, EINVAL, "--mode %s: from 1us to 60s", arg);
+		if (!ns || ns > UST_MOST_BLOCK_US * 1000ULL)
+			return spoor_fail(e, EINVAL, "--mode %s: " UST_NOT_BLOCK, arg);
 		c->block_us = ns / 1000 ? ns / 1000 : 1;
 	} else {
-		return spoor_fail(e, EINVAL, "--mode %s: discard, overwrite, block, or block=TIME", arg);
+		return spoor_fail(e, EINVAL, "--mode %s: " UST_NOT_MODE, arg);
 	}
 	return 0;
 }
@@ -364,10 +361,10 @@ int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e)
 int spoor_take_ust_buffers(void *buffers, const char *arg, struct spoor_error *e)
 {
 	uint64_t *ret = buffers;
-	int r = spoor_option_size("--buffers", arg, LEAST_BUFFERS, ret, e);
+	int r = spoor_option_size("--buffers", arg, UST_LEAST_BUFFERS, ret, e);
 
-	if (!r && *ret > MOST_BUFFERS)
-		r = spoor_fail(e, EINVAL, "--buffers %s: at most 2G a program", arg);
+	if (!r && *ret > UST_MOST_BUFFERS)
+		r = spoor_fail(e, EINVAL, "--buffers %s: " UST_NOT_BUFFERS, arg);
 	return r;
 }
 

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "agent/ust/limits.h"
 #include "cmd/options.h"
 #include "collect/user/session.h"
 
@@ -36,7 +37,7 @@ struct spoor_ust_cmd_options {
 		{ "stack", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_stack },               \
 		{ "app", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_app },                   \
 		{ "scope", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o), .take = spoor_take_ust_scope },               \
-		{ "max-size", 0, SPOOR_OPTION_SIZE, SPOOR_AT(type, o.s.max_size), .least = 4 << 20 },            \
+		{ "max-size", 0, SPOOR_OPTION_SIZE, SPOOR_AT(type, o.s.max_size), .least = UST_LEAST_MAX_SIZE }, \
 	{                                                                                                        \
 		"rotate", 0, SPOOR_OPTION_OWN, SPOOR_AT(type, o.s), .take = spoor_take_ust_rotate                \
 	}

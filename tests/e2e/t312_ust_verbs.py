@@ -106,18 +106,18 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
     assert len(ticks(events("running.spoor")[0])) == 1
 
 
-@pytest.mark.parametrize("settings", [{"SPOOR_UST_MAX_SIZE": "1M"}, {"SPOOR_UST_MODE": "overwrite"}])
+@pytest.mark.parametrize("settings", [{"SPOOR_UST_MAX_SIZE": "4M"}, {"SPOOR_UST_MODE": "overwrite"}])
 def test_recovered_losses_are_told_alike(spoor, build, ticker, tmp_path, events, settings):
     """The line of `recover`, the report, its JSON and babeltrace2; and all of them are all that there was."""
     (tmp_path / "alone").mkdir()
     env = os.environ | {"SPOOR_UST_OUTPUT": str(tmp_path / "alone"), "SPOOR_UST_BUFFERS": "256K",
                         "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")} | settings
-    subprocess.run([ticker, "1", "100000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run([ticker, "1", "300000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
     run = spoor("ust", "recover", "-o", "t.spoor", "alone")
     there, lost = map(int, re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups())
     found, summary = events("t.spoor")
     assert lost and there == len(found) and summary["discarded"] == lost, summary
-    assert there + lost == 100000 + 10000
+    assert there + lost == 300000 + 30000
     told = spoor("report", "t.spoor").stdout
     assert re.search(rf"^Lost: {lost:,} events ", told, re.M) and "Lost: nothing" not in told
     run = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, timeout=60)

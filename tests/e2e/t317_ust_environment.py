@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The variables that record without a daemon: what they say, and what is said of those that say nothing."""
+import subprocess
+
 import pytest
 import tracing
 
@@ -14,6 +16,9 @@ def actor(tmp_path_factory):
     ("BUFFERS", "xx", "4M is taken"), ("BUFFERS", "5Q", "4M is taken"), ("BUFFERS", "9" * 30, "4M is taken"),
     ("CONTEXT", "vpid,nosuch", "left out"), ("CONTEXT", "vpid,perf:nosuch", "left out"), ("STACK", "custom", "left"),
     ("STACK", "app,0", "left out"), ("STACK", "app,9999", "left out"), ("MAX_SIZE", "zz", "no limit"),
+    ("MAX_SIZE", "1k", "; 4M is taken"), ("MAX_SIZE", "8m", "no limit"), ("MAX_SIZE", "99999999T", "no limit"),
+    ("BUFFERS", "1", "4M is taken"), ("BUFFERS", "63k", "4M is taken"), ("BUFFERS", "3G", "4M is taken"),
+    ("MODE", "block=61s", "discard is taken"), ("MODE", "block=0", "discard is taken"),
     ("CLOCK", "sundial", "processor's clock"), ("MODE", "a\x1b[31mb\n", "=a?[31mb?:"),
 ])
 def test_wrong_values_are_said(build, actor, tmp_path, name, value, says):
@@ -26,7 +31,8 @@ def test_wrong_values_are_said(build, actor, tmp_path, name, value, says):
 
 
 @pytest.mark.parametrize("name, value, says", [
-    ("FILTER", "n ==", "nothing is recorded"), ("BUFFERS", "1", "too small"), ("OUTPUT", "/nonexistent", "no such"),
+    ("FILTER", "n ==", "nothing is recorded"), ("FILTER", "n " * 250, "longer than 499"),
+    ("OUTPUT", "/nonexistent", "no such"),
     ("OUTPUT", "/dev/null", "not a directory"),
 ])
 def test_what_cannot_be_is_said(build, actor, tmp_path, name, value, says):
@@ -38,7 +44,7 @@ def test_what_cannot_be_is_said(build, actor, tmp_path, name, value, says):
 @pytest.mark.parametrize("name, value, mode, block_us", [
     ("MODE", "discard", 0, 0), ("MODE", "overwrite", 1, 0), ("MODE", "block", 2, 100000),
     ("MODE", "block=1s", 2, 1000000), ("MODE", "block=250us", 2, 250), ("MODE", "block=90m", 0, None),
-    ("MODE", "block=3600s", 2, 60000000),
+    ("MODE", "block=60s", 2, 60000000), ("MODE", "block=1m", 2, 60000000),
 ])
 def test_modes(build, actor, tmp_path, name, value, mode, block_us):
     _, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 5, **{f"SPOOR_UST_{name}": value})
@@ -47,9 +53,24 @@ def test_modes(build, actor, tmp_path, name, value, mode, block_us):
 
 
 def test_right_values_say_nothing(build, actor, tmp_path):
-    run, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 101, SPOOR_UST_BUFFERS="2m",
+    run, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 101, SPOOR_UST_BUFFERS="2M",
                                    SPOOR_UST_EVENTS="!actor:n*", SPOOR_UST_CONTEXT="v*,!vtid", SPOOR_UST_STACK="all,7",
                                    SPOOR_UST_MAX_SIZE="1G", SPOOR_UST_FILTER="n < 50")
     assert not run.stderr and len(trace.events) == 50
     assert set(trace.events[0].values) == {"n", "what", "vpid", "callstack", "callstack_status", "callstack_way",
                                            "reserved"}
+
+
+@pytest.mark.parametrize("name, value", [
+    ("BUFFERS", "1k"), ("BUFFERS", "63k"), ("BUFFERS", "3G"), ("BUFFERS", "8m"), ("MAX_SIZE", "1k"),
+    ("MAX_SIZE", "4194303"), ("MODE", "block=61s"), ("MODE", "block=0us"), ("MODE", "never"), ("FILTER", "n " * 250),
+    ("FILTER", "n =="),
+])
+def test_options_say_the_same(build, actor, tmp_path, name, value):
+    """What `spoor ust run` refuses is no value of the variable, for the same reason in the same words."""
+    option = f"--{name.lower().replace('_', '-')}"
+    refused = subprocess.run([build / "spoor", "ust", "run", option, value, "--", "true"], capture_output=True,
+                             text=True, cwd=tmp_path)
+    why = refused.stderr.split(f"{option} {value}: ")[-1].split(f"{option}: ")[-1].split(" at '")[0].strip()
+    run, _ = tracing.traced(build, tmp_path / "out", actor, "count", 5, **{f"SPOOR_UST_{name}": value})
+    assert refused.returncode == 2 and f": {why}; " in run.stderr, (refused.stderr, run.stderr)

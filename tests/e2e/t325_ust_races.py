@@ -49,7 +49,7 @@ SMALL = {"SPOOR_UST_BUFFERS": "64K"}
 RUNS = [
     (["actor", "threads", 100, 50], {}), (["actor", "crowd", 300], {}), (["actor", "threads", 60, 5000], SMALL),
     (["actor", "threads", 60, 5000], SMALL | {"SPOOR_UST_MODE": "overwrite"}),
-    (["actor", "threads", 60, 300], SMALL | {"SPOOR_UST_MODE": "block=1ms", "SPOOR_UST_MAX_SIZE": "1"}),
+    (["actor", "threads", 40, 5000], SMALL | {"SPOOR_UST_MODE": "block=1ms", "SPOOR_UST_MAX_SIZE": "4M"}),
     (["actor", "threads", 60, 300], {"SPOOR_UST_CONTEXT": "vpid,vtid,procname,ip,cpu"}),
     (["actor", "threads", 60, 300], {"SPOOR_UST_FILTER": "n > 7"}),
     (["actor", "fork", 7], {}), (["actor", "clone", 7], {}), (["actor", "vfork", 7], {}),

@@ -20,7 +20,7 @@ MAY_USE = {
 # Layouts that both sides of a boundary share; they include nothing of Spoor's but each other.
 LAYOUTS = {"trace/record.h", "trace/syscalls.h", "unwind/row.h", "unwind/row_layout.h", "unwind/walk_core.h",
            "unwind/walk_state.h", "agent/core/arena.h", "agent/control/protocol.h", "agent/ust/state.h",
-           "agent/ust/filter_core.h"}
+           "agent/ust/filter_core.h", "agent/ust/limits.h"}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 
 

@@ -62,7 +62,7 @@ static int append(struct output *o, const struct iovec *pieces, int n, uint64_t 
 		return -EFBIG;
 	r = sys3(SYS_writev, o->spill_fd, pieces, n);
 	if (r == (long)size) {
-		o->spilled += size;
+		__atomic_store_n(&o->spilled, o->spilled + size, __ATOMIC_RELAXED);
 		return 0;
 	}
 	if (!sys_failed(r) && r > 0)
@@ -105,17 +105,23 @@ static bool lock(struct output *o)
 	return false;
 }
 
+/* Asked before the lock, too: who only has to lose an event waits for nobody who writes. */
+static bool has_room(const struct output *o, const struct spoor_arena_packet *packet)
+{
+	return !o->spill_limit || __atomic_load_n(&o->spilled, __ATOMIC_RELAXED) + packet->committed <= o->spill_limit;
+}
+
 int output_spill(struct output *o, const struct spoor_arena_packet *packet, const char *data)
 {
 	int r;
 
 	if (!o->wish.dir[0])
 		return -ENOTSUP;
-	if (o->spill_limit && o->spilled + packet->committed > o->spill_limit)
+	if (!has_room(o, packet))
 		return -EFBIG;
 	if (!lock(o))
 		return -EAGAIN;
-	r = open_spill(o);
+	r = has_room(o, packet) ? open_spill(o) : -EFBIG;
 	if (!r)
 		r = write_packet(o, packet, data);
 	__atomic_store_n(&o->spill_lock, 0, __ATOMIC_RELEASE);

@@ -7,10 +7,10 @@
 #include "agent/ust/environment.h"
 #include "agent/ust/filter.h"
 #include "agent/ust/glob.h"
+#include "agent/ust/limits.h"
 
 #define DEFAULT_BUFFERS (4 << 20)
 #define DEFAULT_BLOCK_US 100000
-#define MOST_BLOCK_US 60000000
 
 static const char *variable(char **envp, const char *name)
 {
@@ -69,54 +69,94 @@ static bool take_number(const char **s, uint64_t *ret)
 
 static bool parse_size(const char *s, uint64_t *ret)
 {
-	static const char units[] = "kKmMgG";
-	const char *unit;
+	static const char units[] = "kMGT";
+	const char *unit = NULL;
+	unsigned shift;
 	uint64_t n;
 
 	if (!take_number(&s, &n))
 		return false;
-	unit = *s ? strchr(units, *s) : NULL;
+	if (*s)
+		unit = strchr(units, *s == 'K' ? 'k' : *s);
 	if (*s && (!unit || s[1]))
 		return false;
-	*ret = unit ? n << (10 * ((unit - units) / 2 + 1)) : n;
+	shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+	if (n > UINT64_MAX >> shift)
+		return false;
+	*ret = n << shift;
 	return true;
 }
 
-/* "10ms", "500us", "1s", "1", in microseconds; at most a minute. */
+/* "10ms", "500us", "1s", "1m", "1", in microseconds. False: it is no time. Out of bounds: 0. */
 static bool parse_time(const char *s, uint32_t *ret)
 {
-	uint64_t n, unit;
+	static const struct {
+		const char *name;
+		uint64_t us;
+	} units[] = { { "us", 1 }, { "ms", 1000 }, { "s", 1000000 }, { "", 1000000 }, { "m", 60000000 } };
+	uint64_t n;
+	unsigned i;
 
-	if (!take_number(&s, &n) || !n)
+	if (!take_number(&s, &n))
 		return false;
-	unit = !strcmp(s, "us") ? 1 : !strcmp(s, "ms") ? 1000 : !*s || !strcmp(s, "s") ? 1000000 : 0;
-	*ret = (uint32_t)(n < MOST_BLOCK_US && n * unit < MOST_BLOCK_US ? n * unit : MOST_BLOCK_US);
-	return unit;
+	for (i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(s, units[i].name))
+			continue;
+		*ret = n * units[i].us <= UST_MOST_BLOCK_US ? (uint32_t)(n * units[i].us) : 0;
+		return true;
+	}
+	return false;
 }
 
-static bool parse_buffers(const char *s, struct alone *a)
+struct wrong {
+	const char *why, *instead;
+};
+
+static const struct wrong *parse_buffers(const char *s, struct alone *a)
 {
-	return parse_size(s, &a->wish.size);
+	static const struct wrong small = { UST_AT_LEAST(UST_LEAST_BUFFERS), "4M is taken" },
+				  large = { UST_NOT_BUFFERS, "4M is taken" };
+	uint64_t n;
+
+	if (!parse_size(s, &n) || n < UST_LEAST_BUFFERS)
+		return &small;
+	if (n > UST_MOST_BUFFERS)
+		return &large;
+	a->wish.size = n;
+	return NULL;
 }
 
-static bool parse_max_size(const char *s, struct alone *a)
+/* Who wanted little gets the least. */
+static const struct wrong *parse_max_size(const char *s, struct alone *a)
 {
-	return parse_size(s, &a->spill_limit);
+	static const struct wrong none = { UST_AT_LEAST(UST_LEAST_MAX_SIZE), "there is no limit" },
+				  small = { UST_AT_LEAST(UST_LEAST_MAX_SIZE), "4M is taken" };
+	uint64_t n;
+
+	if (!parse_size(s, &n))
+		return &none;
+	a->spill_limit = n < UST_LEAST_MAX_SIZE ? UST_LEAST_MAX_SIZE : n;
+	return n < UST_LEAST_MAX_SIZE ? &small : NULL;
 }
 
-static bool parse_mode(const char *s, struct alone *a)
+static const struct wrong *parse_mode(const char *s, struct alone *a)
 {
+	static const struct wrong unknown = { UST_NOT_MODE, "discard is taken" },
+				  bounds = { UST_NOT_BLOCK, "discard is taken" };
 	struct arena_channel_wish *c = &a->wish.channels[0];
+	uint32_t us = DEFAULT_BLOCK_US;
 
 	if (!strcmp(s, "overwrite"))
 		c->mode = SPOOR_ARENA_OVERWRITE;
 	if (!strcmp(s, "overwrite") || !strcmp(s, "discard"))
-		return true;
-	c->block_us = DEFAULT_BLOCK_US;
-	if (strcmp(s, "block") && (strncmp(s, "block=", 6) || !parse_time(s + 6, &c->block_us)))
-		return false;
+		return NULL;
+	if (strcmp(s, "block") && (strncmp(s, "block=", 6) || !parse_time(s + 6, &us)))
+		return &unknown;
+	if (!us)
+		return &bounds;
 	c->mode = SPOOR_ARENA_BLOCK;
-	return true;
+	c->block_us = us;
+	return NULL;
 }
 
 #define PERF_NAME(bit_, name_, field_, type_, config_) "perf:" name_,
@@ -135,8 +175,10 @@ static bool names_something(const char *glob, size_t n)
 }
 
 /* What is known of the list holds whatever else is in it. */
-static bool parse_contexts(const char *s, struct alone *a)
+static const struct wrong *parse_contexts(const char *s, struct alone *a)
 {
+	static const struct wrong unknown = { "not all of vpid, vtid, procname, ip, cpu, callstack, perf:NAME",
+					      "what is unknown is left out" };
 	uint32_t *set = &a->wish.channels[0].contexts, i;
 	const char *at = s;
 	bool good = true;
@@ -151,11 +193,13 @@ static bool parse_contexts(const char *s, struct alone *a)
 		good = good && names_something(at + skip, n - skip);
 		at += n;
 	}
-	return good;
+	return good ? NULL : &unknown;
 }
 
-static bool parse_stack(const char *s, struct alone *a)
+static const struct wrong *parse_stack(const char *s, struct alone *a)
 {
+	static const struct wrong unknown = { "not app, app-all, lib or all, nor with ,1 to ,512 behind it",
+					      "it is left out" };
 	static const char *const modes[] = { "app", "app-all", "lib", "all" };
 	struct arena_channel_wish *c = &a->wish.channels[0];
 	const char *budget = s + strcspn(s, ",");
@@ -166,7 +210,7 @@ static bool parse_stack(const char *s, struct alone *a)
 		const char *at = budget + 1;
 
 		if (!take_number(&at, &n) || *at || !n || n > SPOOR_ARENA_MAX_FRAMES)
-			return false;
+			return &unknown;
 	}
 	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 		if (strlen(modes[i]) != (size_t)(budget - s) || strncmp(s, modes[i], (size_t)(budget - s)))
@@ -174,23 +218,18 @@ static bool parse_stack(const char *s, struct alone *a)
 		c->stack_mode = (uint16_t)(i + 1);
 		c->stack_budget = (uint16_t)n;
 		c->contexts |= SPOOR_CONTEXT_STACK;
-		return true;
+		return NULL;
 	}
-	return false;
+	return &unknown;
 }
 
 static const struct {
 	const char *name;
-	bool (*parse)(const char *s, struct alone *a);
-	const char *why, *instead;
+	const struct wrong *(*parse)(const char *s, struct alone *a); /* NULL: it is taken */
 } settings[] = {
-	{ "SPOOR_UST_BUFFERS", parse_buffers, "not a size, as 64K or 8M is", "4M is taken" },
-	{ "SPOOR_UST_MODE", parse_mode, "not discard, overwrite, block or block=TIME", "discard is taken" },
-	{ "SPOOR_UST_CONTEXT", parse_contexts, "not all of vpid, vtid, procname, ip, cpu, callstack, perf:NAME",
-	  "what is unknown is left out" },
-	{ "SPOOR_UST_STACK", parse_stack, "not app, app-all, lib or all, nor with ,1 to ,512 behind it",
-	  "it is left out" },
-	{ "SPOOR_UST_MAX_SIZE", parse_max_size, "not a size, as 64K or 8M is", "there is no limit" },
+	{ "SPOOR_UST_BUFFERS", parse_buffers }, { "SPOOR_UST_MODE", parse_mode },
+	{ "SPOOR_UST_CONTEXT", parse_contexts }, { "SPOOR_UST_STACK", parse_stack },
+	{ "SPOOR_UST_MAX_SIZE", parse_max_size },
 };
 
 /* ---- */
@@ -235,7 +274,11 @@ static bool parse_rule(char **envp, struct rule_wish *rule)
 
 	*rule = (struct rule_wish){ .max_level = UINT32_MAX, .enable = true, .channels = 1 };
 	rule->globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
-	if (!filter || !filter_compile(filter, &rule->filter, wrong, sizeof(wrong)))
+	if (!filter)
+		return true;
+	if (strlen(filter) > UST_MOST_FILTER)
+		strcpy(wrong, UST_LONG_FILTER);
+	else if (!filter_compile(filter, &rule->filter, wrong, sizeof(wrong)))
 		return true;
 	say("SPOOR_UST_FILTER", filter, wrong, nothing);
 	return false;
@@ -260,9 +303,12 @@ bool environment_alone(char **envp, struct alone *ret)
 	wish->n_channels = 1;
 	strcpy(wish->channels[0].name, "channel0");
 	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+		const struct wrong *wrong;
+
 		value = variable(envp, settings[i].name);
-		if (value && !settings[i].parse(value, ret))
-			say(settings[i].name, value, settings[i].why, settings[i].instead);
+		wrong = value ? settings[i].parse(value, ret) : NULL;
+		if (wrong)
+			say(settings[i].name, value, wrong->why, wrong->instead);
 	}
 	return parse_rule(envp, &ret->rule);
 }
@@ -281,7 +327,6 @@ void environment_alone_failed(const struct alone *a, int error)
 		{ -ENOSPC, "no space" },
 		{ -EDQUOT, "no space" },
 		{ -EFBIG, "files may not be as large as the buffers" },
-		{ -EINVAL, "SPOOR_UST_BUFFERS is too small or too large" },
 	};
 	const char *why = "no buffers can be made there";
 	unsigned i;

@@ -6,7 +6,7 @@
  *	SPOOR_UST_OUTPUT=DIR    record without a daemon, into files in DIR, which must exist
  *	SPOOR_UST_EVENTS=LIST   globs over provider:name, separated by commas, "!glob": not these; else all
  *	SPOOR_UST_FILTER=EXPR   of these only the events whose fields are so (agent/ust/filter.h)
- *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, K, M and G understood; 4M
+ *	SPOOR_UST_BUFFERS=SIZE  bytes of buffers of a process, k, M, G and T understood; 4M
  *	SPOOR_UST_MODE=MODE     discard, overwrite (flight recorder), or block, block=TIME (100ms)
  *	SPOOR_UST_CONTEXT=LIST  of vpid, vtid, procname, ip, cpu, callstack (by frame pointers), perf:page-faults ...
  *	SPOOR_UST_STACK=MODE,S  of a call stack: app, app-all (default), lib or all, and at most S call sites (5)
