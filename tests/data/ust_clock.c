@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * ust_clock COUNT PAUSE_US: each event carries CLOCK_MONOTONIC as it was just before it, and as it was just after the
- * event before it. So each stamp has a place between two readings, whatever interrupts the program meanwhile.
+ * ust_clock COUNT [PAUSE_US [PACE_NS]]: each event carries CLOCK_MONOTONIC as it was just before it, and as it was just after the
+ * event before it. So each stamp has a place between two readings, whatever interrupts the program meanwhile. PACE_NS:
+ * so far apart are they at least, by the hundred.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static uint64_t now(void)
 int main(int argc, char **argv)
 {
 	long count = argc > 1 ? atol(argv[1]) : 1000, pause_us = argc > 2 ? atol(argv[2]) : 0;
-	uint64_t after = 0;
+	uint64_t pace = argc > 3 ? atol(argv[3]) : 0, begin = now(), after = 0;
 
 	puts("ready");
 	fflush(stdout);
@@ -36,6 +37,8 @@ int main(int argc, char **argv)
 		after = now();
 		if (pause_us)
 			usleep(pause_us);
+		while (i % 100 == 99 && now() - begin < i * pace)
+			;
 	}
 	return 0;
 }

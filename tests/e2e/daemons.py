@@ -6,39 +6,21 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def wait_for(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < until, "waited in vain"
-        time.sleep(0.005)
-    return value
+import tracing
+from processes import wait_for
 
 
 @pytest.fixture(scope="session")
 def ticker(tmp_path_factory):
-    out = tmp_path_factory.mktemp("bin") / "ticker"
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data/ust_ticker.c"],
-                   check=True, timeout=60)
-    return out
-
-
-@pytest.fixture(scope="session")
-def library(build):
-    return build / "src/agent/libspoor-ust.so"
+    return tracing.build_program(tmp_path_factory.mktemp("bin") / "ticker", "ust_ticker.c")
 
 
 class Daemon:
-    def __init__(self, build, tmp_path, library):
-        self.build, self.cwd, self.agent = build, tmp_path, library
+    def __init__(self, build, tmp_path):
+        self.build, self.cwd = build, tmp_path
         self.socket = tmp_path / "ust.sock"
         self.running, self.process = [], None
 
@@ -61,11 +43,13 @@ class Daemon:
         assert not check or run.returncode == 0, (words, run.stderr)
         return run
 
+    def environment(self, preload=True):
+        """Of programs that it is to record."""
+        return tracing.environment(self.build, None, preload, SPOOR_UST_SOCKET=self.socket)
+
     def program(self, *argv, preload=True, stdin=None, **env):
         """A program that has said that it is ready."""
-        if preload:
-            env["LD_PRELOAD"] = str(self.agent)
-        env = os.environ | {"SPOOR_UST_SOCKET": str(self.socket)} | env
+        env = self.environment(preload) | env
         p = subprocess.Popen([str(a) for a in argv], cwd=self.cwd, env=env, stdin=stdin,
                              stdout=subprocess.PIPE)
         assert p.stdout.readline() == b"ready\n"
@@ -110,8 +94,8 @@ def end_keeper(path):
 
 
 @pytest.fixture
-def daemon(build, tmp_path, library):
-    d = Daemon(build, tmp_path, library)
+def daemon(build, tmp_path):
+    d = Daemon(build, tmp_path)
     yield d.start()
     for p in d.running:
         if p.poll() is None:
@@ -126,17 +110,23 @@ def in_a_row(numbers):
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
-def counted(path, threads):
-    """A file of as many counters as TICKER_COUNTER wants, and how to read them."""
-    path.write_bytes(bytes(4096))
-    return {"TICKER_COUNTER": str(path)}, lambda: struct.unpack_from(f"<{threads}Q", path.read_bytes())
+def counters(path, n):
+    """A file of counters for TICKER_COUNTER."""
+    path.write_bytes(bytes(8 * n))
+    return path
 
 
-def check_each_once(ticks, pid, behind):
-    """Of each thread all are there, in a row: as many as it has behind it, and at most one that it had not counted."""
-    for thread, n in enumerate(behind):
-        numbers = ticks[pid, thread]
-        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) - n in (0, 1)
+def exactly(ticks, counter):
+    """Each event that a thread has behind it, once, and none that it had not begun: it may have written one more."""
+    written = defaultdict(list)
+    for (_, thread), numbers in ticks.items():
+        written[thread] += numbers
+    counts = [n for n, in struct.iter_unpack("<Q", counter.read_bytes())]
+    assert set(written) <= set(range(len(counts)))
+    for thread, n in enumerate(counts):
+        numbers = written[thread]
+        assert numbers == list(range(len(numbers))) and len(numbers) - n in (0, 1), (thread, n, len(numbers))
+    return sum(counts)
 
 
 def listed(daemon, pid):

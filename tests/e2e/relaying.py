@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from daemons import Daemon, end_keeper, library, wait_for  # noqa: F401 (fixtures)
+from daemons import Daemon, end_keeper  # noqa: F401 (fixtures)
+from processes import wait_for
 
 
 def free_port(host="127.0.0.1"):
@@ -50,10 +51,10 @@ class Relay:
 
 class Sender(Daemon):
     """A daemon whose traces go to a relay, and the directory of what it sends."""
-    def __init__(self, build, tmp_path, library, name, url, *options):
+    def __init__(self, build, tmp_path, name, url, *options):
         where = tmp_path / name
         where.mkdir()
-        super().__init__(build, where, library)
+        super().__init__(build, where)
         self.name, self.options = name, ["--relay", url, "--host-name", name, *options]
 
     def start(self):
@@ -190,11 +191,11 @@ def relay(build, tmp_path):
 
 
 @pytest.fixture
-def sender(build, tmp_path, library, relay):  # noqa: F811
+def sender(build, tmp_path, relay):  # noqa: F811
     made = []
 
     def make(name, url=None, *options):
-        made.append(Sender(build, tmp_path, library, name, url or relay.url, *options).start())
+        made.append(Sender(build, tmp_path, name, url or relay.url, *options).start())
         return made[-1]
     yield make
     for s in made:

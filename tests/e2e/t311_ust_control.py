@@ -6,16 +6,15 @@ import random
 import re
 import signal
 import socket
-import struct
 import subprocess
 import time
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import tracing
-from daemons import Daemon, daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
+from daemons import Daemon, counters, daemon, exactly, in_a_row, listed, ticker  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
+from processes import children, wait_for
 
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "1000"))
 
@@ -33,11 +32,9 @@ def test_from_the_start(daemon, ticker):
 
 def test_start_up(daemon, ticker):
     """A session that records a program from its start, and a daemon that does not want it, add little to it."""
-    with_daemon = {k: v for k, v in os.environ.items() if not k.startswith("SPOOR_UST")}
-    with_daemon |= {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)}
-    tracing.check_start_up(ticker, dict(os.environ), {"no session": with_daemon})
+    tracing.check_start_up(ticker, dict(os.environ), {"no session": daemon.environment()})
     daemon.ust("start", "-o", "t.spoor")
-    tracing.check_start_up(ticker, dict(os.environ), {"recorded": with_daemon})
+    tracing.check_start_up(ticker, dict(os.environ), {"recorded": daemon.environment()})
     daemon.ust("end")
     assert len(daemon.ticks()) == tracing.STARTS
 
@@ -203,24 +200,6 @@ def test_sigterm_and_on(daemon, ticker):
         assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
 
 
-def counters(path, n):
-    path.write_bytes(bytes(8 * n))
-    return path
-
-
-def exactly(ticks, counter):
-    """Each event that a thread has behind it, once, and none that it had not begun: it may have written one more."""
-    written = defaultdict(list)
-    for (_, thread), numbers in ticks.items():
-        written[thread] += numbers
-    counts = [n for n, in struct.iter_unpack("<Q", counter.read_bytes())]
-    assert set(written) <= set(range(len(counts)))
-    for thread, n in enumerate(counts):
-        numbers = written[thread]
-        assert numbers == list(range(len(numbers))) and len(numbers) - n in (0, 1), (thread, n, len(numbers))
-    return sum(counts)
-
-
 def test_daemon_killed(daemon, ticker, tmp_path):
     """SIGKILL of the daemon at random moments: every event exactly once."""
     daemon.ust("start", "-o", "t.spoor")
@@ -244,7 +223,7 @@ def kill_many(ticker, tmp_path, env):
     while killed < KILLS or alive:
         if killed < KILLS:
             more = {"TICKER_COUNTER": str(counter), "TICKER_FIRST": str(2 * turn)}
-            p = subprocess.Popen([ticker, "2", "200", "7"], env=os.environ | env | more, stdout=subprocess.DEVNULL)
+            p = subprocess.Popen([ticker, "2", "200", "7"], env=env | more, stdout=subprocess.DEVNULL)
             alive.append((time.monotonic() + random.uniform(0, 0.02), p))
             alive.sort(key=lambda a: a[0])
             turn += 1
@@ -260,21 +239,19 @@ def kill_many(ticker, tmp_path, env):
 def test_programs_killed(daemon, ticker, tmp_path):
     """SIGKILL of programs at random moments: the daemon has each event that was committed."""
     daemon.ust("start", "-o", "t.spoor", "--buffers", "256k")
-    counter = kill_many(ticker, tmp_path, {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)})
+    counter = kill_many(ticker, tmp_path, daemon.environment())
     assert ", 0 lost" in daemon.ust("end").stdout
     assert exactly(daemon.ticks(), counter) > KILLS
 
 
-def test_programs_killed_alone(build, ticker, library, tmp_path):
+def test_programs_killed_alone(build, ticker, tmp_path):
     """The same without a daemon, from the files that they leave."""
     left = tmp_path / "left"
-    left.mkdir()
-    counter = kill_many(ticker, tmp_path, {"SPOOR_UST_OUTPUT": str(left), "LD_PRELOAD": str(library),
-                                           "SPOOR_UST_BUFFERS": "256K"})
+    counter = kill_many(ticker, tmp_path, tracing.environment(build, left, SPOOR_UST_BUFFERS="256K"))
     said = subprocess.run([build / "spoor", "ust", "recover", left, "-o", tmp_path / "t.spoor"], capture_output=True,
                           text=True)
     assert said.returncode == 0 and "ended by a crash" in said.stdout, said
-    assert exactly(Daemon(build, tmp_path, library).ticks(), counter) > KILLS
+    assert exactly(Daemon(build, tmp_path).ticks(), counter) > KILLS
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -302,10 +279,9 @@ def test_command_killed(build, ticker, tmp_path):
                          stderr=subprocess.DEVNULL)
     assert p.stdout.readline() == b"ready\n"
     time.sleep(0.05)
-    child = int(Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split()[0])
-    os.kill(child, 9)
+    os.kill(children(p.pid)[0], signal.SIGKILL)
     assert p.wait(20) == 137
-    exactly(Daemon(build, tmp_path, None).ticks(), counter)
+    exactly(Daemon(build, tmp_path).ticks(), counter)
 
 
 def test_dead_program_of_a_dead_daemon(daemon, ticker):
@@ -391,8 +367,8 @@ def test_rotation_and_limit(daemon, ticker):
 def test_many_programs(daemon, ticker):
     """A thousand at once, each on its own."""
     daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
-    env = os.environ | {"SPOOR_UST_SOCKET": str(daemon.socket), "LD_PRELOAD": str(daemon.agent)}
-    running = [subprocess.Popen([ticker, "1", "101", "5000"], env=env, stdout=subprocess.DEVNULL) for _ in range(1000)]
+    running = [subprocess.Popen([ticker, "1", "101", "5000"], env=daemon.environment(), stdout=subprocess.DEVNULL)
+               for _ in range(1000)]
     for p in running:
         p.wait(60)
     assert ", 0 lost" in daemon.ust("end").stdout

@@ -7,20 +7,13 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
+import tracing
 from daemons import ticker  # noqa: F401
+from processes import children
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = "/usr/bin/python3.11"
-
-
-def compile_to(out, source, *flags):
-    subprocess.run(["gcc", "-O2", "-g", "-pthread", f"-I{ROOT}/include", "-o", out, ROOT / "tests/data" / source,
-                    *flags], check=True, timeout=60)
-    return out
 
 
 @pytest.fixture
@@ -56,7 +49,7 @@ def test_recording_is_ended_and_not_the_command(build, ticker, tmp_path, events,
         run = subprocess.Popen([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--",
                                 ticker, "1", "0", "999"], stdout=subprocess.PIPE, stderr=said, text=True)
     assert run.stdout.readline() == "ready\n"
-    child = int(Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()[0])
+    child = children(run.pid)[0]
     try:
         run.send_signal(number)
         assert run.wait(20) == 0 and "0 lost" in (tmp_path / "said").read_text()
@@ -85,9 +78,7 @@ def test_unwritable(spoor, ticker):
 def test_recover_alone(spoor, build, ticker, tmp_path, events):
     """Daemonless, many times what the buffers hold, with children; and while it runs."""
     out = tmp_path / "alone"
-    out.mkdir()
-    env = os.environ | {"SPOOR_UST_OUTPUT": str(out), "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so"),
-                        "SPOOR_UST_BUFFERS": "256K"}
+    env = tracing.environment(build, out, SPOOR_UST_BUFFERS="256K")
     subprocess.run([ticker, "3", "50021", "0", "fork"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
     run = spoor("ust", "recover", out, "-o", "t.spoor")
     assert run.returncode == 0 and "crash" not in run.stdout, run
@@ -109,9 +100,7 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
 @pytest.mark.parametrize("settings", [{"SPOOR_UST_MAX_SIZE": "4M"}, {"SPOOR_UST_MODE": "overwrite"}])
 def test_recovered_losses_are_told_alike(spoor, build, ticker, tmp_path, events, settings):
     """The line of `recover`, the report, its JSON and babeltrace2; and all of them are all that there was."""
-    (tmp_path / "alone").mkdir()
-    env = os.environ | {"SPOOR_UST_OUTPUT": str(tmp_path / "alone"), "SPOOR_UST_BUFFERS": "256K",
-                        "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")} | settings
+    env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_BUFFERS="256K", **settings)
     subprocess.run([ticker, "1", "300000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
     run = spoor("ust", "recover", "-o", "t.spoor", "alone")
     there, lost = map(int, re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups())
@@ -205,10 +194,10 @@ def test_filter(spoor, ticker, events, expression, expected):
 
 
 def test_filter_of_text(spoor, ticker, events):
-    run = spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--",
-                ticker, 1, 300)
+    spoor("ust", "run", "-e", "zoo:tick", "--filter", 'what == "one of *" && n < 100', "-o", "t.spoor", "--", ticker, 1,
+          300)
     assert not ticks(events("t.spoor")[0])
-    run = spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
+    spoor("ust", "run", "--filter", 'what == "one of *" && n < 100', "-o", "u.spoor", "--", ticker, 1, 300)
     assert Counter(e["event"] for e in events("u.spoor")[0]) == {"zoo:rare": 10}
 
 
@@ -260,7 +249,7 @@ int main(void)
 	}
 }
 """)
-    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", tmp_path / "closer", source], check=True)
+    tracing.build_program(tmp_path / "closer", source)
     run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{tmp_path}/closer; sleep 1")
     assert run.returncode == 0, run.stderr
     found = [e["fields"]["n"] for e in events("t.spoor")[0] if e["event"] == "zoo:tick"]
@@ -268,33 +257,8 @@ int main(void)
     assert (tmp_path / "mine").stat().st_size == 0
 
 
-def test_a_million_a_second(spoor, tmp_path, events, build):
+def test_a_million_a_second(spoor, tmp_path):
     """It keeps up, also on a busy machine. (That default buffers do is the benchmark's to show.)"""
-    source = tmp_path / "steady.c"
-    source.write_text("""
-#include <stdint.h>
-#include <time.h>
-#include "spoor/tracepoint.h"
-SPOOR_TRACEPOINT(zoo, step, TP_PROTO(int i, long n), TP_ARGS(i, n),
-		 TP_FIELDS(spoor_int(int, i, i), spoor_int(long, n, n)))
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
-}
-int main(void)
-{
-	uint64_t begin = now();
-	for (long n = 0; n < 2000000; n++) {
-		spoor_trace(zoo, step, n & 7, n);
-		if (n % 100 == 99)
-			while (now() - begin < n * 1000ull)
-				;
-	}
-}
-""")
-    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", tmp_path / "steady", source], check=True)
-    run = spoor("ust", "run", "--buffers", "32M", "-o", "t.spoor", "--", tmp_path / "steady")
+    steady = tracing.build_program(tmp_path / "steady", "ust_clock.c")
+    run = spoor("ust", "run", "--buffers", "32M", "-o", "t.spoor", "--", steady, 1999999, 0, 1000)
     assert "2000000 events of 1 program, 0 lost" in run.stderr

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+import tracing
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 USER, STRANGER = 12345, 12346
 
 
@@ -26,11 +26,9 @@ def place():
 @pytest.fixture
 def linked(build, place):
     """The ticker, linked with the library, from where all users can read both."""
-    shutil.copy(build / "src/agent/libspoor-ust.so.0", place)
-    subprocess.run(["gcc", "-O2", "-pthread", f"-I{ROOT}/include", "-o", place / "ticker",
-                    ROOT / "tests/data/ust_ticker.c", "-Wl,--no-as-needed", place / "libspoor-ust.so.0",
-                    f"-Wl,-rpath,{place}"], check=True)
-    return place / "ticker"
+    shutil.copy(tracing.agent(build), place)
+    return tracing.build_program(place / "ticker", "ust_ticker.c", "-Wl,--no-as-needed", place / "libspoor-ust.so.0",
+                                 f"-Wl,-rpath,{place}")
 
 
 def as_user(uid, *argv, **how):

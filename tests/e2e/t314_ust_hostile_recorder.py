@@ -10,9 +10,10 @@ import threading
 import time
 
 import pytest
-
-from daemons import daemon, library, ticker, wait_for  # noqa: F401
+import tracing
+from daemons import daemon, ticker  # noqa: F401
 from fakeprogram import END, RECORD, RULE, SETUP, board, message
+from processes import wait_for
 
 
 def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,
@@ -99,7 +100,7 @@ class Recorder(threading.Thread):
 
 
 def run(build, ticker, path, *args, seconds=20):
-    env = os.environ | {"SPOOR_UST_SOCKET": str(path), "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")}
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=path)
     begin = time.monotonic()
     done = subprocess.run([ticker, *map(str, args)], env=env, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0 and done.stdout == "ready\n" and not done.stderr, done
@@ -156,7 +157,7 @@ def test_silence_costs_a_millisecond(build, ticker, tmp_path):
 def test_no_sites_no_question(build, tmp_path):
     """Programs that could not be traced do not ask who traces them."""
     recorder = Recorder(tmp_path / "sock", [])
-    env = {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")}
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
     subprocess.run(["sh", "-c", "/bin/true; /bin/true"], env=env, check=True, timeout=20)
     assert not recorder.came
 

@@ -11,8 +11,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
-from daemons import daemon, in_a_row, library, listed, ticker, wait_for  # noqa: F401
+import tracing
+from daemons import daemon, in_a_row, listed, ticker  # noqa: F401
+from processes import wait_for
 
 TURNS = 10 * int(os.environ.get("SPOOR_TEST_KILLS", "12"))
 
@@ -239,8 +240,7 @@ int main(int argc, char **argv)
 	return 0;
 }
 """)
-    root = Path(__file__).resolve().parent.parent.parent
-    subprocess.run(["gcc", "-O2", "-pthread", f"-I{root}/include", "-o", tmp_path / "end", source], check=True)
+    tracing.build_program(tmp_path / "end", source)
     daemon.ust("start", "-o", "t.spoor")
     for how in "_exit", "kill", "segv", "return":
         daemon.program(tmp_path / "end", how).wait(10)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """When a program wakes its recorder: not for each packet, but before it has none left."""
 import mmap
-import os
 import socket
 import struct
 import subprocess
 
+import tracing
 from daemons import ticker  # noqa: F401
 from processes import wait_for
 from t314_ust_hostile_recorder import rule, session_setup
@@ -33,8 +33,7 @@ def test_few_free_packets(build, ticker, tmp_path, ends_with_the_test):  # noqa:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(tmp_path / "sock"))
         server.listen(1)
-        env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "sock"),
-                            "LD_PRELOAD": str(build / "src/agent/libspoor-ust.so")}
+        env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
         program = ends_with_the_test(subprocess.Popen([ticker, "1", "0", "1000"], env=env, stdout=subprocess.DEVNULL))
         peer, arena = arena_of(server)
         struct.pack_into("<I", arena, CONSUMER_WAITS, 1)

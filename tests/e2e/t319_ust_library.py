@@ -8,7 +8,8 @@ from pathlib import Path
 import arenas
 import pytest
 import tracing
-from daemons import daemon, library, ticker, wait_for  # noqa: F401
+from daemons import daemon, ticker  # noqa: F401
+from processes import wait_for
 
 SLOW = {"reserve_slow"}  # where a packet changes hands
 

@@ -10,7 +10,7 @@ import pytest
 
 import tracing
 from processes import wait_for
-from t311_ust_control import daemon, library # noqa: F401 (fixtures)
+from daemons import daemon  # noqa: F401 (fixture)
 
 FP = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
 ALONE = {"SPOOR_UST_CONTEXT": "callstack", "SPOOR_UST_STACK": "all,64"} # without a recorder

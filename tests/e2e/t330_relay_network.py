@@ -4,7 +4,8 @@ import signal
 import subprocess
 import time
 
-from daemons import in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
+from daemons import in_a_row, ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 from relaying import Sender, finish, relay, sender, there  # noqa: F401 (fixtures)
 
 
@@ -38,7 +39,7 @@ def test_names(relay, sender, ticker):  # noqa: F811
         a.program(ticker, 1, 100 + turn).wait(20)
         assert f"same/{name}" in finish(a, relay, name)
         assert [len(n) for n in there(a, relay, name).values()] == [100 + turn]
-    b = Sender(a.build, a.cwd.parent, a.agent, "hostile", relay.url, "--host-name", "../../../etc/x y\n")
+    b = Sender(a.build, a.cwd.parent, "hostile", relay.url, "--host-name", "../../../etc/x y\n")
     b.start()
     try:
         b.ust("start", "-o", ".hidden")
@@ -88,7 +89,7 @@ def test_follow(relay, sender, ticker, build):  # noqa: F811
     assert reader.returncode == 0 and '"ended"' in rest
 
 
-def test_no_disk(relay, sender, ticker, tmp_path, build, library):  # noqa: F811
+def test_no_disk(relay, sender, ticker, tmp_path, build):  # noqa: F811
     """The daemon opens no file to write to but those beside its socket."""
     log = tmp_path / "strace"
     where = tmp_path / "traced"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from daemons import library, ticker, wait_for  # noqa: F401 (fixtures)
+from daemons import ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 from relaying import Relay, Sender, rss_kb
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
@@ -89,11 +90,11 @@ def tls(build, tmp_path, ca, certificates):
 
 
 @pytest.fixture
-def sender(build, tmp_path, library):  # noqa: F811
+def sender(build, tmp_path):  # noqa: F811
     made = []
 
     def make(name, url, *options):
-        made.append(Sender(build, tmp_path, library, name, url, *options).start())
+        made.append(Sender(build, tmp_path, name, url, *options).start())
         return made[-1]
     yield make
     for s in made:

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from daemons import daemon, library, ticker, wait_for  # noqa: F401
+from daemons import daemon, ticker  # noqa: F401
+from processes import wait_for
 
 
 def test_failed_start_leaves_no_session(daemon, tmp_path):

@@ -7,18 +7,19 @@ import signal
 import subprocess
 import time
 
-from daemons import check_each_once, counted, in_a_row, library, ticker, wait_for  # noqa: F401 (fixtures)
+from daemons import counters, exactly, in_a_row, ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
 
 CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
 
 
-def check_end(s, relay, program, behind):
+def check_end(s, relay, program, counter):
     """The program is killed under load: each of its events is at the relay, once."""
     s.finish(program)
     assert ", 0 lost" in finish(s, relay)
-    check_each_once(there(s, relay), program.pid, behind())
+    exactly(there(s, relay), counter)
 
 
 def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
@@ -26,13 +27,13 @@ def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     p = proxy()
     s = sender("cut", p.url)
     s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
-    env, behind = counted(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 20, **env)
+    counter = counters(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, TICKER_COUNTER=str(counter))
     rng = random.Random(7)
     while p.cuts < CUTS:
         p.cut_after = rng.choice([1, 300, 3000, 30000, 100000]) + rng.randrange(1000)
         wait_for(lambda: p.cut_after is None, 30)
-    check_end(s, relay, program, behind)
+    check_end(s, relay, program, counter)
     manifest = json.loads((relay.directory / "cut/t.spoor/manifest").read_text())
     # Who was welcome sends more than a greeting, if there is time for it; who was not has not been answered.
     welcome = [sum(c[0] > 1000 for c in p.carried), sum(c[1] > 0 for c in p.carried)]
@@ -43,15 +44,15 @@ def test_relay_killed(relay, sender, ticker, tmp_path):  # noqa: F811
     """The relay is killed and started again under load: each event exactly once; its trace goes on as one."""
     s = sender("host")
     s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
-    env, behind = counted(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 20, **env)
+    counter = counters(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 20, TICKER_COUNTER=str(counter))
     rng = random.Random(3)
     for _ in range(KILLS):
         time.sleep(rng.uniform(0, 0.1))
         relay.kill()
         time.sleep(rng.uniform(0, 0.05))
         relay.start()
-    check_end(s, relay, program, behind)
+    check_end(s, relay, program, counter)
     assert not list(relay.directory.rglob("t-2.spoor"))
 
 
@@ -59,8 +60,8 @@ def test_daemon_killed(relay, sender, ticker, tmp_path):  # noqa: F811
     """The same with the daemon, and with both: the relay tells the next one what is there."""
     s = sender("host")
     s.ust("start", "-o", "t.spoor", "--buffers", "16M")
-    env, behind = counted(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 50, **env)
+    counter = counters(tmp_path / "counter", 3)
+    program = s.program(ticker, 3, 0, 50, TICKER_COUNTER=str(counter))
     rng = random.Random(5)
     for turn in range(KILLS):
         time.sleep(rng.uniform(0, 0.12))
@@ -70,7 +71,7 @@ def test_daemon_killed(relay, sender, ticker, tmp_path):  # noqa: F811
             relay.start()
         s.start()
     wait_for(lambda: f"{program.pid} ticker" in s.status())
-    check_end(s, relay, program, behind)
+    check_end(s, relay, program, counter)
     assert not list(relay.directory.rglob("t-2.spoor"))
 
 
@@ -90,7 +91,7 @@ def test_daemon_stopped_in_order(relay, sender, ticker):  # noqa: F811
         assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
 
 
-def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811
+def test_full_disk(build, tmp_path, ticker):  # noqa: F811
     """The relay's disk is full: it says so, senders wait; when there is room all is there, once."""
     where = tmp_path / "small"
     where.mkdir()
@@ -101,7 +102,7 @@ def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811
         r.kill(signal.SIGTERM)
         r.start()
         (where / "filler").write_bytes(bytes(2_600_000))
-        s = Sender(build, tmp_path, library, "host", r.url).start()
+        s = Sender(build, tmp_path, "host", r.url).start()
         try:
             s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "8M")
             p = s.program(ticker, 1, 30_011)
@@ -120,10 +121,10 @@ def test_full_disk(build, tmp_path, library, ticker):  # noqa: F811
         subprocess.run(["umount", where], check=True)
 
 
-def test_sender_stays_away(build, tmp_path, library, ticker):  # noqa: F811
+def test_sender_stays_away(build, tmp_path, ticker):  # noqa: F811
     """A trace whose sender never comes back has not ended in order, and is said to have not."""
     r = Relay(build, tmp_path / "relayed", "--patience", "1s").start()
-    s = Sender(build, tmp_path, library, "host", r.url).start()
+    s = Sender(build, tmp_path, "host", r.url).start()
     try:
         s.ust("start", "-o", "t.spoor")
         s.program(ticker, 1, 1009).wait(20)

@@ -8,7 +8,8 @@ from collections import deque
 
 import pytest
 
-from daemons import library, ticker, wait_for  # noqa: F401 (fixtures)
+from daemons import ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 from relaying import finish, proxy, relay, rss_kb, sender, there  # noqa: F401 (fixtures)
 
 

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from daemons import library, ticker, wait_for  # noqa: F401 (fixtures)
+from daemons import ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 from relaying import Sender, relay, sender, there  # noqa: F401 (fixtures)
 
 COUNT = 1009
@@ -156,10 +157,10 @@ def test_daemon_stopped_meanwhile(relay, sender, ticker, away):  # noqa: F811
     assert there(s, relay) == {(p.pid, 0): list(range(COUNT))}
 
 
-def test_refused_for_good(library, build, tmp_path):  # noqa: F811
+def test_refused_for_good(build, tmp_path):  # noqa: F811
     """A relay that will never take it is a failure, with its reason, and no trace on its way."""
     with socket.create_server(("127.0.0.1", 0)) as other:
-        s = Sender(build, tmp_path, library, "host", f"tcp://127.0.0.1:{other.getsockname()[1]}").start()
+        s = Sender(build, tmp_path, "host", f"tcp://127.0.0.1:{other.getsockname()[1]}").start()
         try:
             s.ust("start", "-o", "t.spoor")
             c, _ = other.accept()

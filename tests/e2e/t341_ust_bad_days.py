@@ -10,15 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
+import tracing
 from daemons import ticker  # noqa: F401
 from processes import wait_for
 from recordings import STEPPING_CLOCK, steps_of, user_events
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture
@@ -31,10 +28,6 @@ def daemon(spoor, start, build, tmp_path):
     yield lambda verb, *words: spoor("ust", verb, "--socket", place, *words)
     process.terminate()
     process.wait(20)
-
-
-def library(build):
-    return build / "src/agent/libspoor-ust.so.0"
 
 
 def numbers(events, name="zoo:tick"):
@@ -84,9 +77,7 @@ def test_limits(spoor, build, ticker, tmp_path, what, alone):
         resource.setrlimit(which, (value, value))
     program = ["sh", "-c", f"ulimit -c 0; exec {ticker} 1 1000"]
     plain = subprocess.run(program, capture_output=True, preexec_fn=limit, timeout=20)
-    where = tmp_path / "alone"
-    where.mkdir()
-    env = os.environ | {"SPOOR_UST_OUTPUT": str(where), "LD_PRELOAD": str(library(build))}
+    env = tracing.environment(build, tmp_path / "alone")
     if alone:
         run = subprocess.run(program, env=env, capture_output=True, preexec_fn=limit, timeout=20)
     else:
@@ -125,7 +116,7 @@ int main(void)
 def test_program_that_gives_up_root(spoor, tmp_path):
     """And keeps a capability, as servers do: libc ends it if a thread of ours may not what it may."""
     (tmp_path / "server.c").write_text(GIVES_UP_ROOT)
-    subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", "server", "server.c"], cwd=tmp_path, check=True)
+    tracing.build_program(tmp_path / "server", tmp_path / "server.c")
     run = spoor("ust", "run", "-o", "t.spoor", "--", "./server")
     assert run.returncode == 0 and run.stdout == "12345 12346\n", run
     assert numbers(user_events(spoor, tmp_path / "t.spoor")) == [0, 1]
@@ -182,7 +173,7 @@ def test_one_name_for_different_events(spoor, tmp_path):
     for name, (kind, field, value) in kinds.items():
         source = ONE_NAME.replace("TYPE", kind).replace("WHAT", field).replace("VALUE", value)
         (tmp_path / f"{name}.c").write_text(source)
-        subprocess.run(["gcc", "-O2", f"-I{ROOT}/include", "-o", name, f"{name}.c"], cwd=tmp_path, check=True)
+        tracing.build_program(tmp_path / name, tmp_path / f"{name}.c")
     run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", "./number & ./text & ./other & ./number & wait")
     assert run.returncode == 0, run.stderr
     found = [tuple(e["fields"].items())[0] for e in user_events(spoor, tmp_path / "t.spoor")]
@@ -206,7 +197,7 @@ def test_rotation(request, spoor, build, ticker, tmp_path, how, rotate):
     else:
         daemon = request.getfixturevalue("daemon")
         assert daemon("start", "-o", tmp_path / "t.spoor", "--rotate", rotate).returncode == 0
-        env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": str(library(build))}
+        env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
         subprocess.run([ticker, "2", str(ticks), str(pause)], env=env, check=True, stdout=subprocess.DEVNULL)
         assert " 0 lost" in daemon("end").stdout
     segments = sorted((tmp_path / "t.spoor").glob("*/ust/seg-*"))
@@ -233,7 +224,7 @@ def shmem():
 def test_many_programs_with_default_buffers(daemon, build, spoor, ticker, tmp_path):
     """A thousand at once that write little: of their 4 MiB each, what they use is there."""
     assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
-    env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": str(library(build))}
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
     before = shmem()
     running = [subprocess.Popen([ticker, "1", "1000", "30000"], env=env, stdout=subprocess.PIPE) for _ in range(1000)]
     for p in running:
@@ -272,11 +263,11 @@ def test_socket_in_a_container(daemon, build, spoor, ticker, tmp_path, wall):
     if "--mount" in WALLS[wall]:
         mounts = (f"mount --make-rprivate / && mount --bind {tmp_path} /mnt && mount -t tmpfs none {inner} && "
                   f"mkdir {inner}/s && touch {inner}/l {inner}/p && "
-                  f"mount --bind /mnt {inner}/s && mount --bind {library(build)} {inner}/l && "
+                  f"mount --bind /mnt {inner}/s && mount --bind {tracing.agent(build)} {inner}/l && "
                   f"mount --bind {ticker} {inner}/p && ")
         s, l, p = inner / "s/sock", inner / "l", inner / "p"
     else:
-        s, l, p = tmp_path / "sock", library(build), ticker
+        s, l, p = tmp_path / "sock", tracing.agent(build), ticker
     run = subprocess.run(["unshare", "--fork", *WALLS[wall], "sh", "-c",
                           f"{mounts} exec env SPOOR_UST_SOCKET={s} LD_PRELOAD={l} {p} 2 211"],
                          capture_output=True, text=True, timeout=30)
@@ -294,7 +285,7 @@ def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         os.chmod(place, 0o755)
         shutil.copy(ticker, f"{place}/ticker")
-        shutil.copy(library(build), f"{place}/library.so")
+        shutil.copy(tracing.agent(build), f"{place}/library.so")
         env = {"SPOOR_UST_SOCKET": str(tmp_path / "sock"), "LD_PRELOAD": f"{place}/library.so"}
         run = subprocess.run([f"{place}/ticker", "1", "10"], env=env, user=12345, group=12345, extra_groups=[],
                              capture_output=True, text=True, timeout=20)

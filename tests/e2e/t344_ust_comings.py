@@ -5,16 +5,12 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
-from daemons import daemon, in_a_row, library, ticker, wait_for  # noqa: F401
+from daemons import daemon, in_a_row, ticker  # noqa: F401
 from fakeprogram import Arena, Program
-
-
-def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text()
+from processes import children, wait_for
 
 
 def recorded(daemon):
@@ -98,7 +94,7 @@ def test_children_of_one_process_over_daemons(daemon, ticker, number, parent_end
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid)
     p.stdin.write(b"x")
     p.stdin.close()
-    child = int(wait_for(lambda: children(p.pid)))
+    child, = wait_for(lambda: children(p.pid))
     try:
         wait_for(lambda: f"{child} ticker" in daemon.ust("status").stdout)
         if parent_ends:
