@@ -66,7 +66,7 @@ static int tell_way(const struct command *c, const struct spoor_sender_stats *st
 /* All that can be waited for has been. */
 static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_error *e)
 {
-	char text[PATH_MAX + 640], output[PATH_MAX + 512];
+	char text[PATH_MAX + 768], output[PATH_MAX + 512], sum[192];
 	struct spoor_sender_stats stats = {};
 	struct spoor_hub_result result;
 	bool there = !s->sender || !spoor_ust_session_settle(s, 0);
@@ -81,9 +81,8 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 		return spoor_fail(e, EIO, "%s", stats.why);
 	if (r)
 		return r;
-	snprintf(text, sizeof(text), "%" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB %s %s",
-		 result.events, result.programs, result.programs == 1 ? "" : "s", result.lost, result.bytes / 1e6,
-		 there ? "in" : "for", output);
+	snprintf(text, sizeof(text), "%s %s %s", spoor_ust_sum(&result, sum, sizeof(sum)), there ? "in" : "for",
+		 output);
 	spoor_hub_answer(c->q, text);
 	tell_refused(c, &result);
 	if (result.late) {

@@ -2,6 +2,7 @@
 #pragma once
 /* A command that the daemon carries out: daemon_commands.c what changes something, daemon_end.c, daemon_status.c. */
 #include "cmd/daemon.h"
+#include "cmd/ust.h"
 #include "cmd/ust_command.h"
 
 struct command {

@@ -23,19 +23,19 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
-	char line[768], stuck[160] = "";
+	char line[768], stuck[160] = "", losses[64];
 
 	if (c->w.n_pids && c->w.pids[0] != p->pid)
 		return;
 	if (p->n_stuck)
 		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
 			 p->n_sites);
+	spoor_ust_losses(p->lost, p->overwritten, losses, sizeof(losses));
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %" PRIu64 " lost%s%s%s", p->pid, p->comm,
-			 p->events, p->lost, p->malformed ? ", some made no sense" : "",
-			 p->listens ? "" : ", reached by signal", stuck);
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %s%s%s%s", p->pid, p->comm, p->events, losses,
+			 p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
 	spoor_hub_answer(c->q, line);
 }
 
@@ -113,7 +113,7 @@ static const char *state_of(const struct spoor_ust_session *s)
 static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_hub_result sum;
-	char line[PATH_MAX + 1024], output[PATH_MAX + 512];
+	char line[PATH_MAX + 1024], output[PATH_MAX + 512], so_far[192];
 
 	spoor_daemon_where(c, s, output, sizeof(output));
 	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, state_of(s), output);
@@ -130,8 +130,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	}
 	spoor_hub_totals(c->h, s, &sum);
 	spoor_daemon_tell_apart(c, s);
-	snprintf(line, sizeof(line), "  so far: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB",
-		 sum.events, sum.programs, sum.programs == 1 ? "" : "s", sum.lost, sum.bytes / 1e6);
+	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));
 	spoor_hub_answer(c->q, line);
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		tell_channel(c, &s->o.channels[i]);

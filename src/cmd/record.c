@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/record_options.h"
+#include "cmd/ust.h"
 #include "collect/session/check.h"
 #include "collect/session/remote.h"
 
@@ -27,7 +28,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 {
 	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
 		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
-	char user_time[32], system_time[32];
+	char user_time[32], system_time[32], losses[64];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
 	spoor_format_duration(r->system_ns, system_time, sizeof(system_time));
@@ -37,8 +38,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->s.output, user_time,
 		system_time);
 	if (o->s.ust)
-		fprintf(stderr, "spoor: and %lu user events of %u programs, %lu lost\n", r->user.events,
-			r->user.programs, r->user.lost);
+		fprintf(stderr, "spoor: and %lu user events of %u programs, %s\n", r->user.events, r->user.programs,
+			spoor_ust_losses(r->user.lost, r->user.overwritten, losses, sizeof(losses)));
 	if (o->s.ust && r->user.stuck)
 		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
 	if (o->s.ust && r->user.why[0])

@@ -2,10 +2,13 @@
 /* `spoor ust`: what concerns programs that trace themselves. One file a word that follows: ust_WORD.c. */
 #include "cmd/ust.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/strings.h"
 #include "cmd/cmd.h"
+#include "collect/user/hub.h"
 
 static const struct word {
 	const char *name;
@@ -26,6 +29,25 @@ void spoor_ust_say(const char *text)
 
 	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
 	fprintf(stderr, "spoor ust: %s\n", shown);
+}
+
+const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size)
+{
+	int n = snprintf(to, size, "%" PRIu64 " lost", lost);
+
+	if (overwritten)
+		snprintf(to + n, size - n, ", %" PRIu64 " overwritten", overwritten);
+	return to;
+}
+
+const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size)
+{
+	char losses[64];
+
+	snprintf(to, size, "%" PRIu64 " events of %u program%s, %s; %.1f MB", r->events, r->programs,
+		 r->programs == 1 ? "" : "s", spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)),
+		 r->bytes / 1e6);
+	return to;
 }
 
 static int unknown(const char *word)

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+struct spoor_hub_result;
+
 /* The words of `spoor ust`: each is int spoor_ust_cmd_X(argc, argv) with argv[0] the word; it returns the exit code. */
 
 int spoor_ust_cmd_run(int argc, char **argv);
@@ -9,3 +14,7 @@ int spoor_ust_cmd_recover(int argc, char **argv);
 
 /* One line on standard error, fit for a terminal. */
 void spoor_ust_say(const char *text);
+/* "0 lost", "0 lost, 198528 overwritten" */
+const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size);
+/* "1472 events of 1 program, 0 lost; 0.1 MB" */
+const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);

@@ -20,10 +20,12 @@ static const struct spoor_option options[] = {
 
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
+	char losses[64];
+
 	printf("%" PRIu64 " event%s of %u program%s in %s", r->events, r->events == 1 ? "" : "s", r->programs,
 	       r->programs == 1 ? "" : "s", output);
-	if (r->lost)
-		printf(", %" PRIu64 " lost", r->lost);
+	if (r->lost || r->overwritten)
+		printf(", %s", spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)));
 	if (r->crashed)
 		printf("; %u ended by a crash", r->crashed);
 	if (r->running)

@@ -230,8 +230,9 @@ static void loop(struct run *r)
 
 static void say_end(const struct run *r, const struct spoor_hub_result *result)
 {
-	fprintf(stderr, "spoor: %" PRIu64 " events of %u program%s, %" PRIu64 " lost; %.1f MB in %s\n", result->events,
-		result->programs, result->programs == 1 ? "" : "s", result->lost, result->bytes / 1e6, r->o.output);
+	char sum[192];
+
+	fprintf(stderr, "spoor: %s in %s\n", spoor_ust_sum(result, sum, sizeof(sum)), r->o.output);
 	if (result->crashed)
 		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
 			result->crashed);

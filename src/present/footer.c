@@ -63,6 +63,16 @@ static void put_lost(FILE *out, uint64_t n, const char *what)
 	fprintf(out, "Lost: %s %s.\n", count, what);
 }
 
+/* What a flight recorder is for is no loss. */
+static void put_overwritten(FILE *out, uint64_t n)
+{
+	char count[32];
+
+	spoor_format_count(n, count, sizeof(count));
+	if (n)
+		fprintf(out, "Overwritten: %s events, by newer ones, as --mode overwrite asks for.\n", count);
+}
+
 static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 {
 	char segments[32], bytes[32];
@@ -107,6 +117,7 @@ static void put_losses(struct spoor_view *v)
 		 "threads were not recorded, nor perhaps what they started: no kernel memory for them");
 	put_lost(v->out, info->ring_damages,
 		 "stretches of a buffer made no sense to the recorder, with all that was in them");
+	put_overwritten(v->out, info->overwritten);
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
 		return;
@@ -315,11 +326,11 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
+		",\"overwritten\":%" PRIu64 ",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
 		",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
 		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->threads_not_recorded, info->programs_late,
+		info->lost_writing, info->overwritten, info->threads_not_recorded, info->programs_late,
 		info->programs_not_recorded, info->ring_damages, info->dropped_segments, info->dropped_bytes,
 		v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)

@@ -92,6 +92,21 @@ static const char *check_uuid(struct spoor_trace *t, const struct spoor_packet *
 	return NULL;
 }
 
+/* The packet at `at`, which is whole. What was overwritten in all programs stands second behind the events. */
+static void note_overwritten(struct spoor_trace *t, const struct spoor_cursor *c, size_t at,
+			     const struct spoor_packet *p)
+{
+	static const uint8_t none[16];
+	struct spoor_packet_source s[2];
+
+	if (p->stream_id != SPOOR_STREAM_UST || (p->packet_size - p->content_size) / 8 < sizeof(s))
+		return;
+	memcpy(s, c->map + at + p->content_size / 8, sizeof(s));
+	if (s[1].serial == SPOOR_SOURCE_OVERWRITTEN && !memcmp(s[1].arena, none, sizeof(none)) &&
+	    s[1].position > t->info.overwritten)
+		t->info.overwritten = s[1].position;
+}
+
 /* Moves to the packet at next_packet. Returns 0 if there is none. */
 static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 {
@@ -136,6 +151,8 @@ static int enter_packet(struct spoor_trace *t, struct spoor_cursor *c)
 	c->cpu = p.stream_id == SPOOR_STREAM_UST ? SPOOR_CPU_UNKNOWN : p.cpu;
 	c->stream_id = p.stream_id;
 	c->discarded = p.discarded;
+	if (!c->torn)
+		note_overwritten(t, c, at, &p);
 	return 1;
 }
 

@@ -99,16 +99,23 @@ int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_write
 
 /* ---- losses: the last word about a program may be old ---- */
 
-/* Of one program the largest comes first. */
+/* Of one program and count the largest comes first. */
 static int by_arena(const void *a, const void *b)
 {
 	const struct spoor_packet_source *x = a, *y = b;
 	int r = memcmp(x->arena, y->arena, sizeof(x->arena));
 
+	if (!r && x->serial != y->serial)
+		return x->serial < y->serial ? -1 : 1;
 	return r ? r : x->position > y->position ? -1 : x->position < y->position;
 }
 
-/* One of each program. */
+static bool is_same(const struct spoor_packet_source *a, const struct spoor_packet_source *b)
+{
+	return a->serial == b->serial && !memcmp(a->arena, b->arena, sizeof(a->arena));
+}
+
+/* One of each program, for each thing that is counted. */
 static void keep_last_words(struct digest *d)
 {
 	size_t n = 0;
@@ -116,7 +123,7 @@ static void keep_last_words(struct digest *d)
 	if (d->n_told)
 		qsort(d->told, d->n_told, sizeof(*d->told), by_arena);
 	for (size_t i = 0; i < d->n_told; i++)
-		if (!n || memcmp(d->told[n - 1].arena, d->told[i].arena, sizeof(d->told[i].arena)))
+		if (!n || !is_same(&d->told[n - 1], &d->told[i]))
 			d->told[n++] = d->told[i];
 	d->n_told = n;
 }
@@ -143,7 +150,7 @@ static int note_losses(struct digest *d, const struct spoor_packet_source *sourc
 	int r = 0;
 
 	for (size_t i = 0; i < n && r >= 0; i++)
-		if (sources[i].serial == SPOOR_SOURCE_LOST)
+		if (sources[i].serial == SPOOR_SOURCE_LOST || sources[i].serial == SPOOR_SOURCE_OVERWRITTEN)
 			r = note_told(d, &sources[i]);
 	return r;
 }

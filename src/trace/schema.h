@@ -68,6 +68,8 @@ struct spoor_packet_source {
 _Static_assert(sizeof(struct spoor_packet_source) == 32, "");
 #define SPOOR_SOURCE_LOST 0 /* no packet's serial: position is how many of its losses lanes have counted by now */
 #define SPOOR_SOURCE_EVENTS 0 /* of no arena (all 0): position is how many events have been written, these included */
+/* Nor this: position is how many of its events newer ones have overwritten; of no arena: of all programs' events. */
+#define SPOOR_SOURCE_OVERWRITTEN UINT64_MAX
 #define SPOOR_MAX_SOURCES 4096
 #define SPOOR_MAX_LANES 64
 

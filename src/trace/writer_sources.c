@@ -25,7 +25,13 @@ int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_so
 	return 0;
 }
 
-/* Serial 0 is of no packet: a sum over all segments, of which the last word counts. */
+/* Of no packet: a sum over all segments, of which the last word counts. */
+static int is_sum(const struct writer_source *s)
+{
+	return s->s.serial == SPOOR_SOURCE_LOST || s->s.serial == SPOOR_SOURCE_OVERWRITTEN;
+}
+
+/* Sums come first. */
 static int by_packet(const void *a, const void *b)
 {
 	const struct writer_source *x = a, *y = b;
@@ -33,9 +39,9 @@ static int by_packet(const void *a, const void *b)
 
 	if (r)
 		return r;
-	if (!x->s.serial != !y->s.serial)
-		return x->s.serial ? 1 : -1;
-	if (x->s.serial && x->segment != y->segment)
+	if (is_sum(x) != is_sum(y))
+		return is_sum(x) ? -1 : 1;
+	if (!is_sum(x) && x->segment != y->segment)
 		return x->segment > y->segment ? -1 : 1;
 	if (x->s.serial != y->s.serial)
 		return x->s.serial < y->s.serial ? -1 : 1;
@@ -47,8 +53,8 @@ static int matters(const struct writer_source *before, const struct writer_sourc
 {
 	if (!before || memcmp(before->s.arena, s->s.arena, sizeof(s->s.arena)))
 		return 1;
-	if (!before->s.serial)
-		return s->s.serial != 0;
+	if (is_sum(before))
+		return s->s.serial != before->s.serial;
 	return s->segment == before->segment && s->s.serial != before->s.serial;
 }
 

@@ -117,6 +117,9 @@ class Arena:
         channel, owners = struct.unpack_from("<II", head, 56)
         if not serial or not committed:
             return
+        if consumed >> 32: # of an overwriting channel: with the serial
+            assert consumed >> 32 <= serial
+            consumed = 0
         assert consumed <= committed <= len(data)
         events, at, last = [], 0, 0
         while at < committed:

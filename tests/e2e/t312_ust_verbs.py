@@ -97,20 +97,22 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
     assert len(ticks(events("running.spoor")[0])) == 1
 
 
-@pytest.mark.parametrize("settings", [{"SPOOR_UST_MAX_SIZE": "4M"}, {"SPOOR_UST_MODE": "overwrite"}])
-def test_recovered_losses_are_told_alike(spoor, build, ticker, tmp_path, events, settings):
+@pytest.mark.parametrize("settings, word", [({"SPOOR_UST_MAX_SIZE": "4M"}, "lost"),
+                                            ({"SPOOR_UST_MODE": "overwrite"}, "overwritten")])
+def test_recovered_losses_are_told_alike(spoor, build, ticker, tmp_path, events, settings, word):
     """The line of `recover`, the report, its JSON and babeltrace2; and all of them are all that there was."""
     env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_BUFFERS="256K", **settings)
     subprocess.run([ticker, "1", "300000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
     run = spoor("ust", "recover", "-o", "t.spoor", "alone")
-    there, lost = map(int, re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups())
+    there, n = map(int, re.match(rf"(\d+) events of 1 program in .* (\d+) {word}$", run.stdout.strip()).groups())
     found, summary = events("t.spoor")
-    assert lost and there == len(found) and summary["discarded"] == lost, summary
-    assert there + lost == 300000 + 30000
+    assert n and there == len(found) and there + n == 300000 + 30000
+    assert (summary["discarded"], summary["overwritten"]) == ((n, 0) if word == "lost" else (0, n)), summary
     told = spoor("report", "t.spoor").stdout
-    assert re.search(rf"^Lost: {lost:,} events ", told, re.M) and "Lost: nothing" not in told
+    assert re.search(rf"^{word.title()}: {n:,} events", told, re.M)
+    assert ("Lost: nothing" in told) == (word != "lost")
     run = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, timeout=60)
-    assert re.search(rf"discarded {lost} event", run.stderr), run.stderr[-500:]
+    assert (f"discarded {n} event" in run.stderr) == ("discarded" in run.stderr) == (word == "lost"), run.stderr[-500:]
 
 
 def test_recover_refuses(spoor, tmp_path):

@@ -82,7 +82,7 @@ static void take(struct spoor_user_arena *a, struct spoor_user_classes *r, struc
 		if (b.bytes > a->packets[i].size || b.run.len > b.bytes)
 			abort();
 		check(r, &b, until);
-		spoor_user_packet_taken(a, i, b.bytes, b.done);
+		spoor_user_packet_taken(a, i, b.bytes, b.n, b.done);
 		free(copy);
 	}
 }

@@ -149,7 +149,7 @@ struct spoor_arena_channel {
 	__u64 lost;        /* events that found no room */
 	__u64 lost_large;  /* events larger than a packet */
 	__u64 lost_nested; /* events in signal handlers deeper than there are levels */
-	__u64 overwritten; /* events of packets that were overwritten before anybody consumed them */
+	__u64 overwritten; /* events of packets that were overwritten, counted when they have another serial */
 	__u64 shared;      /* events written into a shared packet: not lost, but dearer */
 	__u32 space;       /* futex word: counted up whenever a packet becomes FREE */
 	__u32 waiters;     /* threads that wait for it */
@@ -217,8 +217,10 @@ enum spoor_packet_state {
  *   | generation  | level  | state | tid of the owner  |
  *   +-------------+--------+-------+-------------------+
  * level: 0, or how many half-written events of the same thread the signal handler that owns it stands over.
- * In states other than OWNED tid and level are those of the last owner (READING: the consumer may write what it likes).
+ * In states other than OWNED tid and level are those of the last owner; READING: of who reads it, which is the consumer
+ * (SPOOR_LEVEL_CONSUMER), or a thread that overwrites it.
  */
+#define SPOOR_LEVEL_CONSUMER 15
 #define SPOOR_OWNER(gen, level, state, tid) \
 	((__u64)(gen) << 40 | (__u64)((level) & 15) << 36 | (__u64)((state) & 15) << 32 | (__u32)(tid))
 #define SPOOR_OWNER_TID(o) ((__u32)(o))
@@ -226,11 +228,20 @@ enum spoor_packet_state {
 #define SPOOR_OWNER_LEVEL(o) ((unsigned)((o) >> 36) & 15)
 #define SPOOR_OWNER_GEN(o) ((__u32)((o) >> 40))
 
+/*
+ * What of an overwriting channel's packet is consumed: bytes, with the serial that they are of, whose end may come at
+ * any time. It comes by an exchange for SPOOR_CONSUMED(serial, SPOOR_CONSUMED_OVER); the events behind what stood there
+ * are counted as overwritten. The consumer notes by compare-and-exchange, and so knows whether it came before that.
+ */
+#define SPOOR_CONSUMED(serial, bytes) ((__u64)(serial) << 32 | (__u32)(bytes))
+#define SPOOR_CONSUMED_BYTES(consumed, serial) ((__u32)((consumed) >> 32) == (__u32)(serial) ? (__u32)(consumed) : 0)
+#define SPOOR_CONSUMED_OVER 0xffffffffU
+
 struct spoor_arena_packet {
 	__u64 owner;
 	__u64 serial;    /* in the order of opening, unique in the arena: (uuid, serial) names a packet for ever */
 	__u64 committed; /* bytes of complete events, from the packet's start */
-	__u64 consumed;  /* bytes; the consumer's */
+	__u64 consumed;  /* bytes; the consumer's. Of an overwriting channel: SPOOR_CONSUMED() */
 	__u64 tsc, mono; /* when it was opened, by both clocks */
 	__u64 lost_before; /* the channel's `lost` + `lost_large` + `lost_nested` at that moment */
 	__u32 channel;

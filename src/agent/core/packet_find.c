@@ -52,8 +52,7 @@ static void open_packet(struct slot *s, struct spoor_arena_packet *h)
 	struct spoor_arena_channel *c = s->channel;
 	struct spoor_arena_clock now = clock_pair();
 
-	h->committed = 0;
-	h->consumed = 0;
+	h->committed = 0; /* `consumed` is 0, or of another serial */
 	h->tsc = now.tsc;
 	h->mono = now.mono;
 	h->lost_before = counted(&c->lost) + counted(&c->lost_large) + counted(&c->lost_nested);
@@ -90,11 +89,13 @@ static bool take(struct slot *s, struct spoor_arena_packet *h, unsigned level, u
 	}
 }
 
-/* How many events are in a packet that is about to be overwritten. */
-static uint64_t count_events(struct slot *s, const struct spoor_arena_packet *h)
+/* How many events are in a packet that is about to be overwritten, and were not consumed. */
+static uint64_t count_events(struct slot *s, struct spoor_arena_packet *h)
 {
-	const char *at = packet_data(s, h) + h->consumed, *end = packet_data(s, h) + h->committed;
-	uint64_t n = 0;
+	uint64_t over = SPOOR_CONSUMED(h->serial, SPOOR_CONSUMED_OVER), n = 0;
+	uint64_t consumed = __atomic_exchange_n(&h->consumed, over, __ATOMIC_ACQ_REL);
+	const char *at = packet_data(s, h) + SPOOR_CONSUMED_BYTES(consumed, h->serial);
+	const char *end = packet_data(s, h) + h->committed;
 
 	while (at + sizeof(struct spoor_event_header) <= end) {
 		const struct spoor_event_header *e = (const void *)at;
@@ -133,14 +134,16 @@ static struct spoor_arena_packet *oldest(struct slot *s, uint32_t begin, uint32_
 static struct spoor_arena_packet *overwrite(struct slot *s, uint32_t begin, uint32_t end, unsigned level, uint32_t tid)
 {
 	struct spoor_arena_packet *h;
-	uint64_t o;
+	uint64_t o, n;
 	int i;
 
 	for (i = 0; i < 4 && (h = oldest(s, begin, end, &o)); i++) {
 		if (!packet_change(h, o, level, SPOOR_PACKET_READING, tid))
 			continue;
-		__atomic_fetch_add(&s->channel->overwritten, count_events(s, h), __ATOMIC_RELAXED);
+		n = count_events(s, h);
 		open_packet(s, h);
+		/* Now: who sees it counted sees the new serial, and knows what of the old one he has all the same. */
+		__atomic_fetch_add(&s->channel->overwritten, n, __ATOMIC_RELEASE);
 		o = packet_owner(h);
 		__atomic_store_n(&h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, level, SPOOR_PACKET_OWNED, tid),
 				 __ATOMIC_RELEASE);

@@ -31,6 +31,7 @@ struct spoor_user_packet {
 	uint64_t offset;   /* there */
 	bool bad;          /* the rest of this serial's makes no sense */
 	bool overwritten;  /* its program may begin it anew at any time, taken or not */
+	uint64_t n;        /* then: events taken, which the program counts as overwritten when it does */
 	uint32_t held;     /* times that something was taken and is not released */
 };
 
@@ -48,6 +49,7 @@ struct spoor_user_arena {
 	struct spoor_code code;
 	uint64_t defs_read;
 	bool defs_bad; /* no more of them is understood */
+	uint64_t retaken; /* events that were overwritten, as the program counts, and that we have */
 	uint64_t malformed, malformed_before;
 	char what[96]; /* of the first: what was wrong */
 };
@@ -66,8 +68,12 @@ void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock
 /* Counts garbage and keeps the first words about it. */
 void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
 
-/* The sums of what channels lost, and whether its program said that it ends. */
+/*
+ * The sums of what channels lost and of what they overwrote, and whether its program said that it ends. Of what is
+ * overwritten now, `retaken` has by the next look at all packets how much was taken before.
+ */
 uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
+uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a);
 unsigned spoor_user_arena_state(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);
 
@@ -85,13 +91,15 @@ struct spoor_user_piece {
 void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *room, struct spoor_user_piece *ret);
 /* After it was read: is it that packet still? */
 bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const struct spoor_user_piece *piece);
-/* So many bytes of it have been written. done: it is full, and goes back to the program. */
-void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done);
+/* So many bytes, n events, of it have been written. done: it is full, and goes back to the program. */
+void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n, bool done);
+/* So many bytes of the packet that has this serial now were written by a consumer before us. */
+void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position);
 /*
  * The same in two steps, for a trace that is not on a disk yet: what is held is not taken a second time, and stays in
  * the program's buffer until it is released, up to this position.
  */
-void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes);
+void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n);
 void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position, bool done);
 /* Bytes that are there to be taken. */
 uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a);

@@ -104,8 +104,17 @@ uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
 	for (unsigned i = 0; i < a->head.n_channels; i++) {
 		const struct spoor_arena_channel *c = &live(a)->channels[i];
 
-		sum += LOAD(c->lost) + LOAD(c->lost_large) + LOAD(c->lost_nested) + LOAD(c->overwritten);
+		sum += LOAD(c->lost) + LOAD(c->lost_large) + LOAD(c->lost_nested);
 	}
+	return sum;
+}
+
+uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->head.n_channels; i++)
+		sum += LOAD(live(a)->channels[i].overwritten);
 	return sum;
 }
 

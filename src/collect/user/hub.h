@@ -69,6 +69,7 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
  */
 struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;
+	uint64_t overwritten; /* not lost: by newer events, in channels that are to do that */
 	uint64_t refused; /* of what is lost: it found no room on the way to the relay */
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
@@ -143,7 +144,7 @@ struct spoor_hub_program_info {
 	const char *refused; /* why it is not recorded; "": it is */
 	unsigned n_sites, n_arenas;
 	unsigned n_stuck; /* of n_sites: cannot be switched on, since the program may not change its code */
-	uint64_t events, lost, malformed;
+	uint64_t events, lost, overwritten, malformed;
 	bool listens; /* has its thread; else it is kicked */
 };
 void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,

@@ -268,6 +268,7 @@ static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, 
 
 	for (size_t i = 0; i < n; i++) {
 		ret->lost += spoor_user_arena_lost(sources[i]->arena) - sources[i]->lost_earlier;
+		ret->overwritten += spoor_source_overwritten(sources[i]) - sources[i]->overwritten;
 		ret->malformed += sources[i]->arena->malformed;
 		ret->programs += sources[i]->n && !sources[i]->known;
 	}
@@ -281,6 +282,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 	*ret = (struct spoor_hub_result){
 		.events = counts.events,
 		.lost = s->lost + s->lost_earlier + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
+		.overwritten = counts.overwritten,
 		.refused = s->refused,
 		.malformed = s->malformed,
 		.bytes = spoor_writer_bytes(s->w),

@@ -21,21 +21,36 @@ static bool look(const struct spoor_arena_packet *h, uint64_t *owner, uint64_t *
 	return false;
 }
 
-/* Another serial: a packet that we have not seen. What an earlier consumer took from it, it noted. */
-static void begin_packet(struct spoor_user_packet *p, const struct spoor_arena_packet *h, uint64_t serial,
-			 uint64_t committed)
+static uint64_t consumed_of(const struct spoor_user_arena *a, unsigned i, uint64_t serial)
 {
-	uint64_t consumed = LOAD(h->consumed);
+	uint64_t consumed = LOAD(a->headers[i].consumed);
 
+	return a->packets[i].overwritten ? SPOOR_CONSUMED_BYTES(consumed, serial) : consumed;
+}
+
+/*
+ * Another serial: a packet that we have not seen. What an earlier consumer took from it, it noted. What we took from
+ * the one before and could not note any more, its program has counted as overwritten.
+ */
+static void begin_packet(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t committed)
+{
+	struct spoor_user_packet *p = &a->packets[i];
+	uint64_t consumed = consumed_of(a, i, serial);
+
+	a->retaken += p->n;
+	p->n = 0;
 	p->serial = serial;
 	p->position = consumed % 8 || consumed > committed ? 0 : consumed;
 	p->last = 0;
 	p->bad = false;
 }
 
-static bool is_full(uint64_t owner)
+/* What its program is about to overwrite is not ours to give back. */
+static bool is_full(const struct spoor_user_packet *p, uint64_t owner)
 {
-	return SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FULL || SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_READING;
+	if (SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_READING)
+		return !p->overwritten || SPOOR_OWNER_LEVEL(owner) == SPOOR_LEVEL_CONSUMER;
+	return SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FULL;
 }
 
 /* In the arena its owner only adds to it; but for that it is copied, before anything in it is believed. */
@@ -60,20 +75,23 @@ void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *roo
 	*ret = piece;
 	if (!look(h, &owner, &piece.serial, &committed) || SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FREE)
 		return;
-	if (piece.serial != p->serial)
-		begin_packet(p, h, piece.serial, committed);
+	if (piece.serial != p->serial) {
+		if (p->overwritten && a->mapped && consumed_of(a, i, piece.serial) == SPOOR_CONSUMED_OVER)
+			return; /* it is going, and nobody knows how far it was taken */
+		begin_packet(a, i, piece.serial, committed);
+	}
 	if (p->bad || committed > p->size || committed % 8 || committed < p->position) {
 		if (!p->bad)
 			spoor_user_arena_garbage(a, "how far a packet is filled");
 		p->bad = true;
-		ret->done = is_full(owner);
+		ret->done = is_full(p, owner);
 		return;
 	}
 	piece.len = committed - p->position;
 	piece.at = a->base + p->offset + p->position;
 	if ((p->overwritten || p->fd >= 0) && (!copy(a, p, room, &piece) || !spoor_user_packet_same(a, i, &piece)))
 		return;
-	piece.done = is_full(owner);
+	piece.done = is_full(p, owner);
 	*ret = piece;
 }
 
@@ -91,9 +109,9 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 	struct spoor_arena_packet *h = &a->headers[i];
 	uint64_t owner = LOAD(h->owner), reading;
 
-	if (!is_full(owner))
+	if (!is_full(&a->packets[i], owner))
 		return;
-	reading = SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 1, 0, SPOOR_PACKET_READING, getpid());
+	reading = SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 1, SPOOR_LEVEL_CONSUMER, SPOOR_PACKET_READING, getpid());
 	if (!__atomic_compare_exchange_n(&h->owner, &owner, reading, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return; /* the program has overwritten it */
 	if (LOAD(h->serial) != a->packets[i].serial) { /* by another one, which is full again already */
@@ -103,6 +121,7 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 	/* Who takes it has it with the old serial for a moment. */
 	a->packets[i].serial = 0;
 	a->packets[i].position = 0;
+	a->packets[i].n = 0;
 	STORE(h->committed, 0);
 	STORE(h->consumed, 0);
 	STORE(h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 2, 0, SPOOR_PACKET_FREE, 0));
@@ -111,22 +130,76 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 		syscall(SYS_futex, &c->space, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, bool done)
+/* As its program would count them. */
+static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t from,
+			     uint64_t to)
+{
+	const uint8_t *at = a->base + p->offset + from, *end = a->base + p->offset + to;
+	struct spoor_event_header h;
+	uint64_t n = 0;
+
+	for (; at + sizeof(h) <= end; at += h.size8 * 8) {
+		memcpy(&h, at, sizeof(h));
+		if (!h.size8)
+			break;
+		n += h.id != 0;
+	}
+	return n;
+}
+
+/* Up to here the packet is written. If it is being overwritten, it is too late: what we took is counted there. */
+static void note_overwritten(struct spoor_user_arena *a, unsigned i, uint64_t position)
+{
+	struct spoor_user_packet *p = &a->packets[i];
+	struct spoor_arena_packet *h = &a->headers[i];
+	uint64_t old = LOAD(h->consumed), from = SPOOR_CONSUMED_BYTES(old, p->serial), n;
+
+	if (from >= position || LOAD(h->serial) != p->serial)
+		return;
+	n = count_events(a, p, from, position);
+	if (__atomic_compare_exchange_n(&h->consumed, &old, SPOOR_CONSUMED(p->serial, position), false,
+					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		p->n -= n < p->n ? n : p->n;
+}
+
+static void note(struct spoor_user_arena *a, unsigned i, uint64_t position)
+{
+	if (a->packets[i].overwritten)
+		note_overwritten(a, i, position);
+	else if (LOAD(a->headers[i].serial) == a->packets[i].serial && position > LOAD(a->headers[i].consumed))
+		STORE(a->headers[i].consumed, position);
+}
+
+void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n, bool done)
 {
 	struct spoor_user_packet *p = &a->packets[i];
 
 	p->position += bytes;
 	if (!a->mapped || a->peek)
 		return;
+	p->n += p->overwritten ? n : 0;
 	if (done)
 		give_back(a, i);
-	else if (LOAD(a->headers[i].serial) == p->serial)
-		STORE(a->headers[i].consumed, p->position);
+	else
+		note(a, i, p->position);
 }
 
-void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes)
+void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position)
+{
+	struct spoor_user_packet *p = &a->packets[i];
+	uint64_t from = consumed_of(a, i, serial);
+
+	p->serial = serial;
+	p->position = position;
+	if (p->overwritten && from < position)
+		p->n = count_events(a, p, from, position);
+	note(a, i, position);
+}
+
+void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n)
 {
 	a->packets[i].position += bytes;
+	a->packets[i].n += a->packets[i].overwritten ? n : 0;
 	a->packets[i].held++;
 }
 
@@ -137,10 +210,10 @@ void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t 
 	p->held--;
 	if (!a->mapped || LOAD(a->headers[i].serial) != serial || p->serial != serial)
 		return; /* overwritten meanwhile */
-	if (!done)
-		STORE(a->headers[i].consumed, position);
-	else if (!p->held)
+	if (done && !p->held)
 		give_back(a, i);
+	else if (!done)
+		note(a, i, position);
 }
 
 uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a)

@@ -31,8 +31,9 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		free(s);
 		return -ENOMEM;
 	}
-	spoor_written_apply(&m->session->written, a, &s->lost);
-	s->lost_earlier = s->lost;
+	spoor_written_apply(&m->session->written, a);
+	s->lost_earlier = s->lost = spoor_written_told(&m->session->written, a->head.uuid, SPOOR_SOURCE_LOST);
+	s->overwritten = spoor_written_told(&m->session->written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
 	s->known = spoor_written_knows(&m->session->written, a->head.uuid);
 	s->arena = a;
 	s->ino = ino;

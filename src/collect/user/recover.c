@@ -186,6 +186,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->stuck += s->arena->head.n_stuck != 0;
 		r->ret->malformed += s->arena->malformed;
 		r->ret->lost += spoor_user_arena_lost(s->arena);
+		r->ret->overwritten += spoor_user_arena_overwritten(s->arena);
 	}
 }
 
@@ -193,6 +194,7 @@ static void define_counters(const struct recovery *r, struct spoor_taker *t)
 {
 	spoor_taker_counter(t, "ust_events", r->ret->events);
 	spoor_taker_counter(t, "ust_discarded", r->ret->lost);
+	spoor_taker_counter(t, "ust_overwritten", r->ret->overwritten);
 	spoor_taker_counter(t, "ust_malformed", r->ret->malformed);
 	spoor_taker_counter(t, "ust_programs", r->ret->programs);
 	spoor_taker_counter(t, "ust_crashed", r->ret->crashed);

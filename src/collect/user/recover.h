@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 struct spoor_recovery {
-	uint64_t events, lost, malformed;
+	uint64_t events, lost, overwritten, malformed;
 	unsigned programs, crashed, running;
 	unsigned stuck;       /* programs with sites that could not be switched on */
 	unsigned unreadable;  /* files that are no arenas */

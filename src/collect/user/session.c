@@ -143,7 +143,7 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s)
 	struct spoor_written_sum sum;
 
 	spoor_written_sum(&s->written, &sum);
-	spoor_taker_count_from(s->taker, sum.events);
+	spoor_taker_count_from(s->taker, sum.events, sum.overwritten);
 	s->n_programs = sum.programs;
 	s->lost_earlier = sum.lost;
 }
@@ -155,6 +155,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counts(s->taker, &c);
 	spoor_taker_counter(s->taker, "ust_events", c.events);
 	spoor_taker_counter(s->taker, "ust_discarded", s->lost + c.late);
+	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
 	spoor_taker_counter(s->taker, "ust_malformed", s->malformed);
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
@@ -309,6 +310,7 @@ static int snapshot_buffers(struct spoor_ust_session *s, struct spoor_source *co
 		spoor_user_arena_peek(sources[i]->arena, false);
 		spoor_source_forget(sources[i]);
 		spoor_taker_leave(shot->taker, sources[i]);
+		shot->lost += spoor_user_arena_lost(sources[i]->arena);
 	}
 	err = spoor_ust_session_close(shot, r < 0 ? NULL : e);
 	return r < 0 ? r : err;

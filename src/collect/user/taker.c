@@ -153,7 +153,7 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		return -EAGAIN;
 	if (!b.n && !b.bytes) {
 		if (b.done && !a->packets[i].held)
-			spoor_user_packet_taken(a, i, 0, true);
+			spoor_user_packet_taken(a, i, 0, 0, true);
 		return 0;
 	}
 	t->runs[t->n_runs] = b.run;
@@ -191,19 +191,34 @@ static void remember_untold(struct spoor_taker *t, struct spoor_source *s)
 	s->untold = true;
 }
 
-void spoor_taker_lost(struct spoor_taker *t, struct spoor_source *s)
+/* overwritten: as its program counted before the last look at all of its packets, of which we may have some. */
+static void count_lost(struct spoor_taker *t, struct spoor_source *s, uint64_t overwritten)
 {
 	uint64_t lost = spoor_user_arena_lost(s->arena);
 
-	if (lost <= s->lost)
+	overwritten = overwritten > s->arena->retaken ? overwritten - s->arena->retaken : 0;
+	if (lost <= s->lost && overwritten <= s->overwritten)
 		return;
-	t->lost += lost - s->lost;
-	s->lost = lost;
+	if (lost > s->lost) {
+		t->lost += lost - s->lost;
+		s->lost = lost;
+	}
+	if (overwritten > s->overwritten) {
+		t->counts.overwritten += overwritten - s->overwritten;
+		s->overwritten = overwritten;
+	}
 	remember_untold(t, s);
+}
+
+void spoor_taker_lost(struct spoor_taker *t, struct spoor_source *s)
+{
+	count_lost(t, s, spoor_user_arena_overwritten(s->arena));
 }
 
 int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 {
+	uint64_t overwritten = spoor_user_arena_overwritten(s->arena);
+
 	if (s->own_clock)
 		spoor_user_clock_add(s->clock, t->now);
 	for (unsigned i = 0; i < s->arena->n_packets; i++) {
@@ -212,7 +227,7 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 		if (r)
 			return r;
 	}
-	spoor_taker_lost(t, s);
+	count_lost(t, s, overwritten);
 	return 0;
 }
 
@@ -235,9 +250,10 @@ void spoor_taker_undo(struct spoor_taker *t)
 	t->used = 0;
 }
 
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events)
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten)
 {
 	t->written = t->counts.events = events;
+	t->counts.overwritten = overwritten;
 }
 
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)
@@ -251,6 +267,13 @@ void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *
 uint64_t spoor_source_lost(const struct spoor_source *s)
 {
 	return spoor_user_arena_lost(s->arena) + s->refused;
+}
+
+uint64_t spoor_source_overwritten(const struct spoor_source *s)
+{
+	uint64_t n = spoor_user_arena_overwritten(s->arena), ours = s->arena->retaken;
+
+	return n > ours + s->overwritten ? n - ours : s->overwritten;
 }
 
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
@@ -299,6 +322,6 @@ void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)
 {
 	spoor_source_forget(s);
 	spoor_taker_tell(t, s, s->state ? s->state : SPOOR_PROGRAM_RUNS);
-	if (s->lost) /* the packets that said so may be dropped */
+	if (s->lost || s->overwritten) /* the packets that said so may be dropped */
 		remember_untold(t, s);
 }

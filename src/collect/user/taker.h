@@ -27,7 +27,7 @@ struct spoor_source {
 	uint64_t ino;                   /* of its memfd */
 	bool told;                      /* SPOOR_EV_PROGRAM of it is in the trace */
 	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
-	uint64_t lost;                  /* of the arena's, what lanes have told of, or will with their next packet */
+	uint64_t lost, overwritten;     /* of the arena's, what lanes have told of, or will with their next packet */
 	bool untold;                    /* with the next */
 	bool known;                     /* recorders before us wrote of it, and counted it */
 	uint64_t lost_earlier;          /* of its losses, what they told */
@@ -89,10 +89,12 @@ void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s);
 void spoor_taker_undo(struct spoor_taker *t);
 size_t spoor_taker_bytes(const struct spoor_taker *t);
 
-/* What it discarded since this was asked last goes into the next packet. take() does that, too. */
+/* What was discarded and overwritten since this was asked last goes into the next packet. take() does that, too. */
 void spoor_taker_lost(struct spoor_taker *t, struct spoor_source *s);
 /* What a program lost: what it discarded, and what was refused. */
 uint64_t spoor_source_lost(const struct spoor_source *s);
+/* What newer events of it have overwritten, and we do not have. */
+uint64_t spoor_source_overwritten(const struct spoor_source *s);
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
 /* A number of the recording: it goes into the manifest. */
@@ -102,11 +104,12 @@ void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
 void spoor_source_done(struct spoor_source *s);
 
-/* Another one has written so many events to this trace. */
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events);
+/* Another one has written so many events to this trace, and told of so many that were overwritten. */
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten);
 
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */
 	uint64_t late;                    /* events that came too late for any lane: lost */
+	uint64_t overwritten;             /* as far as it was told */
 };
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret);

@@ -37,7 +37,7 @@ bool spoor_taker_holds(struct spoor_taker *t, const struct taken *k)
 
 	if (!t->holds || a->peek || !make_room(t))
 		return false;
-	spoor_user_packet_hold(a, k->packet, k->bytes);
+	spoor_user_packet_hold(a, k->packet, k->bytes, k->n);
 	k->source->held++;
 	t->held[t->n_held++] = (struct held){ .source = k->source,
 					      .packet = k->packet,
@@ -76,7 +76,7 @@ void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s)
 			break;
 		}
 	s->untold = false;
-	s->lost = s->named = 0;
+	s->lost = s->overwritten = s->named = 0;
 }
 
 void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s)

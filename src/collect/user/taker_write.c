@@ -21,15 +21,29 @@ static int by_lane(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* How much its programs lost, told with this packet or before. Returns how many sources there are now. */
+static bool is_full(size_t n_sources)
+{
+	return n_sources + 2 > SPOOR_MAX_SOURCES;
+}
+
+/* No packet of its, but a count. Returns how many sources there are now. */
+static size_t add_count(struct spoor_taker *t, size_t n, const struct spoor_source *s, uint64_t what, uint64_t count)
+{
+	if (!count)
+		return n;
+	t->sources[n] = (struct spoor_packet_source){ .serial = what, .position = count };
+	memcpy(t->sources[n].arena, s->arena->head.uuid, sizeof(t->sources[n].arena));
+	return n + 1;
+}
+
+/* How much of its programs was lost and overwritten, told with this packet or before. */
 static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
 {
-	if (!s->lost || s->named == t->counts.packets || n == SPOOR_MAX_SOURCES)
+	if (s->named == t->counts.packets || is_full(n))
 		return n;
-	t->sources[n] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_LOST, .position = s->lost };
-	memcpy(t->sources[n].arena, s->arena->head.uuid, sizeof(t->sources[n].arena));
 	s->named = t->counts.packets;
-	return n + 1;
+	n = add_count(t, n, s, SPOOR_SOURCE_LOST, s->lost);
+	return add_count(t, n, s, SPOOR_SOURCE_OVERWRITTEN, s->overwritten);
 }
 
 /* Those for which there is no room any more are for the next packet. */
@@ -40,7 +54,7 @@ static size_t add_untold(struct spoor_taker *t, size_t n)
 	for (size_t i = 0; i < t->n_untold; i++) {
 		struct spoor_source *s = t->untold[i];
 
-		s->untold = n == SPOOR_MAX_SOURCES;
+		s->untold = is_full(n);
 		if (s->untold)
 			t->untold[kept++] = s;
 		else
@@ -50,11 +64,14 @@ static size_t add_untold(struct spoor_taker *t, size_t n)
 	return n;
 }
 
-/* Where what is in the packet of these runs comes from, its count of losses included. */
+/* Where what is in the packet of these runs comes from, counts included; first what is of all programs. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
 	size_t n = 1;
 
+	if (t->counts.overwritten)
+		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_OVERWRITTEN,
+								.position = t->counts.overwritten };
 	for (size_t i = first; i < first + n_runs; i++) {
 		const struct taken *k = t->runs[i].owner;
 
@@ -192,7 +209,7 @@ static void give_back(struct spoor_taker *t)
 		struct taken *k = &t->taken[i];
 
 		if (!spoor_taker_holds(t, k))
-			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->done);
+			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->n, k->done);
 		k->source->n += k->n;
 		k->source->bytes += k->bytes;
 		t->counts.events += k->n;

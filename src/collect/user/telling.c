@@ -68,6 +68,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 		for (size_t i = 0; i < m->n_arenas; i++) {
 			info.events += m->arenas[i]->n;
 			info.lost += spoor_source_lost(m->arenas[i]);
+			info.overwritten += spoor_source_overwritten(m->arenas[i]);
 			info.malformed += m->arenas[i]->arena->malformed;
 		}
 		each(ctx, &info);

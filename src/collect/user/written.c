@@ -102,7 +102,8 @@ void spoor_written_sum(struct spoor_written *w, struct spoor_written_sum *ret)
 	static const uint8_t none[16];
 
 	sort(w);
-	*ret = (struct spoor_written_sum){ .events = find(w, none, SPOOR_SOURCE_EVENTS) };
+	*ret = (struct spoor_written_sum){ .events = find(w, none, SPOOR_SOURCE_EVENTS),
+					   .overwritten = find(w, none, SPOOR_SOURCE_OVERWRITTEN) };
 	for (size_t i = 0; i < w->n; i++) {
 		const uint8_t *uuid = w->all[i].arena;
 
@@ -113,22 +114,23 @@ void spoor_written_sum(struct spoor_written *w, struct spoor_written_sum *ret)
 	}
 }
 
-void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a, uint64_t *ret_lost)
+uint64_t spoor_written_told(struct spoor_written *w, const uint8_t uuid[16], uint64_t what)
 {
-	*ret_lost = 0;
+	sort(w);
+	return find(w, uuid, what);
+}
+
+void spoor_written_apply(struct spoor_written *w, struct spoor_user_arena *a)
+{
 	if (!w->n)
 		return;
 	sort(w);
-	*ret_lost = find(w, a->head.uuid, SPOOR_SOURCE_LOST);
 	for (unsigned i = 0; i < a->n_packets; i++) {
 		uint64_t serial = __atomic_load_n(&a->headers[i].serial, __ATOMIC_ACQUIRE);
 		uint64_t position = serial ? find(w, a->head.uuid, serial) : 0;
 
 		if (!position || position % 8 || position > a->packets[i].size)
 			continue;
-		a->packets[i].serial = serial;
-		a->packets[i].position = position;
-		if (position > __atomic_load_n(&a->headers[i].consumed, __ATOMIC_ACQUIRE))
-			__atomic_store_n(&a->headers[i].consumed, position, __ATOMIC_RELEASE);
+		spoor_user_packet_resume(a, i, serial, position);
 	}
 }
