@@ -56,5 +56,11 @@ int spoor_parse_number(const char *s, uint64_t least, uint64_t most, uint64_t *r
  */
 int spoor_parse_size(const char *s, uint64_t *ret);
 
+/* The word that goes with a number: one thing, or many (or none). */
+static inline const char *spoor_plural(uint64_t n, const char *one, const char *many)
+{
+	return n == 1 ? one : many;
+}
+
 /* "1.5s", "200ms", "30us", "10ns", "2m", "1h", "7" (seconds) to ns. 0, -EINVAL or -ERANGE. */
 int spoor_parse_duration(const char *s, uint64_t *ret_ns);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/strings.h"
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
 #include "cmd/options.h"
@@ -87,7 +88,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	spoor_hub_publish(d->hub);
 	spoor_hub_keep(d->hub, keeper);
 	if (r) {
-		fprintf(stderr, "spoor daemon: %d session%s go%s on\n", r, r == 1 ? "" : "s", r == 1 ? "es" : "");
+		fprintf(stderr, "spoor daemon: %d %s on\n", r, spoor_plural(r, "session goes", "sessions go"));
 		spoor_state_save(d->hub, d->state, NULL);
 		spoor_hub_kick(d->hub, NULL, 0, NULL);
 	}
@@ -112,9 +113,9 @@ static void leave_relay(struct spoor_daemon *d)
 
 	if (lost)
 		fprintf(stderr,
-			"spoor daemon: %" PRIu64 " bytes did not get to the relay; what programs still hold of them "
+			"spoor daemon: %" PRIu64 " %s did not get to the relay; what programs still hold of them "
 			"is not lost\n",
-			lost);
+			lost, spoor_plural(lost, "byte", "bytes"));
 }
 
 static int check_relay(const struct spoor_relay_client_options *o, struct spoor_error *e)

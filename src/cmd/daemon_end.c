@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "base/strings.h"
 #include "cmd/daemon_internal.h"
 #include "collect/user/state.h"
 
@@ -20,9 +21,9 @@ static void tell_nothing(struct command *c, unsigned came)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "%u program%s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
+		 "%u %s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
 		 "fit the session's?",
-		 came, came == 1 ? "" : "s");
+		 came, spoor_plural(came, "program", "programs"));
 	spoor_hub_answer(c->q, text);
 }
 
@@ -46,8 +47,8 @@ static void tell_refused(struct command *c, const struct spoor_hub_result *resul
 
 	if (!result->refused)
 		return;
-	snprintf(text, sizeof(text), "of what is lost, %" PRIu64 " events found no room on the way to the relay",
-		 result->refused);
+	snprintf(text, sizeof(text), "of what is lost, %" PRIu64 " %s found no room on the way to the relay",
+		 result->refused, spoor_plural(result->refused, "event", "events"));
 	spoor_hub_answer(c->q, text);
 }
 

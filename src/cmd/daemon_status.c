@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "base/strings.h"
 #include "cmd/daemon_internal.h"
 
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
@@ -28,14 +29,15 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 	if (c->w.n_pids && c->w.pids[0] != p->pid)
 		return;
 	if (p->n_stuck)
-		snprintf(stuck, sizeof(stuck), ", %u of %u sites cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
-			 p->n_sites);
+		snprintf(stuck, sizeof(stuck), ", %u of %u %s cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
+			 p->n_sites, spoor_plural(p->n_sites, "site", "sites"));
 	spoor_ust_losses(p->lost, p->overwritten, losses, sizeof(losses));
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " events, %s%s%s%s", p->pid, p->comm, p->events, losses,
-			 p->malformed ? ", some made no sense" : "", p->listens ? "" : ", reached by signal", stuck);
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s", p->pid, p->comm, p->events,
+			 spoor_plural(p->events, "event", "events"), losses, p->malformed ? ", some made no sense" : "",
+			 p->listens ? "" : ", reached by signal", stuck);
 	spoor_hub_answer(c->q, line);
 }
 
@@ -80,13 +82,15 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 
 	spoor_sender_stats(s->sender, &st);
 	snprintf(line, sizeof(line),
-		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " reconnects, %.1f s without a connection; "
-		 "%" PRIu64 " events discarded meanwhile, %" PRIu64 " packets refused",
+		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " %s, %.1f s without a connection; "
+		 "%" PRIu64 " %s discarded meanwhile, %" PRIu64 " %s refused",
 		 st.connected ? "connected" :
 		 st.failed    ? "failed" :
 				"not connected",
-		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects, st.away_ns / 1e9, s->network_lost,
-		 st.refused);
+		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects,
+		 spoor_plural(st.reconnects, "reconnect", "reconnects"), st.away_ns / 1e9, s->network_lost,
+		 spoor_plural(s->network_lost, "event", "events"), st.refused,
+		 spoor_plural(st.refused, "packet", "packets"));
 	spoor_hub_answer(c->q, line);
 }
 
@@ -97,9 +101,10 @@ void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_session *
 	if (!s->n_apart)
 		return;
 	snprintf(line, sizeof(line),
-		 "session %s: %u program%s that came %s not recorded: as many sessions and channels as can at "
+		 "session %s: %u %s that came %s not recorded: as many sessions and channels as can at "
 		 "once record them already, or there is no memory for its buffers",
-		 s->name, s->n_apart, s->n_apart == 1 ? "" : "s", s->n_apart == 1 ? "is" : "are");
+		 s->name, s->n_apart, spoor_plural(s->n_apart, "program", "programs"),
+		 spoor_plural(s->n_apart, "is", "are"));
 	spoor_hub_answer(c->q, line);
 }
 

@@ -102,8 +102,8 @@ static void put_totals(const char *trace, const struct totals *t)
 		return;
 	fputs("Packed into ", stdout);
 	spoor_put_string(stdout, trace);
-	printf(": %u files, %s in %s; %u were in already; %u could not be packed.\n", t->packed, size, stored,
-	       t->already, t->refused);
+	printf(": %u %s, %s in %s; %u were in already; %u could not be packed.\n", t->packed,
+	       spoor_plural(t->packed, "file", "files"), size, stored, t->already, t->refused);
 }
 
 #define AT(member) SPOOR_AT(struct options, member)

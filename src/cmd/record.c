@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/record_options.h"
@@ -33,12 +34,14 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
 	spoor_format_duration(r->system_ns, system_time, sizeof(system_time));
 	fprintf(stderr,
-		"spoor: %lu events, %lu lost; %lu stacks walked in the kernel, %lu in user space; %.1f MB in %s; "
+		"spoor: %lu %s, %lu lost; %lu %s walked in the kernel, %lu in user space; %.1f MB in %s; "
 		"own cost %s user, %s system\n",
-		r->consumer.events, r->consumer.discarded, kernel, user, r->bytes / 1e6, o->s.output, user_time,
-		system_time);
+		r->consumer.events, spoor_plural(r->consumer.events, "event", "events"), r->consumer.discarded, kernel,
+		spoor_plural(kernel, "stack", "stacks"), user, r->bytes / 1e6, o->s.output, user_time, system_time);
 	if (o->s.ust)
-		fprintf(stderr, "spoor: and %lu user events of %u programs, %s\n", r->user.events, r->user.programs,
+		fprintf(stderr, "spoor: and %lu user %s of %u %s, %s\n", r->user.events,
+			spoor_plural(r->user.events, "event", "events"), r->user.programs,
+			spoor_plural(r->user.programs, "program", "programs"),
 			spoor_ust_losses(r->user.lost, r->user.overwritten, losses, sizeof(losses)));
 	if (o->s.ust && r->user.stuck)
 		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
@@ -46,18 +49,17 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 		fprintf(stderr, "spoor: %s\n", r->user.why);
 	if (r->kernel.thread_misses)
 		fprintf(stderr,
-			"spoor: %lu threads were not recorded, nor perhaps what they started: no kernel memory for "
-			"them\n",
-			(unsigned long)r->kernel.thread_misses);
+			"spoor: %lu %s not recorded, nor perhaps what they started: no kernel memory for them\n",
+			(unsigned long)r->kernel.thread_misses,
+			spoor_plural(r->kernel.thread_misses, "thread was", "threads were"));
 	if (r->consumer.damaged)
-		fprintf(stderr,
-			"spoor: %lu stretches of a buffer made no sense, and are lost; this is an error of Spoor's\n",
-			(unsigned long)r->consumer.damaged);
+		fprintf(stderr, "spoor: %lu %s of a buffer made no sense: lost; this is an error of Spoor's\n",
+			(unsigned long)r->consumer.damaged, spoor_plural(r->consumer.damaged, "stretch", "stretches"));
 	if (r->objects.no_memory)
 		fprintf(stderr,
-			"spoor: the unwind rows of %lu objects did not fit: walks end there with \"no rows\"; "
+			"spoor: the unwind rows of %lu %s did not fit: walks end there with \"no rows\"; "
 			"give more --row-memory\n",
-			r->objects.no_memory);
+			r->objects.no_memory, spoor_plural(r->objects.no_memory, "object", "objects"));
 	if (r->overhead)
 		fprintf(stderr,
 			"spoor: --overhead %u.%u%% could not be held: up to %u.%u%% without any stack; record fewer "
@@ -78,8 +80,8 @@ static int exit_code(const struct spoor_record_options *o, const struct spoor_se
 
 static void say_ready(const struct spoor_session_options *o, long threads)
 {
-	fprintf(stderr, "spoor: recording into %s, %ld thread%s so far; %s\n", o->output, threads,
-		threads == 1 ? "" : "s", o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
+	fprintf(stderr, "spoor: recording into %s, %ld %s so far; %s\n", o->output, threads,
+		spoor_plural(threads, "thread", "threads"), o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
 static void say_hidden(const struct spoor_session_options *o, size_t processes)
@@ -88,9 +90,9 @@ static void say_hidden(const struct spoor_session_options *o, size_t processes)
 								"CAP_SYS_PTRACE is missing";
 
 	fprintf(stderr,
-		"spoor: %zu process%s of other users cannot be looked into (%s); they go by comm alone, and their "
+		"spoor: %zu %s of other users cannot be looked into (%s); they go by comm alone, and their "
 		"stacks may be cut\n",
-		processes, processes == 1 ? "" : "es", why);
+		processes, spoor_plural(processes, "process", "processes"), why);
 }
 
 static int send_sets(const struct spoor_record_options *o)

@@ -33,7 +33,8 @@ int spoor_cmd_repair(int argc, char **argv)
 	if (spoor_trace_repair(trace, &cut, &e) < 0)
 		return fail(e.text);
 	if (cut)
-		printf("%" PRIu64 " bytes of packets that were not whole were cut.\n", cut);
+		printf("%" PRIu64 " %s of packets that were not whole %s cut.\n", cut,
+		       spoor_plural(cut, "byte", "bytes"), spoor_plural(cut, "was", "were"));
 	else
 		puts("Nothing to repair: every packet is whole.");
 	return SPOOR_EXIT_OK;

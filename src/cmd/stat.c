@@ -160,7 +160,7 @@ static void say_ready(void *ctx, long threads)
 	const struct stat *s = ctx;
 
 	if (!s->watch)
-		fprintf(stderr, "spoor: counting %ld thread%s; %s\n", threads, threads == 1 ? "" : "s",
+		fprintf(stderr, "spoor: counting %ld %s; %s\n", threads, spoor_plural(threads, "thread", "threads"),
 			s->o.c.duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 

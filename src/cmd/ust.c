@@ -44,9 +44,10 @@ const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t siz
 {
 	char losses[64];
 
-	snprintf(to, size, "%" PRIu64 " events of %u program%s, %s; %.1f MB", r->events, r->programs,
-		 r->programs == 1 ? "" : "s", spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)),
-		 r->bytes / 1e6);
+	snprintf(to, size, "%" PRIu64 " %s of %u %s, %s; %.1f MB", r->events,
+		 spoor_plural(r->events, "event", "events"), r->programs,
+		 spoor_plural(r->programs, "program", "programs"),
+		 spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)), r->bytes / 1e6);
 	return to;
 }
 

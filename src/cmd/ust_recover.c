@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
@@ -22,8 +23,8 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 {
 	char losses[64];
 
-	printf("%" PRIu64 " event%s of %u program%s in %s", r->events, r->events == 1 ? "" : "s", r->programs,
-	       r->programs == 1 ? "" : "s", output);
+	printf("%" PRIu64 " %s of %u %s in %s", r->events, spoor_plural(r->events, "event", "events"), r->programs,
+	       spoor_plural(r->programs, "program", "programs"), output);
 	if (r->lost || r->overwritten)
 		printf(", %s", spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)));
 	if (r->crashed)
@@ -32,14 +33,14 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 		printf("; %u still running", r->running);
 	putchar('\n');
 	if (r->stuck)
-		fprintf(stderr, "spoor ust: %u program%s could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->stuck,
-			r->stuck == 1 ? "" : "s");
+		fprintf(stderr, "spoor ust: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->stuck,
+			spoor_plural(r->stuck, "program", "programs"));
 	if (r->malformed)
-		fprintf(stderr, "spoor ust: in %" PRIu64 " places what a program had written made no sense\n",
-			r->malformed);
+		fprintf(stderr, "spoor ust: in %" PRIu64 " %s what a program had written made no sense\n", r->malformed,
+			spoor_plural(r->malformed, "place", "places"));
 	if (r->unreadable)
-		fprintf(stderr, "spoor ust: %u file%s could not be read: ", r->unreadable,
-			r->unreadable == 1 ? "" : "s");
+		fprintf(stderr, "spoor ust: %u %s could not be read: ", r->unreadable,
+			spoor_plural(r->unreadable, "file", "files"));
 	if (r->unreadable)
 		spoor_ust_say(r->why);
 }

@@ -237,14 +237,14 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
 			result->crashed);
 	if (result->malformed)
-		fprintf(stderr, "spoor: in %" PRIu64 " places what a program had written made no sense: lost\n",
-			result->malformed);
+		fprintf(stderr, "spoor: in %" PRIu64 " %s what a program had written made no sense: lost\n",
+			result->malformed, spoor_plural(result->malformed, "place", "places"));
 	if (result->late)
 		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
 			result->late);
 	if (result->stuck)
-		fprintf(stderr, "spoor: %u program%s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
-			result->stuck == 1 ? "" : "s");
+		fprintf(stderr, "spoor: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
+			spoor_plural(result->stuck, "program", "programs"));
 	if (!result->events && !result->stuck)
 		fprintf(stderr,
 			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/address.h"
 #include "present/call.h"
@@ -131,7 +132,8 @@ int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e)
 	if (r == 0 && v->json) {
 		spoor_put_summary_json(v);
 	} else if (r == 0) {
-		fprintf(v->out, "%zu calls were in flight at the end.\n", list.n);
+		fprintf(v->out, "%zu %s in flight at the end.\n", list.n,
+			spoor_plural(list.n, "call was", "calls were"));
 		spoor_put_footer(v);
 	}
 	free_list(&list);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/present.h"
 #include "present/text.h"
@@ -48,19 +49,19 @@ static void put_walks(struct spoor_view *v)
 		put_share(v->out, i ? ", " : "; ", ways[i], t->ways[i], by_ways);
 	if (t->no_stack) {
 		spoor_format_count(t->no_stack, count, sizeof(count));
-		fprintf(v->out, "; %s calls without a stack", count);
+		fprintf(v->out, "; %s %s without a stack", count, spoor_plural(t->no_stack, "call", "calls"));
 	}
 	fputs(".\n", v->out);
 }
 
-static void put_lost(FILE *out, uint64_t n, const char *what)
+static void put_lost(FILE *out, uint64_t n, const char *one, const char *many, const char *what)
 {
 	char count[32];
 
 	if (!n)
 		return;
 	spoor_format_count(n, count, sizeof(count));
-	fprintf(out, "Lost: %s %s.\n", count, what);
+	fprintf(out, "Lost: %s %s %s.\n", count, spoor_plural(n, one, many), what);
 }
 
 /* What a flight recorder is for is no loss. */
@@ -70,7 +71,8 @@ static void put_overwritten(FILE *out, uint64_t n)
 
 	spoor_format_count(n, count, sizeof(count));
 	if (n)
-		fprintf(out, "Overwritten: %s events, by newer ones, as --mode overwrite asks for.\n", count);
+		fprintf(out, "Overwritten: %s %s, by newer ones, as --mode overwrite asks for.\n", count,
+			spoor_plural(n, "event", "events"));
 }
 
 static void put_dropped(FILE *out, const struct spoor_trace_info *info)
@@ -82,8 +84,8 @@ static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 	spoor_format_count(info->dropped_segments, segments, sizeof(segments));
 	spoor_format_count(info->dropped_bytes, bytes, sizeof(bytes));
 	fprintf(out,
-		"Dropped: the oldest %s segments, %s bytes, to keep to --max-size; what was in them is not here.\n",
-		segments, bytes);
+		"Dropped: the oldest %s %s, %s bytes, to keep to --max-size; what was in them is not here.\n",
+		segments, spoor_plural(info->dropped_segments, "segment", "segments"), bytes);
 }
 
 static int was_cut_off(const struct spoor_trace_info *info)
@@ -109,14 +111,15 @@ static void put_losses(struct spoor_view *v)
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
 	uint64_t discarded = spoor_trace_discarded(v->trace);
 
-	put_lost(v->out, discarded - info->lost_writing, "events were discarded because a buffer was full");
-	put_lost(v->out, info->lost_writing,
-		 "events could not be written: a full disk, a removed directory, a slow relay, or no room below "
+	put_lost(v->out, discarded - info->lost_writing, "event was", "events were",
+		 "discarded because a buffer was full");
+	put_lost(v->out, info->lost_writing, "event", "events",
+		 "could not be written: a full disk, a removed directory, a slow relay, or no room below "
 		 "--max-size");
-	put_lost(v->out, info->threads_not_recorded,
-		 "threads were not recorded, nor perhaps what they started: no kernel memory for them");
-	put_lost(v->out, info->ring_damages,
-		 "stretches of a buffer made no sense to the recorder, with all that was in them");
+	put_lost(v->out, info->threads_not_recorded, "thread was", "threads were",
+		 "not recorded, nor perhaps what they started: no kernel memory for them");
+	put_lost(v->out, info->ring_damages, "stretch", "stretches",
+		 "of a buffer made no sense to the recorder, with all that was in them");
 	put_overwritten(v->out, info->overwritten);
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
@@ -133,15 +136,16 @@ static void put_damages(struct spoor_view *v)
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
 
 	if (v->n_undecodable)
-		fprintf(v->out, "Damaged: %" PRIu64 " events whose arguments do not fit their call.\n",
-			v->n_undecodable);
+		fprintf(v->out, "Damaged: %" PRIu64 " %s whose arguments do not fit their call.\n", v->n_undecodable,
+			spoor_plural(v->n_undecodable, "event", "events"));
 	for (unsigned i = 0; i < info->n_damages && i < MAX_DAMAGES_SHOWN; i++) {
 		fputs("Damaged: ", v->out);
 		spoor_put_string(v->out, spoor_trace_damage(v->trace, i));
 		fputc('\n', v->out);
 	}
 	if (info->n_damages > MAX_DAMAGES_SHOWN)
-		fprintf(v->out, "Damaged: and %u more places.\n", info->n_damages - MAX_DAMAGES_SHOWN);
+		fprintf(v->out, "Damaged: and %u more %s.\n", info->n_damages - MAX_DAMAGES_SHOWN,
+			spoor_plural(info->n_damages - MAX_DAMAGES_SHOWN, "place", "places"));
 }
 
 static void put_end(struct spoor_view *v)
@@ -155,9 +159,9 @@ static void put_end(struct spoor_view *v)
 	else if (info->torn_bytes)
 		fprintf(v->out,
 			"The recording was cut off: %" PRIu64
-			" bytes are of packets that are not whole; what is whole in "
+			" %s of packets that are not whole; what is whole in "
 			"them is here ('spoor repair' cuts them, for other readers).\n",
-			info->torn_bytes);
+			info->torn_bytes, spoor_plural(info->torn_bytes, "byte is", "bytes are"));
 	else if (was_cut_off(info))
 		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
 }
@@ -187,8 +191,8 @@ static void put_program(FILE *out, const struct spoor_program *p)
 		fputs("Damaged: ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
 		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64
-			     " times; what it hid is lost.\n",
-			p->pid, (uint64_t)p->malformed);
+			     " %s; what it hid is lost.\n",
+			p->pid, (uint64_t)p->malformed, spoor_plural(p->malformed, "time", "times"));
 	}
 }
 
@@ -212,7 +216,8 @@ static void put_programs(struct spoor_view *v)
 			more++;
 	}
 	if (more)
-		fprintf(v->out, "And %u more programs crashed or lost user events.\n", more);
+		fprintf(v->out, "And %u more %s crashed or lost user events.\n", more,
+			spoor_plural(more, "program", "programs"));
 }
 
 static void put_late(struct spoor_view *v)
@@ -221,9 +226,9 @@ static void put_late(struct spoor_view *v)
 
 	if (n)
 		fprintf(v->out,
-			"Late: %" PRIu64 " program%s began before the recorder answered; their first user events are "
+			"Late: %" PRIu64 " %s began before the recorder answered; their first user events are "
 			"not here.\n",
-			n, n == 1 ? "" : "s");
+			n, spoor_plural(n, "program", "programs"));
 }
 
 static void put_not_recorded(struct spoor_view *v)
@@ -232,9 +237,9 @@ static void put_not_recorded(struct spoor_view *v)
 
 	if (n)
 		fprintf(v->out,
-			"Not recorded: %" PRIu64 " program%s that came: as many other sessions and channels as can at "
+			"Not recorded: %" PRIu64 " %s that came: as many other sessions and channels as can at "
 			"once did, or there was no memory for the buffers; their user events are not here.\n",
-			n, n == 1 ? "" : "s");
+			n, spoor_plural(n, "program", "programs"));
 }
 
 static void put_user_events(struct spoor_view *v)

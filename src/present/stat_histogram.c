@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/stat_internal.h"
 
@@ -45,7 +46,7 @@ static void put_heading(FILE *out, const struct spoor_call_counters *c, const ch
 		spoor_stat_put_text(out, v, site, strlen(site));
 	}
 	fprintf(out, ": %" PRIu64 " %s, min %s%s, p50 %s, p99 %s, max %s%s\n", c->calls,
-		c->calls == 1 ? "call" : "calls", c->min_is_bound ? ">=" : "", min, p50, p99,
+		spoor_plural(c->calls, "call", "calls"), c->min_is_bound ? ">=" : "", min, p50, p99,
 		c->max_is_bound ? "<=" : "", max);
 }
 

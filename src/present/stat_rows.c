@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/stat_screen.h"
 
@@ -185,13 +186,15 @@ static void set_title(struct spoor_screen *s, const struct spoor_counters *c, co
 	}
 	spoor_format_clock(c->at_ns + spoor_now_realtime() - spoor_now_monotonic(), clock, sizeof(clock));
 	spoor_format_duration(span, time, sizeof(time));
-	at = append(line, 0, "spoor stat  %.8s  %s %s: %.0f calls/s, %.0f errors/s, %" PRIu64 " threads", clock,
+	at = append(line, 0, "spoor stat  %.8s  %s %s: %.0f calls/s, %.0f errors/s, %" PRIu64 " %s", clock,
 		    state->total ? "since the begin," : "the last", time, (double)calls / seconds,
-		    (double)errors / seconds, threads);
+		    (double)errors / seconds, threads, spoor_plural(threads, "thread", "threads"));
 	if (c->lost_calls)
-		at = append(line, at, "; %" PRIu64 " calls lost", c->lost_calls);
+		at = append(line, at, "; %" PRIu64 " %s lost", c->lost_calls,
+			    spoor_plural(c->lost_calls, "call", "calls"));
 	if (c->lost_threads)
-		append(line, at, "; %" PRIu64 " threads not counted", c->lost_threads);
+		append(line, at, "; %" PRIu64 " %s not counted", c->lost_threads,
+		       spoor_plural(c->lost_threads, "thread", "threads"));
 	spoor_screen_set(s, 0, SPOOR_LOOK_BOLD, line);
 }
 
@@ -201,7 +204,8 @@ static void set_status(struct spoor_screen *s, const struct spoor_stat_view *v, 
 	static const char *const levels[] = { "application", "processes", "threads", "processes" };
 	static const char *const sorts[] = { "time", "calls", "errors", "max", "name" };
 	char line[LINE];
-	size_t at = append(line, 0, "%s, by %s, %zu rows", levels[v->level], sorts[v->sort], n);
+	size_t at = append(line, 0, "%s, by %s, %zu %s", levels[v->level], sorts[v->sort], n,
+			   spoor_plural(n, "row", "rows"));
 
 	if (state->scroll)
 		at = append(line, at, ", from row %zu on", state->scroll + 1);

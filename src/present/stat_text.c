@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/stat_internal.h"
 
@@ -39,7 +40,7 @@ static void put_heading(FILE *out, const struct spoor_task_counters *t, const st
 		spoor_stat_put_text(out, v, t->comm, strnlen(t->comm, sizeof(t->comm)));
 	}
 	fputs(v->colour ? "\033[0m" : "", out);
-	fprintf(out, ", %u accumulated thread%s", t->threads, t->threads == 1 ? "" : "s");
+	fprintf(out, ", %u accumulated %s", t->threads, spoor_plural(t->threads, "thread", "threads"));
 	if (t->processes > 1)
 		fprintf(out, " of %u processes", t->processes);
 	fputc('\n', out);
@@ -49,9 +50,9 @@ static void put_heading(FILE *out, const struct spoor_task_counters *t, const st
 static void put_overflow(FILE *out, uint64_t n, const struct spoor_stat_view *v)
 {
 	if (n)
-		fprintf(out, "%" PRIu64 " call%s found no slot in the thread%s: %s with the process.\n", n,
-			n == 1 ? "" : "s", v->by_site ? ", or the stack was walked later" : "",
-			n == 1 ? "it stands" : "they stand");
+		fprintf(out, "%" PRIu64 " %s found no slot in the thread%s: %s with the process.\n", n,
+			spoor_plural(n, "call", "calls"), v->by_site ? ", or the stack was walked later" : "",
+			spoor_plural(n, "it stands", "they stand"));
 }
 
 static void put_span(FILE *out, const struct spoor_counters *c)
@@ -105,13 +106,13 @@ static int put_text(FILE *out, struct spoor_counters *c, const struct spoor_stat
 		put_overflow(out, overflow_of(c), v);
 	if (c->lost_threads)
 		fprintf(out,
-			"Lost: %" PRIu64 " thread%s not counted, nor perhaps what %s started: no memory for the "
+			"Lost: %" PRIu64 " %s not counted, nor perhaps what %s started: no memory for the "
 			"counters.\n",
-			c->lost_threads, c->lost_threads == 1 ? " was" : "s were",
-			c->lost_threads == 1 ? "it" : "they");
+			c->lost_threads, spoor_plural(c->lost_threads, "thread was", "threads were"),
+			spoor_plural(c->lost_threads, "it", "they"));
 	if (c->lost_calls)
-		fprintf(out, "Lost: %" PRIu64 " call%s in no table: no memory for the counters.\n", c->lost_calls,
-			c->lost_calls == 1 ? " is" : "s are");
+		fprintf(out, "Lost: %" PRIu64 " %s in no table: no memory for the counters.\n", c->lost_calls,
+			spoor_plural(c->lost_calls, "call is", "calls are"));
 	return r;
 }
 

@@ -7,6 +7,7 @@
 
 #include "analyze/userevents.h"
 #include "base/cleanup.h"
+#include "base/strings.h"
 #include "base/time.h"
 #include "present/present.h"
 #include "present/text.h"
@@ -87,7 +88,7 @@ void spoor_put_process_name(struct spoor_view *v, const struct spoor_process *pr
 	if (v->by == SPOOR_BY_PROCESS)
 		fprintf(v->out, "[%u]", process->pid);
 	else
-		fprintf(v->out, " (%u %s)", process->n_pids, process->n_pids == 1 ? "process" : "processes");
+		fprintf(v->out, " (%u %s)", process->n_pids, spoor_plural(process->n_pids, "process", "processes"));
 	fputs(v->colour ? "\033[0m" : "", v->out);
 }
 
@@ -99,7 +100,8 @@ static void put_heading(struct spoor_view *v, const struct spoor_process *proces
 	spoor_format_count(sum->errors, errors, sizeof(errors));
 	spoor_format_duration(sum->total, time, sizeof(time));
 	spoor_put_process_name(v, process);
-	fprintf(v->out, ": %s calls, %s failed, %s in them", calls, errors, time);
+	fprintf(v->out, ": %s %s, %s failed, %s in them", calls, spoor_plural(sum->calls, "call", "calls"), errors,
+		time);
 	if (sum->unfinished)
 		fprintf(v->out, ", %" PRIu64 " never ended", sum->unfinished);
 	fputc('\n', v->out);

@@ -139,3 +139,10 @@ def test_links_lead_somewhere(source, files):
             if "://" not in target and not ((source / name).parent / target).exists():
                 wrong.append(f"{name}: {target} does not exist")
     complain(wrong)
+
+
+def test_one_and_many(files):
+    """The word behind a number is spoor_plural()'s to choose: one way to say it."""
+    by_hand = re.compile(r'[!=]= 1 \? "')
+    complain([f"{name}: {line.strip()}" for name, text in files.items() if name.startswith("src/")
+              for line in text.splitlines() if by_hand.search(line)])

@@ -21,7 +21,7 @@ static void table(void **state)
 	has(text, "(and 1 never ended)");
 	has(text, "Lost: 3 events were discarded");
 	has(text, "Walks: complete 11 (78.57 %), budget 1 (7.143 %), no rows 1 (7.143 %), lost 1 (7.143 %); "
-		  "in the kernel 12 (92.31 %), in user space 1 (7.692 %); 1 calls without a stack.\n");
+		  "in the kernel 12 (92.31 %), in user space 1 (7.692 %); 1 call without a stack.\n");
 	has(text, "Note: /nonexistent/plugin.so: cannot be read; its frames are shown as offsets\n");
 	has_not(text, "\033");
 }
@@ -110,7 +110,7 @@ static void blocked(void **state)
 	has(text, "work\\x1b[1m[4711]: for 855 us in futex(");
 	has(text, "    on futex 0xabc0\n");
 	has(text, "      site_of_calls ");
-	has(text, "1 calls were in flight at the end.\n");
+	has(text, "1 call was in flight at the end.\n");
 	has_not(text, "exit");
 	has(lines, "\"event\":\"futex\"");
 	has(lines, "\"so_far\":855000");

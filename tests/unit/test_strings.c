@@ -175,9 +175,17 @@ static void test_duration(void **state)
 	assert_int_equal(v, 7);
 }
 
+static void test_plural(void **state)
+{
+	assert_string_equal(spoor_plural(0, "call", "calls"), "calls");
+	assert_string_equal(spoor_plural(1, "call", "calls"), "call");
+	assert_string_equal(spoor_plural(UINT64_MAX, "call", "calls"), "calls");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plural),
 		cmocka_unit_test(test_terminal), cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
 		cmocka_unit_test(test_cut),	 cmocka_unit_test(test_globs),	  cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_size),	 cmocka_unit_test(test_duration), cmocka_unit_test(test_number),

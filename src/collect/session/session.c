@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/strings.h"
 #include "base/time.h"
 #include "collect/session/ledger.h"
 #include "collect/session/remote.h"
@@ -198,8 +199,8 @@ static void say_progress(struct session *s)
 		return;
 	s->said = now;
 	spoor_consumer_counts(s->consumer, &c);
-	fprintf(stderr, "\r%lus  %lu events  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC,
-		c.events, c.discarded, spoor_writer_bytes(s->writer) / 1e6);
+	fprintf(stderr, "\r%lus  %lu %s  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC,
+		c.events, spoor_plural(c.events, "event", "events"), c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
 /*

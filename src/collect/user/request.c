@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 
@@ -50,9 +51,10 @@ static void sum_up(const struct spoor_hub_request *q, char *to, size_t size)
 	if (q->result || !q->programs)
 		return;
 	if (q->refused)
-		snprintf(others, sizeof(others), "; %u other%s did not do it", q->refused, q->refused == 1 ? "" : "s");
-	snprintf(to, size, "%s%s%u program%s, %ld site%s%s%s%s", q->text, q->text[0] ? "; " : "", did,
-		 did == 1 ? "" : "s", (long)q->sum, q->sum == 1 ? "" : "s", others,
+		snprintf(others, sizeof(others), "; %u %s did not do it", q->refused,
+			 spoor_plural(q->refused, "other", "others"));
+	snprintf(to, size, "%s%s%u %s, %ld %s%s%s%s", q->text, q->text[0] ? "; " : "", did,
+		 spoor_plural(did, "program", "programs"), (long)q->sum, spoor_plural(q->sum, "site", "sites"), others,
 		 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
 }
 
