@@ -112,3 +112,34 @@ def test_children_of_one_process_over_daemons(daemon, ticker, number, parent_end
     assert ", 0 lost" in daemon.ust("end").stdout
     numbers = by_thread(daemon)[100]
     assert numbers[0] == 0 and in_a_row(numbers)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_begun_while_no_daemon_was_there(daemon, ticker, number):
+    """Who is found by the next daemon joined late, which is said; who was there before, or came later, did not."""
+    def begin(first):
+        return daemon.program(ticker, 1, 0, 500, TICKER_FIRST=str(first))
+
+    def wait_for_all(*sessions):
+        for p in programs:
+            wait_for(lambda: all(f"{p.pid} ticker" in daemon.ust("status", "-s", s).stdout for s in sessions))
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    programs = [begin(0)]
+    wait_for_all("default")
+    daemon.kill(number)
+    programs += [begin(1), begin(2)]
+    daemon.start()
+    wait_for_all("default")
+    programs += [begin(3)]
+    daemon.ust("start", "-s", "new", "-o", "new.spoor", "-e", "zoo:tick")
+    wait_for_all("default", "new")
+    for p in programs:
+        daemon.finish(p)
+    if number == signal.SIGTERM:
+        daemon.kill(number)
+        daemon.start()
+    said = daemon.ust("end").stdout
+    assert said.startswith(f"{sum(map(len, by_thread(daemon).values()))} events of 4 programs, 0 lost")
+    assert "2 of them joined late" in said and daemon.summary["programs_late"] == 2
+    assert all(map(in_a_row, by_thread(daemon).values())) and by_thread(daemon)[0][0] == by_thread(daemon)[3][0] == 0
+    assert "late" not in daemon.ust("end", "-s", "new").stdout

@@ -183,6 +183,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = FIRST_PERIOD;
+	h->opened = spoor_now_monotonic();
 	h->next_session = random_number() >> 2;
 	h->board.generation = random_number();
 	h->listener.fd = h->wakes.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;

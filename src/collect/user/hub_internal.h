@@ -35,6 +35,7 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, while that is not answered */
 	char refused[64]; /* why it is not recorded; "": it is */
 	bool let_go;      /* it has ended, and others need the memory */
+	bool found;       /* it was to be in it, and began while no recorder was there, or before it was heard */
 };
 
 /* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */
@@ -47,6 +48,7 @@ struct hub_program {
 	struct spoor_ust_process identity; /* pid 0: nobody has asked (spoor_program_process()) */
 	bool program; /* it said HELLO */
 	bool listens;
+	bool found;     /* it did not come by itself, nor for a client's request */
 	bool answering; /* it is being answered */
 	bool unwanted;  /* no session wanted it when it came */
 	bool dead;                  /* to be freed after this turn */
@@ -120,6 +122,7 @@ struct spoor_hub {
 	struct hub_fd rows_done;
 	bool rows_failed;
 	uint64_t last_program;
+	uint64_t opened; /* ns */
 };
 
 /* hub.c */

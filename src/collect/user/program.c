@@ -241,6 +241,14 @@ static bool follows_board(const struct hub_program *p, const struct spoor_contro
 	return b->fd >= 0 && m->head.serial == b->generation && (!b->single || m->pid == (uint32_t)p->cred.pid);
 }
 
+static void add_found(struct hub_program *p, struct spoor_ust_session *s)
+{
+	struct hub_member *m = spoor_program_add_member(p, s);
+
+	if (m)
+		m->found = p->found && s->resumed && s->recording;
+}
+
 /* The answer to a HELLO: all sessions that want it. */
 static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_request *q)
 {
@@ -249,7 +257,7 @@ static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_reque
 
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, spoor_program_process(p)))
-			spoor_program_add_member(p, s);
+			add_found(p, s);
 	if (knows && p->n_members) {
 		believe_board(p);
 		return 0;
@@ -267,6 +275,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 {
 	struct spoor_control_done refused = { .result = -EPROTO };
 	bool forked = m->flags & SPOOR_HELLO_FORKED;
+	struct spoor_hub_request *q;
 	int r;
 
 	if (p->program)
@@ -297,7 +306,9 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (forked)
 		return 0;
 	p->answering = true;
-	r = send_setups(p, follows_board(p, m), spoor_request_came(p->hub, p));
+	q = spoor_request_came(p->hub, p);
+	p->found = m->flags & SPOOR_HELLO_KICKED && !q && p->n_sites;
+	r = send_setups(p, follows_board(p, m), q);
 	p->answering = false;
 	/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
 	if (r)

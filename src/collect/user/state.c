@@ -139,8 +139,10 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	r = k.there ? reopen_there(&k.o, k.id, &s, e) : reopen(&k.o, k.id, &s, e);
 	if (r)
 		return r;
+	s->resumed = true;
 	s->recording = k.recording;
 	s->ruled = k.ruled;
+	s->n_late = k.late;
 	r = spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;

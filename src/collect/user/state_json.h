@@ -12,6 +12,7 @@ struct spoor_state_session {
 	bool there;        /* it is at one, and called `output` there */
 	uint32_t id;
 	bool recording, ruled;
+	unsigned late; /* programs that joined late */
 	struct spoor_ust_options o; /* points into this */
 };
 
