@@ -152,7 +152,8 @@ static int block_signals(struct run *r)
 static int begin(struct run *r, struct spoor_error *e)
 {
 	struct spoor_targets t = { .argv = r->argv };
-	char path[PATH_MAX];
+	struct spoor_error why = { "" };
+	char path[PATH_MAX], text[sizeof(why.text) + 64];
 	int err = spoor_targets_check(&t, path, e);
 
 	if (!err)
@@ -163,8 +164,10 @@ static int begin(struct run *r, struct spoor_error *e)
 		err = block_signals(r);
 	if (err)
 		return err;
-	if (spoor_private_environment(&r->private))
-		spoor_ust_say("libspoor-ust.so is not found: only programs that are linked with it are traced");
+	if (spoor_private_environment(&r->private, path, &why)) {
+		snprintf(text, sizeof(text), "%s: only programs that are linked with it are traced", why.text);
+		spoor_ust_say(text);
+	}
 	err = spoor_command_fork(r->argv, path, &r->child, e);
 	return err ? err : spoor_command_go(&r->child, e);
 }

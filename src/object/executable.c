@@ -2,9 +2,14 @@
 #include "object/executable.h"
 
 #include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+
+#define MAX_SCRIPTS 4 /* whose interpreter is a script: as the kernel has it */
 #define MAX_PHDRS 64
 #define MAX_DYN 512
 
@@ -59,5 +64,39 @@ void spoor_object_interpreter(int fd, char *ret, int size)
 			    ph[i].p_offset);
 		ret[got > 0 ? got : 0] = 0;
 		return;
+	}
+}
+
+void spoor_object_script(int fd, char *ret, int size)
+{
+	ssize_t n = pread(fd, ret, size - 1, 0), begin = 2;
+
+	ret[n > 0 ? n : 0] = 0;
+	if (n <= 2 || ret[0] != '#' || ret[1] != '!') {
+		ret[0] = 0;
+		return;
+	}
+	begin += strspn(ret + begin, " \t");
+	n = strcspn(ret + begin, " \t\n");
+	memmove(ret, ret + begin, n);
+	ret[n] = 0;
+}
+
+void spoor_object_loader(const char *path, char *ret, int size)
+{
+	char script[PATH_MAX];
+
+	ret[0] = 0;
+	for (int i = 0; i <= MAX_SCRIPTS; i++) {
+		_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+		if (fd < 0)
+			return;
+		spoor_object_script(fd, script, sizeof(script));
+		if (!script[0]) {
+			spoor_object_interpreter(fd, ret, size);
+			return;
+		}
+		path = script;
 	}
 }

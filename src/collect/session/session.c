@@ -88,6 +88,7 @@ static int open_user_part(struct session *s, struct spoor_error *e)
 		.app = &s->o->app,
 		.custom = &s->o->custom,
 		.cache_dir = s->o->cache_dir,
+		.command = s->host.cmd_path,
 	};
 
 	return spoor_user_part_open(&s->user, &o, s->writer, e);

@@ -192,20 +192,17 @@ static void preload_process(pid_t pid, struct spoor_objects *objects)
 static void preload_command(const char *path, struct spoor_objects *objects, int depth)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char interp[PATH_MAX] = "", head[PATH_MAX], line[2 * PATH_MAX];
+	char interp[PATH_MAX] = "", script[PATH_MAX], line[2 * PATH_MAX];
 	struct stat before, after;
 	int out[2], status;
 	FILE *f;
 	pid_t pid;
-	ssize_t n;
 
 	if (fd < 0)
 		return;
-	n = pread(fd, head, sizeof(head) - 1, 0);
-	if (n > 2 && head[0] == '#' && head[1] == '!' && depth < 4) {
-		head[n] = 0;
-		strtok(head, "\n");
-		preload_command(strtok(head + 2, " \t"), objects, depth + 1);
+	spoor_object_script(fd, script, sizeof(script));
+	if (script[0] && depth < 4) {
+		preload_command(script, objects, depth + 1);
 		return;
 	}
 	spoor_objects_preload(objects, path, path, 0);

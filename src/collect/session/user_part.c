@@ -29,6 +29,7 @@ int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part
 	};
 	struct spoor_ust_rule all = { .rule = {
 					      .enable = 1, .channels = 1, .level = SPOOR_LEVEL_NONE, .pattern = "*" } };
+	struct spoor_error why = { "" };
 	int r = spoor_private_open(&u->private, wish->cache_dir, warn, u, e);
 
 	if (!r)
@@ -43,9 +44,10 @@ int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part
 		return r;
 	u->session->recording = true;
 	spoor_hub_add(u->private.hub, u->session);
-	if (spoor_private_environment(&u->private))
-		return spoor_fail(e, ENOENT, "--ust: libspoor-ust.so is not found; SPOOR_UST_LIBRARY can name it");
-	return 0;
+	r = spoor_private_environment(&u->private, wish->command, &why);
+	if (r == -ENOENT)
+		return spoor_fail(e, ENOENT, "--ust: %s; SPOOR_UST_LIBRARY can name it", why.text);
+	return r ? spoor_fail(e, -r, "--ust: %s, or leave --ust out", why.text) : 0;
 }
 
 int spoor_user_part_fd(const struct spoor_user_part *u)

@@ -13,6 +13,7 @@ struct spoor_user_part_options {
 	unsigned stack_mode, stack_budget;
 	const struct spoor_scope *app, *custom; /* of call stacks */
 	const char *cache_dir;
+	const char *command; /* the path of what is to be executed */
 };
 
 /* w has lanes. Sets the environment of what is executed from now on. */

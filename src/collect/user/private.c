@@ -21,7 +21,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/strings.h"
 #include "collect/user/library.h"
+#include "object/executable.h"
 
 #define PREFIX "spoor-ust-"
 #define YOUNG_S 10 /* may have no listener yet */
@@ -177,11 +179,29 @@ int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void 
 	return r;
 }
 
-int spoor_private_environment(const struct spoor_private_hub *p)
+/* Another libc's loader finds glibc's symbols missing, and ends the program before it begins. */
+static int check_loader(const char *command, struct spoor_error *e)
+{
+	char loader[PATH_MAX];
+
+	spoor_object_loader(command, loader, sizeof(loader));
+	if (strncmp(spoor_basename(loader), "ld-musl", 7))
+		return 0;
+	return spoor_fail(e, ELIBBAD,
+			  "%s: its loader, %s, is not glibc's, and would end it with libspoor-ust.so preloaded; build "
+			  "it for glibc",
+			  command, loader);
+}
+
+int spoor_private_environment(const struct spoor_private_hub *p, const char *command, struct spoor_error *e)
 {
 	char library[PATH_MAX];
 	int r = spoor_ust_library(library);
 
+	if (r)
+		spoor_fail(e, ENOENT, "libspoor-ust.so is not found");
+	else
+		r = check_loader(command, e);
 	if (!r)
 		spoor_ust_preload(library);
 	spoor_hub_publish(p->hub);

@@ -12,6 +12,9 @@ struct spoor_private_hub {
 /* cache_dir: of unwind rows, NULL: none. warn gets a line that a person should know; may be NULL. */
 int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void (*warn)(void *ctx, const char *text),
 		       void *ctx, struct spoor_error *e);
-/* For what is executed from now on: where the recorder is, and the library. -ENOENT: there is no library. */
-int spoor_private_environment(const struct spoor_private_hub *p);
+/*
+ * For what is executed from now on: where the recorder is, and the library. -ENOENT: there is no library; -ELIBBAD: the
+ * command (a path) would not bear it. It is not preloaded then, and the rest is so.
+ */
+int spoor_private_environment(const struct spoor_private_hub *p, const char *command, struct spoor_error *e);
 void spoor_private_close(struct spoor_private_hub *p);
