@@ -12,6 +12,8 @@ import pytest
 import tracing
 from processes import wait_for
 
+PATIENCE = 300  # seconds: what takes so long hangs, on a slow machine too
+
 
 @pytest.fixture(scope="session")
 def ticker(tmp_path_factory):
@@ -35,11 +37,11 @@ class Daemon:
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
     def ust(self, *words, check=True):
         run = subprocess.run([self.build / "spoor", "ust", words[0], "--socket", self.socket, *map(str, words[1:])],
-                             cwd=self.cwd, capture_output=True, text=True, timeout=30)
+                             cwd=self.cwd, capture_output=True, text=True, timeout=PATIENCE)
         assert not check or run.returncode == 0, (words, run.stderr)
         return run
 
@@ -64,7 +66,7 @@ class Daemon:
 
     def events(self, name="t.spoor"):
         run = subprocess.run([self.build / "spoor", "report", "--format", "json", name], cwd=self.cwd,
-                             capture_output=True, text=True, timeout=60)
+                             capture_output=True, text=True, timeout=PATIENCE)
         assert run.returncode == 0, run.stderr
         *events, self.summary = [json.loads(line) for line in run.stdout.splitlines()]
         assert not self.summary["damages"]
