@@ -9,5 +9,5 @@ bool spoor_object_is_executable(int fd);
 void spoor_object_interpreter(int fd, char *ret, int size);
 /* What a script names behind its "#!", without arguments, or "" if it is none. size >= 4. */
 void spoor_object_script(int fd, char *ret, int size);
-/* The loader that begins to run when path is executed: of a script, its interpreter's. "": there is none, or no file. */
+/* The loader that begins to run when path is executed: of a script, its interpreter's. "": there is none. */
 void spoor_object_loader(const char *path, char *ret, int size);
