@@ -94,7 +94,7 @@ def test_session_for_all_starts_whoever_is_silent(daemon, ticker):
     new = daemon.program(ticker, 1, 101)
     new.wait(20)
     stopped.send_signal(signal.SIGCONT)
-    wait_for(lambda: int(re.search(r"(\d+) events of", daemon.ust("status").stdout)[1]) > 200) # 112 of the other one
+    wait_for(lambda: int(re.search(r"(\d+) events? of", daemon.ust("status").stdout)[1]) > 200) # 112 of the other one
     daemon.finish(stopped)
     daemon.ust("end")
     ticks = daemon.ticks()

@@ -14,7 +14,7 @@ from processes import children, wait_for
 
 
 def recorded(daemon):
-    return int(re.search(r"(\d+) events of", daemon.ust("status").stdout)[1])
+    return int(re.search(r"(\d+) events? of", daemon.ust("status").stdout)[1])
 
 
 def by_thread(daemon, name="t.spoor"):
