@@ -92,7 +92,7 @@ static void leave_out_gone(struct spoor_writer *w)
 
 static int take_source(const struct spoor_packet_source *source, void *p)
 {
-	return spoor_known_sources_add(p, source, 0);
+	return spoor_known_sources_add(p, source);
 }
 
 /* As if nothing had been taken. */
@@ -136,13 +136,7 @@ int spoor_checkpoint_load(struct spoor_writer *w)
 
 static int add_sources(struct spoor_digest_text *d, const struct spoor_writer *w)
 {
-	_cleanup_(spoor_freep) struct spoor_packet_source *all = calloc(w->n_sources + 1, sizeof(*all));
-
-	if (!all)
-		return -ENOMEM;
-	for (size_t i = 0; i < w->n_sources; i++)
-		all[i] = w->sources[i].s;
-	return spoor_digest_add(d, SPOOR_DIGEST_SOURCES, all, w->n_sources * sizeof(*all));
+	return spoor_digest_add(d, SPOOR_DIGEST_SOURCES, w->sources, w->n_sources * sizeof(*w->sources));
 }
 
 static int compose(struct spoor_digest_text *d, const struct spoor_writer *w)

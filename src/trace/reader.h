@@ -142,12 +142,10 @@ int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor
 			enum spoor_unfinished *ret_why);
 
 /*
- * Where the user events in this trace were taken from: gives every source of every whole packet, and the number of its
- * segment, of all segments. So whoever writes on knows what is written. A non-zero result of `each` ends it and is
- * returned.
+ * Where the user events in this trace were taken from: gives every source of every whole packet, of all segments. So
+ * whoever writes on knows what is written. A non-zero result of `each` ends it and is returned.
  */
-int spoor_trace_sources(struct spoor_trace *t,
-			int (*each)(const struct spoor_packet_source *source, unsigned segment, void *p), void *p);
+int spoor_trace_sources(struct spoor_trace *t, int (*each)(const struct spoor_packet_source *source, void *p), void *p);
 
 /*
  * Cuts what stands after the last whole packet of each stream file, as a killed writer or a crash may leave it, so that

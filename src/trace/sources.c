@@ -5,16 +5,16 @@
 
 #include "trace/reader_internal.h"
 
-typedef int each_source(const struct spoor_packet_source *source, unsigned segment, void *p);
+typedef int each_source(const struct spoor_packet_source *source, void *p);
 
-static int packet_sources(const struct spoor_packet *packet, unsigned segment, each_source *each, void *p)
+static int packet_sources(const struct spoor_packet *packet, each_source *each, void *p)
 {
 	const struct spoor_packet_source *source = (const void *)((const uint8_t *)packet + packet->content_size / 8);
 	uint64_t n = (packet->packet_size - packet->content_size) / 8 / sizeof(*source);
 	int r = 0;
 
 	for (uint64_t i = 0; i < n && r == 0; i++)
-		r = each(&source[i], segment, p);
+		r = each(&source[i], p);
 	return r;
 }
 
@@ -32,7 +32,7 @@ static int file_sources(struct spoor_trace *t, const struct spoor_stream_file *f
 		if (spoor_packet_check(packet, left) || packet->packet_size / 8 > left)
 			break;
 		if (packet->stream_id == SPOOR_STREAM_UST)
-			r = packet_sources(packet, f->segment->number, each, p);
+			r = packet_sources(packet, each, p);
 		at += packet->packet_size / 8;
 	}
 	spoor_cursor_close(&c);

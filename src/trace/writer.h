@@ -52,8 +52,8 @@ struct spoor_writer_options {
  */
 int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer **ret, struct spoor_error *e);
 /*
- * Where the events of a trace that was resumed in its directory come from, as far as their buffers may not know yet
- * that they are written; of each buffer at least one. A non-zero result of `each` ends it and is returned.
+ * Where the events of a trace that was resumed in its directory come from: of each packet of a buffer, how far. A
+ * non-zero result of `each` ends it and is returned.
  */
 int spoor_writer_sources(const struct spoor_writer *w, int (*each)(const struct spoor_packet_source *source, void *p),
 			 void *p);

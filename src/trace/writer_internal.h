@@ -82,10 +82,7 @@ struct spoor_writer {
 	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
 	unsigned n_classes;
 	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
-	struct writer_source { /* what its packets said when it was resumed */
-		struct spoor_packet_source s;
-		unsigned segment; /* 0: the checkpoint's */
-	} *sources;
+	struct spoor_packet_source *sources; /* what its packets said when it was resumed */
 	size_t n_sources, sources_room;
 	size_t checkpoint_len; /* on disk */
 
@@ -159,8 +156,8 @@ int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *dat
 int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w);
 /* And back. -EBADMSG: it makes no sense. */
 int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t len);
-/* writer_sources.c: one more, of that segment (0: of those before); then which of them still matter. */
-int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source, unsigned segment);
+/* writer_sources.c: one more; then of each packet of a buffer the last. */
+int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source);
 void spoor_known_sources_prune(struct spoor_writer *w);
 /*
  * checkpoint.c: what closed segments say, kept beside them. load(): 1, or 0 if there is none that holds, and the

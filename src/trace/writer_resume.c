@@ -319,9 +319,9 @@ static int check_metadatas(const struct spoor_writer *w, const struct spoor_trac
 
 /* ---- all of it ---- */
 
-static int take_source(const struct spoor_packet_source *source, unsigned segment, void *p)
+static int take_source(const struct spoor_packet_source *source, void *p)
 {
-	return spoor_known_sources_add(p, source, segment);
+	return spoor_known_sources_add(p, source);
 }
 
 static int take_files(struct spoor_writer *w, struct spoor_trace *t, struct spoor_error *e)

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/*
- * Where the events of a trace that is resumed were taken from, as far as that still matters. A buffer is told what is
- * written of it when it comes back to the next writer, or when a round ends; only then more of it is written, and a
- * segment begins between rounds. So of what the packets say of a buffer, the last segment that has any of it counts.
- */
+/* Where the events of a trace that is resumed were taken from: of each packet of a buffer, how far. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "trace/writer_internal.h"
 
-int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source, unsigned segment)
+int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source)
 {
 	if (w->n_sources == w->sources_room) {
 		size_t room = w->sources_room ? w->sources_room * 2 : 1024;
@@ -21,56 +17,37 @@ int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_so
 		w->sources = grown;
 		w->sources_room = room;
 	}
-	w->sources[w->n_sources++] = (struct writer_source){ *source, segment };
+	w->sources[w->n_sources++] = *source;
 	return 0;
 }
 
-/* Of no packet: a sum over all segments, of which the last word counts. */
-static int is_sum(const struct writer_source *s)
-{
-	return s->s.serial == SPOOR_SOURCE_LOST || s->s.serial == SPOOR_SOURCE_OVERWRITTEN;
-}
-
-/* Sums come first. */
+/* Of one packet the last position comes first. */
 static int by_packet(const void *a, const void *b)
 {
-	const struct writer_source *x = a, *y = b;
-	int r = memcmp(x->s.arena, y->s.arena, sizeof(x->s.arena));
+	const struct spoor_packet_source *x = a, *y = b;
+	int r = memcmp(x->arena, y->arena, sizeof(x->arena));
 
 	if (r)
 		return r;
-	if (is_sum(x) != is_sum(y))
-		return is_sum(x) ? -1 : 1;
-	if (!is_sum(x) && x->segment != y->segment)
-		return x->segment > y->segment ? -1 : 1;
-	if (x->s.serial != y->s.serial)
-		return x->s.serial < y->s.serial ? -1 : 1;
-	return x->s.position > y->s.position ? -1 : x->s.position < y->s.position;
+	if (x->serial != y->serial)
+		return x->serial < y->serial ? -1 : 1;
+	return x->position > y->position ? -1 : x->position < y->position;
 }
 
-/* before: the last one that was kept. */
-static int matters(const struct writer_source *before, const struct writer_source *s)
+static int is_of_same(const struct spoor_packet_source *x, const struct spoor_packet_source *y)
 {
-	if (!before || memcmp(before->s.arena, s->s.arena, sizeof(s->s.arena)))
-		return 1;
-	if (is_sum(before))
-		return s->s.serial != before->s.serial;
-	return s->segment == before->segment && s->s.serial != before->s.serial;
+	return x->serial == y->serial && !memcmp(x->arena, y->arena, sizeof(x->arena));
 }
 
 void spoor_known_sources_prune(struct spoor_writer *w)
 {
-	const struct writer_source *before = NULL;
 	size_t n = 0;
 
 	if (w->n_sources)
 		qsort(w->sources, w->n_sources, sizeof(*w->sources), by_packet);
-	for (size_t i = 0; i < w->n_sources; i++) {
-		if (!matters(before, &w->sources[i]))
-			continue;
-		w->sources[n] = w->sources[i];
-		before = &w->sources[n++];
-	}
+	for (size_t i = 0; i < w->n_sources; i++)
+		if (!n || !is_of_same(&w->sources[n - 1], &w->sources[i]))
+			w->sources[n++] = w->sources[i];
 	w->n_sources = n;
 }
 
@@ -80,6 +57,6 @@ int spoor_writer_sources(const struct spoor_writer *w, int (*each)(const struct 
 	int r = 0;
 
 	for (size_t i = 0; i < w->n_sources && r == 0; i++)
-		r = each(&w->sources[i].s, p);
+		r = each(&w->sources[i], p);
 	return r;
 }

@@ -75,7 +75,7 @@ static void put(const char *name, const uint8_t **data, size_t *left, size_t siz
 	*left -= size;
 }
 
-static int each_source(const struct spoor_packet_source *source, unsigned segment, void *p)
+static int each_source(const struct spoor_packet_source *source, void *p)
 {
 	sum += source->arena[15] + source->serial + source->position;
 	return 0;

@@ -233,7 +233,7 @@ static void test_lanes(void **state)
 	spoor_trace_close(t);
 }
 
-static int stop(const struct spoor_packet_source *s, unsigned segment, void *p)
+static int stop(const struct spoor_packet_source *s, void *p)
 {
 	++*(int *)p;
 	return 42;

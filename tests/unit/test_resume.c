@@ -215,11 +215,11 @@ static void begin(struct fixture *f)
 	close_writer(f);
 }
 
-/* Of a buffer the last segment that has any of it counts; sums, and buffers of which there is nothing later, stay. */
-static void test_sources_that_matter(void **state)
+/* Of each packet of a buffer the last position, and of sums. */
+static void test_last_sources(void **state)
 {
 	const struct spoor_packet_source once[] = { first[0], first[1], first[3], first[4], first[5] };
-	const struct spoor_packet_source then[] = { second[0], first[1], second[1], first[5] };
+	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
 	struct fixture *f = *state;
 
 	begin(f);
@@ -232,7 +232,7 @@ static void test_sources_that_matter(void **state)
 	}
 	for (int i = 0; i < 3; i++) {
 		resume(f);
-		expect_known(f, 4, then);
+		expect_known(f, 6, then);
 		close_writer(f);
 	}
 }
@@ -240,7 +240,7 @@ static void test_sources_that_matter(void **state)
 /* A closed segment is not read again: here it could not be. All that it said is known all the same. */
 static void test_closed_segments_are_not_read(void **state)
 {
-	const struct spoor_packet_source then[] = { second[0], first[1], second[1], first[5] };
+	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
 	struct fixture *f = *state;
 	char path[512];
 
@@ -255,7 +255,7 @@ static void test_closed_segments_are_not_read(void **state)
 	user_file(f, 1, "defs", path, sizeof(path));
 	assert_int_equal(truncate(path, 0), 0);
 	resume(f);
-	expect_known(f, 4, then);
+	expect_known(f, 6, then);
 	assert_int_equal(spoor_writer_lane_end(f->w, 0), 30);
 	assert_int_equal(spoor_writer_lane_end(f->w, 1), 31);
 	assert_string_equal((const char *)spoor_writer_known_class(f->w, 0)->data, "a:b");
@@ -266,7 +266,7 @@ static void test_closed_segments_are_not_read(void **state)
 /* Without a checkpoint, and with each that is damaged, all is as with one. */
 static void test_damaged_checkpoints(void **state)
 {
-	const struct spoor_packet_source then[] = { second[0], first[1], second[1], first[5] };
+	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
 	struct fixture *f = *state;
 	char path[512], byte;
 	struct stat st;
@@ -278,7 +278,7 @@ static void test_damaged_checkpoints(void **state)
 	take(f, 30, 2, second);
 	close_writer(f);
 	user_file(f, 1, "../.checkpoint", path, sizeof(path));
-	while ((from_end += 8) < 600) { /* it grows by a segment each time */
+	while ((from_end += 8) < 700) { /* it grows by a segment each time */
 		fd = open(path, O_RDWR | O_CLOEXEC);
 		assert_int_equal(fstat(fd, &st), 0);
 		assert_int_equal(pread(fd, &byte, 1, st.st_size - from_end), 1);
@@ -286,19 +286,19 @@ static void test_damaged_checkpoints(void **state)
 		assert_int_equal(pwrite(fd, &byte, 1, st.st_size - from_end), 1);
 		close(fd);
 		resume(f);
-		expect_known(f, 4, then);
+		expect_known(f, 6, then);
 		assert_int_equal(spoor_writer_lane_end(f->w, 1), 31);
 		assert_null(spoor_writer_known_class(f->w, 1));
 		close_writer(f);
 	}
 	assert_int_equal(truncate(path, 0), 0);
 	resume(f);
-	expect_known(f, 4, then);
+	expect_known(f, 6, then);
 	close_writer(f);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0700), 0); /* then there is none, and it goes on */
 	resume(f);
-	expect_known(f, 4, then);
+	expect_known(f, 6, then);
 	close_writer(f);
 }
 
@@ -350,7 +350,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_resume_forgets_what_was_not_defined, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_cannot_be_resumed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sources_that_matter, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_last_sources, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closed_segments_are_not_read, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_checkpoints, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_segments_that_went, setup, teardown),

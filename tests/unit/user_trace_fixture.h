@@ -37,7 +37,7 @@ static inline int write_lane(struct fixture *f, unsigned lane, uint16_t id, uint
 	return spoor_writer_lane_packet(f->w, lane, &p, &f->e);
 }
 
-static inline int take_source(const struct spoor_packet_source *s, unsigned segment, void *p)
+static inline int take_source(const struct spoor_packet_source *s, void *p)
 {
 	struct spoor_packet_source *best = p;
 
