@@ -179,7 +179,7 @@ struct spoor_ctl_layout {
 	__u64 layout; /* its number */
 	__u32 pid, n;
 	__u32 first; /* one of many mappings is told of in parts: so many stood in those before, */
-	__u32 last;  /* and this is the last of them */
+	__u32 last;  /* and this is the last of them; with none, it cannot be known any more */
 	struct spoor_layout_range ranges[];
 };
 

@@ -306,7 +306,7 @@ static __always_inline void note_call(struct thread *t, struct pt_regs *regs, lo
 	u32 map = calls[call_id(task, regs->orig_ax)].map;
 
 	if (t->owed)
-		pay_layout(t);
+		layout_pay(t);
 	if (map)
 		note_map(task, t, regs, ret, map);
 }

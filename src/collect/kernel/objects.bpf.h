@@ -204,3 +204,29 @@ __noinline int emit_layout(u32 layout, struct scratch *sc)
 	bpf_map_update_elem(&layouts, &layout, &one, BPF_ANY);
 	return 0;
 }
+
+/* Nobody will be able to describe it: user space need not wait, and looks at no later mappings for it. */
+static __noinline int layout_gone(u32 layout, struct scratch *sc)
+{
+	if (!sc)
+		return 0;
+	sc->layout_number = layout;
+	sc->layout_told = sc->n_layout = 0;
+	return layout_tell(sc, 1);
+}
+
+/*
+ * The layout that the entry's raw stack refers to, at the call's end if it could not be had at its entry: the code
+ * that waits for the call's return has stayed where it was.
+ */
+static __noinline int layout_pay(struct thread *t)
+{
+	struct cpu *c = this_cpu();
+
+	if (!c || !t)
+		return 0;
+	if (emit_layout(t->owed, &c->scratch[0]))
+		layout_gone(t->owed, &c->scratch[0]);
+	t->owed = 0;
+	return 0;
+}

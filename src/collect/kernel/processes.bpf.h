@@ -20,6 +20,7 @@
  *	                                    was in already
  *	on_attach_moved(task, t, s, c)      after on_move_in(): what it sleeps in can be looked at
  */
+#include "collect/kernel/objects.bpf.h"
 #include "collect/kernel/threads.bpf.h"
 
 /* ---- does a name match? ---- */
@@ -225,8 +226,12 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 	if (!c || (!t && !match_names))
 		return 0;
 	sc = &c->scratch[0];
-	if (t)
+	if (t) {
 		on_exec_begin(task, t, bprm);
+		if (t->owed)
+			layout_gone(t->owed, sc); /* with its address space */
+		t->owed = 0;
+	}
 	if (match_names && (!t || t->named)) {
 		u64 filename = address_of(sc, bprm->filename);
 
@@ -248,7 +253,6 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 		}
 	}
 	t->wait_exec = 0;
-	t->owed = 0; /* that address space is gone */
 	t->gen++;
 	if (t->vm_shared) {
 		t->vm_shared = 0;
@@ -266,6 +270,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 
 	if (!t)
 		return 0;
+	if (t->owed)
+		layout_pay(t);
 	on_exit(task, t);
 	count_end(t);
 	return 0;

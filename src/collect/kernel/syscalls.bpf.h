@@ -336,7 +336,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t)
 		return 0;
 	if (t->owed)
-		pay_layout(t);
+		layout_pay(t);
 	cfg = &calls[call_id(task, regs->orig_ax)];
 	if (cfg->map)
 		note_map(task, t, regs, ret, cfg->map);

@@ -65,6 +65,8 @@ __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 		return 0; /* events come first */
 	layout = layout_of(task, t);
 	described = emit_layout(layout, sc);
+	if (described == -EAGAIN) /* a number of its own: what others describe later is not it */
+		layout = __sync_fetch_and_add(&next_layout, 1);
 	if (!find_mapping(sp, &a) && a.end - sp < len)
 		len = a.end - sp;
 	size = (sizeof(*raw) + len + 7) & ~7u;
@@ -79,21 +81,6 @@ __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 		raw->len = copy_pages(raw, sp, len);
 	emit_commit(&r, size);
 	return id;
-}
-
-/*
- * The layout that the entry's raw stack refers to, at the call's exit if it could not be had at its entry: the code
- * that waits for the call's return has stayed where it was.
- */
-static __noinline int pay_layout(struct thread *t)
-{
-	struct cpu *c = this_cpu();
-
-	if (!c || !t)
-		return 0;
-	emit_layout(t->owed, &c->scratch[0]);
-	t->owed = 0;
-	return 0;
 }
 
 static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode)

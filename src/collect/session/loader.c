@@ -71,7 +71,7 @@ static int unwind(struct spoor_objects *s, struct work *w)
 		return SPOOR_RAW_WAIT;
 	if (!layout)
 		layout = spoor_layouts_read(s->layouts, s, w->raw);
-	if (!layout)
+	if (!layout || !layout->n)
 		status = SPOOR_WALK_GONE;
 	else
 		status = spoor_raw_unwind(w->raw, layout, lookup, s, frames, &n);
