@@ -78,7 +78,7 @@ class Terminal:
         def own_terminal():
             os.setsid()
             fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-            for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's job in the background ignores them
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # jobs in the background ignore them
                 signal.signal(number, signal.SIG_DFL)
         env = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "ASAN_OPTIONS": "handle_segv=0",
                **(env or {})}
