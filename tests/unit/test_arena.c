@@ -347,6 +347,28 @@ static void test_garbage(void **state)
 	with_garbage(f, spoil_defs, 0);
 }
 
+/* ---- a consumer before us ---- */
+
+/* It is told of what is still there, not of what it has given back. */
+static void test_resumed(void **state)
+{
+	struct made_arena m = arena_make(2);
+	struct spoor_user_arena *a = NULL;
+	uint64_t written;
+
+	arena_open(&m, 0, SPOOR_PACKET_FREE, 4000000);
+	arena_open(&m, 1, SPOOR_PACKET_FULL, 4000000);
+	arena_ints(&m, 1, 2000, 1, 1);
+	written = arena_packet(&m, 1)->committed;
+	assert_int_equal(open_made(&m, &a, NULL), 0);
+	spoor_user_packet_resume(a, 0, arena_packet(&m, 0)->serial, ARENA_PACKET);
+	spoor_user_packet_resume(a, 1, arena_packet(&m, 1)->serial, written);
+	assert_int_equal(a->headers[0].consumed, 0);
+	assert_int_equal(a->headers[1].consumed, written);
+	spoor_user_arena_free(a);
+	free(m.base);
+}
+
 /* ---- spilled packets ---- */
 
 static void spill(FILE *file, struct made_arena *m, unsigned i)
@@ -397,6 +419,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_recover, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_crowd, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
+		cmocka_unit_test(test_resumed),
 		cmocka_unit_test_setup_teardown(test_spill, setup, teardown),
 	};
 

@@ -162,12 +162,16 @@ static void note_overwritten(struct spoor_user_arena *a, unsigned i, uint64_t po
 		p->n -= n < p->n ? n : p->n;
 }
 
+/* A packet that was given back has its old serial until its program opens it, which expects nothing consumed of it. */
 static void note(struct spoor_user_arena *a, unsigned i, uint64_t position)
 {
+	struct spoor_arena_packet *h = &a->headers[i];
+
 	if (a->packets[i].overwritten)
 		note_overwritten(a, i, position);
-	else if (LOAD(a->headers[i].serial) == a->packets[i].serial && position > LOAD(a->headers[i].consumed))
-		STORE(a->headers[i].consumed, position);
+	else if (SPOOR_OWNER_STATE(LOAD(h->owner)) != SPOOR_PACKET_FREE && LOAD(h->serial) == a->packets[i].serial &&
+		 position > LOAD(h->consumed))
+		STORE(h->consumed, position);
 }
 
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n, bool done)
