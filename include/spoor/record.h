@@ -39,7 +39,7 @@ SPOOR_INLINE_ void spoor_commit_(struct spoor_tracepoint *tp, struct spoor_handl
 	SPOOR_BARRIER_();
 	if (__builtin_expect(*(char *volatile *)&p->at != h.at, 0))
 		return;
-	*committed = bytes;
+	__atomic_store_n(committed, bytes, __ATOMIC_RELAXED); /* others look whether there is room behind it */
 	SPOOR_BARRIER_();
 	p->at = next;
 	SPOOR_BARRIER_();

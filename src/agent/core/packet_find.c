@@ -52,7 +52,7 @@ static void open_packet(struct slot *s, struct spoor_arena_packet *h)
 	struct spoor_arena_channel *c = s->channel;
 	struct spoor_arena_clock now = clock_pair();
 
-	h->committed = 0; /* `consumed` is 0, or of another serial */
+	__atomic_store_n(&h->committed, 0, __ATOMIC_RELAXED); /* `consumed` is 0, or of another serial */
 	h->tsc = now.tsc;
 	h->mono = now.mono;
 	h->lost_before = counted(&c->lost) + counted(&c->lost_large) + counted(&c->lost_nested);
@@ -80,7 +80,9 @@ static bool take(struct slot *s, struct spoor_arena_packet *h, unsigned level, u
 		open_packet(s, h);
 		return true;
 	case SPOOR_PACKET_IDLE:
-		if (h->committed + size > s->packet_size || !packet_change(h, o, level, SPOOR_PACKET_OWNED, tid))
+		if (counted(&h->committed) + size > s->packet_size)
+			return false; /* as it is now: who has it meanwhile has changed its owner */
+		if (!packet_change(h, o, level, SPOOR_PACKET_OWNED, tid))
 			return false;
 		h->owners++;
 		return true;
@@ -168,7 +170,7 @@ static bool spill_some(struct slot *s, uint32_t begin, uint32_t end)
 				 __ATOMIC_RELEASE);
 		return false;
 	}
-	h->committed = 0;
+	__atomic_store_n(&h->committed, 0, __ATOMIC_RELAXED);
 	h->consumed = 0;
 	__atomic_store_n(&h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, 0, SPOOR_PACKET_FREE, 0), __ATOMIC_RELEASE);
 	packet_count_space(s);
