@@ -349,15 +349,17 @@ static void test_garbage(void **state)
 
 /* ---- a consumer before us ---- */
 
-/* It is told of what is still there, not of what it has given back. */
+/* It is told of what is still there, not of what it has given back, or was about to. */
 static void test_resumed(void **state)
 {
-	struct made_arena m = arena_make(2);
+	struct made_arena m = arena_make(3);
 	struct spoor_user_arena *a = NULL;
+	struct spoor_user_piece piece;
 	uint64_t written;
 
 	arena_open(&m, 0, SPOOR_PACKET_FREE, 4000000);
 	arena_open(&m, 1, SPOOR_PACKET_FULL, 4000000);
+	arena_open(&m, 2, SPOOR_PACKET_READING, 4000000);
 	arena_ints(&m, 1, 2000, 1, 1);
 	written = arena_packet(&m, 1)->committed;
 	assert_int_equal(open_made(&m, &a, NULL), 0);
@@ -365,6 +367,9 @@ static void test_resumed(void **state)
 	spoor_user_packet_resume(a, 1, arena_packet(&m, 1)->serial, written);
 	assert_int_equal(a->headers[0].consumed, 0);
 	assert_int_equal(a->headers[1].consumed, written);
+	spoor_user_packet_resume(a, 2, arena_packet(&m, 2)->serial, ARENA_PACKET);
+	spoor_user_packet_look(a, 2, NULL, &piece);
+	assert_true(piece.done && !piece.len && !a->malformed);
 	spoor_user_arena_free(a);
 	free(m.base);
 }

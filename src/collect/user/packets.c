@@ -191,13 +191,13 @@ void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t byte
 void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position)
 {
 	struct spoor_user_packet *p = &a->packets[i];
-	uint64_t from = consumed_of(a, i, serial);
+	uint64_t from = consumed_of(a, i, serial), committed = LOAD(a->headers[i].committed);
 
 	p->serial = serial;
-	p->position = position;
-	if (p->overwritten && from < position)
-		p->n = count_events(a, p, from, position);
-	note(a, i, position);
+	p->position = position < committed ? position : committed; /* 0: it was killed while it gave it back */
+	if (p->overwritten && from < p->position)
+		p->n = count_events(a, p, from, p->position);
+	note(a, i, p->position);
 }
 
 void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n)
