@@ -14,7 +14,10 @@ struct key {
 	size_t number;
 };
 
-/* By execve a thread comes to have the leader's tid and start: its serial tells it from that. */
+/*
+ * By execve a thread comes to have the leader's tid and start, some time before it goes on as another one: while it has
+ * a serial, that alone says who it is.
+ */
 static struct key key_of(const struct spoor_task_counters *t, size_t number)
 {
 	return (struct key){ t->serial, t->pid, t->tid, t->tid ? t->start_ns : t->process_start_ns, number };
@@ -26,6 +29,8 @@ static int by_key(const void *pa, const void *pb)
 
 	if (a->serial != b->serial)
 		return a->serial < b->serial ? -1 : 1;
+	if (a->serial)
+		return 0;
 	if (a->pid != b->pid)
 		return a->pid < b->pid ? -1 : 1;
 	if (a->tid != b->tid)

@@ -115,13 +115,13 @@ def test_intervals_with_execve_by_a_thread(counting_under_way, counted, start, l
     """The thread that takes its dead leader's place brings its own counters: no call is missed, none comes twice."""
     other = start(counted, "hang", 1, 1)
     ready(other)
-    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "exec", 1, 200003)
+    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "exec", 1, 1000003)
     stat = counting_under_way("-p", worker.pid, "-p", other.pid, "--interval", "10ms", *level)
     tell(worker)
     assert worker.wait(20) == 0
     assert stat.print_all().stop() == 0
     *deltas, last = stat.counters()
-    assert last.whole().of("getppid") == total(deltas, "getppid") == 2 * 200003 and len(deltas) > 10
+    assert last.whole().of("getppid") == total(deltas, "getppid") == 2 * 1000003 and len(deltas) > 10
 
 
 def test_a_call_of_who_is_moved_away(counting_under_way, start, actor, cgroups, cgroup):

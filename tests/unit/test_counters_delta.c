@@ -72,6 +72,23 @@ static void test_delta_after_exec(void **state)
 	assert_int_equal(task_of(&delta, 1, 0)->calls[0].calls, 1);
 }
 
+/* In the midst of its execve: it has the leader's ids, and is the same one still. */
+static void test_delta_in_exec(void **state)
+{
+	_cleanup_(spoor_counters_done) struct spoor_counters a = {}, b = {}, delta = {};
+
+	add_task(&a, 1, 1, 1)->serial = 1;
+	count(&a.tasks[0], READ, 0, 7, 100);
+	add_task(&a, 1, 2, 5)->serial = 2;
+	count(&a.tasks[1], READ, 0, 11, 100);
+	add_task(&b, 1, 1, 1)->serial = 2;
+	count(&b.tasks[0], READ, 0, 13, 100);
+	count(add_ended(&b, 1, 1), READ, 0, 7, 100);
+	take_delta(&a, &b, &delta);
+	assert_int_equal(delta.n, 1);
+	assert_int_equal(task_of(&delta, 1, 1)->calls[0].calls, 2);
+}
+
 static void test_delta_of_ended_process(void **state)
 {
 	_cleanup_(spoor_counters_done) struct spoor_counters a = {}, b = {}, delta = {};
@@ -175,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_delta),
 		cmocka_unit_test(test_delta_of_ended),
 		cmocka_unit_test(test_delta_after_exec),
+		cmocka_unit_test(test_delta_in_exec),
 		cmocka_unit_test(test_delta_of_ended_process),
 		cmocka_unit_test(test_delta_in_flight),
 		cmocka_unit_test(test_deltas_add_up),
