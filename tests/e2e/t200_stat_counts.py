@@ -161,13 +161,13 @@ def test_interval(counting_under_way, counted, start):
     """No call is missed between two prints."""
     target = start(counted, "hang", 1, 1)
     ready(target)
-    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "threads", 2, 300007)
+    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "threads", 2, 1500007)
     stat = counting_under_way("-p", worker.pid, "-p", target.pid, "--interval", "10ms")
     tell(worker)
     assert worker.wait(30) == 0
     assert stat.print_all().stop() == 0
     *deltas, last = stat.counters()
-    assert last.whole().of("getppid") == total(deltas, "getppid") == 600014 and len(deltas) > 10
+    assert last.whole().of("getppid") == total(deltas, "getppid") == 3000014 and len(deltas) > 10
 
 
 def test_int80(count, counted):
