@@ -33,7 +33,7 @@ struct hub_member {
 	struct spoor_source **arenas;
 	size_t n_arenas;
 	uint32_t setup;   /* serial of its SETUP, while that is not answered */
-	char refused[64]; /* why it is not recorded; "": it is */
+	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool let_go;      /* it has ended, and others need the memory */
 	bool found;       /* it was to be in it, and began while no recorder was there, or before it was heard */
 };

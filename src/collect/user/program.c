@@ -330,7 +330,8 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 		if (m->result >= 0)
 			continue;
 		snprintf(member->refused, sizeof(member->refused), "%s", *text ? text : strerror(-m->result));
-		stay_apart(p, member->session);
+		if (m->result == -EBUSY || m->result == -ENOMEM) /* sites that are stuck are counted as such */
+			stay_apart(p, member->session);
 	}
 }
 
