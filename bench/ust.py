@@ -200,7 +200,11 @@ class Daemon:
         return self
 
     def __exit__(self, *_):
-        self.process.end(signal.SIGTERM, 60)
+        try:
+            if self.session:  # else its buffers would be kept for the next daemon
+                call([self.ctx.spoor, "ust", "end", "--socket", self.socket], 30)
+        finally:
+            self.process.end(signal.SIGTERM, 60)
 
 
 STARTS = {  # how: (the daemon: with a session, without, none; what is preloaded; more environment)
