@@ -178,7 +178,7 @@ def test_blocking_is_bounded(run):
     _, (trace,) = run("count", n, SPOOR_UST_MODE="block=200ms", SPOOR_UST_BUFFERS="64K", SPOOR_UST_MAX_SIZE="4M")
     got = numbers(trace)
     assert len(got) + lost([trace]) == n and lost([trace]) > 1000
-    assert 0.2 < time.monotonic() - began < 60  # 200 s and more if each waited
+    assert 0.2 < time.monotonic() - began < 5  # 200 s and more if each waited
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -190,7 +190,7 @@ def compare_all(name, tmp_path, stops, recording):
         assert number_of(call["event"]) == stop["nr"], (call, stop["nr"], show(frames_of(stop)[0]))
         comparison.compare(stop, call)
     comparison.result()
-    recording.check(hits=0.65)
+    recording.check(user=0.05, hits=0.65)
     late = list(recording.unsettled())
     assert len(late) <= 0.001 * recording.walks.done, late[:3]
     return comparison
