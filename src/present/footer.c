@@ -220,26 +220,20 @@ static void put_programs(struct spoor_view *v)
 			spoor_plural(more, "program", "programs"));
 }
 
-static void put_late(struct spoor_view *v)
+static void put_comings(FILE *out, uint64_t n, const char *before, const char *after)
 {
-	uint64_t n = spoor_trace_info(v->trace)->programs_late;
-
 	if (n)
-		fprintf(v->out,
-			"Late: %" PRIu64 " %s began before the recorder answered; their first user events are "
-			"not here.\n",
-			n, spoor_plural(n, "program", "programs"));
+		fprintf(out, "%s: %" PRIu64 " %s %s\n", before, n, spoor_plural(n, "program", "programs"), after);
 }
 
-static void put_not_recorded(struct spoor_view *v)
+/* Programs that came and were recorded from later on than their begin, or not at all. */
+static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *info)
 {
-	uint64_t n = spoor_trace_info(v->trace)->programs_not_recorded;
-
-	if (n)
-		fprintf(v->out,
-			"Not recorded: %" PRIu64 " %s that came: as many other sessions and channels as can at "
-			"once did, or there was no memory for the buffers; their user events are not here.\n",
-			n, spoor_plural(n, "program", "programs"));
+	put_comings(out, info->programs_late, "Late",
+		    "began before the recorder answered; their first user events are not here.");
+	put_comings(out, info->programs_not_recorded, "Not recorded",
+		    "that came: as many other sessions and channels as can at once did, or there was no memory for the "
+		    "buffers; their user events are not here.");
 }
 
 static void put_user_events(struct spoor_view *v)
@@ -279,8 +273,7 @@ void spoor_put_footer(struct spoor_view *v)
 	put_user_events(v);
 	put_losses(v);
 	put_programs(v);
-	put_late(v);
-	put_not_recorded(v);
+	put_not_wholly_recorded(v->out, spoor_trace_info(v->trace));
 	put_damages(v);
 	put_end(v);
 	if (spoor_view_has_calls(v))

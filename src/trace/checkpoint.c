@@ -90,11 +90,6 @@ static void leave_out_gone(struct spoor_writer *w)
 	w->n_closed = n;
 }
 
-static int take_source(const struct spoor_packet_source *source, void *p)
-{
-	return spoor_known_sources_add(p, source);
-}
-
 /* As if nothing had been taken. */
 static void take_back(struct spoor_writer *w)
 {
@@ -103,7 +98,7 @@ static void take_back(struct spoor_writer *w)
 	for (unsigned i = 0; i < w->n_classes; i++)
 		free(w->classes[i]);
 	w->n_classes = w->n_closed = w->n_begun = 0;
-	w->n_sources = 0;
+	spoor_source_list_done(&w->sources);
 	w->last_stack = w->least_object = 0;
 	p->metadata_len = p->shared_len;
 	for (unsigned i = 0; i < p->n_streams + 2; i++) {
@@ -123,7 +118,7 @@ int spoor_checkpoint_load(struct spoor_writer *w)
 		return 0;
 	records = (const uint8_t *)bytes + sizeof(struct head);
 	len -= sizeof(struct head);
-	if (spoor_digest_take(w, records, len) < 0 || spoor_digest_sources(records, len, take_source, w) < 0) {
+	if (spoor_digest_take(w, records, len) < 0 || spoor_digest_sources(records, len, spoor_source_list_add, &w->sources) < 0) {
 		take_back(w);
 		return 0;
 	}
@@ -134,9 +129,9 @@ int spoor_checkpoint_load(struct spoor_writer *w)
 
 /* ---- writing ---- */
 
-static int add_sources(struct spoor_digest_text *d, const struct spoor_writer *w)
+static int add_sources(struct spoor_digest_text *d, const struct spoor_source_list *l)
 {
-	return spoor_digest_add(d, SPOOR_DIGEST_SOURCES, w->sources, w->n_sources * sizeof(*w->sources));
+	return spoor_digest_add(d, SPOOR_DIGEST_SOURCES, l->all, l->n * sizeof(*l->all));
 }
 
 static int compose(struct spoor_digest_text *d, const struct spoor_writer *w)
@@ -144,7 +139,7 @@ static int compose(struct spoor_digest_text *d, const struct spoor_writer *w)
 	int r = spoor_digest_add_parts(d, w);
 
 	if (r >= 0)
-		r = add_sources(d, w);
+		r = add_sources(d, &w->sources);
 	return r < 0 ? r : spoor_digest_add(d, SPOOR_DIGEST_END, NULL, 0);
 }
 

@@ -22,14 +22,13 @@ struct record {
 
 struct digest {
 	struct spoor_digest_text t;
-	struct spoor_packet_source *told; /* losses, of packets before the window */
-	size_t n_told, room_told;
+	struct spoor_source_list told; /* losses, of packets before the window: the last word of each program */
 };
 
 static void digest_done(struct digest *d)
 {
 	free(d->t.bytes);
-	free(d->told);
+	spoor_source_list_done(&d->told);
 }
 
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len)
@@ -97,68 +96,20 @@ int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_write
 	return r;
 }
 
-/* ---- losses: the last word about a program may be old ---- */
-
-/* Of one program and count the largest comes first. */
-static int by_arena(const void *a, const void *b)
-{
-	const struct spoor_packet_source *x = a, *y = b;
-	int r = memcmp(x->arena, y->arena, sizeof(x->arena));
-
-	if (!r && x->serial != y->serial)
-		return x->serial < y->serial ? -1 : 1;
-	return r ? r : x->position > y->position ? -1 : x->position < y->position;
-}
-
-static bool is_same(const struct spoor_packet_source *a, const struct spoor_packet_source *b)
-{
-	return a->serial == b->serial && !memcmp(a->arena, b->arena, sizeof(a->arena));
-}
-
-/* One of each program, for each thing that is counted. */
-static void keep_last_words(struct digest *d)
-{
-	size_t n = 0;
-
-	if (d->n_told)
-		qsort(d->told, d->n_told, sizeof(*d->told), by_arena);
-	for (size_t i = 0; i < d->n_told; i++)
-		if (!n || !is_same(&d->told[n - 1], &d->told[i]))
-			d->told[n++] = d->told[i];
-	d->n_told = n;
-}
-
-static int note_told(struct digest *d, const struct spoor_packet_source *source)
-{
-	if (d->n_told == d->room_told)
-		keep_last_words(d);
-	if (d->n_told >= d->room_told / 2 || !d->told) {
-		size_t room = d->room_told ? d->room_told * 2 : 256;
-		void *grown = reallocarray(d->told, room, sizeof(*d->told));
-
-		if (!grown)
-			return -ENOMEM;
-		d->told = grown;
-		d->room_told = room;
-	}
-	d->told[d->n_told++] = *source;
-	return 0;
-}
-
 static int note_losses(struct digest *d, const struct spoor_packet_source *sources, size_t n)
 {
 	int r = 0;
 
 	for (size_t i = 0; i < n && r >= 0; i++)
 		if (sources[i].serial == SPOOR_SOURCE_LOST || sources[i].serial == SPOOR_SOURCE_OVERWRITTEN)
-			r = note_told(d, &sources[i]);
+			r = spoor_source_list_add(&sources[i], &d->told);
 	return r;
 }
 
 static int add_losses(struct digest *d)
 {
-	keep_last_words(d);
-	return d->n_told ? spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, d->told, d->n_told * sizeof(*d->told)) : 0;
+	spoor_source_list_sort(&d->told);
+	return spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, d->told.all, d->told.n * sizeof(*d->told.all));
 }
 
 /* after: bytes of the stream in later files. */
@@ -179,7 +130,7 @@ static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_
 		if (end > sources && c.len - at + after <= window)
 			r = spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, sources, end - sources);
 		else
-			r = note_losses(d, (const void *)sources, (end - sources) / sizeof(*d->told));
+			r = note_losses(d, (const void *)sources, (end - sources) / sizeof(*d->told.all));
 		at = end - c.map; /* whole: the file has been repaired */
 	}
 	spoor_cursor_close(&c);

@@ -209,7 +209,7 @@ static void writer_free(struct spoor_writer *w)
 	for (unsigned i = 0; i < w->n_classes; i++)
 		free(w->classes[i]);
 	free(w->classes);
-	free(w->sources);
+	spoor_source_list_done(&w->sources);
 	json_decref(w->clocks);
 	json_decref(w->counters);
 	free(w->path);

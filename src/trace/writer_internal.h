@@ -2,12 +2,13 @@
 #pragma once
 /*
  * The writer's parts: writer.c (opening, closing), writer_packet.c (streams and packets), writer_defs.c (definitions),
- * writer_class.c (classes of user events), writer_resume.c, writer_sources.c, checkpoint.c, writer_take_over.c,
- * writer_old_defs.c and digest.c (going on), segment.c (directories, rotation), manifest.c, snapshot.c.
+ * writer_class.c (classes of user events), writer_resume.c, checkpoint.c, writer_take_over.c, writer_old_defs.c and
+ * digest.c (going on), segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
 
 #include "trace/schema.h"
+#include "trace/source_list.h"
 #include "trace/stack_set.h"
 #include "trace/writer.h"
 
@@ -82,8 +83,7 @@ struct spoor_writer {
 	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
 	unsigned n_classes;
 	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
-	struct spoor_packet_source *sources; /* what its packets said when it was resumed */
-	size_t n_sources, sources_room;
+	struct spoor_source_list sources; /* what its packets said when it was resumed; sorted */
 	size_t checkpoint_len; /* on disk */
 
 	json_t *clocks, *counters;
@@ -156,9 +156,6 @@ int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *dat
 int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w);
 /* And back. -EBADMSG: it makes no sense. */
 int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t len);
-/* writer_sources.c: one more; then of each packet of a buffer the last. */
-int spoor_known_sources_add(struct spoor_writer *w, const struct spoor_packet_source *source);
-void spoor_known_sources_prune(struct spoor_writer *w);
 /*
  * checkpoint.c: what closed segments say, kept beside them. load(): 1, or 0 if there is none that holds, and the
  * segments must be read; save() does what it can; forget() removes it.

@@ -286,6 +286,16 @@ void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_sta
 	*ret_least_object = w->least_object;
 }
 
+int spoor_writer_sources(const struct spoor_writer *w, int (*each)(const struct spoor_packet_source *source, void *p),
+			 void *p)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < w->sources.n && r == 0; i++)
+		r = each(&w->sources.all[i], p);
+	return r;
+}
+
 /*
  * A segment's text is the begin of this one, or longer by a class whose definition was not written any more: that one
  * is forgotten, for its id is going to be another's.
@@ -318,11 +328,6 @@ static int check_metadatas(const struct spoor_writer *w, const struct spoor_trac
 }
 
 /* ---- all of it ---- */
-
-static int take_source(const struct spoor_packet_source *source, void *p)
-{
-	return spoor_known_sources_add(p, source);
-}
 
 static int take_files(struct spoor_writer *w, struct spoor_trace *t, struct spoor_error *e)
 {
@@ -376,7 +381,7 @@ int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged",
 				  w->path);
-	r = spoor_trace_sources(t, take_source, w);
-	spoor_known_sources_prune(w);
+	r = spoor_trace_sources(t, spoor_source_list_add, &w->sources);
+	spoor_source_list_sort(&w->sources);
 	return r < 0 ? spoor_fail(e, -r, "%s: %s", w->path, strerror(-r)) : 0;
 }

@@ -6,6 +6,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from collections import defaultdict
 
 import pytest
@@ -110,6 +111,24 @@ def daemon(build, tmp_path):
 
 def in_a_row(numbers):
     return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def stop_and_start(daemon, p):
+    """A daemon that is stopped in order and started again, some times, under a program of its session."""
+    for _ in range(3):
+        time.sleep(0.3)
+        daemon.kill(signal.SIGTERM)
+        time.sleep(0.2)
+        daemon.start()
+        wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    time.sleep(0.5)
+
+
+def all_of_two_threads(ticks, p):
+    """Each event that a ticker of two threads wrote up to some moment, once."""
+    assert sorted(ticks) == [(p.pid, 0), (p.pid, 1)]
+    for numbers in ticks.values():
+        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
 
 
 def counters(path, n):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import tracing
-from daemons import Daemon, counters, daemon, exactly, in_a_row, listed, ticker  # noqa: F401
+from daemons import (Daemon, all_of_two_threads, counters, daemon, exactly, in_a_row, listed,  # noqa: F401
+                     stop_and_start, ticker)
 from fakeprogram import COMMAND, Arena, Program, message
 from processes import children, wait_for
 
@@ -185,19 +186,10 @@ def test_sigterm_and_on(daemon, ticker):
     """A daemon that is stopped and started again under a session: nothing is lost, nothing is there twice."""
     daemon.ust("start", "-o", "t.spoor")
     p = daemon.program(ticker, 2, 0, 200)
-    for _ in range(3):
-        time.sleep(0.3)
-        daemon.kill(signal.SIGTERM)
-        time.sleep(0.2)
-        daemon.start()
-        wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
-    time.sleep(0.5)
+    stop_and_start(daemon, p)
     daemon.finish(p)
     assert ", 0 lost" in daemon.ust("end").stdout
-    ticks = daemon.ticks()
-    assert sorted(ticks) == [(p.pid, 0), (p.pid, 1)]
-    for numbers in ticks.values():
-        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
+    all_of_two_threads(daemon.ticks(), p)
 
 
 def test_daemon_killed(daemon, ticker, tmp_path):

@@ -7,12 +7,19 @@ import signal
 import subprocess
 import time
 
-from daemons import counters, exactly, in_a_row, ticker  # noqa: F401 (fixtures)
+from daemons import all_of_two_threads, counters, exactly, stop_and_start, ticker  # noqa: F401 (fixtures)
 from processes import wait_for
 from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
 
 CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
+
+
+def under_load(s, ticker, pause, *options):  # noqa: F811
+    """A session that goes to the relay, and a program whose three threads write all the time."""
+    s.ust("start", "-o", "t.spoor", "--buffers", "16M", *options)
+    counter = counters(s.cwd / "counter", 3)
+    return s.program(ticker, 3, 0, pause, TICKER_COUNTER=str(counter)), counter
 
 
 def check_end(s, relay, program, counter):
@@ -22,13 +29,11 @@ def check_end(s, relay, program, counter):
     exactly(there(s, relay), counter)
 
 
-def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
+def test_cuts(relay, sender, proxy, ticker):  # noqa: F811
     """The connection is cut at random bytes, again and again: each event exactly once."""
     p = proxy()
     s = sender("cut", p.url)
-    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
-    counter = counters(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 20, TICKER_COUNTER=str(counter))
+    program, counter = under_load(s, ticker, 20, "--rotate", "1M")
     rng = random.Random(7)
     while p.cuts < CUTS:
         p.cut_after = rng.choice([1, 300, 3000, 30000, 100000]) + rng.randrange(1000)
@@ -40,12 +45,10 @@ def test_cuts(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     assert CUTS / 2 < welcome[0] <= manifest["counters"]["relay_reconnects"] + 1 <= welcome[1]
 
 
-def test_relay_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+def test_relay_killed(relay, sender, ticker):  # noqa: F811
     """The relay is killed and started again under load: each event exactly once; its trace goes on as one."""
     s = sender("host")
-    s.ust("start", "-o", "t.spoor", "--rotate", "1M", "--buffers", "16M")
-    counter = counters(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 20, TICKER_COUNTER=str(counter))
+    program, counter = under_load(s, ticker, 20, "--rotate", "1M")
     rng = random.Random(3)
     for _ in range(KILLS):
         time.sleep(rng.uniform(0, 0.1))
@@ -56,12 +59,10 @@ def test_relay_killed(relay, sender, ticker, tmp_path):  # noqa: F811
     assert not list(relay.directory.rglob("t-2.spoor"))
 
 
-def test_daemon_killed(relay, sender, ticker, tmp_path):  # noqa: F811
+def test_daemon_killed(relay, sender, ticker):  # noqa: F811
     """The same with the daemon, and with both: the relay tells the next one what is there."""
     s = sender("host")
-    s.ust("start", "-o", "t.spoor", "--buffers", "16M")
-    counter = counters(tmp_path / "counter", 3)
-    program = s.program(ticker, 3, 0, 50, TICKER_COUNTER=str(counter))
+    program, counter = under_load(s, ticker, 50)
     rng = random.Random(5)
     for turn in range(KILLS):
         time.sleep(rng.uniform(0, 0.12))
@@ -79,16 +80,10 @@ def test_daemon_stopped_in_order(relay, sender, ticker):  # noqa: F811
     s = sender("host")
     s.ust("start", "-o", "t.spoor")
     program = s.program(ticker, 2, 0, 200)
-    for _ in range(3):
-        time.sleep(0.3)
-        s.kill(signal.SIGTERM)
-        time.sleep(0.1)
-        s.start()
-    time.sleep(0.4)
+    stop_and_start(s, program)
     s.finish(program)
     assert ", 0 lost" in finish(s, relay)
-    for numbers in there(s, relay).values():
-        assert numbers[0] == 0 and in_a_row(numbers) and len(numbers) > 1000
+    all_of_two_threads(there(s, relay), program)
 
 
 def test_full_disk(build, tmp_path, ticker):  # noqa: F811

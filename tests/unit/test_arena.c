@@ -421,11 +421,11 @@ int main(void)
 		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_refused),
-		cmocka_unit_test_setup_teardown(test_recover, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_crowd, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_garbage, setup, teardown),
+		TEST_OF_TRACE(test_recover),
+		TEST_OF_TRACE(test_crowd),
+		TEST_OF_TRACE(test_garbage),
 		cmocka_unit_test(test_resumed),
-		cmocka_unit_test_setup_teardown(test_spill, setup, teardown),
+		TEST_OF_TRACE(test_spill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

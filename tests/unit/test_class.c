@@ -354,11 +354,11 @@ int main(void)
 		cmocka_unit_test(test_definition_and_back),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_lengths_that_overflow),
-		cmocka_unit_test_setup_teardown(test_lanes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_sources_of_whole_packets_only, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_refused_classes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_metadata_is_shared_until_it_grows, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_each_segment_defines_all_classes, setup, teardown),
+		TEST_OF_TRACE(test_lanes),
+		TEST_OF_TRACE(test_sources_of_whole_packets_only),
+		TEST_OF_TRACE(test_refused_classes),
+		TEST_OF_TRACE(test_metadata_is_shared_until_it_grows),
+		TEST_OF_TRACE(test_each_segment_defines_all_classes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,18 +385,18 @@ static void test_older_stack_layout(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_no_space, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_directory_vanishes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_truncated, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_repair, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_damaged_event, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_damaged_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_damaged_packet_time, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_longer_than_its_fields, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_pending_with_surplus, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_odd_files, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_other_layout, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_older_stack_layout, setup, teardown),
+		TEST_OF_TRACE(test_no_space),
+		TEST_OF_TRACE(test_directory_vanishes),
+		TEST_OF_TRACE(test_truncated),
+		TEST_OF_TRACE(test_repair),
+		TEST_OF_TRACE(test_damaged_event),
+		TEST_OF_TRACE(test_damaged_time),
+		TEST_OF_TRACE(test_damaged_packet_time),
+		TEST_OF_TRACE(test_longer_than_its_fields),
+		TEST_OF_TRACE(test_pending_with_surplus),
+		TEST_OF_TRACE(test_odd_files),
+		TEST_OF_TRACE(test_other_layout),
+		TEST_OF_TRACE(test_older_stack_layout),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -347,14 +347,14 @@ static void test_nothing_is_left_of_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_resume_forgets_what_was_not_defined, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_cannot_be_resumed, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_last_sources, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_closed_segments_are_not_read, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_damaged_checkpoints, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_segments_that_went, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_nothing_is_left_of_it, setup, teardown),
+		TEST_OF_TRACE(test_resume),
+		TEST_OF_TRACE(test_resume_forgets_what_was_not_defined),
+		TEST_OF_TRACE(test_what_cannot_be_resumed),
+		TEST_OF_TRACE(test_last_sources),
+		TEST_OF_TRACE(test_closed_segments_are_not_read),
+		TEST_OF_TRACE(test_damaged_checkpoints),
+		TEST_OF_TRACE(test_segments_that_went),
+		TEST_OF_TRACE(test_nothing_is_left_of_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -305,14 +305,14 @@ static void test_snapshot_of_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_take_over, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_max_size, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_max_size_without_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_never_without_metadata, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_snapshot, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_snapshot_no_space, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_snapshot_of_nothing, setup, teardown),
+		TEST_OF_TRACE(test_rotation),
+		TEST_OF_TRACE(test_take_over),
+		TEST_OF_TRACE(test_max_size),
+		TEST_OF_TRACE(test_max_size_without_room),
+		TEST_OF_TRACE(test_never_without_metadata),
+		TEST_OF_TRACE(test_snapshot),
+		TEST_OF_TRACE(test_snapshot_no_space),
+		TEST_OF_TRACE(test_snapshot_of_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,12 +197,12 @@ static void test_key(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_equal_ones, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_rotation, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_alias_first, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_hostile, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_alias_of_itself, setup, teardown),
+		TEST_OF_TRACE(test_equal_ones),
+		TEST_OF_TRACE(test_many),
+		TEST_OF_TRACE(test_rotation),
+		TEST_OF_TRACE(test_alias_first),
+		TEST_OF_TRACE(test_hostile),
+		TEST_OF_TRACE(test_alias_of_itself),
 		cmocka_unit_test(test_key),
 	};
 

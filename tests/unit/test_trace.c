@@ -274,15 +274,15 @@ static void test_entry_unseen(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_exists_already, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_not_a_trace, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_several_hosts, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_order_is_checked, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_many_spans, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_who_a_thread_was, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_definitions_in_order, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_live, setup, teardown),
+		TEST_OF_TRACE(test_round_trip),
+		TEST_OF_TRACE(test_exists_already),
+		TEST_OF_TRACE(test_not_a_trace),
+		TEST_OF_TRACE(test_several_hosts),
+		TEST_OF_TRACE(test_order_is_checked),
+		TEST_OF_TRACE(test_many_spans),
+		TEST_OF_TRACE(test_who_a_thread_was),
+		TEST_OF_TRACE(test_definitions_in_order),
+		TEST_OF_TRACE(test_live),
 		cmocka_unit_test(test_call_of_another_length),
 		cmocka_unit_test(test_entry_unseen),
 	};

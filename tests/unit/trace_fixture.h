@@ -21,6 +21,9 @@ struct fixture {
 	struct spoor_writer *w;
 };
 
+/* A test that has one: its state is the fixture. */
+#define TEST_OF_TRACE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
 static inline int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));

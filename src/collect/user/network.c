@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trace/digest.h"
+
 #define WAIT_MS 500
 
 static bool told_to_end(void)
@@ -44,7 +46,8 @@ int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e)
 	if (r)
 		return r;
 	store = spoor_sender_store(s->sender);
-	return spoor_written_digest(&s->written, store->digest, store->digest_len, e);
+	r = spoor_digest_sources(store->digest, store->digest_len, spoor_source_list_add, &s->written);
+	return r ? spoor_fail(e, -r, "what the relay says of the trace: %s", strerror(-r)) : 0;
 }
 
 size_t spoor_network_room(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)

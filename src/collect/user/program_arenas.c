@@ -24,6 +24,7 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 {
 	struct spoor_source *s = calloc(1, sizeof(*s));
 	struct spoor_source **grown = reallocarray(m->arenas, m->n_arenas + 1, sizeof(*grown));
+	struct spoor_source_list *written = &m->session->written;
 
 	if (grown)
 		m->arenas = grown;
@@ -31,10 +32,10 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		free(s);
 		return -ENOMEM;
 	}
-	spoor_written_apply(&m->session->written, a);
-	s->lost_earlier = s->lost = spoor_written_told(&m->session->written, a->head.uuid, SPOOR_SOURCE_LOST);
-	s->overwritten = spoor_written_told(&m->session->written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
-	s->known = spoor_written_knows(&m->session->written, a->head.uuid);
+	spoor_written_apply(written, a);
+	s->lost_earlier = s->lost = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_LOST);
+	s->overwritten = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
+	s->known = spoor_source_list_knows(written, a->head.uuid);
 	s->arena = a;
 	s->ino = ino;
 	s->pid = p->cred.pid;

@@ -42,7 +42,7 @@ static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 
 	if (!r)
 		r = spoor_writer_open(&wo, &s->w, e);
-	if (!r && wo.resume && !wo.store && spoor_written_add(&s->written, s->w))
+	if (!r && wo.resume && !wo.store && spoor_writer_sources(s->w, spoor_source_list_add, &s->written))
 		r = spoor_fail(e, ENOMEM, "out of memory");
 	if (r)
 		return r;
@@ -57,7 +57,7 @@ static void session_free(struct spoor_ust_session *s)
 	spoor_taker_free(s->taker);
 	if (s->sender)
 		spoor_relay_client_leave(s->o.relay, s->sender);
-	spoor_written_done(&s->written);
+	spoor_source_list_done(&s->written);
 	free(s->rules);
 	free(s->retired);
 	spoor_scope_done(&s->app);

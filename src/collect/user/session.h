@@ -83,7 +83,7 @@ struct spoor_ust_session {
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
-	struct spoor_written written; /* by recorders before us */
+	struct spoor_source_list written; /* by recorders before us */
 	uint64_t lost_earlier;        /* told by them, beyond what `lost` has of the same programs */
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
