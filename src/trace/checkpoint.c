@@ -118,7 +118,8 @@ int spoor_checkpoint_load(struct spoor_writer *w)
 		return 0;
 	records = (const uint8_t *)bytes + sizeof(struct head);
 	len -= sizeof(struct head);
-	if (spoor_digest_take(w, records, len) < 0 || spoor_digest_sources(records, len, spoor_source_list_add, &w->sources) < 0) {
+	if (spoor_digest_take(w, records, len) < 0 ||
+	    spoor_digest_sources(records, len, spoor_source_list_add, &w->sources) < 0) {
 		take_back(w);
 		return 0;
 	}
