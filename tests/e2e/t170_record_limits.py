@@ -11,8 +11,9 @@ import pytest
 
 from processes import wait_for
 
-BUSY = """import os
+BUSY = """import os, sys
 f = os.open('/etc/hostname', 0)
+os.mkdir(sys.argv[1])
 while True:
     os.access('/nowhere/at/all', 0), os.fstat(f), os.getppid()
 """
@@ -36,10 +37,11 @@ def test_rings_that_run_full(spoor, record, read):
         assert c["ret"] == -2 and c["errno"] == "ENOENT" and c["args"]["filename"].startswith("/nowhere/")
 
 
-def test_targets_run_on_while_the_recording_ends(record, read, start):
+def test_targets_run_on_while_the_recording_ends(record, read, start, tmp_path):
     """Each trace is whole, in babeltrace2 too: no call is described while it changes."""
-    target = start("/usr/bin/python3", "-c", BUSY)
-    time.sleep(0.3)
+    busy = tmp_path / "busy"
+    target = start("/usr/bin/python3", "-c", BUSY, busy)
+    wait_for(busy.exists)
     for i in range(4):
         recording = record("-p", target.pid, "--duration", "60ms", trace=f"t{i}.spoor", start=False)
         assert recording.wait() == 0
@@ -108,11 +110,12 @@ def objects(trace, name):
 @pytest.mark.parametrize("rotate", [(), ("--rotate", "200ms")])
 @pytest.mark.parametrize("mode", ["all", "app-all"])
 def test_a_file_of_another_mount_namespace(record, read, tmp_path, mode, rotate):
-    """It cannot be opened once its process has gone; while another has it mapped, it can."""
+    """It cannot be opened once its process has gone; while another has it mapped, it can: from then on the same walk,
+    made over and over, has frames of it."""
     script = ("mount -t tmpfs none mnt && cp /bin/dash mnt/quokka && : > mounted; until [ -e begin ]; do sleep 0.02; "
               "done; for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; : > gone; until [ -e go ]; do sleep 0.02; done; "
-              "mnt/quokka -c 'i=0; while [ $i -lt 300 ]; do cd /; i=$((i+1)); done; sleep 1; "
-              "i=0; while [ $i -lt 300 ]; do cd /tmp; i=$((i+1)); done'")
+              "mnt/quokka -c 'i=0 d=/; while [ $i -lt 600 ]; do cd $d; i=$((i+1)); "
+              "if [ $i = 300 ]; then d=/tmp; sleep 1; fi; done'")
     (tmp_path / "mnt").mkdir()
     recording = record("-m", mode, "-S", "64", *rotate, "--", "unshare", "-m", "--propagation", "private", "sh", "-c",
                        script, start=False)

@@ -127,6 +127,13 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 	return stack_id(c, sc);
 }
 
+/* Would the same walk find the same a second later? A file that was gone may be found, a page may be there then. */
+static __always_inline bool walk_lasts(const struct walk *w)
+{
+	return w->status == SPOOR_WALK_COMPLETE || w->status == SPOOR_WALK_BUDGET || w->status == SPOOR_WALK_NO_ROWS ||
+	       w->status == SPOOR_WALK_TRUNCATED;
+}
+
 static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t,
 				      struct pt_regs *regs, u32 mode)
 {
@@ -149,7 +156,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	walk_frames(c, sc);
 	now = epoch; /* before: a definition of this segment does not serve the next */
 	id = walk_end(c, sc, task, t);
-	if (w->status != WALK_RAW && w->status != SPOOR_WALK_LOST)
+	if (walk_lasts(w))
 		memo_end(c, sc, key, id, now);
 	return id;
 }
