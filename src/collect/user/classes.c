@@ -164,7 +164,7 @@ static size_t count_labels(const uint8_t *at, const uint8_t *end, unsigned n_fie
 	for (unsigned i = 0; i < n_fields && (size_t)(end - at) >= sizeof(struct spoor_def_field); i++) {
 		const struct spoor_def_field *f = (const void *)at;
 
-		if (f->size < sizeof(*f) || f->size > end - at)
+		if (f->size < sizeof(*f) || f->size > end - at || f->size % 8)
 			break;
 		n += f->n_labels;
 		at += f->size;
