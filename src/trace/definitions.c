@@ -132,6 +132,17 @@ static int put_class(struct spoor_segment *s, const struct spoor_class *def)
 	return 0;
 }
 
+/* A recording that did not end has the counts that it told on its way; they only grow. */
+static void take_counter(struct spoor_trace_info *info, const struct spoor_counter *c)
+{
+	uint64_t *count = !strcmp(c->name, "ust_late")		? &info->programs_late :
+			  !strcmp(c->name, "ust_not_recorded") ? &info->programs_not_recorded :
+								 NULL;
+
+	if (count && c->value > *count)
+		*count = c->value;
+}
+
 static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 {
 	switch (h->id) {
@@ -150,6 +161,10 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 		return put_thread(s, (const struct spoor_thread *)h);
 	case SPOOR_EV_CLASS:
 		return put_class(s, (const struct spoor_class *)h);
+	case SPOOR_EV_COUNTER:
+		if (s->trace)
+			take_counter(&s->trace->info, (const struct spoor_counter *)h);
+		return 0;
 	default:
 		return 0;
 	}

@@ -28,8 +28,9 @@ struct spoor_trace_info {
 	uint64_t overwritten;  /* events, not discarded: by newer ones, as was asked for; complete as torn_bytes is */
 	uint64_t dropped_segments, dropped_bytes; /* by the recording's limit of size, before what is here */
 	uint64_t threads_not_recorded;
-	uint64_t programs_late; /* traced themselves from later than their main() on: the recorder did not answer */
-	uint64_t programs_not_recorded; /* being in as many other sessions as they can */
+	/* Programs that traced themselves from later than their main() on, for the recorder did not answer; and not at
+	 * all, being in as many other sessions as they can. Complete as torn_bytes is. */
+	uint64_t programs_late, programs_not_recorded;
 	uint64_t ring_damages; /* stretches of a buffer that made no sense to the recorder */
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;

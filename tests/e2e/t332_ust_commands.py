@@ -71,6 +71,19 @@ def test_ninth_session_of_who_comes_later(daemon, ticker):
     assert [not_recorded(daemon, f"s{i}") for i in (7, 8)] == [0, 2]
 
 
+def test_not_recorded_survives_a_kill(daemon, ticker):
+    """Its trace says of a session which programs are not in it also if nobody ends it, in its last segment, too."""
+    for i in range(9):
+        daemon.ust("start", "-s", f"s{i}", "-o", f"s{i}.spoor", "-e", "zoo:tick", "--rotate", "1s")
+    daemon.finish(daemon.program(ticker, 1, 0, 100))
+    daemon.finish(daemon.program(ticker, 1, 0, 100))
+    wait_for(lambda: list((daemon.cwd / "s8.spoor").glob("*/ust/seg-000003")))
+    daemon.kill()
+    for i in (7, 8):
+        daemon.events(f"s{i}.spoor")
+        assert daemon.summary["ended"] is False and daemon.summary["programs_not_recorded"] == 2 * (i == 8)
+
+
 def test_more_channels_than_can_be(daemon, ticker):
     """15 in all: the program itself refuses the session that has more."""
     for name in "ab":

@@ -138,6 +138,8 @@ def test_begun_while_no_daemon_was_there(daemon, ticker, number):
     if number == signal.SIGTERM:
         daemon.kill(number)
         daemon.start()
+    else:
+        wait_for(lambda: by_thread(daemon) and daemon.summary["programs_late"] == 2)  # before it ends
     said = daemon.ust("end").stdout
     assert said.startswith(f"{sum(map(len, by_thread(daemon).values()))} events of 4 programs, 0 lost")
     assert "2 of them joined late" in said and daemon.summary["programs_late"] == 2

@@ -213,6 +213,17 @@ static int take_all(struct spoor_ust_session *s, struct spoor_source *source, bo
 	return err ? err : r;
 }
 
+/* Programs that came late or not at all, with the round's definitions: a trace that does not end tells them, too. */
+static void tell_comings(struct spoor_ust_session *s)
+{
+	if (s->told_late != s->n_late)
+		spoor_taker_counter(s->taker, "ust_late", s->n_late);
+	if (s->told_apart != s->n_apart)
+		spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
+	s->told_late = s->n_late;
+	s->told_apart = s->n_apart;
+}
+
 /* The round has begun. Returns the largest share, or -errno. */
 static int take_round(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, bool limited,
 		      struct spoor_error *e)
@@ -221,6 +232,7 @@ static int take_round(struct spoor_ust_session *s, struct spoor_source *const *s
 	int err = 0, r;
 
 	s->missed = false;
+	tell_comings(s);
 	for (size_t i = 0; i < n && !s->missed; i++) {
 		struct spoor_source *k = sources[i];
 		uint64_t before = k->bytes, share;
@@ -273,6 +285,8 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 	spoor_writer_switch_lanes(s->w);
 	define_clock(s->w);
 	spoor_taker_segment(s->taker);
+	s->told_late = s->told_apart = 0; /* the segments that said so may be dropped */
+	tell_comings(s);
 	for (size_t i = 0; i < n; i++)
 		spoor_taker_repeat(s->taker, sources[i]);
 }
