@@ -10,6 +10,8 @@
  *                 |       |            |       | sources                                        |
  *                 +-------+------------+-------+------------------------------------------------+
  *
+ * A relay keeps one likewise, for the digests that it makes (digest.c).
+ *
  * A closed segment does not change any more, it can only go. Without a checkpoint, or with one that does not hold, all
  * segments are read: nothing depends on it.
  */
@@ -130,17 +132,10 @@ int spoor_checkpoint_load(struct spoor_writer *w)
 
 /* ---- writing ---- */
 
-static int add_sources(struct spoor_digest_text *d, const struct spoor_source_list *l)
-{
-	return spoor_digest_add(d, SPOOR_DIGEST_SOURCES, l->all, l->n * sizeof(*l->all));
-}
-
 static int compose(struct spoor_digest_text *d, const struct spoor_writer *w)
 {
 	int r = spoor_digest_add_parts(d, w);
 
-	if (r >= 0)
-		r = add_sources(d, &w->sources);
 	return r < 0 ? r : spoor_digest_add(d, SPOOR_DIGEST_END, NULL, 0);
 }
 

@@ -20,15 +20,9 @@ struct record {
 
 /* ---- making ---- */
 
-struct digest {
-	struct spoor_digest_text t;
-	struct spoor_source_list told; /* losses, of packets before the window: the last word of each program */
-};
-
-static void digest_done(struct digest *d)
+static void text_done(struct spoor_digest_text *d)
 {
-	free(d->t.bytes);
-	spoor_source_list_done(&d->told);
+	free(d->bytes);
 }
 
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len)
@@ -78,6 +72,7 @@ static int add_stream(struct spoor_digest_text *d, const struct writer_stream *s
 int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w)
 {
 	const struct spoor_digest_ids ids = { w->last_stack, w->least_object };
+	const struct spoor_source_list *l = &w->sources;
 	const struct writer_part *p = w->ust;
 	int r = spoor_digest_add(d, SPOOR_DIGEST_IDS, &ids, sizeof(ids));
 
@@ -93,93 +88,38 @@ int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_write
 		r = add_stream(d, &p->defs[i]);
 	for (unsigned i = 0; i < w->n_classes && r >= 0; i++)
 		r = spoor_digest_add(d, SPOOR_DIGEST_CLASS, w->classes[i], w->classes[i]->h.size8 * 8);
-	return r;
+	return r < 0 ? r : spoor_digest_add(d, SPOOR_DIGEST_SOURCES, l->all, l->n * sizeof(*l->all));
 }
 
-static int note_losses(struct digest *d, const struct spoor_packet_source *sources, size_t n)
+/*
+ * The checkpoint moves on by whole windows: none of the packets that an older one knows is asked for then, and what is
+ * kept of packets does not grow with each start.
+ */
+static void keep_checkpoint(struct spoor_writer *w)
 {
-	int r = 0;
-
-	for (size_t i = 0; i < n && r >= 0; i++)
-		if (sources[i].serial == SPOOR_SOURCE_LOST || sources[i].serial == SPOOR_SOURCE_OVERWRITTEN)
-			r = spoor_source_list_add(&sources[i], &d->told);
-	return r;
-}
-
-static int add_losses(struct digest *d)
-{
-	spoor_source_list_sort(&d->told);
-	return spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, d->told.all, d->told.n * sizeof(*d->told.all));
-}
-
-/* after: bytes of the stream in later files. */
-static int add_file(struct digest *d, struct spoor_trace *t, const struct spoor_stream_file *f, uint64_t after,
-		    uint64_t window, uint64_t *ret_len)
-{
-	struct spoor_cursor c;
-	int r = 0;
-
-	if (spoor_cursor_open(t, &c, f->path, f->segment, f->instance) < 0 || !c.map)
-		return 0; /* noted */
-	*ret_len = c.len;
-	for (size_t at = 0; at < c.len && r >= 0;) {
-		const struct spoor_packet *packet = (const void *)(c.map + at);
-		const uint8_t *end = c.map + at + packet->packet_size / 8;
-		const uint8_t *sources = c.map + at + packet->content_size / 8;
-
-		if (end > sources && c.len - at + after <= window)
-			r = spoor_digest_add(&d->t, SPOOR_DIGEST_SOURCES, sources, end - sources);
-		else
-			r = note_losses(d, (const void *)sources, (end - sources) / sizeof(*d->told.all));
-		at = end - c.map; /* whole: the file has been repaired */
-	}
-	spoor_cursor_close(&c);
-	return r;
-}
-
-/* Files are in order of streams, and of segments within one: from the last back. */
-static int add_sources(struct digest *d, const char *path, uint64_t window, struct spoor_error *e)
-{
-	struct spoor_trace *t;
-	uint64_t after = 0;
-	int r = spoor_trace_open(path, &t, e);
-
-	if (r < 0)
-		return r;
-	for (size_t i = t->n_files; i-- > 0 && r >= 0;) {
-		const struct spoor_stream_file *f = &t->files[i];
-		uint64_t len = 0;
-
-		if (i + 1 < t->n_files && (f[1].part != f->part || f[1].instance != f->instance))
-			after = 0;
-		if (f->instance < SPOOR_MAX_LANES)
-			r = add_file(d, t, f, after, window, &len);
-		after += len;
-	}
-	spoor_trace_close(t);
-	return r < 0 ? r : add_losses(d);
+	if (!w->checkpoint_len || w->since >= w->window)
+		spoor_checkpoint_save(w);
 }
 
 int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t window, void **ret, size_t *ret_len,
 		      struct spoor_error *e)
 {
 	_cleanup_(spoor_writer_freep) struct spoor_writer *w = NULL;
-	_cleanup_(digest_done) struct digest d = {};
-	int r = spoor_writer_look(path, boot_id, &w, e);
+	_cleanup_(text_done) struct spoor_digest_text d = {};
+	int r = spoor_writer_look(path, boot_id, window, &w, e);
 
 	if (r < 0)
 		return r;
-	r = add_manifest(&d.t, path);
+	keep_checkpoint(w);
+	r = add_manifest(&d, path);
 	if (r >= 0)
-		r = spoor_digest_add_parts(&d.t, w);
+		r = spoor_digest_add_parts(&d, w);
 	if (r >= 0)
-		r = add_sources(&d, path, window, e);
-	if (r >= 0)
-		r = spoor_digest_add(&d.t, SPOOR_DIGEST_END, NULL, 0);
+		r = spoor_digest_add(&d, SPOOR_DIGEST_END, NULL, 0);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot tell what is in it: %s", path, strerror(-r));
-	*ret = TAKE_PTR(d.t.bytes);
-	*ret_len = d.t.len;
+	*ret = TAKE_PTR(d.bytes);
+	*ret_len = d.len;
 	return 0;
 }
 

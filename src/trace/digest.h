@@ -46,7 +46,8 @@ struct spoor_digest_ids { /* 0: none */
 
 /*
  * The digest of the trace at path, of which nobody writes: torn packets are cut first. Sources: of packets in the last
- * `window` bytes of each stream; of those before, what they say of programs' losses, the last word of each program.
+ * `window` bytes of each stream at least; of those before, what they count, the last word of each program. Notes in the
+ * trace what it saw (checkpoint.c), so that the next time it reads what came since, and at most a window more.
  * free() *ret. Errors as of spoor_writer_open() with resume.
  */
 int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t window, void **ret, size_t *ret_len,

@@ -144,16 +144,31 @@ static int in_part(const struct spoor_segment *s, const char *directory)
 	return begin && strlen(directory) == end - begin && !strncmp(begin, directory, end - begin);
 }
 
-static int has_segment(const struct spoor_trace *t, const char *part, unsigned nr)
+/* Those of the part: they are side by side, in order of their numbers. */
+static struct spoor_segment **segments_of(const struct spoor_trace *t, const char *part, unsigned *ret_n)
 {
-	for (unsigned i = 0; i < t->n_segments; i++)
-		if (t->segments[i]->number == nr && in_part(t->segments[i], part))
-			return 1;
-	return 0;
+	unsigned from = 0, to;
+
+	while (from < t->n_segments && !in_part(t->segments[from], part))
+		from++;
+	to = from;
+	while (to < t->n_segments && t->segments[to]->part == t->segments[from]->part)
+		to++;
+	*ret_n = to - from;
+	return to > from ? &t->segments[from] : NULL;
+}
+
+static int by_number(const void *key, const void *segment)
+{
+	json_int_t a = *(const json_int_t *)key, b = (*(struct spoor_segment *const *)segment)->number;
+
+	return a < b ? -1 : a > b;
 }
 
 static void check_segments(struct spoor_trace *t, const char *path, const json_t *part)
 {
+	unsigned n;
+	struct spoor_segment **all = segments_of(t, text_of(part, "directory"), &n);
 	size_t i;
 	json_t *s;
 
@@ -162,7 +177,7 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
 		char reason[64];
 
-		if (nr > 0 && nr < UINT32_MAX && has_segment(t, text_of(part, "directory"), nr))
+		if (n && bsearch(&nr, all, n, sizeof(*all), by_number))
 			continue;
 		snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
 		spoor_trace_note(t, path, 0, reason);

@@ -163,6 +163,12 @@ int spoor_segment_load(struct spoor_segment *s);
 int spoor_segment_load_more(struct spoor_segment *s);
 /* reader.c: as spoor_trace_open(), of the segments after this one; there may be none, if it is not 0. */
 int spoor_trace_open_after(const char *path, unsigned after, struct spoor_trace **ret, struct spoor_error *e);
+/*
+ * sources.c: as spoor_trace_sources(), of packets in the last `window` bytes of each stream; of those before, what they
+ * count, for the last word about a program may be old.
+ */
+int spoor_trace_late_sources(struct spoor_trace *t, uint64_t window,
+			     int (*each)(const struct spoor_packet_source *source, void *p), void *p);
 /* reader.c: makes streams of the files; those that are there go on where they are. */
 int spoor_trace_make_streams(struct spoor_trace *t);
 /* manifest_read.c */

@@ -255,8 +255,20 @@ static int join_parts(struct spoor_trace *t)
 	return 0;
 }
 
+static int by_part(const void *a, const void *b)
+{
+	const struct spoor_segment *x = *(const struct spoor_segment *const *)a;
+	const struct spoor_segment *y = *(const struct spoor_segment *const *)b;
+
+	if (x->part != y->part)
+		return x->part < y->part ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
 int spoor_trace_order(struct spoor_trace *t)
 {
+	if (t->n_segments)
+		qsort(t->segments, t->n_segments, sizeof(struct spoor_segment *), by_part);
 	if (t->n_files)
 		qsort(t->files, t->n_files, sizeof(*t->files), by_stream);
 	return join_parts(t);

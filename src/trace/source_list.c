@@ -103,6 +103,16 @@ bool spoor_source_list_knows(struct spoor_source_list *l, const uint8_t arena[16
 	return i < l->n && !memcmp(l->all[i].arena, arena, 16);
 }
 
+void spoor_source_list_forget_packets(struct spoor_source_list *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (spoor_source_is_count(&l->all[i]))
+			l->all[n++] = l->all[i];
+	l->n = n;
+}
+
 void spoor_source_list_done(struct spoor_source_list *l)
 {
 	free(l->all);

@@ -242,6 +242,7 @@ static struct spoor_writer *new_writer(const struct spoor_writer_options *o)
 	if (!w)
 		return NULL;
 	w->root_fd = w->reserve_fd = -1;
+	w->window = UINT64_MAX;
 	return allocate(w, o) < 0 ? NULL : TAKE_PTR(w);
 }
 
@@ -304,12 +305,17 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
 }
 
 /* A writer that writes nothing: it knows all that one must know to go on. */
-int spoor_writer_look(const char *path, const uint8_t *boot_id, struct spoor_writer **ret, struct spoor_error *e)
+int spoor_writer_look(const char *path, const uint8_t *boot_id, uint64_t window, struct spoor_writer **ret,
+		      struct spoor_error *e)
 {
 	struct spoor_writer_options o = { .path = path, .resume = 1, .n_lanes = SPOOR_MAX_LANES, .boot_id = boot_id };
 	_cleanup_(spoor_writer_freep) struct spoor_writer *w = new_writer(&o);
-	int r = w ? begin_again(w, e) : spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	int r;
 
+	if (!w)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	w->window = window;
+	r = begin_again(w, e);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(w);

@@ -84,6 +84,8 @@ struct spoor_writer {
 	unsigned n_classes;
 	uint32_t last_stack, least_object; /* ids of `ust` before it was resumed; 0: none */
 	struct spoor_source_list sources; /* what its packets said when it was resumed; sorted */
+	uint64_t window; /* of their packets, sources are asked for as far back; counts always */
+	uint64_t since;  /* bytes of segments after those of the checkpoint that was there */
 	size_t checkpoint_len; /* on disk */
 
 	json_t *clocks, *counters;
@@ -152,7 +154,7 @@ struct spoor_digest_text { /* of records */
 	size_t len, room;
 };
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len);
-/* What the writer knows: ids, closed segments, streams, classes. */
+/* What the writer knows: ids, closed segments, streams, classes, sources. */
 int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w);
 /* And back. -EBADMSG: it makes no sense. */
 int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t len);
@@ -163,8 +165,9 @@ int spoor_digest_take(struct spoor_writer *w, const void *digest, size_t len);
 int spoor_checkpoint_load(struct spoor_writer *w);
 void spoor_checkpoint_save(struct spoor_writer *w);
 void spoor_checkpoint_forget(struct spoor_writer *w);
-/* writer.c: what a writer that goes on would know; it writes nothing. */
-int spoor_writer_look(const char *path, const uint8_t *boot_id, struct spoor_writer **ret, struct spoor_error *e);
+/* writer.c: what a writer that goes on would know; it writes nothing. window: as of spoor_digest_make(). */
+int spoor_writer_look(const char *path, const uint8_t *boot_id, uint64_t window, struct spoor_writer **ret,
+		      struct spoor_error *e);
 void spoor_writer_freep(struct spoor_writer **w);
 /* writer_class.c: a class as it stands in a trace that is resumed. */
 int spoor_class_restore(struct spoor_writer *w, const struct spoor_event_class *c, uint64_t ts);

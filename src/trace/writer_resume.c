@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/time.h"
@@ -17,6 +18,8 @@
 #include "trace/writer_internal.h"
 
 #define MAX_MANIFEST (64 << 20)
+#define LOCK_TRIES 100
+#define LOCK_PAUSE_US 3000
 #define CLASSES_IN 3 /* last segments in which the classes are looked for: the last may have begun a moment ago */
 
 static void trace_closep(struct spoor_trace **t)
@@ -121,6 +124,17 @@ int spoor_resume_manifest(struct spoor_writer *w, const char *text)
 	return r < 0 ? r : check_boot(w);
 }
 
+/* Who reads the trace looks for a moment whether it is being written (spoor_trace_is_live()): that passes. */
+static int lock(int fd)
+{
+	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+			return -errno;
+		usleep(LOCK_PAUSE_US);
+	}
+	return 0;
+}
+
 int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
@@ -129,7 +143,7 @@ int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 	w->root_fd = open(w->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->root_fd < 0)
 		return spoor_fail(e, errno, "%s: cannot open: %m", w->path);
-	if (flock(w->root_fd, LOCK_EX | LOCK_NB) < 0)
+	if (lock(w->root_fd) < 0)
 		return spoor_fail(e, EBUSY, "%s: is being written", w->path);
 	if (asprintf(&file, "%s/manifest", w->path) < 0) {
 		file = NULL;
@@ -361,6 +375,20 @@ static int open_part(struct spoor_writer *w, struct spoor_error *e)
 	return w->ust->fd < 0 ? spoor_fail(e, errno, "%s/%s: cannot open: %m", w->path, part) : 0;
 }
 
+/* Of what the checkpoint has of packets, none is asked for once so much came since. */
+static int take_sources(struct spoor_writer *w, struct spoor_trace *t)
+{
+	int r;
+
+	for (unsigned i = 0; i < t->n_segments; i++)
+		w->since += closed_of(w, t->segments[i]->number)->bytes;
+	if (w->since >= w->window)
+		spoor_source_list_forget_packets(&w->sources);
+	r = spoor_trace_late_sources(t, w->window, spoor_source_list_add, &w->sources);
+	spoor_source_list_sort(&w->sources);
+	return r;
+}
+
 int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 {
 	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
@@ -381,7 +409,6 @@ int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot go on with it: what is there is of another Spoor, or damaged",
 				  w->path);
-	r = spoor_trace_sources(t, spoor_source_list_add, &w->sources);
-	spoor_source_list_sort(&w->sources);
+	r = take_sources(w, t);
 	return r < 0 ? spoor_fail(e, -r, "%s: %s", w->path, strerror(-r)) : 0;
 }

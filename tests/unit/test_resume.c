@@ -10,11 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/time.h"
+#include "trace/digest.h"
 #include "trace/reader.h"
+#include "trace/source_list.h"
 #include "trace/writer.h"
 
 #include "user_trace_fixture.h"
@@ -237,23 +241,29 @@ static void test_last_sources(void **state)
 	}
 }
 
+/* What is read of it now is not there. */
+static void empty_segment(struct fixture *f, unsigned number)
+{
+	static const char *const files[] = { "lane0", "lane1", "defs" };
+	char path[512];
+
+	for (unsigned i = 0; i < 3; i++) {
+		user_file(f, number, files[i], path, sizeof(path));
+		assert_int_equal(truncate(path, 0), 0);
+	}
+}
+
 /* A closed segment is not read again: here it could not be. All that it said is known all the same. */
 static void test_closed_segments_are_not_read(void **state)
 {
 	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
 	struct fixture *f = *state;
-	char path[512];
 
 	begin(f);
 	resume(f);
 	take(f, 30, 2, second);
 	close_writer(f);
-	user_file(f, 1, "lane0", path, sizeof(path));
-	assert_int_equal(truncate(path, 0), 0);
-	user_file(f, 1, "lane1", path, sizeof(path));
-	assert_int_equal(truncate(path, 0), 0);
-	user_file(f, 1, "defs", path, sizeof(path));
-	assert_int_equal(truncate(path, 0), 0);
+	empty_segment(f, 1);
 	resume(f);
 	expect_known(f, 6, then);
 	assert_int_equal(spoor_writer_lane_end(f->w, 0), 30);
@@ -344,6 +354,73 @@ static void test_nothing_is_left_of_it(void **state)
 	close_writer(f);
 }
 
+/* ---- digests ---- */
+
+static void expect_digest(struct fixture *f, uint64_t window, unsigned n, const struct spoor_packet_source *s)
+{
+	struct spoor_source_list l = {};
+	uint8_t boot[16];
+	size_t len = 0;
+	void *digest = NULL;
+
+	assert_int_equal(spoor_boot_id(boot), 0);
+	assert_int_equal(spoor_digest_make(f->path, boot, window, &digest, &len, &f->e), 0);
+	assert_int_equal(spoor_digest_sources(digest, len, spoor_source_list_add, &l), 0);
+	spoor_source_list_sort(&l);
+	assert_int_equal(l.n, n);
+	assert_memory_equal(l.all, s, n * sizeof(*s));
+	spoor_source_list_done(&l);
+	free(digest);
+}
+
+#define WIDE (1 << 20)
+#define ONE_PACKET (88 + 24 + 32) /* header, event, source */
+
+/* Nor is one read again for a digest; that has of packets what is in its window, and counts always. */
+static void test_digest_reads_what_came_since(void **state)
+{
+	const struct spoor_packet_source once[] = { first[0], first[1], first[3], first[4], first[5] };
+	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
+	const struct spoor_packet_source late[] = { second[0], first[1], second[1] };
+	struct fixture *f = *state;
+
+	begin(f);
+	expect_digest(f, WIDE, 5, once);
+	empty_segment(f, 1);
+	expect_digest(f, WIDE, 5, once);
+	resume(f);
+	take(f, 30, 2, second);
+	close_writer(f);
+	expect_digest(f, WIDE, 6, then);
+	expect_digest(f, ONE_PACKET, 3, late); /* more than that came since what is known of before */
+	empty_segment(f, 2);
+	expect_digest(f, ONE_PACKET, 3, late);
+	expect_digest(f, WIDE, 3, late);
+}
+
+/* Who looks whether the trace is being written holds its lock for a moment. */
+static void test_lock_of_a_reader(void **state)
+{
+	struct fixture *f = *state;
+	int fd, status;
+	pid_t pid;
+
+	begin(f);
+	fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(flock(fd, LOCK_SH), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		usleep(20000);
+		flock(fd, LOCK_UN);
+		_exit(0);
+	}
+	resume(f);
+	close_writer(f);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -355,6 +432,8 @@ int main(void)
 		TEST_OF_TRACE(test_damaged_checkpoints),
 		TEST_OF_TRACE(test_segments_that_went),
 		TEST_OF_TRACE(test_nothing_is_left_of_it),
+		TEST_OF_TRACE(test_digest_reads_what_came_since),
+		TEST_OF_TRACE(test_lock_of_a_reader),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

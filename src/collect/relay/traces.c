@@ -139,14 +139,7 @@ static int resume(struct relay_traces *all, struct relay_trace *t, const struct 
 	t->replica = NULL;
 	t->ended = false;
 	snprintf(path, sizeof(path), "%s/%s/%s", all->path, t->host, t->name);
-	for (int i = 0; i < 50; i++) { /* -EBUSY: a reader looks whether it is being written */
-		int r = spoor_digest_make(path, h->boot_id, window, ret, ret_len, e);
-
-		if (r != -EBUSY)
-			return r;
-		usleep(2000);
-	}
-	return -EBUSY;
+	return spoor_digest_make(path, h->boot_id, window, ret, ret_len, e);
 }
 
 static struct relay_trace *add(struct relay_traces *all, const char *host, const char *name)
