@@ -44,10 +44,10 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	if (!items)
 		return -ENOMEM;
 	list->items = items;
-	copy = malloc(ev->h->size8 * 8);
+	copy = malloc(spoor_event_size(ev->h));
 	if (!copy)
 		return -ENOMEM;
-	memcpy(copy, ev->h, ev->h->size8 * 8);
+	memcpy(copy, ev->h, spoor_event_size(ev->h));
 	items[list->n] = (struct blocked){ { copy, ev->segment, NULL, ev->cpu }, why, 0 };
 	if (v->last_ts > start_of(ev))
 		items[list->n].so_far = v->last_ts - start_of(ev);

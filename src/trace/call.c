@@ -151,7 +151,7 @@ static int decode_data(struct span s, size_t data_len, struct spoor_call *c)
 	c->ret_is_fd = returns_fd(info, c);
 	if (data_len == ALL_THAT_IS_LEFT)
 		return take_data(&s, info, s.end - s.at, c);
-	return take_data(&s, info, data_len, c) < 0 ? -EBADMSG : is_padding(&s, 8);
+	return take_data(&s, info, data_len, c) < 0 ? -EBADMSG : is_padding(&s, 4);
 }
 
 static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *c)
@@ -226,5 +226,5 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->dur = s->dur;
 	ret->start = h->ts - s->dur;
 	ret->ret = s->ret;
-	return decode_data((struct span){ s->data, (const uint8_t *)h + h->size8 * 8 }, s->data_len, ret);
+	return decode_data((struct span){ s->data, (const uint8_t *)h + spoor_event_size(h) }, s->data_len, ret);
 }

@@ -158,8 +158,8 @@ int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **r
 	}
 	if (o.full)
 		return -E2BIG;
-	size = (o.at - (uint8_t *)def + 7) & ~7UL;
-	def->h = (struct spoor_event_header){ .id = SPOOR_EV_CLASS, .size8 = size / 8 };
+	size = SPOOR_EVENT_ROUND(o.at - (uint8_t *)def);
+	def->h = (struct spoor_event_header){ .id = SPOOR_EV_CLASS, .size4 = SPOOR_SIZE4(size) };
 	def->event = c->id;
 	def->kind = c->kind;
 	def->level = c->level;

@@ -37,7 +37,7 @@ int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **r
 /* One allocation; strings are borrowed from def. free() *ret. -EBADMSG: def makes no sense; -ENOMEM. */
 int spoor_class_decode(const struct spoor_class *def, struct spoor_event_class **ret);
 
-/* Bytes of the event from its begin to the end of its fields; 0: they do not fit in it. h->size8 * 8 are readable. */
+/* Bytes of the event from its begin to the end of its fields; 0: they do not fit in it, all of which is readable. */
 size_t spoor_class_length(const struct spoor_event_class *c, const struct spoor_event_header *h);
 
 /* A field of an event, borrowed from it. */

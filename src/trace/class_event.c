@@ -37,7 +37,7 @@ static size_t behind(const struct spoor_class_field *f, const uint8_t *event, si
 
 size_t spoor_class_length(const struct spoor_event_class *c, const struct spoor_event_header *h)
 {
-	size_t at = sizeof(*h), size = h->size8 * 8;
+	size_t at = sizeof(*h), size = spoor_event_size(h);
 
 	if (c->fixed_size)
 		return c->fixed_size <= size ? c->fixed_size : 0;
@@ -55,7 +55,7 @@ void spoor_class_values(const struct spoor_event_class *c, const struct spoor_ev
 		const struct spoor_class_field *f = &c->fields[i];
 		const uint8_t *p = event + at + f->length_size;
 
-		end = behind(f, event, at, h->size8 * 8);
+		end = behind(f, event, at, spoor_event_size(h));
 		ret[i] = (struct spoor_value){ f, p, 1 };
 		if (f->type == SPOOR_VALUE_STRING)
 			ret[i].n = end - at - 1;

@@ -249,7 +249,7 @@ static int put_class(FILE *f, const struct spoor_event_class *c)
 	fputs(inside ? "\t\t} _context;\n" : has_contexts(c) ? "\t};\n" : "", f);
 	fputs(inside ? "" : "\tfields := struct {\n", f);
 	r = r < 0 ? r : put_fields(f, c, 0, &fields);
-	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
+	fputs("\t\tstruct { } align(32) _padding;\n\t};\n};\n\n", f);
 	names_done(&contexts);
 	names_done(&fields);
 	return r;

@@ -72,8 +72,8 @@ const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left)
 		return "no packet begins here";
 	if (left < sizeof(*p))
 		return "the file ends in a packet's header";
-	if (p->packet_size % 64 || p->content_size % 64)
-		return "a packet's size is not a multiple of 64 bits";
+	if (p->packet_size % 64 || p->content_size % 32)
+		return "a packet's size is not a multiple of 64 bits, or that of its events not one of 32";
 	if (p->content_size < sizeof(*p) * 8 || p->content_size > p->packet_size)
 		return "a packet's sizes contradict each other";
 	return NULL;
@@ -99,9 +99,9 @@ static void note_overwritten(struct spoor_trace *t, const struct spoor_cursor *c
 	static const uint8_t none[16];
 	struct spoor_packet_source s[2];
 
-	if (p->stream_id != SPOOR_STREAM_UST || (p->packet_size - p->content_size) / 8 < sizeof(s))
+	if (p->stream_id != SPOOR_STREAM_UST || p->packet_size / 8 - spoor_packet_behind(p) < sizeof(s))
 		return;
-	memcpy(s, c->map + at + p->content_size / 8, sizeof(s));
+	memcpy(s, c->map + at + spoor_packet_behind(p), sizeof(s));
 	if (s[1].serial == SPOOR_SOURCE_OVERWRITTEN && !memcmp(s[1].arena, none, sizeof(none)) &&
 	    s[1].position > t->info.overwritten)
 		t->info.overwritten = s[1].position;
@@ -168,7 +168,7 @@ static void leave_packet(struct spoor_trace *t, struct spoor_cursor *c, const ch
 static int is_of_later(const struct spoor_trace *t, const struct spoor_cursor *c, const struct spoor_event_header *h)
 {
 	return t->info.live && c->stream_id == SPOOR_STREAM_UST && h->id >= SPOOR_EV_USER && c != &c->segment->defs &&
-	       h->size8 >= 2 && !spoor_class_of(c->segment, h->id);
+	       spoor_event_size(h) >= sizeof(*h) && !spoor_class_of(c->segment, h->id);
 }
 
 const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c)
@@ -198,7 +198,7 @@ const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct
 			leave_packet(t, c, bad);
 			continue;
 		}
-		c->pos += h->size8 * 8;
+		c->pos += spoor_event_size(h);
 		c->last_ts = h->ts;
 		return h;
 	}

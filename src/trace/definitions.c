@@ -319,7 +319,7 @@ int spoor_definitions_new(struct spoor_segment **ret)
 
 int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def)
 {
-	size_t size = def->size8 * 8;
+	size_t size = spoor_event_size(def);
 	struct spoor_own_def *own = malloc(offsetof(struct spoor_own_def, h) + size);
 
 	if (!own)

@@ -13,6 +13,7 @@
 
 #define MOST_BYTES (256u << 20)
 #define MOST_SEGMENTS 1000000
+#define ROUND(bytes) (((bytes) + 7) & ~7UL) /* of a record's data */
 
 struct record {
 	uint32_t type, len;
@@ -27,7 +28,7 @@ static void text_done(struct spoor_digest_text *d)
 
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len)
 {
-	size_t padded = (len + 7) & ~7UL, need = d->len + sizeof(struct record) + padded;
+	size_t padded = ROUND(len), need = d->len + sizeof(struct record) + padded;
 	struct record r = { type, padded };
 
 	if (need > MOST_BYTES)
@@ -87,7 +88,7 @@ int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_write
 	for (unsigned i = 0; i < 2 && r >= 0; i++)
 		r = add_stream(d, &p->defs[i]);
 	for (unsigned i = 0; i < w->n_classes && r >= 0; i++)
-		r = spoor_digest_add(d, SPOOR_DIGEST_CLASS, w->classes[i], w->classes[i]->h.size8 * 8);
+		r = spoor_digest_add(d, SPOOR_DIGEST_CLASS, w->classes[i], spoor_event_size(w->classes[i]));
 	return r < 0 ? r : spoor_digest_add(d, SPOOR_DIGEST_SOURCES, l->all, l->n * sizeof(*l->all));
 }
 
@@ -233,7 +234,7 @@ static int take_class(struct spoor_writer *w, const void *data, size_t len)
 	const struct spoor_class *def = data;
 	int r;
 
-	if (len < sizeof(*def) || def->h.size8 * 8UL != len)
+	if (len < sizeof(*def) || ROUND(spoor_event_size(def)) != len)
 		return -EBADMSG;
 	r = spoor_class_decode(def, &c);
 	if (r < 0)

@@ -13,7 +13,7 @@
 /* Offset behind the string that begins at offset; 0: it has no end. */
 static size_t behind_string(const struct spoor_event_header *h, size_t offset)
 {
-	const char *nul = memchr((const char *)h + offset, 0, h->size8 * 8 - offset);
+	const char *nul = memchr((const char *)h + offset, 0, spoor_event_size(h) - offset);
 
 	return nul ? nul + 1 - (const char *)h : 0;
 }
@@ -70,11 +70,11 @@ static size_t own_length(const struct spoor_event_header *h, const struct spoor_
 	}
 }
 
-/* h->size8 * 8 bytes are readable. Other readers of CTF go by the fields alone: they must agree with the size. */
+/* spoor_event_size(h) bytes are readable. Other readers of CTF go by the fields alone: they must agree with the size. */
 static const char *check_own(const struct spoor_trace *t, const struct spoor_event_header *h)
 {
 	const struct spoor_schema_event *ev = spoor_schema_event(h->id);
-	size_t size = h->size8 * 8, length;
+	size_t size = spoor_event_size(h), length;
 
 	if (!ev)
 		return NULL; /* of a newer Spoor: users skip what they do not know */
@@ -85,28 +85,28 @@ static const char *check_own(const struct spoor_trace *t, const struct spoor_eve
 		return "an event has an impossible value, or a string without an end";
 	if (length > size)
 		return "an event's variable part is longer than the event";
-	return size - length < 8 || t->changed[h->id] ? NULL : "an event is longer than its fields";
+	return size - length < 4 || t->changed[h->id] ? NULL : "an event is longer than its fields";
 }
 
 static const char *check_user(const struct spoor_cursor *c, const struct spoor_event_header *h)
 {
 	const struct spoor_event_class *class = spoor_class_of(c->segment, h->id);
-	size_t size = h->size8 * 8, length;
+	size_t size = spoor_event_size(h), length;
 
 	if (!class)
 		return "an event's class is not defined";
 	length = spoor_class_length(class, h);
 	if (!length)
 		return "an event is shorter than its fields, or a string in it has no end";
-	return size - length < 8 ? NULL : "an event is longer than its fields";
+	return size - length < 4 ? NULL : "an event is longer than its fields";
 }
 
 const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cursor *c,
 			      const struct spoor_event_header *h, size_t left)
 {
-	if (h->size8 < 2)
+	if (spoor_event_size(h) < sizeof(*h))
 		return "an event has no size";
-	if (h->size8 * 8 > left)
+	if (spoor_event_size(h) > left)
 		return "an event is longer than its packet";
 	/* Believed, one damaged time would make all that follows it, in all segments, come too late. */
 	if (h->ts < c->ts_begin || h->ts > c->ts_end)
@@ -117,5 +117,5 @@ const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cu
 		return check_user(c, h);
 	if (h->id >= SPOOR_SYSCALL_MAX)
 		return check_own(t, h);
-	return h->size8 < sizeof(struct spoor_syscall) / 8 ? "an event is shorter than its class" : NULL;
+	return spoor_event_size(h) < sizeof(struct spoor_syscall) ? "an event is shorter than its class" : NULL;
 }

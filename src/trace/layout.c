@@ -48,14 +48,6 @@ static int is_ours(unsigned id, const struct class *c)
 	       !strncmp(text + c->len, CLASS_END, strlen(CLASS_END));
 }
 
-/* Frames once had 17 bits for the object. No id ever needed the topmost, which now has a meaning of its own. */
-static int is_older_stack(unsigned id, const struct class *c)
-{
-	static const char object[] = "struct { x47 _offset; u17 _object; } _frames[_n];";
-
-	return id == SPOOR_EV_STACK && memmem(c->text, c->len, object, strlen(object));
-}
-
 static void compare(struct spoor_trace *t, const char *path, const char *text)
 {
 	const char *at = text;
@@ -65,7 +57,7 @@ static void compare(struct spoor_trace *t, const char *path, const char *text)
 		char reason[96];
 
 		/* Ids that are not ours are of a newer Spoor, and passed over as unknown. */
-		if (id >= SPOOR_EV_MAX || t->changed[id] || is_ours(id, &c) || is_older_stack(id, &c))
+		if (id >= SPOOR_EV_MAX || t->changed[id] || is_ours(id, &c))
 			continue;
 		t->changed[id] = 1;
 		snprintf(reason, sizeof(reason), "event %ld is laid out otherwise than this Spoor knows it", id);

@@ -109,7 +109,7 @@ int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)
 
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def)
 {
-	if (def->id == SPOOR_EV_CLOCK && def->size8 * 8 >= sizeof(struct spoor_clock) &&
+	if (def->id == SPOOR_EV_CLOCK && spoor_event_size(def) >= sizeof(struct spoor_clock) &&
 	    json_array_size(w->clocks) < 10000) {
 		const struct spoor_clock *c = (const void *)def;
 
@@ -117,10 +117,10 @@ void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header
 				      json_pack("{s:I, s:I, s:I}", "monotonic", (json_int_t)c->h.ts, "realtime",
 						(json_int_t)c->realtime, "boottime", (json_int_t)c->boottime));
 	}
-	if (def->id == SPOOR_EV_COUNTER && def->size8 * 8 > sizeof(struct spoor_counter)) {
+	if (def->id == SPOOR_EV_COUNTER && spoor_event_size(def) > sizeof(struct spoor_counter)) {
 		const struct spoor_counter *c = (const void *)def;
 
-		if (memchr(c->name, 0, def->size8 * 8 - sizeof(*c)))
+		if (memchr(c->name, 0, spoor_event_size(def) - sizeof(*c)))
 			json_object_set_new(w->counters, c->name, json_integer(c->value));
 	}
 }

@@ -74,17 +74,22 @@ int spoor_read_text(const char *path, size_t max, char **ret)
 }
 
 /* Without a manifest the clock's offset is in any segment's metadata. */
-static void epoch_from_metadata(struct spoor_trace *t)
+/* What the manifest would say. Returns the format's version; 0: the metadata does not say it either. */
+static int take_metadata(struct spoor_trace *t)
 {
 	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;
+	uint64_t version;
 
 	if (asprintf(&path, "%s/metadata", t->segments[0]->path) < 0) {
 		path = NULL;
-		return;
+		return 0;
 	}
-	if (spoor_read_text(path, 65536, &text) >= 0 && text)
-		t->info.epoch_offset =
-			metadata_number(text, "\toffset_s = ") * 1000000000 + metadata_number(text, "\toffset = ");
+	if (spoor_read_text(path, 65536, &text) < 0 || !text)
+		return 0;
+	t->info.epoch_offset =
+		metadata_number(text, "\toffset_s = ") * 1000000000 + metadata_number(text, "\toffset = ");
+	version = metadata_number(text, "\ttracer_major = ");
+	return version < INT32_MAX ? version : 0;
 }
 
 static const char *text_of(const json_t *j, const char *key)
@@ -248,7 +253,7 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 	if (host == json_array_get(hosts, 0))
 		t->info.epoch_offset = json_integer_value(json_object_get(j, "epoch_offset"));
 	else
-		epoch_from_metadata(t);
+		take_metadata(t);
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
 	spoor_parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
@@ -263,6 +268,18 @@ static int version_of(const json_t *j)
 	json_int_t v = json_integer_value(json_object_get(j, "version"));
 
 	return v > 0 && v < INT32_MAX ? v : 0;
+}
+
+static int check_version(int version, const char *path, struct spoor_error *e)
+{
+	if (version > SPOOR_TRACE_VERSION)
+		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)",
+				  path, version, SPOOR_TRACE_VERSION);
+	if (version && version < SPOOR_TRACE_VERSION)
+		return spoor_fail(e, EPROTONOSUPPORT, "%s: in format %d, from before the first release; this Spoor "
+				  "reads %d: record again, or use the Spoor that wrote it",
+				  path, version, SPOOR_TRACE_VERSION);
+	return 0;
 }
 
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e)
@@ -288,14 +305,12 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 	if (r >= 0)
 		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);
 	t->manifest = j;
-	if (j && version_of(j) > SPOOR_TRACE_VERSION)
-		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)",
-				  path, version_of(j), SPOOR_TRACE_VERSION);
 	if (j && version_of(j)) {
-		take_manifest(t, file, j, up == 0);
-		return 0;
+		r = check_version(version_of(j), path, e);
+		if (r == 0)
+			take_manifest(t, file, j, up == 0);
+		return r;
 	}
 	spoor_trace_note(t, file, je.position > 0 ? je.position : 0, r < 0 ? strerror(-r) : "no manifest of a trace");
-	epoch_from_metadata(t);
-	return 0;
+	return check_version(take_metadata(t), path, e);
 }

@@ -2,7 +2,7 @@
 /*
  * The CTF 1.8 text metadata: a header, Spoor's own events from schema.def, system calls from syscalls.tbl.
  * Field names begin with an underscore, which readers of CTF strip: an argument may be called `event` or `stream`,
- * which are keywords there. Each event ends in an empty structure aligned to 64 bits: it stands for the padding, so
+ * which are keywords there. Each event ends in an empty structure aligned to 32 bits: it stands for the padding, so
  * that a packet may end with its last event's.
  */
 #include <errno.h>
@@ -42,7 +42,7 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 			bits, bits, bits, bits, bits, bits, bits, bits);
 	fputs("typealias integer { size = 8; align = 8; signed = false; encoding = UTF8; } := text;\n"
 	      "typealias integer { size = 3; align = 1; signed = false; base = 16; } := x3;\n"
-	      "typealias integer { size = 13; align = 1; signed = false; } := u13;\n"
+	      "typealias integer { size = 29; align = 1; signed = false; } := u29;\n"
 	      "typealias integer { size = 10; align = 1; signed = false; } := u10;\n"
 	      "typealias integer { size = 22; align = 1; signed = false; } := u22;\n"
 	      "typealias integer { size = 1; align = 1; signed = false; } := u1;\n"
@@ -73,8 +73,8 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 		"\t\tts_t timestamp_end;\n\t\tu64 content_size;\n\t\tu64 packet_size;\n\t\tu64 packet_seq_num;\n"
 		"\t\tu64 events_discarded;\n\t\tu32 %s;\n\t\tu32 segment;\n\t};\n",
 		m->stream_id, m->stream_id == SPOOR_STREAM_UST ? "vtid" : "cpu_id");
-	fputs("\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(64);\n"
-	      "\tevent.context := struct {\n\t\tx3 _flags;\n\t\tu13 _size8;\n\t\tu32 _tid;\n\t};\n};\n\n",
+	fputs("\tevent.header := struct {\n\t\tts_t timestamp;\n\t\tu16 id;\n\t} align(32);\n"
+	      "\tevent.context := struct {\n\t\tu16 _size4;\n\t\tu29 _tid;\n\t\tx3 _flags;\n\t};\n};\n\n",
 	      f);
 }
 
@@ -86,7 +86,7 @@ static void open_event(FILE *f, const char *prefix, const char *name, unsigned i
 
 static void close_event(FILE *f)
 {
-	fputs("\t\tstruct { } align(64) _padding;\n\t};\n};\n\n", f);
+	fputs("\t\tstruct { } align(32) _padding;\n\t};\n};\n\n", f);
 }
 
 static void put_own_event(FILE *f, const struct spoor_schema_event *ev, unsigned stream_id)

@@ -72,7 +72,7 @@ static int grow(struct spoor_pendings *p)
 
 static int keep(struct pending *s, const struct spoor_event *ev)
 {
-	size_t len = ev->h->size8 * 8;
+	size_t len = spoor_event_size(ev->h);
 
 	if (!s->copy || s->room < len) {
 		void *copy = realloc(s->copy, len);

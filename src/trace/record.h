@@ -4,28 +4,52 @@
  * What an event looks like in the kernel's ring, in a stream file and in the reader: the same bytes.
  * The kernel side writes the final form, so recording costs user space one write() per ring span.
  *
- *   offset 0                8     10             12     16                       size*8
- *          +----------------+-----+--------------+------+------------------------+
- *          | ts (ns, MONO)  | id  | flags | size | tid  | body ...      | padding|
- *          +----------------+-----+--------------+------+------------------------+
- *                                  3 bits 13 bits                           to 8
+ *   offset 0                8     10     12              16                      size*4
+ *          +----------------+-----+------+---------------+------------------------+
+ *          | ts (ns, MONO)  | id  | size | tid   | flags | body ...      | padding|
+ *          +----------------+-----+------+---------------+------------------------+
+ *                                         29 bits 3 bits                      to 4
  *
  * ts and id come first because they are the CTF event header, and readers of CTF drop every other field of that header:
- * flags, size and tid are the CTF event context.
- * Little endian, bodies byte-packed, events 8-byte aligned.
+ * size, tid and flags are the CTF event context.
+ * Little endian, bodies byte-packed, events 4-byte aligned: every four bytes that a call does without count.
  */
 #ifndef __VMLINUX_H__
 #include <linux/types.h>
 #endif
 
+/*
+ * 64 bits of an event: aligned to 4 bytes only. The kernel side has them aligned by the offset in their event, so that
+ * the compiler does not take a store apart; the processor does not care, nor does the verifier.
+ */
+#ifdef __VMLINUX_H__
+typedef __u64 spoor_u64;
+typedef __s64 spoor_s64;
+#else
+typedef __u64 spoor_u64 __attribute__((aligned(4)));
+typedef __s64 spoor_s64 __attribute__((aligned(4)));
+#endif
+
 struct spoor_event_header {
-	__u64 ts;         /* CLOCK_MONOTONIC ns; of a system call: its end */
-	__u16 id;         /* enum spoor_event_id, or a system call (below) */
-	__u16 flags : 3;  /* enum spoor_event_flag */
-	__u16 size8 : 13; /* whole event in units of 8 bytes */
-	__u32 tid;        /* host's */
+	spoor_u64 ts;    /* CLOCK_MONOTONIC ns; of a system call: its end */
+	__u16 id;        /* enum spoor_event_id, or a system call (below) */
+	__u16 size4;     /* whole event in units of 4 bytes */
+	__u32 tid : 29;  /* host's */
+	__u32 flags : 3; /* enum spoor_event_flag */
 };
 _Static_assert(sizeof(struct spoor_event_header) == 16, "");
+
+/* How long an event is that has so many bytes: what follows them is zero. */
+#define SPOOR_EVENT_ROUND(bytes) (((bytes) + 3) & ~3u)
+#define SPOOR_SIZE4(bytes) (SPOOR_EVENT_ROUND(bytes) / 4)
+
+/* In bytes, its padding included. event: a struct spoor_event_header and what follows it. */
+static inline __u32 spoor_event_size(const void *event)
+{
+	const struct spoor_event_header *h = event;
+
+	return h->size4 * 4u;
+}
 
 enum spoor_event_flag {
 	SPOOR_EVENT_READ_AT_EXIT = 1, /* a pointed-to argument was not readable at entry and was read at exit */
@@ -79,8 +103,8 @@ struct spoor_syscall {
 	__u32 pid : 22;              /* below PID_MAX_LIMIT */
 	__u32 data_len : 10;         /* of a call with a buffer argument; else 0 */
 	__u32 stack;                 /* id of a SPOOR_EV_STACK; 0: none asked for, or lost */
-	__u64 dur;   /* ns */
-	__s64 ret;   /* return value or -errno (kernel-internal -ERESTART* values as they are) */
+	spoor_u64 dur;   /* ns */
+	spoor_s64 ret;   /* return value or -errno (kernel-internal -ERESTART* values as they are) */
 	__u8 data[];
 };
 _Static_assert(sizeof(struct spoor_syscall) == 40, "");
@@ -104,11 +128,11 @@ struct spoor_syscall_other {
 	struct spoor_event_header h;
 	__u32 pid;
 	__u32 stack;
-	__u64 dur;
-	__s64 ret;
+	spoor_u64 dur;
+	spoor_s64 ret;
 	__u32 nr;
 	__u32 i386;
-	__u64 args[6];
+	spoor_u64 args[6];
 };
 
 /*
@@ -188,7 +212,7 @@ struct spoor_stack {
 	__u8 status; /* enum spoor_walk_status */
 	__u8 way;    /* enum spoor_walk_way */
 	__u16 n;
-	__u64 frames[]; /* innermost first */
+	spoor_u64 frames[]; /* innermost first */
 };
 _Static_assert(sizeof(struct spoor_stack) == 24, "");
 
@@ -281,12 +305,12 @@ struct spoor_mapping {
 	struct spoor_event_header h;
 	__u32 pid;
 	__u32 object;
-	__u64 start, end, offset; /* offset: in the file, bytes */
+	spoor_u64 start, end, offset; /* offset: in the file, bytes */
 };
 
 struct spoor_clock {
 	struct spoor_event_header h; /* ts: CLOCK_MONOTONIC */
-	__u64 realtime, boottime;    /* ns, taken together with ts */
+	spoor_u64 realtime, boottime;    /* ns, taken together with ts */
 };
 
 /* A change of what is recorded (mode, S, -e, pause, resume, overhead control), in words. */
@@ -298,7 +322,7 @@ struct spoor_config {
 /* A count of Spoor's own, final when the recording ended. Names: docs/formats/trace.md. */
 struct spoor_counter {
 	struct spoor_event_header h;
-	__u64 value;
+	spoor_u64 value;
 	char name[];
 };
 

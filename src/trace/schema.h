@@ -34,7 +34,7 @@ const struct spoor_schema_event *spoor_schema_event(unsigned id);
 /* "U32" for SPOOR_FIELD_U32. */
 const char *spoor_schema_type_name(unsigned type);
 /* Version of the format. docs/formats/trace.md says what may change without a new one. */
-#define SPOOR_TRACE_VERSION 1
+#define SPOOR_TRACE_VERSION 2
 
 /* The packet's header and context: what stands in front of the events in a stream file. Little endian. */
 #define SPOOR_PACKET_MAGIC 0xC1FC1FC1u
@@ -51,14 +51,21 @@ struct spoor_packet {
 	uint32_t segment;
 };
 _Static_assert(sizeof(struct spoor_packet) == 88, "");
+
+/* Bytes from a packet's begin to what stands behind its events: those are multiples of 4, it begins at one of 8. */
+static inline uint64_t spoor_packet_behind(const struct spoor_packet *p)
+{
+	return (p->content_size / 8 + 7) & ~7ULL;
+}
+
 /* Stream classes. Each part has one, and all of its packets are of that one. */
 #define SPOOR_STREAM_KERNEL 0
 #define SPOOR_STREAM_UST 1
 
 /*
  * In the part `ust` lanes take the place of CPUs, `cpu` is the vtid of the one thread that the packet is of (0: of
- * several), and behind the events, from content_size to packet_size, stands where they were taken from: a consumer
- * that is started again finds what is written already. (There readers of CTF do not look, and do not show it.)
+ * several), and behind the events, from spoor_packet_behind() to packet_size, stands where they were taken from: a
+ * consumer that is started again finds what is written already. (There readers of CTF do not look, and do not show it.)
  */
 struct spoor_packet_source {
 	uint8_t arena[16]; /* identity of the buffer */

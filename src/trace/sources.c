@@ -10,8 +10,8 @@ typedef int each_source(const struct spoor_packet_source *source, void *p);
 
 static int packet_sources(const struct spoor_packet *packet, bool counts_only, each_source *each, void *p)
 {
-	const struct spoor_packet_source *source = (const void *)((const uint8_t *)packet + packet->content_size / 8);
-	uint64_t n = (packet->packet_size - packet->content_size) / 8 / sizeof(*source);
+	const struct spoor_packet_source *source = (const void *)((const uint8_t *)packet + spoor_packet_behind(packet));
+	uint64_t n = (packet->packet_size / 8 - spoor_packet_behind(packet)) / sizeof(*source);
 	int r = 0;
 
 	for (uint64_t i = 0; i < n && r == 0; i++)

@@ -102,7 +102,7 @@ const struct spoor_class *spoor_writer_known_class(const struct spoor_writer *w,
 void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_stack, uint32_t *ret_least_object);
 
 /*
- * Appends one definition (any event struct with h.size8 set); buffered. A batch is put in order of time; a ts before
+ * Appends one definition (any event struct with h.size4 set); buffered. A batch is put in order of time; a ts before
  * the last batch's is raised to it. So: define() from all rings, flush(), then packet() the events that refer to them:
  * the times stay true, and whatever kills us, no reference dangles. CLOCK and COUNTER also go to the manifest.
  * A stack that is equal to one that a segment defines is written there as an alias of it, if its id is another, or not

@@ -154,7 +154,7 @@ static int add_class(struct spoor_writer *w, struct spoor_event_class *c, uint64
 	if (r >= 0)
 		r = make_room(w);
 	if (r >= 0) /* without room below max_size, too: as for definitions */
-		r = spoor_segments_make_room(w, len + def->h.size8 * 8, e);
+		r = spoor_segments_make_room(w, len + spoor_event_size(def), e);
 	if (r >= 0)
 		r = add_text(w->o.store, w->ust, text, len);
 	if (r < 0)

@@ -12,7 +12,7 @@
 
 int spoor_segment_define(struct writer_segment *seg, const struct spoor_event_header *def)
 {
-	size_t len = def->size8 * 8;
+	size_t len = spoor_event_size(def);
 
 	if (seg->buf_len + len > DEFS_MAX_BYTES) {
 		seg->defs->lost++;
@@ -43,7 +43,7 @@ static int define_stack(struct writer_segment *seg, const struct spoor_stack *s,
 		return 0;
 	if (first) {
 		alias.h.id = SPOOR_EV_STACK_ALIAS;
-		alias.h.size8 = sizeof(alias) / 8;
+		alias.h.size4 = sizeof(alias) / 4;
 		return spoor_segment_define(seg, &alias.h);
 	}
 	r = spoor_segment_define(seg, &s->h);
@@ -58,8 +58,8 @@ static const struct spoor_stack_key *key_of(const struct spoor_writer *w, const 
 {
 	const struct spoor_stack *s = (const void *)def;
 
-	if (def->id != SPOOR_EV_STACK || def->size8 * 8 < sizeof(*s) || !s->id ||
-	    def->size8 * 8 < sizeof(*s) + s->n * sizeof(s->frames[0]))
+	if (def->id != SPOOR_EV_STACK || spoor_event_size(def) < sizeof(*s) || !s->id ||
+	    spoor_event_size(def) < sizeof(*s) + s->n * sizeof(s->frames[0]))
 		return NULL;
 	*buf = spoor_stack_key(s, w->stack_seed);
 	return buf;
@@ -76,7 +76,7 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 	struct spoor_stack_key buf;
 	int r;
 
-	if (!p || def->size8 < 2)
+	if (!p || spoor_event_size(def) < sizeof(*def))
 		return -EINVAL;
 	spoor_manifest_note(w, def);
 	key = key_of(w, def, &buf);
@@ -129,17 +129,17 @@ static int sort_definitions(const struct writer_segment *seg, uint64_t ts, uint8
 	}
 	for (size_t at = 0; at < seg->buf_len; n++) {
 		index[n] = (struct spoor_event_header *)(seg->buf + at);
-		at += index[n]->size8 * 8;
+		at += spoor_event_size(index[n]);
 	}
 	qsort(index, n, sizeof(*index), by_time);
 	for (size_t i = 0; i < n; i++) {
 		struct spoor_event_header *h = (struct spoor_event_header *)(out + len);
 
-		memcpy(h, index[i], index[i]->size8 * 8);
+		memcpy(h, index[i], spoor_event_size(index[i]));
 		if (h->ts < ts)
 			h->ts = ts;
 		ts = h->ts;
-		len += h->size8 * 8;
+		len += spoor_event_size(h);
 	}
 	*ret = out;
 	return 0;
@@ -153,7 +153,7 @@ static uint64_t last_ts(const uint8_t *buf, size_t len)
 		const struct spoor_event_header *h = (const void *)(buf + at);
 
 		ts = h->ts;
-		at += h->size8 * 8;
+		at += spoor_event_size(h);
 	}
 	return ts;
 }

@@ -12,7 +12,7 @@
 #include "trace/stack_set.h"
 #include "trace/writer.h"
 
-#define SPOOR_MAX_SPANS 1000 /* of one packet: with its header and sources below IOV_MAX */
+#define SPOOR_MAX_SPANS 1000 /* of one packet: with its header, padding and sources below IOV_MAX */
 #define SPOOR_MAX_PARTS 2
 
 /* One CTF stream: it lives through all segments, its file belongs to one. */
@@ -90,7 +90,7 @@ struct spoor_writer {
 
 	json_t *clocks, *counters;
 	uint64_t stack_seed;
-	struct iovec iov[1 + SPOOR_MAX_SPANS + 1]; /* header, spans, sources */
+	struct iovec iov[1 + SPOOR_MAX_SPANS + 2]; /* header, spans, padding, sources */
 };
 
 #define for_each_part(p, w) \

@@ -22,9 +22,9 @@ static int definitions_in(const uint8_t *map, size_t len, each_definition *each,
 		if (spoor_packet_check(packet, len - at) || packet->packet_size / 8 > len - at)
 			break;
 		end = at + packet->packet_size / 8;
-		for (at += sizeof(*packet); end - at >= sizeof(*h); at += h->size8 * 8) {
+		for (at += sizeof(*packet); end - at >= sizeof(*h); at += spoor_event_size(h)) {
 			h = (const void *)(map + at);
-			if (h->size8 * 8 < sizeof(*h) || h->size8 * 8 > end - at)
+			if (spoor_event_size(h) < sizeof(*h) || spoor_event_size(h) > end - at)
 				break;
 			r |= each(ctx, h);
 		}

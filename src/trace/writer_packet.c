@@ -133,9 +133,15 @@ static const char *remedy(int err)
 	return "";
 }
 
+/* Events are multiples of 4 bytes, packets of 8. */
+static size_t padding(const struct writer_packet *p)
+{
+	return -p->bytes & 7;
+}
+
 static size_t packet_size(const struct writer_packet *p)
 {
-	return sizeof(struct spoor_packet) + p->bytes + p->n_sources * sizeof(*p->sources);
+	return sizeof(struct spoor_packet) + p->bytes + padding(p) + p->n_sources * sizeof(*p->sources);
 }
 
 static void account(struct writer_stream *s, uint64_t size, const struct writer_packet *p)
@@ -155,6 +161,7 @@ static void account(struct writer_stream *s, uint64_t size, const struct writer_
 int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const struct writer_packet *p,
 		       struct spoor_error *e)
 {
+	static const uint8_t zeros[8];
 	struct spoor_packet h = {
 		.magic = SPOOR_PACKET_MAGIC,
 		.stream_id = s->part->stream_id,
@@ -175,9 +182,10 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 		return r;
 	memcpy(h.uuid, s->part->uuid, sizeof(h.uuid));
 	w->iov[0] = (struct iovec){ &h, sizeof(h) };
-	w->iov[p->n + 1] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
-	r = w->o.store ? store_packet(w->o.store, s, w->iov, p->n + 2) :
-			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 2);
+	w->iov[p->n + 1] = (struct iovec){ (void *)zeros, padding(p) };
+	w->iov[p->n + 2] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
+	r = w->o.store ? store_packet(w->o.store, s, w->iov, p->n + 3) :
+			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 3);
 	if (r == -ENOBUFS)
 		return r;
 	w->failed |= r < 0;
@@ -197,9 +205,9 @@ static uint64_t count_events(const struct iovec *iov, int n)
 		while (at + sizeof(struct spoor_event_header) <= iov[i].iov_len) {
 			const struct spoor_event_header *h = (const void *)((const char *)iov[i].iov_base + at);
 
-			if (h->size8 < 2)
+			if (spoor_event_size(h) < sizeof(*h))
 				break;
-			at += h->size8 * 8;
+			at += spoor_event_size(h);
 			count++;
 		}
 	}
@@ -240,7 +248,7 @@ static int check(struct spoor_writer *w, struct writer_stream *s, const struct i
 	char name[32];
 
 	for (int i = 0; i < n_spans; i++)
-		if (spans[i].iov_len % 8)
+		if (spans[i].iov_len % 4)
 			return spoor_fail(e, EINVAL, "%s: a span of %zu bytes does not hold whole events", w->path,
 					  spans[i].iov_len);
 	if (p->ts_begin >= s->last_ts && p->ts_end >= p->ts_begin)

@@ -124,7 +124,7 @@ class Arena:
         events, at, last = [], 0, 0
         while at < committed:
             ts, word = struct.unpack_from("<QQ", data, at)
-            size = (word >> 19 & 0x1FFF) * 8
+            size = (word >> 16 & 0xFFFF) * 4
             assert 16 <= size <= committed - at, (hex(word), at, committed)
             assert ts >= last, "time goes backwards within a packet"
             c = self.classes[word & 0xFFFF]

@@ -69,7 +69,7 @@ class Arena:
         self.uuid = uuid.uuid4().bytes
         now = time.monotonic_ns()
         boot = uuid.UUID(open("/proc/sys/kernel/random/boot_id").read().strip()).bytes
-        self.put(0, "<QIIQ16s16sIIQQQIIIIQQQQ16s", 0x414e455241525053, 1, 1, self.size, self.uuid, boot, os.getpid(), 2,
+        self.put(0, "<QIIQ16s16sIIQQQIIIIQQQQ16s", 0x414e455241525053, 2, 1, self.size, self.uuid, boot, os.getpid(), 2,
                  start_time(), now, time.time_ns(), os.geteuid(), 1, packets, 0, DEFS, DEFS_SIZE, headers, self.data,
                  b"fake")
         self.put(1024, "<32sIIIIIIII", b"default", mode, packet_size, 0, packets, 1, 0, 0, 0)
@@ -112,7 +112,7 @@ class Arena:
         body = struct.pack("<Q", n) + who.encode() + b"\0" if body is None else body
         size = (16 + len(body) + 7) // 8
         at = self.data + i * self.packet_size + self.positions[i]
-        self.put(at, "<QHHI", time.monotonic_ns() if ts is None else ts, number, size << 3, self.tids[i])
+        self.put(at, "<QHHI", time.monotonic_ns() if ts is None else ts, number, size * 2, self.tids[i])
         self.map[at + 16:at + size * 8] = body + bytes(size * 8 - 16 - len(body))
         self.positions[i] += size * 8
         if commit:
@@ -133,7 +133,7 @@ class Program:
         if hello:
             self.hello(**how)
 
-    def hello(self, version=2, arena_version=1, flags=0, n_arenas=0, comm=b"fake"):
+    def hello(self, version=2, arena_version=2, flags=0, n_arenas=0, comm=b"fake"):
         body = struct.pack("<IIIIQII16s256s", arena_version, flags, os.getpid(), 3, start_time(), n_arenas, 0, comm,
                            b"/bin/fake")
         self.sock.send(message(HELLO, body, version))

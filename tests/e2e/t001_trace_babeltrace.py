@@ -93,7 +93,7 @@ def line(msg):
     fields = own_fields(event.name, event.payload_field) if event.name.startswith("spoor:") \
         else (f for f in call_fields(event.payload_field) if not f.startswith("padding."))
     return (f"{msg.default_clock_snapshot.ns_from_origin} cpu={cpu} flags={int(context['flags'])} "
-            f"size8={int(context['size8'])} tid={int(context['tid'])} {event.name} {' '.join(fields)}")
+            f"size4={int(context['size4'])} tid={int(context['tid'])} {event.name} {' '.join(fields)}")
 
 
 def oracle(trace):
@@ -151,7 +151,7 @@ def test_agree(scenario, generate, tool):
 
 def test_every_class_occurs(generate, tool):
     lines, _ = ours(tool, generate("mixed"))
-    names = {re.match(r"\d+ cpu=\d+ flags=\d+ size8=\d+ tid=\d+ (\S+)", l).group(1) for l in lines}
+    names = {re.match(r"\d+ cpu=\d+ flags=\d+ size4=\d+ tid=\d+ (\S+)", l).group(1) for l in lines}
     own = {n for n in names if n.startswith("spoor:")}
     assert len(own) == 13
     assert len([n for n in names if n.startswith("i386_")]) > 400

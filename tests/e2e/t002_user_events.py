@@ -82,7 +82,7 @@ def line(msg):
     context, packet = event.common_context_field, event.packet.context_field
     name = text(event.name) if event.cls.id >= 2048 else event.name
     return (f"{msg.default_clock_snapshot.ns_from_origin} cpu={int(packet['cpu_id']) if 'cpu_id' in packet else -1} "
-            f"flags={int(context['flags'])} size8={int(context['size8'])} tid={int(context['tid'])} {name} "
+            f"flags={int(context['flags'])} size4={int(context['size4'])} tid={int(context['tid'])} {name} "
             f"{' '.join(fields_of(event))}").rstrip()
 
 

@@ -332,7 +332,7 @@ def test_everything(record, read, actor, start):
 def helpers_in(trace, recording, helpers):
     """Of Spoor's own processes those that are in a trace: itself, its children, and theirs."""
     text = subprocess.run(["babeltrace2", trace], capture_output=True, text=True, check=True, timeout=60).stdout
-    born = re.findall(r"spoor:thread: .*?tid = (\d+) }, { pid = (\d+), ppid = (\d+),", text)
+    born = re.findall(r"spoor:thread: .*?tid = (\d+), flags = \w+ }, { pid = (\d+), ppid = (\d+),", text)
     assert born
     return {int(pid) for _, pid, ppid in born if {int(pid), int(ppid)} & ({recording.pid} | helpers)}
 

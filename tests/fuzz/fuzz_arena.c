@@ -44,14 +44,14 @@ static void check(const struct spoor_user_classes *r, const struct spoor_user_ba
 		const struct spoor_event_header *h = (const void *)(b->run.data + at);
 		const struct spoor_user_class *c = class_of(r, h->id);
 
-		if (!c || h->size8 * 8 > b->run.len - at || h->ts < last || h->ts > until)
+		if (!c || spoor_event_size(h) > b->run.len - at || h->ts < last || h->ts > until)
 			abort();
 		if (!spoor_class_length(c->c, h))
 			abort();
-		if ((!at && h->ts != b->run.begin) || (at + h->size8 * 8 == b->run.len && h->ts != b->run.end))
+		if ((!at && h->ts != b->run.begin) || (at + spoor_event_size(h) == b->run.len && h->ts != b->run.end))
 			abort();
 		last = h->ts;
-		at += h->size8 * 8;
+		at += spoor_event_size(h);
 	}
 	if (n != b->n)
 		abort();

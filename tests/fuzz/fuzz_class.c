@@ -30,7 +30,7 @@ static void *copy(const void *p, size_t used, size_t size)
 
 static void touch(const struct spoor_value *v, const struct spoor_event_header *h)
 {
-	const uint8_t *end = (const uint8_t *)h + h->size8 * 8;
+	const uint8_t *end = (const uint8_t *)h + spoor_event_size(h);
 	unsigned size = v->field->size ? v->field->size : 1;
 
 	must(v->bytes > (const uint8_t *)h && v->bytes <= end && v->n <= (size_t)(end - v->bytes) / size);
@@ -46,12 +46,12 @@ static void touch(const struct spoor_value *v, const struct spoor_event_header *
 static void try_event(const struct spoor_event_class *c, const uint8_t *body, size_t size)
 {
 	struct spoor_value values[SPOOR_MAX_CLASS_FIELDS];
-	size_t whole = (sizeof(struct spoor_event_header) + size) & ~7UL, length;
+	size_t whole = (sizeof(struct spoor_event_header) + size) & ~3UL, length;
 	struct spoor_event_header *h;
 
 	if (whole > 8191 * 8)
 		return;
-	h = copy(&(struct spoor_event_header){ .id = c->id, .size8 = whole / 8 }, sizeof(*h), whole);
+	h = copy(&(struct spoor_event_header){ .id = c->id, .size4 = whole / 4 }, sizeof(*h), whole);
 	memcpy(h + 1, body, whole - sizeof(*h));
 	length = spoor_class_length(c, h);
 	must(length <= whole && (!length || length >= sizeof(*h)));

@@ -126,11 +126,11 @@ static uint64_t read_all(struct spoor_trace *t)
 
 	must(spoor_pendings_new(&p) == 0);
 	for (; spoor_trace_next(t, &ev) > 0; n++) {
-		must(ev.h->ts >= last && ev.h->size8 >= 2);
+		must(ev.h->ts >= last && spoor_event_size(ev.h) >= sizeof(*ev.h));
 		last = ev.h->ts;
-		touch_bytes(ev.h, ev.h->size8 * 8);
+		touch_bytes(ev.h, spoor_event_size(ev.h));
 		touch_call(&ev);
-		touch_definitions(ev.segment, ev.h->size8 > 2 ? ((const struct spoor_stack *)ev.h)->id : 0, ev.h->tid,
+		touch_definitions(ev.segment, spoor_event_size(ev.h) > sizeof(*ev.h) ? ((const struct spoor_stack *)ev.h)->id : 0, ev.h->tid,
 				  ev.h->ts);
 		must(spoor_pendings_see(p, &ev) >= 0);
 	}

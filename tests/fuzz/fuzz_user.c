@@ -88,7 +88,7 @@ static uint64_t read_all(struct spoor_trace *t)
 	uint64_t n = 0, last = 0;
 
 	for (; spoor_trace_next(t, &ev) > 0; n++) {
-		must(ev.h->ts >= last && ev.h->size8 >= 2);
+		must(ev.h->ts >= last && spoor_event_size(ev.h) >= sizeof(*ev.h));
 		last = ev.h->ts;
 		must(spoor_programs_see(&v.programs, &ev) == 0);
 		if (!ev.class)

@@ -11,7 +11,7 @@ def head(kind, size, number=0):
     return struct.pack("<IHHQ", size, kind, 0, number)
 
 
-def hello(kind=1, host=b"h", name=b"t.spoor", acked=0, parts=2, version=1, token=b"t" * 16):
+def hello(kind=1, host=b"h", name=b"t.spoor", acked=0, parts=2, version=2, token=b"t" * 16):
     body = b"SPOORREL" + struct.pack("<II", version, kind) + token + b"i" * 16 + b"\1" + bytes(15)
     body += struct.pack("<QQII", acked, 1 << 20, parts, 0) + host.ljust(64, b"\0") + name.ljust(128, b"\0")
     return head(1, 16 + len(body)) + body
@@ -31,7 +31,7 @@ def packet(seq):
 
 
 MANIFEST = json.dumps({
-    "format": "spoor-trace", "version": 1, "uuid": "00000000-0000-4000-8000-000000000000", "epoch_offset": 5,
+    "format": "spoor-trace", "version": 2, "uuid": "00000000-0000-4000-8000-000000000000", "epoch_offset": 5,
     "clocks": [], "command": "c", "mode": "ust", "ended": False, "lost_writing": 0, "counters": {},
     "hosts": [{"hostname": "h", "directory": "h", "release": "r", "machine": "m",
                "boot_id": "01000000-0000-0000-0000-000000000000",
@@ -66,7 +66,7 @@ CASES = {
     "gap": b"M" + hello() + op(16, 1) + op(18, 2) + op(19, 3, offset=99, data=b"x"),
     "names": b"M" + hello(host=b"../../etc", name=b"passwd") + hello(name=b"/tmp/x") + hello(name=b"a\0b"),
     "other": b"M" + hello() + hello(token=b"u" * 16) + hello(token=b"v" * 16, parts=3) + op(16, 1, part=0),
-    "version": b"M" + hello(version=2),
+    "version": b"M" + hello(version=1),
     "kernel": b"M" + hello(parts=1) + op(16, 1, part=0) + op(19, 2, part=0, instance=4097, data=b"x" * 100),
     "digest": b"D" + digest(),
 }

@@ -191,8 +191,8 @@ static void put_event(const struct spoor_trace *t, const struct spoor_event *ev)
 {
 	const struct spoor_schema_event *own = spoor_schema_event(ev->h->id);
 
-	printf("%" PRIu64 " cpu=%d flags=%u size8=%u tid=%u", (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset,
-	       (int)ev->cpu, ev->h->flags, ev->h->size8, ev->h->tid);
+	printf("%" PRIu64 " cpu=%d flags=%u size4=%u tid=%u", (uint64_t)ev->h->ts + spoor_trace_info(t)->epoch_offset,
+	       (int)ev->cpu, ev->h->flags, ev->h->size4, ev->h->tid);
 	if (ev->h->id < SPOOR_SYSCALL_MAX) {
 		put_call(ev);
 	} else if (ev->class) {

@@ -85,17 +85,17 @@ static void flush_all(void)
 static void seal(void *event, size_t len)
 {
 	struct spoor_event_header *h = event;
-	size_t padded = (len + 7) & ~(size_t)7;
+	size_t padded = SPOOR_EVENT_ROUND(len);
 
 	memset((char *)event + len, 0, padded - len);
-	h->size8 = padded / 8;
+	h->size4 = padded / 4;
 }
 
 static void emit(unsigned cpu, unsigned level, const void *event)
 {
 	const struct spoor_event_header *h = event;
 	struct stream *s = &streams[cpu][level];
-	size_t len = h->size8 * 8;
+	size_t len = spoor_event_size(h);
 
 	if (s->len + len > ROOM)
 		flush_all();

@@ -92,10 +92,10 @@ static void flush_all(void)
 static void seal(void *event, size_t len)
 {
 	struct spoor_event_header *h = event;
-	size_t padded = (len + 7) & ~(size_t)7;
+	size_t padded = SPOOR_EVENT_ROUND(len);
 
 	memset((char *)event + len, 0xa5, padded - len);
-	h->size8 = padded / 8;
+	h->size4 = padded / 4;
 }
 
 static void emit(unsigned lane, const void *event)
@@ -103,12 +103,12 @@ static void emit(unsigned lane, const void *event)
 	const struct spoor_event_header *h = event;
 	struct lane *l = &lanes[lane];
 
-	if (l->len + h->size8 * 8 > ROOM)
+	if (l->len + spoor_event_size(h) > ROOM)
 		flush_all();
 	if (!l->len)
 		l->first = h->ts;
-	memcpy(l->bytes + l->len, h, h->size8 * 8);
-	l->len += h->size8 * 8;
+	memcpy(l->bytes + l->len, h, spoor_event_size(h));
+	l->len += spoor_event_size(h);
 	l->last = h->ts;
 	l->tid = !l->tid || l->tid == h->tid ? h->tid : UINT32_MAX;
 }

@@ -134,12 +134,12 @@ static inline void arena_event(struct made_arena *m, unsigned i, uint64_t ts, un
 {
 	struct spoor_arena_packet *p = arena_packet(m, i);
 	uint8_t *at = arena_data(m, i) + p->committed;
-	struct spoor_event_header h = { .ts = ts, .id = id, .size8 = (sizeof(h) + len + 7) / 8, .tid = p->owner };
+	struct spoor_event_header h = { .ts = ts, .id = id, .size4 = (sizeof(h) + len + 7) / 8 * 2, .tid = p->owner };
 
-	memset(at, 0, h.size8 * 8);
+	memset(at, 0, spoor_event_size(&h));
 	memcpy(at, &h, sizeof(h));
 	memcpy(at + sizeof(h), body, len);
-	p->committed += h.size8 * 8;
+	p->committed += spoor_event_size(&h);
 }
 
 static inline void arena_ints(struct made_arena *m, unsigned i, uint64_t ts, int32_t a, uint64_t b)

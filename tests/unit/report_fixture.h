@@ -70,8 +70,8 @@ static void seal(void *event, size_t len)
 {
 	struct spoor_event_header *h = event;
 
-	memset((char *)event + len, 0, -len & 7);
-	h->size8 = (len + 7) / 8;
+	memset((char *)event + len, 0, -len & 3);
+	h->size4 = SPOOR_SIZE4(len);
 }
 
 static void emit(void *event)
@@ -81,8 +81,8 @@ static void emit(void *event)
 	if (!n_events)
 		first_ts = h->ts;
 	last_ts = h->ts;
-	memcpy(events + n_events, h, h->size8 * 8);
-	n_events += h->size8 * 8;
+	memcpy(events + n_events, h, spoor_event_size(h));
+	n_events += spoor_event_size(h);
 }
 
 static void define(void *event, size_t len)

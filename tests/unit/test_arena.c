@@ -76,7 +76,7 @@ static void test_merge(void **state)
 
 	for (unsigned i = 0; i < 7; i++) {
 		for (unsigned k = 0; k < 5; k++)
-			events[i][k] = (struct spoor_event_header){ .ts = 100 + i + 7 * k, .size8 = 2, .tid = i };
+			events[i][k] = (struct spoor_event_header){ .ts = 100 + i + 7 * k, .size4 = 4, .tid = i };
 		runs[i] = (struct spoor_run){ .data = (void *)events[i], .len = sizeof(events[i]) };
 		runs[i].begin = events[i][0].ts;
 		runs[i].end = events[i][4].ts;
@@ -278,13 +278,13 @@ static void spoil_id(struct made_arena *m)
 static void spoil_size(struct made_arena *m)
 {
 	arena_event(m, 0, 1010, CLASS_INTS, "123456789012", 12);
-	((struct spoor_event_header *)(arena_data(m, 0) + arena_packet(m, 0)->committed - 32))->size8 = 1;
+	((struct spoor_event_header *)(arena_data(m, 0) + arena_packet(m, 0)->committed - 32))->size4 = 2;
 }
 
 static void spoil_long(struct made_arena *m)
 {
 	arena_ints(m, 0, 1010, 0, 0);
-	((struct spoor_event_header *)(arena_data(m, 0) + arena_packet(m, 0)->committed - 32))->size8 = 8000;
+	((struct spoor_event_header *)(arena_data(m, 0) + arena_packet(m, 0)->committed - 32))->size4 = 16000;
 }
 
 static void spoil_fields(struct made_arena *m)

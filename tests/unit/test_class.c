@@ -153,7 +153,7 @@ static void test_values(void **state)
 		{ "list", SPOOR_VALUE_UNSIGNED, 2, SPOOR_SHAPE_SEQUENCE, .length_size = 1 },
 		{ "e", SPOOR_VALUE_UNSIGNED, 1, .n_values = 2, .values = values },
 	};
-	struct user_event e = { .h = { .size8 = 5 },
+	struct user_event e = { .h = { .size4 = 10 },
 				.body = { 0xfe, 1, 2, 3, 4, 0xff, 0xfd, 'h', 'i', 0, 2, 1, 0, 2, 1, 1 } };
 	struct spoor_event_class c = class_of(f, 6);
 	struct spoor_value v[6];
@@ -180,7 +180,7 @@ static void test_values(void **state)
 static void test_lengths_that_overflow(void **state)
 {
 	const struct spoor_class_field f = { "l", SPOOR_VALUE_UNSIGNED, 8, SPOOR_SHAPE_SEQUENCE, .length_size = 8 };
-	struct user_event e = { .h = { .size8 = 5 } };
+	struct user_event e = { .h = { .size4 = 10 } };
 	struct spoor_event_class c = class_of(&f, 1);
 	static const uint64_t lengths[] = { UINT64_MAX, 1ULL << 61, (1ULL << 61) + 1, 3 };
 
@@ -190,7 +190,7 @@ static void test_lengths_that_overflow(void **state)
 	}
 	memcpy(e.body, &(uint64_t){ 2 }, 8);
 	assert_int_equal(spoor_class_length(&c, &e.h), 40);
-	e.h.size8 = 2; /* not even room for the length */
+	e.h.size4 = 4; /* not even room for the length */
 	assert_int_equal(spoor_class_length(&c, &e.h), 0);
 }
 

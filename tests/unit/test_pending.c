@@ -4,7 +4,7 @@
 
 static int see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
 {
-	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size8 = 5, .tid = tid }, .dur = end - start };
+	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size4 = 10, .tid = tid }, .dur = end - start };
 	struct spoor_event ev = { .h = &s.h };
 
 	return spoor_pendings_see(p, &ev);
@@ -15,7 +15,7 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 	struct {
 		struct spoor_pending s;
 		uint8_t pad[2];
-	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size8 = 5, .tid = tid },
+	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size4 = 10, .tid = tid },
 		       .nr = id,
 		       .start = start,
 		       .why = why,

@@ -29,7 +29,7 @@ static void produce(struct spoor_ring *ring, uint32_t tid, uint16_t size)
 	uint64_t begin = ring->head & (RING - 1);
 	struct spoor_event_header *h = (void *)((uint8_t *)ring + SPOOR_RING_DATA + begin);
 
-	*h = (struct spoor_event_header){ .size8 = size / 8, .tid = tid };
+	*h = (struct spoor_event_header){ .size4 = size / 4, .tid = tid };
 	ring->head = begin + size > RING - 1 ? (ring->head | (RING - 1)) + 1 : ring->head + size;
 }
 
@@ -57,8 +57,8 @@ static void test_end_of_the_ring(void **state)
 
 	for (unsigned before = 0; before < 3; before++)
 		for (unsigned behind = 0; behind < 3; behind++)
-			for (unsigned at = RING - 256; at < RING; at += 8)
-				for (unsigned size = 16; size <= 512; size += 8) {
+			for (unsigned at = RING - 256; at < RING; at += 4)
+				for (unsigned size = 16; size <= 512; size += 4) {
 					struct spoor_ring *ring = new_ring();
 
 					ring->head = ring->tail = at - 16 * before;
@@ -66,7 +66,7 @@ static void test_end_of_the_ring(void **state)
 						produce(ring, i, 16);
 					produce(ring, before, size);
 					for (unsigned i = 0; i < behind; i++)
-						produce(ring, before + 1 + i, 24);
+						produce(ring, before + 1 + i, 28);
 					assert_int_equal(consume(ring, 0, &damaged), before + 1 + behind);
 					assert_false(damaged);
 					free(ring);
@@ -80,11 +80,11 @@ static void test_nonsense(void **state)
 
 	produce(ring, 0, 64);
 	produce(ring, 1, 64);
-	((struct spoor_event_header *)((uint8_t *)ring + SPOOR_RING_DATA + 64))->size8 = 1;
+	((struct spoor_event_header *)((uint8_t *)ring + SPOOR_RING_DATA + 64))->size4 = 2;
 	assert_int_equal(consume(ring, 0, &damaged), 1);
 	assert_true(damaged);
 	produce(ring, 2, 64);
-	((struct spoor_event_header *)((uint8_t *)ring + SPOOR_RING_DATA + 128))->size8 = 9;
+	((struct spoor_event_header *)((uint8_t *)ring + SPOOR_RING_DATA + 128))->size4 = 18;
 	assert_int_equal(consume(ring, 2, &damaged), 0);
 	assert_true(damaged);
 	produce(ring, 3, 64);

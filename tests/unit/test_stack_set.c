@@ -11,7 +11,7 @@ struct two_frames {
 
 static struct two_frames stack_of(uint64_t ts, uint32_t id, uint64_t offset)
 {
-	return (struct two_frames){ .s = { .h = { .ts = ts, .id = SPOOR_EV_STACK, .size8 = 5 }, .id = id, .n = 2 },
+	return (struct two_frames){ .s = { .h = { .ts = ts, .id = SPOOR_EV_STACK, .size4 = 10 }, .id = id, .n = 2 },
 				    .frames = { SPOOR_FRAME(2, 0x1000), SPOOR_FRAME(3, offset) } };
 }
 
@@ -23,7 +23,7 @@ static void put(struct fixture *f, struct two_frames b)
 static void put_alias(struct fixture *f, uint64_t ts, uint32_t id, uint32_t stack)
 {
 	struct spoor_stack_alias a = {
-		.h = { .ts = ts, .id = SPOOR_EV_STACK_ALIAS, .size8 = 3 }, .id = id, .stack = stack
+		.h = { .ts = ts, .id = SPOOR_EV_STACK_ALIAS, .size4 = 6 }, .id = id, .stack = stack
 	};
 
 	assert_int_equal(spoor_writer_define(f->w, &a.h), 0);

@@ -114,17 +114,42 @@ static void test_several_hosts(void **state)
 	}
 }
 
+/* A trace of a format that is not ours is refused, whoever says so. */
+static void test_other_formats(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 3);
+	close_writer(f);
+	run("sed -i 's/\"version\": 2/\"version\": 3/' %s/manifest%s", f->path, "");
+	assert_int_equal(spoor_trace_open(f->path, &t, &f->e), -EPROTONOSUPPORT);
+	assert_non_null(strstr(f->e.text, ": written by a newer Spoor (format 3, this one reads 2)"));
+	run("sed -i 's/\"version\": 3/\"version\": 1/' %s/manifest%s", f->path, "");
+	assert_int_equal(spoor_trace_open(f->path, &t, &f->e), -EPROTONOSUPPORT);
+	assert_non_null(strstr(f->e.text, ": in format 1, from before the first release; this Spoor reads 2: record "
+					  "again, or use the Spoor that wrote it"));
+	run("rm %s/manifest%s", f->path, "");
+	t = open_trace(f);
+	assert_int_equal(count(t), 3);
+	spoor_trace_close(t);
+	run("sed -i 's/tracer_major = 2/tracer_major = 1/' %s/*/kernel/seg-000001/metadata%s", f->path, "");
+	assert_int_equal(spoor_trace_open(f->path, &t, &f->e), -EPROTONOSUPPORT);
+	assert_non_null(strstr(f->e.text, ": in format 1, "));
+}
+
 static void test_order_is_checked(void **state)
 {
 	struct fixture *f = *state;
-	struct spoor_event_header h = { .ts = 5, .size8 = 2 };
+	struct spoor_event_header h = { .ts = 5, .size4 = 4 };
 	struct iovec iov = { &h, sizeof(h) };
 
 	open_writer(f, (struct spoor_writer_options){});
 	write_calls_on(f, 0, 100, 3);
 	assert_int_equal(spoor_writer_packet(f->w, 0, 0, &iov, 1, 5, 5, 0, &f->e), -EINVAL);
 	assert_int_equal(spoor_writer_packet(f->w, 2, 0, &iov, 1, 200, 200, 0, &f->e), -EINVAL);
-	iov.iov_len = 12;
+	iov.iov_len = 14;
 	assert_int_equal(spoor_writer_packet(f->w, 0, 0, &iov, 1, 200, 200, 0, &f->e), -EINVAL);
 	write_calls_on(f, 0, 200, 1);
 	close_writer(f);
@@ -144,7 +169,7 @@ static void test_many_spans(void **state)
 	struct spoor_trace *t;
 
 	for (int i = 0; i < 2500; i++) {
-		s[i] = (struct spoor_syscall){ .h = { .ts = 10 + i, .id = 39, .size8 = 5 } };
+		s[i] = (struct spoor_syscall){ .h = { .ts = 10 + i, .id = 39, .size4 = 10 } };
 		iov[i] = (struct iovec){ &s[i], i % 7 ? sizeof(s[i]) : 0 };
 	}
 	open_writer(f, (struct spoor_writer_options){});
@@ -237,10 +262,10 @@ static void test_call_of_another_length(void **state)
 	struct spoor_event ev = { .h = &b.s.h };
 	struct spoor_call c;
 
-	for (unsigned size8 = 5; size8 < 14; size8++) {
-		b.s.h.size8 = size8;
+	for (unsigned size4 = 10; size4 < 26; size4++) {
+		b.s.h.size4 = size4;
 		/* 64 bytes of fields */
-		assert_int_equal(spoor_call_decode(&ev, &c), size8 == 8 ? 0 : -EBADMSG);
+		assert_int_equal(spoor_call_decode(&ev, &c), size4 == 16 ? 0 : -EBADMSG);
 	}
 	assert_null(c.args[1].bytes);
 	memset(b.data, 0xff, sizeof(b.data)); /* a path without an end: open */
@@ -254,7 +279,7 @@ static void test_entry_unseen(void **state)
 	struct {
 		struct spoor_syscall s;
 		char data[32];
-	} b = { .s = { .h = { .id = 59, .size8 = 9 } } };
+	} b = { .s = { .h = { .id = 59, .size4 = 18 } } };
 	struct spoor_event ev = { .h = &b.s.h };
 	struct spoor_call c;
 
@@ -266,7 +291,7 @@ static void test_entry_unseen(void **state)
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
 	assert_false(c.entry_unseen);
 	memset(b.data, 0, sizeof(b.data)); /* execve(NULL, NULL, NULL) */
-	b.s.h.size8 = 9;
+	b.s.h.size4 = 17;
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
 	assert_false(c.entry_unseen);
 }
@@ -278,6 +303,7 @@ int main(void)
 		TEST_OF_TRACE(test_exists_already),
 		TEST_OF_TRACE(test_not_a_trace),
 		TEST_OF_TRACE(test_several_hosts),
+		TEST_OF_TRACE(test_other_formats),
 		TEST_OF_TRACE(test_order_is_checked),
 		TEST_OF_TRACE(test_many_spans),
 		TEST_OF_TRACE(test_who_a_thread_was),

@@ -63,8 +63,8 @@ static inline struct spoor_trace *open_trace(struct fixture *f)
 	return t;
 }
 
-/* read(fd 3, ..., 5), 9 words long */
-#define CALL_SIZE 72
+/* read(fd 3, ..., 5): an odd number of words, so that packets need padding */
+#define CALL_SIZE 68
 static inline void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, unsigned n)
 {
 	struct {
@@ -75,7 +75,7 @@ static inline void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, 
 
 	_Static_assert(sizeof(*calls) == CALL_SIZE, "");
 	for (unsigned i = 0; i < n; i++) {
-		calls[i].s = (struct spoor_syscall){ .h = { .ts = ts + i, .id = 0, .size8 = CALL_SIZE / 8, .tid = 7 },
+		calls[i].s = (struct spoor_syscall){ .h = { .ts = ts + i, .id = 0, .size4 = CALL_SIZE / 4, .tid = 7 },
 						     .pid = 7,
 						     .data_len = 3,
 						     .stack = 1,
@@ -96,7 +96,7 @@ static inline void define_thread(struct fixture *f, uint64_t ts, uint64_t start,
 	struct {
 		struct spoor_thread t;
 		uint8_t pad[7];
-	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size8 = 9, .tid = 7 },
+	} b = { .t = { .h = { .ts = ts, .id = SPOOR_EV_THREAD, .size4 = 17, .tid = 7 },
 		       .pid = 7,
 		       .start = start,
 		       .why = why } };
@@ -110,7 +110,7 @@ static inline void define_stack(struct fixture *f, uint64_t ts, uint32_t id)
 	struct {
 		struct spoor_stack s;
 		uint64_t frames[2];
-	} b = { .s = { .h = { .ts = ts, .id = SPOOR_EV_STACK, .size8 = 5 }, .id = id, .n = 2 },
+	} b = { .s = { .h = { .ts = ts, .id = SPOOR_EV_STACK, .size4 = 10 }, .id = id, .n = 2 },
 		.frames = { SPOOR_FRAME(2, 0x1000), SPOOR_FRAME(3, 0x2000) } };
 
 	assert_int_equal(spoor_writer_define(f->w, &b.s.h), 0);

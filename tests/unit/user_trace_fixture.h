@@ -29,7 +29,7 @@ static inline uint16_t add_class(struct fixture *f, const char *name)
 static inline int write_lane(struct fixture *f, unsigned lane, uint16_t id, uint64_t ts,
 			     const struct spoor_packet_source *s)
 {
-	struct user_event e = { .h = { .ts = ts, .id = id, .size8 = 3, .tid = 5 } };
+	struct user_event e = { .h = { .ts = ts, .id = id, .size4 = 6, .tid = 5 } };
 	struct iovec span = { &e, 24 };
 	struct spoor_lane_packet p = { &span, 1, ts, ts, 0, 5, !!s, s };
 

@@ -102,10 +102,10 @@ static uint64_t count_events(struct slot *s, struct spoor_arena_packet *h)
 	while (at + sizeof(struct spoor_event_header) <= end) {
 		const struct spoor_event_header *e = (const void *)at;
 
-		if (!e->size8)
+		if (!e->size4)
 			break;
 		n += e->id != 0;
-		at += e->size8 * 8;
+		at += spoor_event_size(e);
 	}
 	return n;
 }

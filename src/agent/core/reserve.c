@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts
 
 	*(uint64_t *)(at + size - 8) = 0; /* the padding; the head and the fields come over it */
 	words[0] = ts;
-	words[1] = (uint64_t)id | (uint64_t)(size / 8) << 19 | (uint64_t)tid << 32;
+	words[1] = (uint64_t)id | (uint64_t)size << 14 /* size4 */ | (uint64_t)tid << 32;
 }
 
 static uint64_t stamp(void)

@@ -22,7 +22,7 @@ static __always_inline u32 emit_remote(struct task_struct *task, struct thread *
 {
 	struct spoor_ctl_raw *raw;
 	struct reservation r;
-	u32 size = (sizeof(*raw) + 7) & ~7u, id;
+	u32 size = SPOOR_EVENT_ROUND(sizeof(*raw)), id;
 
 	raw = raw_begin(&r, 1, size, task, regs, mode);
 	if (!raw)

@@ -94,11 +94,11 @@ enum spoor_pick {
 
 /* How the kernel knows a file. */
 struct spoor_object_key {
-	__u64 ino;
-	__u64 size;
-	__u64 mtime; /* ns; anybody may set it: */
-	__u64 ctime; /* ns; tells a file from one written over it with its size and time */
-	__u64 dev;   /* kernel's s_dev: major << 20 | minor */
+	spoor_u64 ino;
+	spoor_u64 size;
+	spoor_u64 mtime; /* ns; anybody may set it: */
+	spoor_u64 ctime; /* ns; tells a file from one written over it with its size and time */
+	spoor_u64 dev;   /* kernel's s_dev: major << 20 | minor */
 };
 
 enum spoor_object_state {
@@ -156,27 +156,28 @@ static inline int spoor_is_event(unsigned id)
 
 struct spoor_ctl_mark {
 	struct spoor_event_header h;
-	__u64 epoch;
+	spoor_u64 epoch;
 };
 
 struct spoor_ctl_object {
 	struct spoor_event_header h;
 	__u32 id, pid;
 	struct spoor_object_key key;
-	__u64 start, end, offset; /* the mapping it was met in */
+	spoor_u64 start, end, offset; /* the mapping it was met in */
 	__u32 path_len;
 	char path[]; /* path_len bytes, not terminated */
 };
+_Static_assert(__builtin_offsetof(struct spoor_ctl_object, path) == 92, "");
 
 struct spoor_layout_range {
-	__u64 start, end, offset;
+	spoor_u64 start, end, offset;
 	__u32 object;  /* SPOOR_OBJECT_NONE: anonymous, if not */
 	__u32 unknown; /* a file for which there was no id */
 };
 
 struct spoor_ctl_layout {
 	struct spoor_event_header h;
-	__u64 layout; /* its number */
+	spoor_u64 layout; /* its number */
 	__u32 pid, n;
 	__u32 first; /* one of many mappings is told of in parts: so many stood in those before, */
 	__u32 last;  /* and this is the last of them; with none, it cannot be known any more */
@@ -187,15 +188,16 @@ struct spoor_ctl_raw {
 	struct spoor_event_header h;
 	__u32 stack; /* the id to define */
 	__u32 pid;
-	__u64 layout;         /* 0: not described */
-	__u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
-	__u64 pc;
+	spoor_u64 layout;         /* 0: not described */
+	spoor_u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
+	spoor_u64 pc;
 	__u8 mode, pad[3];
 	__u32 budget;
 	__u32 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */
 	__u32 len;
 	__u8 bytes[]; /* from rsp upwards */
 };
+_Static_assert(sizeof(struct spoor_ctl_raw) == 184, "");
 
 struct spoor_ctl_need {
 	struct spoor_event_header h;

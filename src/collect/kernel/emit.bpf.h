@@ -61,6 +61,17 @@ static __always_inline bool ring_takes_raw(void)
 	return ring && ring->head - *(volatile u64 *)&ring->tail < ring_mask / 4 * 3;
 }
 
+/* size: a multiple of 4. */
+static __always_inline void emit_header(void *to, u16 id, u16 flags, u32 size, u32 tid, u64 ts)
+{
+	struct spoor_event_header *h = to;
+	u32 *words = (u32 *)((u8 *)h + sizeof(h->ts));
+
+	h->ts = ts;
+	words[0] = id | size << 14;         /* id, size4 */
+	words[1] = tid | (u32)flags << 29;
+}
+
 /* The first record after a change of segment says so: the consumer cuts this ring's stream exactly here. */
 __noinline int ring_mark(u32 level)
 {
@@ -72,18 +83,14 @@ __noinline int ring_mark(u32 level)
 	m = (void *)ring_room(ring, sizeof(*m));
 	if (!m)
 		return 0;
-	m->h.id = SPOOR_CTL_MARK;
-	m->h.flags = 0;
-	m->h.size8 = sizeof(*m) / 8;
-	m->h.tid = 0;
-	m->h.ts = bpf_ktime_get_ns();
+	emit_header(m, SPOOR_CTL_MARK, 0, sizeof(*m), 0, bpf_ktime_get_ns());
 	m->epoch = epoch;
 	ring->epoch = epoch;
 	ring_commit(ring, sizeof(*m));
 	return 0;
 }
 
-/* size <= SPOOR_RECORD_MAX, a multiple of 8. r->to is NULL and the loss counted where there is no room. */
+/* size <= SPOOR_RECORD_MAX, a multiple of 4. r->to is NULL and the loss counted where there is no room. */
 static __always_inline void emit_reserve(struct reservation *r, u32 level, u32 size)
 {
 	r->to = NULL;
@@ -113,13 +120,4 @@ static __always_inline void emit_commit(struct reservation *r, u32 size)
 static __always_inline void emit_cancel(struct reservation *r)
 {
 	r->ring->busy = 0;
-}
-
-static __always_inline void emit_header(void *to, u16 id, u16 flags, u32 size, u32 tid, u64 ts)
-{
-	struct spoor_event_header *h = to;
-
-	h->ts = ts;
-	*(u32 *)((u8 *)h + sizeof(h->ts)) = id | (u32)(flags & 7) << 16 | (size / 8) << 19; /* id, flags, size8 */
-	h->tid = tid;
 }

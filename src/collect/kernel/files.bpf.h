@@ -170,7 +170,7 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
 	if (!len)
 		pos = kind_of(sc, inode, &kind, &len);
-	size = (sizeof(*e) + len + 1 + 7) & ~7u;
+	size = SPOOR_EVENT_ROUND(sizeof(*e) + len + 1);
 	emit_reserve(&r, ref->level & 1, size);
 	if (!r.to)
 		return 0;
@@ -224,7 +224,7 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	if (!r.to)
 		return 0;
 	e = (void *)r.to;
-	__builtin_memset(e, 0, (sizeof(*e) + 110 + 7) & ~7u);
+	__builtin_memset(e, 0, SPOOR_EVENT_ROUND(sizeof(*e) + 110));
 	emit_header(e, SPOOR_EV_SOCKET, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
 	e->id = id;
 	e->family = family;
@@ -258,10 +258,10 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 			e->path[109] = 0;
 		}
 	}
-	/* Behind a string's NUL comes padding to 8 bytes and the next event: that is how CTF finds it. */
+	/* Behind a string's NUL comes padding to 4 bytes and the next event: that is how CTF finds it. */
 	size = sizeof(*e) + bpf_probe_read_kernel_str(e->path, 110, e->path);
-	size = (size + 7) & ~7u;
-	((struct spoor_event_header *)e)->size8 = size / 8;
+	size = SPOOR_EVENT_ROUND(size);
+	((struct spoor_event_header *)e)->size4 = SPOOR_SIZE4(size);
 	emit_commit(&r, size);
 	return id;
 }

@@ -33,7 +33,7 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	file = (void *)a->file;
 	pos = path_of((u64)file + bpf_core_field_offset(file->f_path), sc);
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
-	size = (sizeof(*o) + len + 7) & ~7u;
+	size = SPOOR_EVENT_ROUND(__builtin_offsetof(struct spoor_ctl_object, path) + len);
 	emit_reserve(&r, 0, size);
 	if (!r.to)
 		return -1;

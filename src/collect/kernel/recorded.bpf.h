@@ -46,7 +46,7 @@ static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32
 {
 	struct spoor_pending *e;
 	struct reservation r;
-	u32 size = (sizeof(*e) + 7) & ~7u;
+	u32 size = SPOOR_EVENT_ROUND(sizeof(*e));
 
 	if (!task || !t || !t->start)
 		return 0;

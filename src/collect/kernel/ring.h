@@ -29,7 +29,7 @@ static inline struct spoor_ring_reader spoor_ring_begin(const struct spoor_kerne
 /* Where the record after h begins. One that reached the ring's end is followed by the next lap. */
 static inline uint64_t spoor_ring_after(const struct spoor_ring_reader *r, const struct spoor_event_header *h)
 {
-	uint64_t size = h->size8 * 8;
+	uint64_t size = spoor_event_size(h);
 
 	return (r->at & r->mask) + size > r->mask ? (r->at | r->mask) + 1 : r->at + size;
 }
@@ -42,7 +42,7 @@ static inline const struct spoor_event_header *spoor_ring_peek(struct spoor_ring
 
 	if (r->at >= r->to)
 		return NULL;
-	if (h->size8 * 8 >= sizeof(*h) && spoor_ring_after(r, h) <= r->to)
+	if (spoor_event_size(h) >= sizeof(*h) && spoor_ring_after(r, h) <= r->to)
 		return h;
 	r->damaged = true; /* never seen; but nothing must hang on it */
 	r->at = r->to;

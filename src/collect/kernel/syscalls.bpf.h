@@ -299,7 +299,7 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 {
 	struct spoor_syscall *e;
 	struct reservation r;
-	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = (sizeof(*e) + len + 7) & ~7u;
+	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(sizeof(*e) + len);
 	u64 now;
 
 	reserve_call(&r, task, t, 0, size);

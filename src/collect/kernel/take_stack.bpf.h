@@ -69,7 +69,7 @@ __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 		layout = __sync_fetch_and_add(&next_layout, 1);
 	if (!find_mapping(sp, &a) && a.end - sp < len)
 		len = a.end - sp;
-	size = (sizeof(*raw) + len + 7) & ~7u;
+	size = SPOOR_EVENT_ROUND(sizeof(*raw) + len);
 	raw = raw_begin(&r, 0, size, task, regs, mode);
 	if (!raw)
 		return 0;

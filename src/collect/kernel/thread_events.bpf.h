@@ -8,7 +8,7 @@ static __always_inline int emit_thread_at(struct task_struct *task, struct threa
 {
 	struct spoor_thread *e;
 	struct reservation r;
-	u32 size = (sizeof(*e) + 7) & ~7u;
+	u32 size = SPOOR_EVENT_ROUND(sizeof(*e));
 	struct pid *pid;
 	u32 depth;
 
@@ -102,7 +102,7 @@ static __always_inline void reserve_call(struct reservation *r, struct task_stru
 static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
 					   u32 ring_level)
 {
-	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = (sizeof(struct spoor_pending) + len + 7) & ~7u;
+	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(sizeof(struct spoor_pending) + len);
 	u64 start = *(volatile u64 *)&t->start;
 	struct spoor_pending *e;
 	struct reservation r;
@@ -141,7 +141,7 @@ static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 
 {
 	struct spoor_thread_exit *e;
 	struct reservation r;
-	u32 size = (sizeof(*e) + 7) & ~7u;
+	u32 size = SPOOR_EVENT_ROUND(sizeof(*e));
 
 	if (!task)
 		return 0;

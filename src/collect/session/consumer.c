@@ -188,7 +188,7 @@ static bool add_to_spans(struct ring_state *r, const struct spoor_event_header *
 			r->ts_begin = h->ts;
 	}
 	r->ts_end = h->ts;
-	span->iov_len += h->size8 * 8;
+	span->iov_len += spoor_event_size(h);
 	return true;
 }
 
@@ -272,7 +272,7 @@ void spoor_consumer_go_on(struct spoor_consumer *c, unsigned ring, uint64_t in, 
 
 void spoor_consumer_clock(struct spoor_consumer *c)
 {
-	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size8 = sizeof(clock) / 8 };
+	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size4 = sizeof(clock) / 4 };
 	struct timespec boot;
 
 	clock.h.ts = spoor_now_monotonic();

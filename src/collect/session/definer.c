@@ -71,9 +71,9 @@ static void remember(struct remembered *r, uint32_t id, const struct spoor_event
 		r->n = grown;
 	}
 	free(r->defs[id]);
-	r->defs[id] = malloc(h->size8 * 8);
+	r->defs[id] = malloc(spoor_event_size(h));
 	if (r->defs[id])
-		memcpy(r->defs[id], h, h->size8 * 8);
+		memcpy(r->defs[id], h, spoor_event_size(h));
 }
 
 static const void *recall(const struct remembered *r, uint32_t id)

@@ -32,7 +32,7 @@ void spoor_ledger_free(struct spoor_ledger *l)
 
 void spoor_ledger_note(struct spoor_ledger *l, const struct spoor_object *def)
 {
-	size_t size = def->h.size8 * 8;
+	size_t size = spoor_event_size(def);
 
 	if (size > sizeof(l->definitions) - l->used)
 		return;
@@ -49,6 +49,6 @@ void spoor_ledger_each(const struct spoor_ledger *l, void (*each)(void *ctx, con
 		const struct spoor_object *def = (const void *)(l->definitions + at);
 
 		each(ctx, def);
-		at += def->h.size8 * 8;
+		at += spoor_event_size(def);
 	}
 }

@@ -34,7 +34,7 @@ static void deliver(struct spoor_objects *s, const struct spoor_ctl_raw *raw, in
 	if (!u)
 		return;
 	u->stack.h.id = SPOOR_EV_STACK;
-	u->stack.h.size8 = size / 8;
+	u->stack.h.size4 = SPOOR_SIZE4(size);
 	u->stack.h.ts = raw->h.ts;
 	u->stack.id = raw->stack;
 	u->stack.status = status;
@@ -157,7 +157,7 @@ static void *loader(void *arg)
 
 static int queue(struct spoor_objects *s, enum work_kind kind, const struct spoor_event_header *h)
 {
-	size_t size = h->size8 * 8;
+	size_t size = spoor_event_size(h);
 	struct work *w = calloc(1, sizeof(*w));
 
 	if (!w)

@@ -280,12 +280,12 @@ struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t 
 	if (!o)
 		return NULL;
 	len = strlen(o->path) + 1;
-	size = (sizeof(*def) + len + 7) & ~7UL;
+	size = SPOOR_EVENT_ROUND(sizeof(*def) + len);
 	def = calloc(1, size);
 	if (!def)
 		return NULL;
 	def->h.id = SPOOR_EV_OBJECT;
-	def->h.size8 = size / 8;
+	def->h.size4 = SPOOR_SIZE4(size);
 	def->h.ts = spoor_now_monotonic();
 	def->id = id;
 	def->flags = o->flags;

@@ -99,7 +99,7 @@ static struct wanted *wanted_of(const struct recall *r, uint64_t key)
 static uint64_t key_of_definition(const struct spoor_event_header *def)
 {
 	const struct spoor_stack *stack = (const void *)def;
-	size_t size = def->size8 * 8;
+	size_t size = spoor_event_size(def);
 
 	if (def->id == SPOOR_EV_STACK && size >= sizeof(*stack) && size >= sizeof(*stack) + stack->n * 8UL)
 		return key_of(false, stack->id);
@@ -122,7 +122,7 @@ static int enough(struct recall *r, struct wanted *w)
 static int see_alias(void *ctx, const struct spoor_event_header *def)
 {
 	const struct spoor_stack_alias *alias = (const void *)def;
-	bool is_alias = def->id == SPOOR_EV_STACK_ALIAS && def->size8 * 8 >= sizeof(*alias);
+	bool is_alias = def->id == SPOOR_EV_STACK_ALIAS && spoor_event_size(def) >= sizeof(*alias);
 	struct recall *r = ctx;
 	struct wanted *w = wanted_of(r, is_alias ? key_of(false, alias->id) : key_of_definition(def));
 
@@ -148,10 +148,10 @@ static void define(struct recall *r, const struct spoor_event_header *def, uint3
 		spoor_consumer_define(r->consumer, def);
 		return;
 	}
-	copy = malloc(def->size8 * 8);
+	copy = malloc(spoor_event_size(def));
 	if (!copy)
 		return;
-	memcpy(copy, def, def->size8 * 8);
+	memcpy(copy, def, spoor_event_size(def));
 	copy->id = id;
 	spoor_consumer_define(r->consumer, &copy->h);
 	free(copy);

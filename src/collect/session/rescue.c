@@ -101,7 +101,7 @@ static void skip_written(struct rescue *s, unsigned i, const struct spoor_last_p
 		}
 		if (left == last->bytes && memcmp(h, &last->first, sizeof(*h)))
 			return;
-		left -= h->size8 * 8 < left ? h->size8 * 8 : left;
+		left -= spoor_event_size(h) < left ? spoor_event_size(h) : left;
 	}
 	spoor_ring_release(&r);
 }

@@ -284,11 +284,10 @@ static void define_counter(struct session *s, const char *name, uint64_t value)
 	struct {
 		struct spoor_counter c;
 		char name[56];
-	} __attribute__((packed)) def = {};
-	size_t size = (sizeof(def.c) + strlen(name) + 1 + 7) & ~7UL;
+	} __attribute__((packed, aligned(4))) def = {};
 
 	def.c.h.id = SPOOR_EV_COUNTER;
-	def.c.h.size8 = size / 8;
+	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(name) + 1);
 	def.c.h.ts = spoor_now_monotonic();
 	def.c.value = value;
 	snprintf(def.name, sizeof(def.name), "%s", name);

@@ -24,7 +24,7 @@ static void write_change(struct spoor_settings *s, const char *text)
 	} def = { .h.id = SPOOR_EV_CONFIG, .h.ts = spoor_now_monotonic() };
 
 	snprintf(def.text, sizeof(def.text), "%s", text);
-	def.h.size8 = (sizeof(def.h) + strlen(def.text) + 1 + 7) / 8;
+	def.h.size4 = SPOOR_SIZE4(sizeof(def.h) + strlen(def.text) + 1);
 	spoor_writer_define(s->writer, &def.h);
 }
 

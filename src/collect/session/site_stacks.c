@@ -106,7 +106,7 @@ static void define_unwound(void *ctx, const struct spoor_stack *st)
 	struct spoor_site_stacks *s = ctx;
 	struct spoor_stack_key key = spoor_stack_key(st, s->seed);
 	uint32_t first = spoor_stack_set_get(&s->unwound, &key);
-	struct spoor_stack_alias alias = { .h = { .id = SPOOR_EV_STACK_ALIAS, .size8 = sizeof(alias) / 8 },
+	struct spoor_stack_alias alias = { .h = { .id = SPOOR_EV_STACK_ALIAS, .size4 = sizeof(alias) / 4 },
 					   .id = st->id,
 					   .stack = first };
 

@@ -281,10 +281,10 @@ void spoor_user_classes_done(struct spoor_user_classes *r)
 
 static const struct spoor_user_class *find(const struct spoor_user_classes *r, const struct spoor_user_class *c)
 {
-	size_t bytes = c->def->h.size8 * 8;
+	size_t bytes = spoor_event_size(c->def);
 
 	for (size_t i = 0; i < r->n; i++)
-		if (r->all[i]->hash == c->hash && r->all[i]->def->h.size8 == c->def->h.size8 &&
+		if (r->all[i]->hash == c->hash && r->all[i]->def->h.size4 == c->def->h.size4 &&
 		    !memcmp(r->all[i]->def, c->def, bytes))
 			return r->all[i];
 	return NULL;
@@ -311,14 +311,14 @@ static void note_layout(struct spoor_user_class *c)
 	int at = find_stack(c->c);
 
 	c->stack_at = at > 0 ? at : 0;
-	c->size8 = (c->c->fixed_size + 7) / 8;
+	c->length = c->c->fixed_size;
 }
 
 /* A class of the trace, in the form in which those of arenas are compared: all under one id. */
 static int add_known(struct spoor_user_classes *r, const struct spoor_class *def, uint16_t id)
 {
 	_cleanup_(free_classp) struct spoor_user_class *c = calloc(1, sizeof(*c));
-	size_t size = def->h.size8 * 8;
+	size_t size = spoor_event_size(def);
 	int err;
 
 	if (!c || !(c->def = malloc(size)) || make_room(r))
@@ -361,7 +361,7 @@ int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, si
 		err = -EBADMSG;
 	if (err)
 		return err;
-	c->hash = XXH3_64bits(c->def, c->def->h.size8 * 8);
+	c->hash = XXH3_64bits(c->def, spoor_event_size(c->def));
 	*ret = find(r, c);
 	if (*ret)
 		return 0;

@@ -16,7 +16,7 @@ struct spoor_user_class {
 	uint64_t hash;
 	uint16_t id; /* in the trace */
 	uint16_t stack_at; /* of its events: where the id of the call stack is; 0: there is none */
-	uint32_t size8;    /* of its events, in units of 8 bytes; 0: not all have the same */
+	uint32_t length;   /* of its events, in bytes without padding; 0: not all have the same */
 };
 
 /* All classes of a trace. */

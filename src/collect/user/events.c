@@ -37,7 +37,7 @@ struct stack {
 static const char *take_stack(size_t at, struct spoor_event_header *h, struct stack *ret)
 {
 	uint8_t *event = (uint8_t *)h;
-	size_t size = h->size8 * 8, behind;
+	size_t size = spoor_event_size(h), behind;
 
 	if (at < sizeof(*h) + 4 || size < at + 4)
 		return "a call stack does not fit in its event";
@@ -53,7 +53,7 @@ static const char *take_stack(size_t at, struct spoor_event_header *h, struct st
 	ret->walk.addresses = ret->addresses;
 	memset(event + at, 0, 4);
 	memmove(event + at + 4, event + behind, size - behind);
-	h->size8 -= ret->walk.n;
+	h->size4 -= 2 * ret->walk.n;
 	return NULL;
 }
 
@@ -100,9 +100,12 @@ static const struct spoor_user_class *class_of(struct pass *k, unsigned id)
 	return k->class;
 }
 
-static bool fields_fit(const struct spoor_user_class *c, const struct spoor_event_header *h, unsigned size8)
+/* The length of an event that has `size` bytes with its padding to 8, as in the arena; 0: its fields do not fit. */
+static size_t length_of(const struct spoor_user_class *c, const struct spoor_event_header *h, size_t size)
 {
-	return c->size8 ? c->size8 == size8 : (spoor_class_length(c->c, h) + 7) / 8 == size8;
+	size_t length = c->length ?: spoor_class_length(c->c, h);
+
+	return ((length + 7) & ~7UL) == size ? length : 0;
 }
 
 static void put_stack(struct pass *k, uint8_t *event, uint64_t stamp, uint64_t ns)
@@ -120,22 +123,23 @@ static inline const char *take(struct pass *k, union head *head, const uint8_t *
 {
 	const struct spoor_user_class *c = class_of(k, head->h.id);
 	struct spoor_event_header *h = (void *)to;
-	unsigned size8 = head->h.size8;
+	size_t size = spoor_event_size(&head->h), length;
 	uint64_t stamp = head->h.ts;
 
-	copy_words(to + sizeof(*head), from + sizeof(*head), size8 * 8 - sizeof(*head));
+	copy_words(to + sizeof(*head), from + sizeof(*head), size - sizeof(*head));
 	if (!c)
 		return "an event of no known class";
-	if (c->stack_at || !c->size8)
+	if (c->stack_at || !c->length)
 		memcpy(h, head, sizeof(*head));
 	if (c->stack_at) {
 		const char *what = take_stack(c->stack_at, h, k->stack);
 
 		if (what)
 			return what;
-		size8 = h->size8;
+		size = spoor_event_size(h);
 	}
-	if (!fields_fit(c, h, size8))
+	length = length_of(c, h, size);
+	if (!length)
 		return "an event's fields do not fit in it";
 	if (stamp < k->last)
 		return "stamps go backwards";
@@ -145,7 +149,7 @@ static inline const char *take(struct pass *k, union head *head, const uint8_t *
 	if (c->stack_at)
 		put_stack(k, to, stamp, ns);
 	head->h = (struct spoor_event_header){
-		.ts = ns, .id = c->id, .size8 = size8, .tid = map_tid(k->x, &k->tids, head->h.tid)
+		.ts = ns, .id = c->id, .size4 = SPOOR_SIZE4(length), .tid = map_tid(k->x, &k->tids, head->h.tid)
 	};
 	memcpy(h, head, sizeof(*head));
 	return NULL;
@@ -170,8 +174,8 @@ static const char *take_all(struct pass *k, const struct spoor_user_piece *piece
 		}
 		head.words[0] = word(at);
 		head.words[1] = word(at + 8);
-		size = head.h.size8 * 8;
-		if (size < sizeof(head) || size > (size_t)(end - at)) {
+		size = spoor_event_size(&head.h);
+		if (size < sizeof(head) || size % 8 || size > (size_t)(end - at)) {
 			what = "the size of an event";
 			break;
 		}
@@ -188,7 +192,7 @@ static const char *take_all(struct pass *k, const struct spoor_user_piece *piece
 		if (!b->n++)
 			b->run.begin = ns;
 		b->run.end = ns;
-		to += head.h.size8 * 8;
+		to += spoor_event_size(&head.h);
 	}
 	b->bytes = at - piece->at;
 	b->run.len = to - b->run.data;

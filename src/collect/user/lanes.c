@@ -102,7 +102,7 @@ static size_t stretch(const struct head *heap, size_t n)
 	for (size_t i = 1; i < n && i < 3; i++)
 		until = heap[i].ts < until ? heap[i].ts : until;
 	do
-		at += event_at(at)->size8 * 8;
+		at += spoor_event_size(event_at(at));
 	while (at < heap[0].end && event_at(at)->ts <= until);
 	return at - heap[0].at;
 }

@@ -138,9 +138,9 @@ static uint64_t count_events(const struct spoor_user_arena *a, const struct spoo
 	struct spoor_event_header h;
 	uint64_t n = 0;
 
-	for (; at + sizeof(h) <= end; at += h.size8 * 8) {
+	for (; at + sizeof(h) <= end; at += spoor_event_size(&h)) {
 		memcpy(&h, at, sizeof(h));
-		if (!h.size8)
+		if (!h.size4)
 			break;
 		n += h.id != 0;
 	}

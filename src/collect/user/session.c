@@ -15,7 +15,7 @@
 
 static void define_clock(struct spoor_writer *w)
 {
-	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size8 = sizeof(clock) / 8 };
+	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size4 = sizeof(clock) / 4 };
 	struct timespec boot;
 
 	clock.h.ts = spoor_now_monotonic();

@@ -106,13 +106,13 @@ static struct spoor_object *make(const struct spoor_def_object *d, uint32_t id, 
 {
 	struct spoor_object_identity identity = {};
 	uint32_t flags = identify(d, pid, &identity);
-	size_t len = strlen(d->path) + 1, size = (sizeof(struct spoor_object) + len + 7) & ~7UL;
+	size_t len = strlen(d->path) + 1, size = SPOOR_EVENT_ROUND(sizeof(struct spoor_object) + len);
 	struct spoor_object *o = calloc(1, size);
 
 	if (!o)
 		return NULL;
 	o->h.id = SPOOR_EV_OBJECT;
-	o->h.size8 = size / 8;
+	o->h.size4 = SPOOR_SIZE4(size);
 	o->id = id;
 	o->flags = flags | (d->flags & SPOOR_DEF_OBJECT_MAIN ? SPOOR_OBJECT_APP : 0) |
 		   (d->flags & SPOOR_DEF_OBJECT_DELETED ? SPOOR_OBJECT_DELETED : 0);

@@ -156,7 +156,7 @@ static int define(struct spoor_user_stacks *s, const struct kept *k, uint64_t ns
 	} def = {};
 
 	def.stack.h.id = SPOOR_EV_STACK;
-	def.stack.h.size8 = sizeof(def.stack) / 8 + k->n;
+	def.stack.h.size4 = SPOOR_SIZE4(sizeof(def.stack) + k->n * sizeof(*k->frames));
 	def.stack.h.ts = ns;
 	def.stack.id = k->id;
 	def.stack.status = k->status;

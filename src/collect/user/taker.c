@@ -282,10 +282,10 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 	struct {
 		struct spoor_program p;
 		char padding[3];
-	} __attribute__((packed, aligned(8))) def = {};
+	} __attribute__((packed, aligned(4))) def = {};
 
 	def.p.h.id = SPOOR_EV_PROGRAM;
-	def.p.h.size8 = sizeof(def) / 8;
+	def.p.h.size4 = sizeof(def) / 4;
 	def.p.h.ts = t->until;
 	def.p.h.tid = s->pid ? s->pid : h->pid;
 	def.p.pid = def.p.h.tid;
@@ -303,10 +303,10 @@ void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value
 	struct {
 		struct spoor_counter c;
 		char name[56];
-	} __attribute__((packed, aligned(8))) def = {};
+	} __attribute__((packed, aligned(4))) def = {};
 
 	def.c.h.id = SPOOR_EV_COUNTER;
-	def.c.h.size8 = (sizeof(def.c) + strlen(name) + 1 + 7) / 8;
+	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(name) + 1);
 	def.c.h.ts = spoor_now_monotonic();
 	def.c.value = value;
 	snprintf(def.name, sizeof(def.name), "%s", name);

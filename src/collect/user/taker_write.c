@@ -171,7 +171,7 @@ static void cut_late(struct spoor_taker *t, struct spoor_run *run)
 	uint64_t horizon = spoor_lanes_horizon(&t->lanes);
 
 	while (run->len && run->begin < horizon) {
-		size_t size = ((struct spoor_event_header *)run->data)->size8 * 8;
+		size_t size = spoor_event_size((struct spoor_event_header *)run->data);
 
 		run->data += size;
 		run->len -= size;

@@ -193,11 +193,11 @@ static void define(struct spoor_source *s, struct spoor_writer *w, const struct 
 	const struct spoor_arena *h = &s->arena->head;
 	struct {
 		struct spoor_thread t;
-		char padding[7];
-	} __attribute__((packed, aligned(8))) def = {};
+		char padding[3];
+	} __attribute__((packed, aligned(4))) def = {};
 
 	def.t.h.id = SPOOR_EV_THREAD;
-	def.t.h.size8 = sizeof(def) / 8;
+	def.t.h.size4 = sizeof(def) / 4;
 	def.t.h.ts = ts;
 	def.t.h.tid = t->tid;
 	def.t.pid = s->pid ? s->pid : h->pid;
