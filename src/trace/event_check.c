@@ -70,7 +70,7 @@ static size_t own_length(const struct spoor_event_header *h, const struct spoor_
 	}
 }
 
-/* spoor_event_size(h) bytes are readable. Other readers of CTF go by the fields alone: they must agree with the size. */
+/* All of its size is readable. Other readers of CTF go by the fields alone: they must agree with the size. */
 static const char *check_own(const struct spoor_trace *t, const struct spoor_event_header *h)
 {
 	const struct spoor_schema_event *ev = spoor_schema_event(h->id);

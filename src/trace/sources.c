@@ -10,7 +10,8 @@ typedef int each_source(const struct spoor_packet_source *source, void *p);
 
 static int packet_sources(const struct spoor_packet *packet, bool counts_only, each_source *each, void *p)
 {
-	const struct spoor_packet_source *source = (const void *)((const uint8_t *)packet + spoor_packet_behind(packet));
+	const void *behind = (const uint8_t *)packet + spoor_packet_behind(packet);
+	const struct spoor_packet_source *source = behind;
 	uint64_t n = (packet->packet_size / 8 - spoor_packet_behind(packet)) / sizeof(*source);
 	int r = 0;
 

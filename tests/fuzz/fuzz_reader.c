@@ -130,8 +130,9 @@ static uint64_t read_all(struct spoor_trace *t)
 		last = ev.h->ts;
 		touch_bytes(ev.h, spoor_event_size(ev.h));
 		touch_call(&ev);
-		touch_definitions(ev.segment, spoor_event_size(ev.h) > sizeof(*ev.h) ? ((const struct spoor_stack *)ev.h)->id : 0, ev.h->tid,
-				  ev.h->ts);
+		touch_definitions(ev.segment,
+				  spoor_event_size(ev.h) > sizeof(*ev.h) ? ((const struct spoor_stack *)ev.h)->id : 0,
+				  ev.h->tid, ev.h->ts);
 		must(spoor_pendings_see(p, &ev) >= 0);
 	}
 	while (spoor_pendings_next(p, &it, &ev, &why))
