@@ -19,6 +19,7 @@
 #include "cmd/server.h"
 #include "cmd/target_options.h"
 #include "cmd/ust.h"
+#include "collect/user/keeper.h"
 #include "collect/user/state.h"
 
 #define PATIENCE_MS 5000
@@ -74,12 +75,15 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	char keeper[PATH_MAX + 8];
 	int r = relay->url ? spoor_relay_client_new(relay, &d->relay, e) : 0;
 
+	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
+	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
 	if (!r)
+		r = spoor_hub_open(&o, &d->hub, e);
+	if (r == -EADDRINUSE &&
+	    spoor_keeper_is_free(keeper)) /* it held the socket of a daemon that was killed just now */
 		r = spoor_hub_open(&o, &d->hub, e);
 	if (r)
 		return r;
-	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
-	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
 	if (d->relay && !access(d->state, F_OK))
 		fprintf(stderr, "spoor daemon: asking %s what it has\n", relay->url);
 	r = spoor_state_load(d->hub, d->state, d->relay, e);
@@ -101,7 +105,7 @@ static void suspend(struct spoor_daemon *d)
 	struct spoor_ust_session *s;
 
 	/* Who has ended does not come again. Once, before the first session is gone: another's programs are told so. */
-	spoor_hub_catch_up(d->hub, NULL);
+	spoor_hub_leave(d->hub);
 	spoor_state_save(d->hub, d->state, NULL);
 	while ((s = spoor_hub_next(d->hub, NULL)))
 		spoor_hub_suspend(d->hub, s, NULL);

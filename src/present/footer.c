@@ -83,8 +83,7 @@ static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 		return;
 	spoor_format_count(info->dropped_segments, segments, sizeof(segments));
 	spoor_format_count(info->dropped_bytes, bytes, sizeof(bytes));
-	fprintf(out,
-		"Dropped: the oldest %s %s, %s bytes, to keep to --max-size; what was in them is not here.\n",
+	fprintf(out, "Dropped: the oldest %s %s, %s bytes, to keep to --max-size; what was in them is not here.\n",
 		segments, spoor_plural(info->dropped_segments, "segment", "segments"), bytes);
 }
 
@@ -158,8 +157,7 @@ static void put_end(struct spoor_view *v)
 		fputs("The recording is still going on: this is what had been written.\n", v->out);
 	else if (info->torn_bytes)
 		fprintf(v->out,
-			"The recording was cut off: %" PRIu64
-			" %s of packets that are not whole; what is whole in "
+			"The recording was cut off: %" PRIu64 " %s of packets that are not whole; what is whole in "
 			"them is here ('spoor repair' cuts them, for other readers).\n",
 			info->torn_bytes, spoor_plural(info->torn_bytes, "byte is", "bytes are"));
 	else if (was_cut_off(info))
@@ -190,8 +188,8 @@ static void put_program(FILE *out, const struct spoor_program *p)
 	if (is_damaged(p)) {
 		fputs("Damaged: ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
-		fprintf(out, "[%u] wrote what makes no sense into its own buffer, %" PRIu64
-			     " %s; what it hid is lost.\n",
+		fprintf(out,
+			"[%u] wrote what makes no sense into its own buffer, %" PRIu64 " %s; what it hid is lost.\n",
 			p->pid, (uint64_t)p->malformed, spoor_plural(p->malformed, "time", "times"));
 	}
 }
@@ -231,6 +229,9 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 {
 	put_comings(out, info->programs_late, "Late",
 		    "began before the recorder answered; their first user events are not here.");
+	put_comings(out, info->programs_turned_away, "Turned away",
+		    "came while no daemon was there, and found no room to wait; what those wrote that ended then is "
+		    "not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
 		    "that came: as many other sessions and channels as can at once did, or there was no memory for the "
 		    "buffers; their user events are not here.");
@@ -325,12 +326,12 @@ void spoor_put_summary_json(struct spoor_view *v)
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
 		",\"overwritten\":%" PRIu64 ",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
-		",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
-		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"programs_turned_away\":%" PRIu64 ",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64
+		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
 		info->lost_writing, info->overwritten, info->threads_not_recorded, info->programs_late,
-		info->programs_not_recorded, info->ring_damages, info->dropped_segments, info->dropped_bytes,
-		v->n_undecodable);
+		info->programs_turned_away, info->programs_not_recorded, info->ring_damages, info->dropped_segments,
+		info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

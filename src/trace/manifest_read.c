@@ -217,6 +217,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	t->info.lost_writing = count_of(j, "lost_writing");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.programs_late = count_of(counters, "ust_late");
+	t->info.programs_turned_away = count_of(counters, "ust_turned_away");
 	t->info.programs_not_recorded = count_of(counters, "ust_not_recorded");
 	t->info.overwritten = count_of(counters, "ust_overwritten");
 	t->info.ring_damages = count_of(counters, "ring_damages");

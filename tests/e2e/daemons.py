@@ -30,10 +30,10 @@ class Daemon:
     def start(self):
         self.process = subprocess.Popen([self.build / "spoor", "daemon", "--socket", self.socket], cwd=self.cwd,
                                         stderr=subprocess.PIPE, text=True)
-        line = self.process.stderr.readline()
-        while "ready" not in line:
-            assert line, self.process.wait()
-            line = self.process.stderr.readline()
+        self.said = [self.process.stderr.readline()]
+        while "ready" not in self.said[-1]:
+            assert self.said[-1], self.process.wait()
+            self.said.append(self.process.stderr.readline())
         return self
 
     def kill(self, number=signal.SIGKILL):
@@ -84,16 +84,22 @@ class Daemon:
         return found
 
 
-def end_keeper(path):
-    """What a daemon that was killed has left behind on purpose."""
+def keeper_pid(path):
+    """The process that listens at PATH.keeper; None: nobody does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         try:
             s.connect(path)
         except OSError:
-            return
-        pid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    os.kill(pid, signal.SIGKILL)
-    os.unlink(path)
+            return None
+        return struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
+
+def end_keeper(path):
+    """What a daemon that was killed has left behind on purpose."""
+    pid = keeper_pid(path)
+    if pid:
+        os.kill(pid, signal.SIGKILL)
+        os.unlink(path)
 
 
 @pytest.fixture

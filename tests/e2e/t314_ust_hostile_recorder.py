@@ -11,7 +11,7 @@ import time
 
 import pytest
 import tracing
-from daemons import daemon, ticker  # noqa: F401
+from daemons import daemon, keeper_pid, ticker  # noqa: F401
 from fakeprogram import END, RECORD, RULE, SETUP, board, message
 from processes import wait_for
 
@@ -176,6 +176,21 @@ def test_stopped_daemon(daemon, ticker):
     assert len(ticks) == 1 + 31 * 2
     assert all(n == list(range(101)) for (pid, _), n in ticks.items() if pid != before.pid)
     assert stopped - none < 0.008  # with the buffers that it makes
+
+
+def test_nobody_there(daemon, ticker):
+    """As long takes a program whose daemon is not there, and which waits where nobody hears it."""
+    daemon.ust("start", "-o", "t.spoor")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill(signal.SIGTERM)
+    os.kill(keeper, signal.SIGSTOP)
+    waiting, none = least([lambda: run(daemon.build, ticker, daemon.socket, 2, 101),
+                           lambda: run(daemon.build, ticker, daemon.cwd / "nobody", 2, 101)])
+    os.kill(keeper, signal.SIGCONT)
+    daemon.start()
+    assert ", 0 lost" in daemon.ust("end").stdout
+    assert list(daemon.ticks().values()) == [list(range(101))] * 31 * 2
+    assert waiting - none < 0.008  # with the buffers that it makes
 
 
 def test_without_a_board(daemon, ticker, tmp_path):

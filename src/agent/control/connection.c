@@ -25,6 +25,7 @@ static struct {
 	__u32 pid; /* whose it is: a child has its parent's descriptors */
 	dev_t dev; /* which file the number was of: programs close what they do not know */
 	ino_t ino;
+	bool waits; /* at the other end is no recorder, but who keeps us for the next one */
 } connection = { .fd = -1 };
 
 /* ---- where ---- */
@@ -151,6 +152,23 @@ static long connect_to(const struct sockaddr_un *a)
 	return fd;
 }
 
+static bool is_nobody(long r)
+{
+	return r == -ECONNREFUSED || r == -ENOENT || r == -EPIPE || r == -ECONNRESET;
+}
+
+/* Where we wait for the recorder that is to be at that place. */
+static long connect_waiting(const struct sockaddr_un *a)
+{
+	struct sockaddr_un there = *a;
+	size_t n = strlen(a->sun_path);
+
+	if (n + sizeof(SPOOR_CONTROL_WAITING) > sizeof(there.sun_path))
+		return -ENAMETOOLONG;
+	strcpy(there.sun_path + n, SPOOR_CONTROL_WAITING);
+	return connect_to(&there);
+}
+
 /* ---- HELLO ---- */
 
 static void read_text(const char *path, char *to, unsigned size)
@@ -200,12 +218,13 @@ static int say_hello(unsigned flags, unsigned n_arenas, __u32 generation)
 	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), generation, -1);
 }
 
-static int keep_and_greet(long fd, unsigned flags, unsigned n_arenas, __u32 generation)
+static int keep_and_greet(long fd, bool waits, unsigned flags, unsigned n_arenas, __u32 generation)
 {
-	int r = keep(fd);
+	int r = sys_failed(fd) ? (int)fd : keep(fd);
 
 	if (r < 0)
 		return r;
+	connection.waits = waits;
 	r = say_hello(flags, n_arenas, generation);
 	if (r < 0)
 		connection_close();
@@ -232,22 +251,33 @@ bool connection_reaches(unsigned place)
 
 int connection_begin(unsigned place, const struct board *board, unsigned flags)
 {
-	long fd = connect_to(&places[place]);
+	__u32 generation = board->fd >= 0 ? board->generation : 0;
+	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
 
-	return sys_failed(fd) ? (int)fd : keep_and_greet(fd, flags, 0, board->fd >= 0 ? board->generation : 0);
+	if (!board->n_wanted || !is_nobody(r))
+		return r;
+	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
+}
+
+bool connection_waits(void)
+{
+	return connection.waits;
 }
 
 int connection_open(unsigned flags, unsigned n_arenas)
 {
 	unsigned i;
-	long fd = -ENOENT;
+	int r = -ENOENT;
 
 	if (connection_fd() >= 0)
 		return connection_fd();
 	connection_close();
-	for (i = 0; i < n_places && sys_failed(fd); i++)
-		fd = connect_to(&places[i]);
-	return sys_failed(fd) ? (int)fd : keep_and_greet(fd, flags, n_arenas, 0);
+	for (i = 0; i < n_places && r < 0; i++) {
+		r = keep_and_greet(connect_to(&places[i]), false, flags, n_arenas, 0);
+		if (n_arenas && is_nobody(r))
+			r = keep_and_greet(connect_waiting(&places[i]), true, flags, n_arenas, 0);
+	}
+	return r;
 }
 
 /* ---- messages ---- */

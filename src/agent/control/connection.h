@@ -20,17 +20,19 @@ bool connection_board(unsigned place, struct board *ret);
 /* Is there a recorder? */
 bool connection_reaches(unsigned place);
 /*
- * Connects to that place and says HELLO, to who wrote the board. The fd, or -errno: -EAGAIN: too many wait there.
- * flags: enum spoor_control_hello_flag.
+ * Connects to that place and says HELLO, to who wrote the board, or, if that wants us and nobody is there, to who keeps
+ * us for the next one. The fd, or -errno: -EAGAIN: too many wait there. flags: enum spoor_control_hello_flag.
  */
 int connection_begin(unsigned place, const struct board *board, unsigned flags);
 /*
  * Connects to whoever is there, if that is not so yet, and says HELLO. The fd, or -errno. n_arenas: of FORKED, which
- * are to be sent then.
+ * are to be sent then; who has any waits where nobody is there.
  */
 int connection_open(unsigned flags, unsigned n_arenas);
 /* The fd if there is a connection of this process; else -1. */
 int connection_fd(void);
+/* Is it to who keeps us for the next recorder? Nobody answers there. */
+bool connection_waits(void);
 void connection_close(void);
 /* A descriptor of the parent's is closed, if it is that still. */
 void connection_forget(void);

@@ -165,7 +165,7 @@ static void begin_recording(const struct board *b)
 {
 	if (b->n_wanted) {
 		board_read(b, messages_take);
-		if (connection_is_private())
+		if (connection_is_private() && !connection_waits())
 			await_rows(b);
 		return;
 	}
@@ -184,7 +184,7 @@ static bool is_not_there(unsigned place, const struct board *b, unsigned flags)
 	r = connection_begin(place, b, flags);
 	if (r >= 0)
 		begin_recording(b);
-	messages_late |= r == -EAGAIN;
+	messages_late |= r == -EAGAIN || (r < 0 && b->n_wanted);
 	return r < 0 && r != -EAGAIN;
 }
 
@@ -228,20 +228,35 @@ void spoor_control_objects(void)
 	find_sessions(SPOOR_HELLO_ALONE);
 }
 
-void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
+static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 {
 	unsigned i;
+	int r = 0;
 
-	connection_forget();
-	if (connection_open(SPOOR_HELLO_FORKED, n) < 0)
-		return;
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && !r; i++) {
 		struct spoor_control_arena m = { .session = arenas[i].session,
 						 .flags = messages_late ? SPOOR_ARENA_LATE : 0 };
 
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
-		connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
+		r = connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
 	}
+	return r;
+}
+
+void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
+{
+	int r;
+
+	connection_forget();
+	if (connection_open(SPOOR_HELLO_FORKED, n) < 0)
+		return;
+	r = send_arenas(arenas, n);
+	if ((r != -EPIPE && r != -ECONNRESET) || connection_waits())
+		return;
+	/* The recorder has ended since; the next one is to have them. */
+	connection_close();
+	if (connection_open(SPOOR_HELLO_FORKED, n) >= 0)
+		send_arenas(arenas, n);
 }
 
 void spoor_control_stop(void)

@@ -30,6 +30,11 @@
 #define SPOOR_CONTROL_KICK 0x53504f4f524b494bULL   /* value of the queued SIGURG: "look at your socket" */
 #define SPOOR_CONTROL_MAX_SIZE 4096
 #define SPOOR_CONTROL_BOARD ".sessions" /* behind the socket's path */
+/*
+ * Behind the path, too: where who begins while no recorder is there says the same, to a process that understands none
+ * of it and gives it, with the connection, to the recorder that comes next.
+ */
+#define SPOOR_CONTROL_WAITING ".waiting"
 #define SPOOR_CONTROL_BOARD_MAGIC 0x42525053U /* "SPRB" */
 #define SPOOR_CONTROL_BOARD_NOTES 64 /* offset of the first note */
 

@@ -110,6 +110,8 @@ void spoor_board_remove(struct spoor_hub *h)
 	char path[sizeof(h->path) + 32];
 
 	forget(h);
+	if (h->leaves)
+		return;
 	board_path(h, "", path, sizeof(path));
 	unlink(path);
 }
@@ -122,6 +124,7 @@ void spoor_hub_publish(struct spoor_hub *h)
 	struct spoor_control_board board = { SPOOR_CONTROL_BOARD_MAGIC, SPOOR_CONTROL_VERSION, .n_notes = n,
 					     .beat = spoor_now_monotonic() };
 
+	spoor_waiting_update(h);
 	if (notes && b->fd >= 0 && n == b->n && !memcmp(notes, b->notes, size))
 		return;
 	forget(h);

@@ -52,6 +52,12 @@ static int check(const struct spoor_control_head *m, ssize_t size)
 	return 0;
 }
 
+void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd)
+{
+	if (p->sock.fd >= 0 && (check(message, size) || spoor_program_message(p, message, size, fd) < 0))
+		spoor_program_hung_up(p);
+}
+
 /* One. Returns 0: there is none; 1; or -errno: the connection is to be closed. */
 static int receive(struct hub_program *p)
 {
@@ -117,11 +123,13 @@ static int serve_once(struct spoor_hub *h)
 		if (f->fd < 0)
 			continue; /* of what came before it in this turn */
 		if (f->kind == HUB_LISTENER)
-			spoor_program_accept(h);
+			spoor_program_accept(h, f->fd);
 		else if (f->kind == HUB_WAKER)
 			spoor_hub_full(h);
 		else if (f->kind == HUB_ROWS)
 			spoor_hub_tell_rows(h);
+		else if (f->kind == HUB_KEEPER)
+			spoor_orphans_keeper_ended(h);
 		else if (f->kind == HUB_PEER)
 			serve_peer(f->owner);
 		else
@@ -143,7 +151,9 @@ void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
 	if (h->catching_up)
 		return;
 	h->catching_up = true;
-	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h); i++)
+	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, h->listener.fd); i++)
+		;
+	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, h->waiting.fd); i++)
 		;
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		if (p == but)
@@ -153,6 +163,37 @@ void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
 			spoor_program_ended(p);
 	}
 	h->catching_up = false;
+}
+
+static bool is_client(const struct spoor_hub *h, const struct hub_program *p)
+{
+	const struct spoor_hub_request *q = h->requests;
+
+	while (q && q->client != p)
+		q = q->next;
+	return q;
+}
+
+/*
+ * Who connects is refused from here on, and who is connected cannot say more, so that nothing is in a socket that we
+ * close: whoever has buffers for us then offers them where he waits for the next recorder.
+ */
+void spoor_hub_leave(struct spoor_hub *h)
+{
+	h->leaves = h->keeper >= 0 && h->sessions;
+	if (h->leaves)
+		spoor_hub_unwatch(h, &h->waiting);
+	shutdown(h->listener.fd, SHUT_RD);
+	spoor_hub_catch_up(h, NULL);
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		if (p->sock.fd < 0 || is_client(h, p))
+			continue;
+		shutdown(p->sock.fd, SHUT_RD);
+		spoor_hub_flush(p);
+		spoor_program_heard(p);
+		if (has_ended(p))
+			spoor_program_ended(p);
+	}
 }
 
 /* Who came, what he says, and whether he is gone already, are three turns; talkers without end get some more. */
@@ -183,10 +224,9 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
 	h->period = FIRST_PERIOD;
-	h->opened = spoor_now_monotonic();
 	h->next_session = random_number() >> 2;
 	h->board.generation = random_number();
-	h->listener.fd = h->wakes.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
+	h->listener.fd = h->wakes.fd = h->waiting.fd = h->kept.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
 		spoor_hub_close(h);
@@ -210,10 +250,12 @@ void spoor_hub_close(struct spoor_hub *h)
 		return;
 	while (h->first)
 		spoor_program_free(h->first);
+	spoor_waiting_close(h);
 	if (h->listener.fd >= 0) {
 		spoor_hub_unwatch(h, &h->listener);
 		unlink(h->path);
-		spoor_board_remove(h);
+		if (h->board.fd >= 0)
+			spoor_board_remove(h);
 	}
 	while (h->requests) {
 		struct spoor_hub_request *q = h->requests;

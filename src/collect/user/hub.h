@@ -74,6 +74,7 @@ struct spoor_hub_result {
 	unsigned programs, crashed, damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
+	unsigned away;  /* programs that came while no recorder was there and found no room to wait */
 	char why[512];  /* it failed */
 };
 /* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */
@@ -87,6 +88,11 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
  */
 void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);
 struct hub_program;
+/*
+ * The recorder is to end, and its sessions are not: who comes from here on waits for the next one. Who came before, and
+ * what he said, is known when it returns.
+ */
+void spoor_hub_leave(struct spoor_hub *h);
 /* Who came before this moment, what they said, and who ended, is known when it returns. From within a turn, too. */
 void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
 /*

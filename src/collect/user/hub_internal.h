@@ -13,7 +13,7 @@
 
 #define HUB_MOST_ARENAS 64 /* of one process */
 
-enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER, HUB_ROWS };
+enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER, HUB_ROWS, HUB_KEEPER };
 
 /* What epoll tells of: a socket, or a process. */
 struct hub_fd {
@@ -35,7 +35,6 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool let_go;      /* it has ended, and others need the memory */
-	bool found;       /* it was to be in it, and began while no recorder was there, or before it was heard */
 };
 
 /* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */
@@ -48,8 +47,9 @@ struct hub_program {
 	struct spoor_ust_process identity; /* pid 0: nobody has asked (spoor_program_process()) */
 	bool program; /* it said HELLO */
 	bool listens;
-	bool found;     /* it did not come by itself, nor for a client's request */
 	bool answering; /* it is being answered */
+	bool kept;      /* the keeper has its connection, too, in case that we are killed before we have heard it */
+	bool met; /* it had been let in by the recorder before us, which may have heard its HELLO */
 	bool unwanted;  /* no session wanted it when it came */
 	bool dead;                  /* to be freed after this turn */
 	bool gone;                  /* its arenas end with the next round */
@@ -100,11 +100,19 @@ struct hub_board {
 	uint64_t beat, looked; /* ns: when that was done last */
 };
 
+/* What the keeper tells of programs that came while no recorder was there. */
+struct hub_waited {
+	struct hub_program *from; /* of whom it is telling; NULL: he may not come */
+	struct hub_words *first, *last;
+	bool failed; /* there is no socket for them, which was said */
+};
+
 struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
 	int epoll_fd;
 	struct hub_fd listener, wakes;
+	struct hub_fd waiting; /* where programs come while no recorder is there: the keeper has it, too */
 	struct spoor_waker *waker;
 	struct hub_program *first;
 	unsigned n_programs;
@@ -113,22 +121,28 @@ struct spoor_hub {
 	uint32_t serial;
 	uint64_t period, due, last; /* ns; last: the round before */
 	uint32_t next_session;
-	int keeper; /* -1: none */
+	char keeper_path[128];
+	struct hub_fd kept;
+	int keeper; /* kept.fd; -1: none */
+	uint64_t keeper_begun; /* ns */
+	unsigned keepers_ended; /* one soon after the other */
 	struct hub_board board;
 	bool catching_up;
 	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
+	bool leaves; /* sessions, and what programs need of us to begin, stay for the next one */
 	struct hub_orphan *orphans;
+	struct hub_waited waited;
 	struct spoor_user_rows *rows; /* NULL: nobody has needed them yet */
 	struct hub_fd rows_done;
 	bool rows_failed;
 	uint64_t last_program;
-	uint64_t opened; /* ns */
 };
 
 /* hub.c */
 int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
+void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
 
@@ -156,7 +170,10 @@ void spoor_hub_unlink(struct spoor_hub *h, struct spoor_ust_session *s);
 void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now);
 
 /* program.c */
-bool spoor_program_accept(struct spoor_hub *h); /* there may be more */
+bool spoor_program_accept(struct spoor_hub *h, int listener); /* there may be more */
+struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL: it may not come; fd is taken over */
+void spoor_program_meet(struct hub_program *p);
+void spoor_program_heard(struct hub_program *p); /* or it left */
 const struct spoor_ust_process *spoor_program_process(struct hub_program *p);
 /* One message of it, with at most one descriptor, which is closed. -errno: it broke the protocol. */
 int spoor_program_message(struct hub_program *p, const void *m, size_t size, int fd);
@@ -209,7 +226,16 @@ void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 void spoor_hub_retired_finish(struct spoor_hub *h, struct spoor_ust_session *s);
 void spoor_hub_retired_forget(struct spoor_ust_session *s); /* the keeper holds them */
 
+/* hub_waiting.c */
+void spoor_waiting_came(void *hub, int fd, bool met);
+void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd);
+void spoor_waiting_end(void *hub, uint32_t turned_away, int listener);
+void spoor_waiting_hear(struct spoor_hub *h); /* what the keeper has told */
+void spoor_waiting_update(struct spoor_hub *h); /* programs are to wait while there are sessions */
+void spoor_waiting_close(struct spoor_hub *h);
+
 /* orphans.c */
+void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
 void spoor_orphans_look(struct spoor_hub *h);
 void spoor_orphans_free(struct spoor_hub *h);
 

@@ -291,6 +291,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.damaged = s->n_damaged,
 		.stuck = s->n_stuck,
 		.late = s->n_late,
+		.away = s->n_away,
 	};
 	memcpy(ret->why, s->why, sizeof(ret->why));
 	add_present(h, s, ret);

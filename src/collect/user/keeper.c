@@ -12,31 +12,60 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/user/keeper_internal.h"
 
 #define LINGER_MS 1000       /* with nothing to hold and nobody there */
 #define ABANDONED_MS 3600000 /* nobody came for what is held */
 #define PATIENCE_S 2
+#define MOST_ANSWERS 1000000
 
 /* ---- the keeper's process ---- */
 
-static void live(int listener)
+/* How long to wait for a daemon yet. */
+static int patience(const struct keeper *k, uint64_t alone)
 {
-	struct keeper k = {};
-	int daemon = -1;
+	uint64_t ms = (spoor_now_monotonic() - alone) / 1000000, most;
+
+	most = k->n || k->n_waiters || k->listener >= 0 ? ABANDONED_MS : LINGER_MS;
+	return ms < most ? most - ms : 0;
+}
+
+static void wait_for_daemon(struct keeper *k, int listener, int *ret_daemon)
+{
+	static struct pollfd p[1 + WAITING_POLLED];
+	uint64_t alone = spoor_now_monotonic();
 
 	for (;;) {
-		struct pollfd p[] = { { .fd = listener, .events = POLLIN }, { .fd = daemon, .events = POLLIN } };
-		int n = poll(p, 2, daemon >= 0 ? -1 : k.n ? ABANDONED_MS : LINGER_MS);
+		unsigned n = keeper_wait_for(k, p + 1);
+		int ms = patience(k, alone);
 
-		if (!n)
+		p[0] = (struct pollfd){ .fd = listener, .events = POLLIN };
+		if (!ms || poll(p, 1 + n, ms) < 0)
+			return;
+		if (p[0].revents)
+			*ret_daemon = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (*ret_daemon >= 0)
+			return;
+		keeper_wait_done(k, p + 1);
+	}
+}
+
+/* What programs say while a daemon is there is that one's business. */
+static void live(int listener)
+{
+	struct keeper k;
+
+	keeper_begin(&k);
+	for (;;) {
+		_cleanup_(spoor_closep) int daemon = -1;
+
+		wait_for_daemon(&k, listener, &daemon);
+		if (daemon < 0)
 			break;
-		if (daemon >= 0 && p[1].revents && keeper_serve(&k, daemon)) {
-			close(daemon);
-			daemon = -1;
-		}
-		if (daemon < 0 && p[0].revents)
-			daemon = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		while (!keeper_serve(&k, daemon))
+			;
+		keeper_daemon_left(&k);
 	}
 	keeper_let_go(&k);
 }
@@ -110,15 +139,18 @@ static int start(const struct sockaddr_un *a)
 	return connect_to(a);
 }
 
-int spoor_keeper_open(const char *path)
+int spoor_keeper_open(const char *path, bool *ret_begun)
 {
 	struct sockaddr_un a;
 	int fd = address_of(path, &a);
 
-	if (fd)
+	*ret_begun = false;
+	if (!fd)
+		fd = connect_to(&a);
+	if (fd >= 0 || fd == -ENAMETOOLONG)
 		return fd;
-	fd = connect_to(&a);
-	return fd >= 0 ? fd : start(&a);
+	*ret_begun = true;
+	return start(&a);
 }
 
 void spoor_keeper_keep(int keeper, const struct spoor_kept *k, int fd)
@@ -136,17 +168,74 @@ void spoor_keeper_drop(int keeper, const uint8_t uuid[16])
 		keeper_send(keeper, KEEPER_DROP, &k, -1);
 }
 
-int spoor_keeper_get(int keeper, void (*each)(void *ctx, const struct spoor_kept *k, int fd), void *ctx)
+bool spoor_keeper_is_free(const char *path)
 {
 	struct keeper_message m = {};
-	int fd, r = keeper_send(keeper, KEEPER_GET, NULL, -1);
+	struct sockaddr_un a;
+	_cleanup_(spoor_closep) int fd = -1, none = -1;
 
-	for (int i = 0; !r && m.word != KEEPER_END && i <= KEEPER_MOST; i++) {
+	if (address_of(path, &a))
+		return false;
+	fd = connect_to(&a);
+	return fd >= 0 && !keeper_send(fd, KEEPER_ASK, NULL, -1) && !keeper_receive(fd, &m, &none) &&
+	       m.word == KEEPER_END;
+}
+
+void spoor_keeper_met(int keeper, uint32_t id, int fd)
+{
+	if (keeper >= 0)
+		keeper_send_number(keeper, KEEPER_MET, id, fd);
+}
+
+void spoor_keeper_heard(int keeper, uint32_t id)
+{
+	if (keeper >= 0)
+		keeper_send_number(keeper, KEEPER_HEARD, id, -1);
+}
+
+void spoor_keeper_own(int keeper, int fd)
+{
+	if (keeper >= 0)
+		keeper_send(keeper, KEEPER_OWN, NULL, fd);
+}
+
+void spoor_keeper_listen(int keeper, int fd)
+{
+	if (keeper >= 0)
+		keeper_send(keeper, fd >= 0 ? KEEPER_LISTEN : KEEPER_HUSH, NULL, fd);
+}
+
+void spoor_keeper_taken(int keeper)
+{
+	if (keeper >= 0)
+		keeper_send(keeper, KEEPER_TAKEN, NULL, -1);
+}
+
+/* One message of the answer. 0: the last one. */
+static int take(const struct spoor_keeper_taker *t, const struct keeper_message *m, int *fd)
+{
+	if (m->word == KEEPER_HERE && *fd >= 0)
+		t->kept(t->ctx, &m->kept, TAKE_FD(*fd));
+	else if (m->word == KEEPER_CAME && *fd >= 0)
+		t->came(t->ctx, TAKE_FD(*fd), m->number);
+	else if (m->word == KEEPER_SAID)
+		t->said(t->ctx, m->said, m->number, TAKE_FD(*fd));
+	else if (m->word == KEEPER_END)
+		t->end(t->ctx, m->number, TAKE_FD(*fd));
+	return m->word != KEEPER_END;
+}
+
+int spoor_keeper_get(int keeper, const struct spoor_keeper_taker *t)
+{
+	int r = keeper_send(keeper, KEEPER_GET, NULL, -1);
+	bool more = !r;
+
+	for (int i = 0; more && i < MOST_ANSWERS; i++) {
+		_cleanup_(spoor_closep) int fd = -1;
+		struct keeper_message m;
+
 		r = keeper_receive(keeper, &m, &fd);
-		if (!r && m.word == KEEPER_HERE && fd >= 0)
-			each(ctx, &m.kept, fd);
-		else if (!r && fd >= 0)
-			close(fd);
+		more = !r && take(t, &m, &fd);
 	}
 	return r;
 }

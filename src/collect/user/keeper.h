@@ -2,21 +2,55 @@
 #pragma once
 /*
  * A process that does nothing but hold programs' arenas for a daemon, so that what a program leaves that ends while no
- * daemon is there is not lost. It lives at SOCKET.keeper as long as somebody is connected, or, for an hour at most, it
- * holds something; the next daemon gets everything from it, and goes on with it. Used by the hub's thread.
+ * daemon is there is not lost; and where programs wait that begin then. It lives at SOCKET.keeper as long as somebody
+ * is connected, or, for an hour at most, it holds something or programs may come; the next daemon gets everything from
+ * it, and goes on with it. Used by the hub's thread.
+ *
+ *	program --HELLO, ARENA--> SOCKET           daemon  --KEEP, DROP--> SOCKET.keeper
+ *	        --HELLO, ARENA--> SOCKET.waiting   keeper          (no daemon is there)
+ *	                                           keeper  --HERE, CAME, SAID--> the next daemon
  */
+#include <stdbool.h>
+
 #include "collect/user/arena.h"
 
 struct spoor_kept {
 	uint8_t uuid[16];
-	uint32_t pid;     /* the host's */
+	uint32_t pid; /* the host's */
 	uint32_t session;
 	uint64_t start_time; /* of the process: its arena's */
 };
 
-/* Connects to the keeper at path, or starts one. Returns the connection, or -errno: then nothing is kept. */
-int spoor_keeper_open(const char *path);
+#define SPOOR_KEEPER_SAID 1024 /* bytes that are kept of a message of a program: none is larger */
+
+/*
+ * Connects to the keeper at path, or starts one (*ret_begun). Returns the connection, or -errno: then nothing is kept.
+ */
+int spoor_keeper_open(const char *path, bool *ret_begun);
+/* Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, two seconds. */
+bool spoor_keeper_is_free(const char *path);
+/* The daemon's own socket: who has connected there and is not let in when we are killed is not lost. */
+void spoor_keeper_own(int keeper, int fd);
 void spoor_keeper_keep(int keeper, const struct spoor_kept *k, int fd);
 void spoor_keeper_drop(int keeper, const uint8_t uuid[16]);
-/* Everything that it holds: each() gets descriptors to close. */
-int spoor_keeper_get(int keeper, void (*each)(void *ctx, const struct spoor_kept *k, int fd), void *ctx);
+/*
+ * A program that we have let in, until it has said what it has to say at its beginning: if we are killed before, it is
+ * with the next daemon that it goes on. id: ours for it.
+ */
+void spoor_keeper_met(int keeper, uint32_t id, int fd);
+void spoor_keeper_heard(int keeper, uint32_t id);
+/* The socket where programs come while no daemon is there; it stays the caller's. -1: none is to come any more. */
+void spoor_keeper_listen(int keeper, int fd);
+
+/* Who is told what it holds; descriptors are his. */
+struct spoor_keeper_taker {
+	void (*kept)(void *ctx, const struct spoor_kept *k, int fd);
+	void (*came)(void *ctx, int fd,
+		     bool met); /* a program, of which it is that is; met: we had let it in, before */
+	void (*said)(void *ctx, const void *bytes, size_t size, int fd); /* said; fd -1: without one */
+	void (*end)(void *ctx, uint32_t turned_away, int listener);      /* -1: there is no socket yet */
+	void *ctx;
+};
+/* Everything. It tells of programs, and who was turned away, until it hears spoor_keeper_taken(). */
+int spoor_keeper_get(int keeper, const struct spoor_keeper_taker *t);
+void spoor_keeper_taken(int keeper);

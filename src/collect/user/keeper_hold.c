@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A keeper's messages, and what it holds. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "collect/user/keeper_internal.h"
 
 /* ---- messages ---- */
+
+/* What of a message is sent, but for what is said. */
+#define HEAD offsetof(struct keeper_message, said)
 
 int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd)
 {
@@ -16,7 +21,27 @@ int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd)
 
 	if (k)
 		m.kept = *k;
-	return spoor_fds_send(to, &m, sizeof(m), &fd, fd >= 0, 0);
+	return spoor_fds_send(to, &m, HEAD, &fd, fd >= 0, 0);
+}
+
+int keeper_send_number(int to, uint32_t word, uint32_t number, int fd)
+{
+	struct keeper_message m = { .word = word, .number = number };
+
+	return spoor_fds_send(to, &m, HEAD, &fd, fd >= 0, 0);
+}
+
+int keeper_send_said(int to, const struct keeper_said *s)
+{
+	struct keeper_message m = { .word = KEEPER_SAID, .number = s->size };
+
+	memcpy(m.said, s->bytes, s->size);
+	return spoor_fds_send(to, &m, HEAD + s->size, &s->fd, s->fd >= 0, 0);
+}
+
+static bool is_message(const struct keeper_message *m, ssize_t n)
+{
+	return n >= (ssize_t)HEAD && (size_t)n == HEAD + (m->word == KEEPER_SAID ? m->number : 0);
 }
 
 int keeper_receive(int from, struct keeper_message *m, int *ret_fd)
@@ -25,7 +50,7 @@ int keeper_receive(int from, struct keeper_message *m, int *ret_fd)
 
 	if (n < 0)
 		return (int)n;
-	if (n == sizeof(*m))
+	if (is_message(m, n))
 		return 0;
 	if (*ret_fd >= 0)
 		close(*ret_fd);
@@ -61,24 +86,70 @@ static void keep(struct keeper *k, const struct spoor_kept *kept, int fd)
 		close(fd);
 }
 
+static int tell_all(const struct keeper *k, int daemon)
+{
+	int r = 0;
+
+	for (size_t i = 0; !r && i < k->n; i++)
+		r = keeper_send(daemon, KEEPER_HERE, &k->all[i].kept, k->all[i].fd);
+	if (!r)
+		r = keeper_tell_waiters(k, daemon);
+	return r ? r : keeper_send_number(daemon, KEEPER_END, k->turned_away, k->listener);
+}
+
+/* fd: the message's, which is taken over. */
+static int carry_out(struct keeper *k, const struct keeper_message *m, int *fd, int daemon)
+{
+	switch (m->word) {
+	case KEEPER_KEEP:
+		if (*fd >= 0)
+			keep(k, &m->kept, TAKE_FD(*fd));
+		return 0;
+	case KEEPER_DROP:
+		drop(k, m->kept.uuid);
+		return 0;
+	case KEEPER_LISTEN:
+		keeper_hush(k);
+		k->listener = TAKE_FD(*fd);
+		return 0;
+	case KEEPER_MET:
+		if (*fd >= 0)
+			keeper_meet(k, m->number, TAKE_FD(*fd));
+		return 0;
+	case KEEPER_HEARD:
+		keeper_heard(k, m->number);
+		return 0;
+	case KEEPER_OWN:
+		if (k->own >= 0)
+			close(k->own);
+		k->own = TAKE_FD(*fd);
+		return 0;
+	case KEEPER_ASK:
+		return keeper_send(daemon, KEEPER_END, NULL, -1);
+	case KEEPER_HUSH:
+		keeper_hush(k);
+		return 0;
+	case KEEPER_TAKEN:
+		keeper_waiters_taken(k);
+		return 0;
+	case KEEPER_GET:
+		return tell_all(k, daemon);
+	}
+	return 0;
+}
+
 int keeper_serve(struct keeper *k, int daemon)
 {
+	_cleanup_(spoor_closep) int fd = -1;
 	struct keeper_message m;
-	int fd, r = keeper_receive(daemon, &m, &fd);
+	int r = keeper_receive(daemon, &m, &fd);
 
-	if (r)
-		return r;
-	if (m.word == KEEPER_KEEP && fd >= 0)
-		keep(k, &m.kept, fd);
-	else if (fd >= 0)
-		close(fd);
-	if (m.word == KEEPER_DROP)
-		drop(k, m.kept.uuid);
-	for (size_t i = 0; m.word == KEEPER_GET && !r && i < k->n; i++)
-		r = keeper_send(daemon, KEEPER_HERE, &k->all[i].kept, k->all[i].fd);
-	if (m.word == KEEPER_GET && !r)
-		r = keeper_send(daemon, KEEPER_END, NULL, -1);
-	return r;
+	return r ? r : carry_out(k, &m, &fd, daemon);
+}
+
+void keeper_begin(struct keeper *k)
+{
+	*k = (struct keeper){ .listener = -1, .own = -1 };
 }
 
 void keeper_let_go(struct keeper *k)
@@ -86,5 +157,8 @@ void keeper_let_go(struct keeper *k)
 	for (size_t i = 0; i < k->n; i++)
 		close(k->all[i].fd);
 	free(k->all);
-	*k = (struct keeper){};
+	keeper_waiters_taken(k);
+	keeper_hush(k);
+	keeper_daemon_left(k); /* where nobody waits any more */
+	keeper_begin(k);
 }

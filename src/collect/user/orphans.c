@@ -8,8 +8,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
+
+#define SOON_NS SPOOR_NS_PER_SEC /* after its beginning one ends that cannot live here, */
+#define MOST_SOON 5              /* if that many do */
 
 struct hub_orphan {
 	struct hub_orphan *next;
@@ -30,11 +34,59 @@ static void note(void *ctx, const struct spoor_kept *k, int fd)
 	h->orphans = o;
 }
 
+static void warn_of_keeper(struct spoor_hub *h, bool begun)
+{
+	if (h->keeper < 0)
+		spoor_hub_warn(h, "what programs leave that end while no daemon is there is lost: no process can be "
+				  "started that holds it");
+	else if (begun && h->sessions)
+		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
+				  "it held of programs that have ended is lost, and not counted");
+}
+
+/* The connection to it, or to a new one. */
+static void open_keeper(struct spoor_hub *h)
+{
+	bool begun;
+	int fd = spoor_keeper_open(h->keeper_path, &begun);
+
+	h->kept.fd = -1;
+	if (fd >= 0 && spoor_hub_watch(h, &h->kept, fd, h, HUB_KEEPER))
+		spoor_hub_unwatch(h, &h->kept);
+	h->keeper = h->kept.fd;
+	h->keeper_begun = spoor_now_monotonic();
+	warn_of_keeper(h, begun);
+	spoor_keeper_own(h->keeper, h->listener.fd);
+}
+
 void spoor_hub_keep(struct spoor_hub *h, const char *path)
 {
-	h->keeper = spoor_keeper_open(path);
-	if (h->keeper >= 0)
-		spoor_keeper_get(h->keeper, note, h);
+	const struct spoor_keeper_taker t = { note, spoor_waiting_came, spoor_waiting_said, spoor_waiting_end, h };
+
+	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", path);
+	open_keeper(h);
+	if (h->keeper < 0)
+		return;
+	spoor_keeper_get(h->keeper, &t);
+	spoor_waiting_hear(h);
+	spoor_waiting_update(h);
+}
+
+/* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */
+void spoor_orphans_keeper_ended(struct spoor_hub *h)
+{
+	bool soon = spoor_now_monotonic() - h->keeper_begun < SOON_NS;
+
+	spoor_hub_unwatch(h, &h->kept);
+	h->keeper = -1;
+	h->keepers_ended = soon ? h->keepers_ended + 1 : 0;
+	if (h->keepers_ended > MOST_SOON) {
+		warn_of_keeper(h, false);
+		return;
+	}
+	open_keeper(h);
+	if (h->waiting.fd >= 0)
+		spoor_keeper_listen(h->keeper, h->waiting.fd);
 }
 
 static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
@@ -80,7 +132,6 @@ void spoor_orphans_free(struct spoor_hub *h)
 		close(o->fd);
 		free(o);
 	}
-	if (h->keeper >= 0)
-		close(h->keeper);
+	spoor_hub_unwatch(h, &h->kept);
 	h->keeper = -1;
 }

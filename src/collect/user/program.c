@@ -47,7 +47,7 @@ static bool may_come(const struct spoor_hub *h, const struct ucred *c)
 	return h->o.everybody || c->uid == geteuid() || !c->uid;
 }
 
-static void take_in(struct spoor_hub *h, int fd)
+struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 {
 	struct hub_program *p = calloc(1, sizeof(*p));
 	socklen_t len = sizeof(p->cred);
@@ -57,7 +57,7 @@ static void take_in(struct spoor_hub *h, int fd)
 	    !may_come(h, &p->cred) || spoor_hub_watch(h, &p->sock, fd, p, HUB_PEER)) {
 		free(p);
 		close(fd);
-		return;
+		return NULL;
 	}
 	p->hub = h;
 	p->id = ++h->last_program;
@@ -70,19 +70,38 @@ static void take_in(struct spoor_hub *h, int fd)
 		h->first->prev = p;
 	h->first = p;
 	h->n_programs++;
+	return p;
 }
 
-bool spoor_program_accept(struct spoor_hub *h)
+void spoor_program_meet(struct hub_program *p)
+{
+	if (p->kept || p->sock.fd < 0 || p->hub->keeper < 0)
+		return;
+	p->kept = true;
+	spoor_keeper_met(p->hub->keeper, (uint32_t)p->id, p->sock.fd);
+}
+
+void spoor_program_heard(struct hub_program *p)
+{
+	if (p->kept)
+		spoor_keeper_heard(p->hub->keeper, (uint32_t)p->id);
+	p->kept = false;
+}
+
+bool spoor_program_accept(struct spoor_hub *h, int listener)
 {
 	for (int i = 0; i < 64; i++) {
-		int fd = accept4(h->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		struct hub_program *p;
 
 		if (fd < 0 && errno == EAGAIN && h->crowd < HUB_BACKLOG)
 			h->crowd = 0;
 		if (fd < 0)
 			return false;
 		h->crowd++;
-		take_in(h, fd);
+		p = spoor_program_take_in(h, fd);
+		if (p)
+			spoor_program_meet(p);
 	}
 	return true;
 }
@@ -241,14 +260,6 @@ static bool follows_board(const struct hub_program *p, const struct spoor_contro
 	return b->fd >= 0 && m->head.serial == b->generation && (!b->single || m->pid == (uint32_t)p->cred.pid);
 }
 
-static void add_found(struct hub_program *p, struct spoor_ust_session *s)
-{
-	struct hub_member *m = spoor_program_add_member(p, s);
-
-	if (m)
-		m->found = p->found && s->resumed && s->recording;
-}
-
 /* The answer to a HELLO: all sessions that want it. */
 static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_request *q)
 {
@@ -257,7 +268,7 @@ static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_reque
 
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, spoor_program_process(p)))
-			add_found(p, s);
+			spoor_program_add_member(p, s);
 	if (knows && p->n_members) {
 		believe_board(p);
 		return 0;
@@ -278,8 +289,9 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	struct spoor_hub_request *q;
 	int r;
 
-	if (p->program)
+	if (p->program && !p->met)
 		return -EBADMSG;
+	p->met = false;
 	memcpy(p->comm, m->comm, sizeof(p->comm) - 1);
 	memcpy(p->exe, m->exe, sizeof(p->exe) - 1);
 	p->called = m->pid;
@@ -307,7 +319,6 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 		return 0;
 	p->answering = true;
 	q = spoor_request_came(p->hub, p);
-	p->found = m->flags & SPOOR_HELLO_KICKED && !q && p->n_sites;
 	r = send_setups(p, follows_board(p, m), q);
 	p->answering = false;
 	/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
@@ -359,9 +370,9 @@ static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 	return 0;
 }
 
-int spoor_program_message(struct hub_program *p, const void *message, size_t size, int fd)
+static int carry_out(struct hub_program *p, const struct spoor_control_head *m, size_t size, int fd)
 {
-	const struct spoor_control_head *m = message;
+	const void *message = m;
 
 	if (m->type == SPOOR_CONTROL_HELLO)
 		return size == sizeof(struct spoor_control_hello) ? on_hello(p, message) : -EBADMSG;
@@ -375,8 +386,27 @@ int spoor_program_message(struct hub_program *p, const void *message, size_t siz
 	case SPOOR_CONTROL_COMMAND:
 		if (p->program || !p->hub->o.command)
 			return -EBADMSG;
+		spoor_program_heard(p);
 		spoor_request_command(p, m, size);
 		return 0;
 	}
 	return -EBADMSG;
+}
+
+/* Has it said what it has to say of the sessions that it was told of? */
+static bool is_settled(const struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (p->members[i].setup)
+			return false;
+	return p->program && !p->met && !p->arenas_to_come;
+}
+
+int spoor_program_message(struct hub_program *p, const void *message, size_t size, int fd)
+{
+	int r = carry_out(p, message, size, fd);
+
+	if (p->kept && is_settled(p))
+		spoor_program_heard(p);
+	return r;
 }

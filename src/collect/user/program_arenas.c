@@ -68,13 +68,6 @@ static void come_to_know(struct hub_program *p)
 		spoor_program_join(p, s, NULL);
 }
 
-/* What it did before this arena was made is missing. Who was here with the recorder before us has an older one. */
-static bool is_late(const struct hub_program *p, const struct hub_member *member, const struct spoor_control_arena *m,
-		    const struct spoor_user_arena *a)
-{
-	return m->flags & SPOOR_ARENA_LATE || (member->found && a->head.made > p->hub->opened);
-}
-
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
@@ -94,7 +87,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 		member->session->malformed++;
 		return r;
 	}
-	member->session->n_late += !member->n_arenas && is_late(p, member, m, a);
+	member->session->n_late += !member->n_arenas && m->flags & SPOOR_ARENA_LATE;
 	r = add_source(p, member, a, st.st_ino);
 	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);

@@ -92,6 +92,7 @@ static void give_up(struct hub_program *p)
 /* Its end of the socket is closed: it ended, executes another program, or closes what it does not know (daemons do). */
 void spoor_program_hung_up(struct hub_program *p)
 {
+	spoor_program_heard(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
 	p->looked = 0;
@@ -109,6 +110,7 @@ void spoor_program_ended(struct hub_program *p)
 	spoor_hub_unwatch(p->hub, &p->process);
 	if (p->sock.fd >= 0)
 		spoor_hub_flush(p);
+	spoor_program_heard(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
 	spoor_program_end_arenas(p, end);
@@ -199,6 +201,7 @@ void spoor_program_free(struct hub_program *p)
 	struct spoor_hub *h = p->hub;
 
 	spoor_requests_forget(h, p);
+	spoor_program_heard(p);
 	spoor_hub_unwatch(h, &p->sock);
 	spoor_hub_unwatch(h, &p->process);
 	for (; p->n_members; drop_member(p, p->members))

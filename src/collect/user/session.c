@@ -160,6 +160,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
+	spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
 	spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
 	spoor_taker_counter(s->taker, "ust_merged_rounds", c.merged);
 	if (s->sender)
@@ -220,7 +221,10 @@ static void tell_comings(struct spoor_ust_session *s)
 		spoor_taker_counter(s->taker, "ust_late", s->n_late);
 	if (s->told_apart != s->n_apart)
 		spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
+	if (s->told_away != s->n_away)
+		spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
 	s->told_late = s->n_late;
+	s->told_away = s->n_away;
 	s->told_apart = s->n_apart;
 }
 
@@ -285,7 +289,7 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 	spoor_writer_switch_lanes(s->w);
 	define_clock(s->w);
 	spoor_taker_segment(s->taker);
-	s->told_late = s->told_apart = 0; /* the segments that said so may be dropped */
+	s->told_late = s->told_apart = s->told_away = 0; /* the segments that said so may be dropped */
 	tell_comings(s);
 	for (size_t i = 0; i < n; i++)
 		spoor_taker_repeat(s->taker, sources[i]);

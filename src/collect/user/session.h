@@ -105,7 +105,8 @@ struct spoor_ust_session {
 	unsigned n_came;  /* programs with sites that were told of it */
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
-	unsigned told_late, told_apart; /* in this segment */
+	unsigned told_late, told_apart, told_away; /* in this segment */
+	unsigned n_away;  /* programs that found no room to wait while no recorder was there */
 	bool resumed;     /* it was there before this recorder */
 };
 

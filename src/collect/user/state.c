@@ -143,6 +143,7 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->recording = k.recording;
 	s->ruled = k.ruled;
 	s->n_late = k.late;
+	s->n_away = k.turned_away;
 	r = spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;

@@ -49,12 +49,13 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_decref(channels);
 		return NULL;
 	}
-	j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name", s->name,
-		      "id", (json_int_t)s->id, "output", s->output, "command", s->command, "recording", s->recording,
-		      "ruled", s->ruled, "late", (json_int_t)s->n_late, "buffers", (json_int_t)s->o.buffers,
-		      "max_size", (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size,
-		      "segment_ns", (json_int_t)s->o.segment_ns, "app", s->app_text, "scope", s->scope_text, "rules",
-		      rules, "channels", channels);
+	j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name",
+		      s->name, "id", (json_int_t)s->id, "output", s->output, "command", s->command, "recording",
+		      s->recording, "ruled", s->ruled, "late", (json_int_t)s->n_late, "turned_away",
+		      (json_int_t)s->n_away, "buffers", (json_int_t)s->o.buffers, "max_size",
+		      (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size, "segment_ns",
+		      (json_int_t)s->o.segment_ns, "app", s->app_text, "scope", s->scope_text, "rules", rules,
+		      "channels", channels);
 	if (j && s->sender)
 		json_object_set_new(j, "relay", relay_json(s));
 	return j;
@@ -150,6 +151,7 @@ int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoo
 	s->recording = json_is_true(json_object_get(j, "recording"));
 	s->ruled = json_is_true(json_object_get(j, "ruled"));
 	s->late = number(j, "late");
+	s->turned_away = number(j, "turned_away");
 	return r ? spoor_fail(e, -r, "session '%s': what is kept of it makes no sense", s->name) : 0;
 }
 

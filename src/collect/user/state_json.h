@@ -13,6 +13,7 @@ struct spoor_state_session {
 	uint32_t id;
 	bool recording, ruled;
 	unsigned late; /* programs that joined late */
+	unsigned turned_away;
 	struct spoor_ust_options o; /* points into this */
 };
 

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs that come, and mostly end, while no daemon is there: the next one has all of them, from their start."""
+import contextlib
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import pytest
+
+from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
+from processes import wait_for
+
+GONE = [signal.SIGTERM, signal.SIGKILL]
+
+
+def by_thread(daemon, name="t.spoor"):
+    return {thread: n for (_, thread), n in daemon.ticks(name).items()}
+
+
+def begin_and_end(daemon, ticker, first, n, **env):
+    for i in range(first, first + n):
+        assert daemon.program(ticker, 1, 4, TICKER_FIRST=str(i), **env).wait(PATIENCE) == 0
+
+
+def end(daemon, name="default"):
+    said = daemon.ust("end", "-s", name).stdout
+    assert ", 0 lost" in said and "late" not in said and "no room" not in said, said
+    return said
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_begin_and_end_without_a_daemon(daemon, ticker, number):
+    """Once each, in all sessions, over several daemons; and those of rules for other processes are not there."""
+    daemon.ust("start", "-s", "a", "-o", "a.spoor", "-e", "zoo:tick")
+    daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick")
+    for round_ in range(3):
+        begin_and_end(daemon, ticker, 10 * round_, 3)
+        daemon.kill(number)
+        begin_and_end(daemon, ticker, 10 * round_ + 3, 7)
+        daemon.start()
+    for name in "ab":
+        assert end(daemon, name).startswith("120 events of 30 programs")
+        assert by_thread(daemon, f"{name}.spoor") == {i: list(range(4)) for i in range(30)}
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_killed_while_they_wait(daemon, ticker, number):
+    """Every event that is behind a program, and none that it had not begun; forked children, too, that nobody knew."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill(number)
+    counter = counters(daemon.cwd / "counter", 4)
+    programs = [daemon.program(ticker, 1, 0, 100, TICKER_FIRST=str(i), TICKER_COUNTER=counter) for i in range(4)]
+    for i, p in enumerate(programs):
+        wait_for(lambda: struct.unpack("<4Q", counter.read_bytes())[i] > 20)
+        p.kill()
+        p.wait()
+    daemon.start()
+    end(daemon)
+    exactly(daemon.ticks(), counter)
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_children(daemon, ticker, number):
+    """Forked while no daemon was there, of a program that none knows, and of one that was recorded before."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    known = daemon.program(ticker, 1, 200, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
+    wait_for(lambda: f"{known.pid} ticker" in daemon.ust("status").stdout)
+    daemon.kill(number)
+    known.communicate(b"x", timeout=PATIENCE)
+    assert daemon.program(ticker, 1, 200, 500, "fork", TICKER_FIRST="50").wait(PATIENCE) == 0
+    daemon.start()
+    end(daemon)
+    assert by_thread(daemon) == {i: list(range(200)) for i in (0, 50, 100, 150)}
+
+
+@pytest.mark.parametrize("number", GONE)
+def test_while_a_daemon_ends_and_the_next_begins(daemon, ticker, number):
+    """Programs that come all the time, each of some events, while daemons are told to end, are killed, and begin."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    loop = f"i=0; while [ ! -e stop ]; do TICKER_FIRST=$i {ticker} 1 4 >&2 || exit 1; i=$((i+1)); done; echo $i"
+    env = daemon.environment()
+    come = subprocess.Popen(["sh", "-c", loop], cwd=daemon.cwd, env=env, stdout=subprocess.PIPE, text=True,
+                            stderr=subprocess.DEVNULL)
+    for _ in range(8):
+        time.sleep(0.1)
+        daemon.kill(number)
+        time.sleep(0.05)
+        daemon.start()
+    (daemon.cwd / "stop").touch()
+    n = int(come.communicate(timeout=PATIENCE)[0])
+    end(daemon)
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(n)} and n > 10
+
+
+def test_daemon_killed_before_it_has_let_them_in(daemon, ticker):
+    """It is at its socket that they came, and have ended; another daemon begins at once."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.process.send_signal(signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 0, 20)
+    daemon.kill()
+    daemon.start()
+    assert end(daemon).startswith("80 events of 20 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(20)}
+
+
+def test_more_than_can_wait(daemon, ticker):
+    """Each program is there, or counted and said."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill(signal.SIGTERM)
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (80, 80))
+    begin_and_end(daemon, ticker, 0, 30)
+    daemon.start()
+    said, ticks = daemon.ust("end").stdout, by_thread(daemon)
+    away = daemon.summary["programs_turned_away"]
+    assert 0 < len(ticks) < 30 and len(ticks) + away == 30 and all(n == list(range(4)) for n in ticks.values())
+    assert any(f"{away} programs came while no daemon was there and found no room" in line for line in daemon.said)
+    assert f"{away} programs found no room to wait" in said
+    report = subprocess.run([daemon.build / "spoor", "report", "t.spoor"], cwd=daemon.cwd, capture_output=True,
+                            text=True, check=True).stdout
+    assert f"Turned away: {away} programs" in report
+
+
+def test_keeper_is_killed(daemon, ticker):
+    """While a daemon is there it starts another one; while none is, programs go on, and the next daemon says so."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    first = keeper_pid(f"{daemon.socket}.keeper")
+    os.kill(first, signal.SIGKILL)
+    assert "has ended" in daemon.process.stderr.readline()
+    known = {None, first, daemon.process.pid}  # by whom it is begun
+    wait_for(lambda: keeper_pid(f"{daemon.socket}.keeper") not in known)
+    second = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill(signal.SIGTERM)
+    begin_and_end(daemon, ticker, 0, 3)
+    daemon.start()
+    daemon.kill(signal.SIGTERM)
+    begin_and_end(daemon, ticker, 3, 3)
+    waits = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="6")
+    os.kill(second, signal.SIGKILL)
+    begin_and_end(daemon, ticker, 7, 3)
+    nobody = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="10")
+    daemon.start()
+    assert any("has ended" in line and "not counted" in line for line in daemon.said)
+    wait_for(lambda: by_thread(daemon) and daemon.summary["programs_late"] == 1)  # before it ends, too
+    for p in waits, nobody:
+        wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+        daemon.finish(p)
+    said = daemon.ust("end").stdout
+    assert ", 0 lost" in said and "1 of them joined late" in said
+    ticks = by_thread(daemon)
+    assert ticks[6][0] == 0 and in_a_row(ticks.pop(6)) and in_a_row(ticks.pop(10))
+    assert ticks == {i: list(range(4)) for i in range(3)}
+
+
+def test_nothing_is_left_behind(daemon, ticker):
+    """With the last session goes the place to wait; and with the last daemon whoever kept it."""
+    place = daemon.cwd / "ust.sock.waiting"
+    assert not place.exists()
+    daemon.ust("start", "-o", "t.spoor")
+    assert place.is_socket() and place.stat().st_mode & 0o777 == (daemon.cwd / "ust.sock").stat().st_mode & 0o777
+    daemon.kill(signal.SIGTERM)
+    assert place.is_socket()
+    daemon.start()
+    daemon.ust("end")
+    assert not place.exists()
+    daemon.kill(signal.SIGTERM)
+    wait_for(lambda: not (daemon.cwd / "ust.sock.keeper").exists())
+    assert not list(daemon.cwd.glob("ust.sock*"))
+
+
+def test_hostile_client(daemon, ticker):
+    """Whoever says garbage there, sends descriptors, never reads, and comes hundreds of times, keeps nobody out."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill(signal.SIGTERM)
+    strangers = []
+    for i in range(500):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        s.connect(str(daemon.socket) + ".waiting")
+        with contextlib.suppress(OSError):  # it may be thrown out at once
+            for size in (0, 1, 16, 700, 1024, 1025, 60000)[-(i % 8):]:
+                socket.send_fds(s, [os.urandom(size)], [0, 1, 2][:i % 4])
+        strangers.append(s)
+    begin_and_end(daemon, ticker, 0, 5)
+    for s in strangers[::2]:
+        s.close()
+    daemon.start()
+    assert end(daemon).startswith("20 events of 5 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(5)}
