@@ -26,7 +26,7 @@ class Arena:
         self.path = Path(path)
         self.data = self.path.read_bytes()
         magic, version, self.state, size = struct.unpack_from("<QIIQ", self.data, 0)
-        assert magic == 0x414E455241525053 and version == 1 and size == len(self.data)
+        assert magic == 0x414E455241525053 and version == 2 and size == len(self.data)
         self.uuid = self.data[24:40]
         (self.pid, self.clock, self.start, self.made, self.realtime, self.uid, n_channels, self.n_packets, _,
          defs, defs_size, headers, at) = struct.unpack_from("<IIQQQIIIIQQQQ", self.data, 56)
