@@ -23,6 +23,7 @@ void process_unlock(void);
 static bool stop;
 static unsigned long rounds[64]; /* of each thread: odd while it is in a round */
 static unsigned long hits[64];
+static pthread_barrier_t stopped;
 
 static unsigned long get(const unsigned long *at)
 {
@@ -38,18 +39,26 @@ static unsigned long next(unsigned long *at)
 	return n;
 }
 
+static void shoot(unsigned long i)
+{
+	next(&rounds[i]);
+	spoor_trace(fire, shot, next(&hits[i]));
+	spoor_trace(fire, shot, next(&hits[i]));
+	for (int k = 0; k < 4; k++)
+		spoor_trace(fire, shot, next(&hits[i]));
+	next(&rounds[i]);
+}
+
+/* Two rounds more when all have stopped: else a thread that waits for a CPU has its last events overwritten. */
 static void *shooter(void *arg)
 {
 	unsigned long i = (unsigned long)arg;
 
-	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		next(&rounds[i]);
-		spoor_trace(fire, shot, next(&hits[i]));
-		spoor_trace(fire, shot, next(&hits[i]));
-		for (int k = 0; k < 4; k++)
-			spoor_trace(fire, shot, next(&hits[i]));
-		next(&rounds[i]);
-	}
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		shoot(i);
+	pthread_barrier_wait(&stopped);
+	shoot(i);
+	shoot(i);
 	return NULL;
 }
 
@@ -60,15 +69,20 @@ static void switch_to(bool on)
 	process_unlock();
 }
 
+/* Until the thread has begun or ended a round so many times. Whoever waits leaves the CPU to the threads. */
+static void wait_for(int thread, unsigned long times)
+{
+	unsigned long from = get(&rounds[thread]);
+
+	while (get(&rounds[thread]) - from < times)
+		usleep(20);
+}
+
 /* Each thread finishes the round it is in and does another: none of what it does from now on began before. */
 static void pass(int n)
 {
-	for (int i = 0; i < n; i++) {
-		unsigned long from = get(&rounds[i]);
-
-		while (get(&rounds[i]) - from < 3)
-			sched_yield();
-	}
+	for (int i = 0; i < n; i++)
+		wait_for(i, 3);
 }
 
 int main(int argc, char **argv)
@@ -78,6 +92,7 @@ int main(int argc, char **argv)
 	pthread_t t[64];
 
 	(void)argc;
+	pthread_barrier_init(&stopped, NULL, n);
 	for (i = 0; i < (unsigned long)n; i++)
 		pthread_create(&t[i], NULL, shooter, (void *)i);
 	for (i = 0; i < switches; i++) {
@@ -88,11 +103,10 @@ int main(int argc, char **argv)
 			continue;
 		pass(n);
 		for (int k = 0; k < n; k++) {
-			unsigned long before = get(&hits[k]), from = get(&rounds[k]), after;
+			unsigned long before = get(&hits[k]), after;
 
-			while (get(&rounds[k]) - from < 6)
-				sched_yield();
-			after = get(&hits[k]); /* two rounds at least, of six events */
+			wait_for(k, 6); /* two rounds at least, of six events */
+			after = get(&hits[k]);
 			if (on ? after - before < 12 : after != before) {
 				printf("thread %d, switch %lu: %lu hits while %s\n", k, i, after - before,
 				       on ? "on" : "off");

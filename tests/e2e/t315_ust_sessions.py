@@ -155,7 +155,7 @@ def test_sessions_destroyed_under_load(daemon, ticker):
         if i % 8 == 5:
             daemon.ust("enable", "-s", "goes", "zoo:rare", p.pid)
         daemon.ust("end", "-s", "goes")
-        subprocess.run(["rm", "-r", daemon.cwd / "goes.spoor"], check=True)
+        shutil.rmtree(daemon.cwd / "goes.spoor")
         assert p.poll() is None and other.poll() is None and daemon.process.poll() is None
     for i in range(20):
         turn(i)

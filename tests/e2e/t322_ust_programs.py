@@ -281,7 +281,7 @@ def test_patched_under_fire(build, tmp_path, switches, threads, every):
     archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
     done, (trace,) = tracing.traced(build, tmp_path / "out", program, switches, threads, every, preload=False,
-                                    SPOOR_UST_MODE="overwrite")
+                                    timeout=600, SPOOR_UST_MODE="overwrite")
     assert done.returncode == 0, done.stdout
     _, checked, _, evaluated = done.stdout.split()
     assert int(checked) == (switches // every * 2 + 1) * threads
