@@ -144,9 +144,34 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 #else
 
 /*
- * A second, different declaration: each declaration defines the same global symbol, in a section group named by all of
- * its words. Equal ones are one group, of which the linker keeps one; different ones define the symbol twice.
+ * A second, different declaration does not link. gcc: each declaration defines the same global symbol, in a section
+ * group named by all of its words. Equal ones are one group, of which the linker keeps one; different ones define the
+ * symbol twice.
+ *
+ * clang's link-time optimization takes no notice of groups: equal declarations may define weak symbols only, and, as
+ * names with spaces break it, by a directive that it overlooks (GNU as, for -fno-integrated-as, does not know that).
+ * There the group has the event's name and defines a symbol of all words. That of another declaration goes with its
+ * group and is 0, and what refers to it does not fit: 0 - 1 in 32 bits. Objects that are optimized as one are one for
+ * the assembler, and have the event's label twice. Only -flto=thin with lld keeps all groups, and finds nothing.
  */
+#ifdef __clang__
+#define SPOOR_DECLARED_(symbol, words)                                                                             \
+	__asm__(".ifndef \"spoor " words "\"\n"                                                                   \
+		".pushsection .spoor_declared,\"G\",@progbits,spoor_declared_" symbol ",comdat\n"                 \
+		"spoor_different_declarations_of_" symbol ": .byte 0\n"                                           \
+		".ifdef .gasversion.\n"                                                                            \
+		".weak \"spoor " words "\"\n"                                                                    \
+		".else\n"                                                                                          \
+		".weak_reference \"spoor " words "\"\n"                                                          \
+		".endif\n"                                                                                         \
+		".hidden \"spoor " words "\"\n"                                                                  \
+		"\"spoor " words "\": .byte 0\n"                                                                 \
+		".popsection\n"                                                                                   \
+		".pushsection .spoor_different_declarations_of_" symbol ",\"R\",@progbits\n"                      \
+		".long \"spoor " words "\" - 1\n"                                                                \
+		".popsection\n"                                                                                   \
+		".endif\n");
+#else
 #define SPOOR_DECLARED_(symbol, words)                                                                      \
 	__asm__(".ifndef \"spoor " words "\"\n"                                                            \
 		".pushsection .spoor_declared,\"G\",@progbits,\"spoor " words "\",comdat\n"                \
@@ -156,6 +181,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		"spoor_different_declarations_of_" symbol ":\n"                                            \
 		".popsection\n"                                                                            \
 		".endif\n");
+#endif
 #define SPOOR_WORDS_(...) #__VA_ARGS__
 #define SPOOR_WORDS_OF_(...) SPOOR_WORDS_(__VA_ARGS__)
 
