@@ -14,7 +14,8 @@
  *	spoor_trace(server, request, fd, path);
  *
  * Off, it costs an instruction that changes flags; its arguments are then not evaluated. trace_server_request(fd, path)
- * is the same as a function (its arguments are evaluated; `spoor ust list` tells the declaration's line).
+ * is the same as a function (its arguments are evaluated; `spoor ust list` tells the declaration's line; in C, gcc
+ * before 14 and clang before 16 only warn of arguments of wrong types).
  * Fields: see spoor/fields.h. Link with `pkg-config --libs spoor-ust`, or not at all: then sites stay off until the
  * library is preloaded. With SPOOR_DISABLE nothing is compiled but the types are checked.
  *
@@ -81,18 +82,19 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 
 #define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
 
-/* What C compilers of old only warn of: an argument of the wrong type. */
+/* What C compilers of old only warn of: an argument, or what a field is made of, of the wrong type. */
 #ifdef __cplusplus
-#define SPOOR_STRICT_(call) call
+#define SPOOR_STRICT_BEGIN_
+#define SPOOR_STRICT_END_
 #else
-#define SPOOR_STRICT_(call)                                                      \
+#define SPOOR_STRICT_BEGIN_                                                      \
 	_Pragma("GCC diagnostic push")                                           \
 	_Pragma("GCC diagnostic error \"-Wint-conversion\"")                     \
 	_Pragma("GCC diagnostic error \"-Wincompatible-pointer-types\"")         \
-	_Pragma("GCC diagnostic error \"-Wimplicit-function-declaration\"")      \
-	call;                                                                    \
-	_Pragma("GCC diagnostic pop")
+	_Pragma("GCC diagnostic error \"-Wimplicit-function-declaration\"")
+#define SPOOR_STRICT_END_ _Pragma("GCC diagnostic pop")
 #endif
+#define SPOOR_STRICT_(call) SPOOR_STRICT_BEGIN_ call; SPOOR_STRICT_END_
 
 /*
  * `void *data, int a, ...`; args tell whether there are any: a prototype of none is () or, as in the kernel, (void).
@@ -221,13 +223,15 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		spoor_desc_of_##provider##__##name __attribute__((unused)) = SPOOR_DESC_(provider, name, level,      \
 			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
 	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \
-	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto)) \
+	SPOOR_STRICT_BEGIN_                                                                                          \
+	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))           \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_##provider##__##name;                                 \
 		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \
 		SPOOR_EACH_(SPOOR_V_, fields)                                                                        \
 		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
 	}                                                                                                            \
+	SPOOR_STRICT_END_                                                                                            \
 	static __inline__ __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \

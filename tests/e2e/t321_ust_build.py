@@ -164,6 +164,25 @@ def test_what_cannot_be_says_so(tmp_path, compiler, says):
 OTHER = HEADER.replace("int n, const char *s", "long n, const char *s")
 
 
+FIELDS = {
+    "string of a number": ("int n", "spoor_string(n, n)"),
+    "number of a string": ("const char *n", "spoor_int(int, n, n)"),
+    "number of a structure": ("struct some n", "spoor_int(int, n, n)"),
+    "sequence of others": ("const long *n", "spoor_sequence(int, n, n, 3)"),
+}
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_fields_of_wrong_types_do_not_compile(tmp_path, compiler):
+    for what, (parameter, field) in FIELDS.items():
+        (tmp_path / "x.c").write_text(
+            "#include <spoor/tracepoint.h>\nstruct some { int x; };\n"
+            f"SPOOR_TRACEPOINT(t, e, TP_PROTO({parameter}), TP_ARGS(n), TP_FIELDS({field}))\n")
+        run = subprocess.run([compiler, "-x", "c++" if "++" in compiler else "c", f"-I{tracing.INCLUDE}", "-c", "-o",
+                              "/dev/null", tmp_path / "x.c"], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 1 and "error" in run.stderr, what
+
+
 WAYS_OF_TWO = ["gcc", "gcc -flto", "gcc -fuse-ld=gold", "clang", "clang -Wl,--gc-sections", "clang -fuse-ld=lld",
                "clang -fuse-ld=gold", "clang -flto", "clang -flto=thin", "clang -fuse-ld=lld -flto",
                "clang -fuse-ld=lld -flto=thin", "clang -fno-integrated-as", "clang++ -fuse-ld=lld -flto"]
