@@ -7,24 +7,20 @@
 
 #include "base/strings.h"
 #include "cmd/daemon_internal.h"
+#include "cmd/ust.h"
 #include "collect/user/state.h"
 
 /* A session without events: for want of programs, or though there were some? */
-static void tell_nothing(struct command *c, unsigned came)
+static void tell_nothing(struct command *c, const struct spoor_hub_result *result)
 {
 	char text[200];
 
-	if (!came) {
+	if (result->came)
+		spoor_hub_answer(c->q, spoor_ust_for_nothing(result, text, sizeof(text)));
+	else
 		spoor_hub_answer(c->q,
 				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
 				 "runs in a container, or as another user, must reach the socket and the library");
-		return;
-	}
-	snprintf(text, sizeof(text),
-		 "%u %s came, and no event: did they reach any whose name ('spoor ust list PID') and filter "
-		 "fit the session's?",
-		 came, spoor_plural(came, "program", "programs"));
-	spoor_hub_answer(c->q, text);
 }
 
 /* What an end at a relay waits for, while it does. */
@@ -71,7 +67,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	struct spoor_sender_stats stats = {};
 	struct spoor_hub_result result;
 	bool there = !s->sender || !spoor_ust_session_settle(s, 0);
-	unsigned came = s->n_came, apart = s->n_apart;
+	unsigned apart = s->n_apart;
 	int r;
 
 	spoor_daemon_where(c, s, output, sizeof(output));
@@ -99,7 +95,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 		spoor_hub_answer(c->q, text);
 	}
 	if (!result.programs && !apart)
-		tell_nothing(c, came);
+		tell_nothing(c, &result);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);
 }
 

@@ -51,6 +51,15 @@ const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t siz
 	return to;
 }
 
+const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size)
+{
+	snprintf(to, size,
+		 "%u %s came, and no event: did they reach any whose name ('spoor ust list PID') and filter fit the "
+		 "session's?",
+		 r->came, spoor_plural(r->came, "program", "programs"));
+	return to;
+}
+
 static int unknown(const char *word)
 {
 	const char *names[N_WORDS], *nearest;

@@ -18,3 +18,5 @@ void spoor_ust_say(const char *text);
 const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size);
 /* "1472 events of 1 program, 0 lost; 0.1 MB" */
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);
+/* Why there is no event although programs came. */
+const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size);

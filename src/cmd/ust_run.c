@@ -33,7 +33,7 @@ struct run {
 	struct spoor_ust_session *session;
 	struct spoor_command child;
 	int signal_fd;
-	bool stop, ended;
+	bool stop, ended, made_usttrace;
 	int status, snapshot_signal;
 	unsigned n_snapshots;
 };
@@ -48,7 +48,8 @@ static int default_output(struct run *r, struct spoor_error *e)
 
 	if (r->o.output[0])
 		return 0;
-	if (mkdir("usttrace", 0700) && errno != EEXIST)
+	r->made_usttrace = !mkdir("usttrace", 0700);
+	if (!r->made_usttrace && errno != EEXIST)
 		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o",
 				  strerror(errno));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
@@ -231,6 +232,35 @@ static void loop(struct run *r)
 
 /* ---- the end ---- */
 
+/*
+ * Who outlives the command, such as a daemon, was forked by it: what it has written until now is recorded, and that it
+ * goes on is told. It may not have come yet.
+ */
+static void call_heirs(struct run *r)
+{
+	int n = spoor_hub_kick(r->private.hub, r->session, 0, NULL);
+	unsigned all = r->session->n_came + (n > 0 ? n : 0);
+
+	for (int i = 0; i < 20 && r->session->n_came < all; i++) {
+		struct pollfd fd = { .fd = spoor_hub_fd(r->private.hub), .events = POLLIN };
+
+		poll(&fd, 1, 10);
+		spoor_hub_serve(r->private.hub);
+	}
+}
+
+static void say_nothing(const struct spoor_hub_result *result)
+{
+	char text[200];
+
+	if (result->came)
+		fprintf(stderr, "spoor: %s\n", spoor_ust_for_nothing(result, text, sizeof(text)));
+	else
+		fprintf(stderr,
+			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
+			"recorder's socket and the library must be there, too\n");
+}
+
 static void say_end(const struct run *r, const struct spoor_hub_result *result)
 {
 	char sum[192];
@@ -248,10 +278,11 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->stuck)
 		fprintf(stderr, "spoor: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
 			spoor_plural(result->stuck, "program", "programs"));
+	if (result->go_on)
+		fprintf(stderr, "spoor: %u %s on, recorded no more: 'spoor daemon' records what outlives a command\n",
+			result->go_on, spoor_plural(result->go_on, "program goes", "programs go"));
 	if (!result->events && !result->stuck)
-		fprintf(stderr,
-			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
-			"recorder's socket and the library must be there, too\n");
+		say_nothing(result);
 	if (result->why[0])
 		spoor_ust_say(result->why);
 }
@@ -271,9 +302,12 @@ int spoor_ust_cmd_run(int argc, char **argv)
 		if (r.session && r.private.hub)
 			spoor_hub_end(r.private.hub, r.session, NULL, NULL);
 		spoor_private_close(&r.private);
+		if (r.made_usttrace)
+			rmdir("usttrace"); /* unless there is something in it */
 		return SPOOR_EXIT_INTERNAL;
 	}
 	loop(&r);
+	call_heirs(&r);
 	err = spoor_hub_end(r.private.hub, r.session, &result, &e);
 	spoor_private_close(&r.private);
 	if (err && !result.why[0])

@@ -42,6 +42,11 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
         assert sorted(ticks(events(path)[0]).values()) == [211, 211]
 
 
+def test_run_of_nothing_leaves_nothing(spoor, tmp_path):
+    assert spoor("ust", "run", "--", "/nonexistent/command").returncode == 125
+    assert not (tmp_path / "usttrace").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_recording_is_ended_and_not_the_command(build, ticker, tmp_path, events, number):
     """A signal to `run` alone: the trace is closed, and the command goes on without it, with no site on."""
@@ -59,6 +64,46 @@ def test_recording_is_ended_and_not_the_command(build, ticker, tmp_path, events,
     finally:
         os.kill(child, signal.SIGKILL)
     assert ticks(events(tmp_path / "t.spoor")[0])
+
+
+HEIR = """
+#include <errno.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(heir, step, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+int main(void)
+{
+    char c;
+
+    spoor_trace(heir, step, 0);
+    if (fork())
+        return 0;
+    while (read(0, &c, 1) < 0 && errno == EINTR)
+        ;
+    return 0;
+}
+"""
+
+
+def test_who_outlives_the_command_is_told_of(build, tmp_path, events):
+    """A child that has written nothing yet, and is not known, when the command ends."""
+    (tmp_path / "heir.c").write_text(HEIR)
+    subprocess.run(["gcc", f"-I{tracing.INCLUDE}", "-o", tmp_path / "heir", tmp_path / "heir.c"], check=True)
+    with open(tmp_path / "said", "w") as said:
+        run = subprocess.Popen([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--", tmp_path / "heir"],
+                               stdin=subprocess.PIPE, stdout=said, stderr=said)
+    with run.stdin:
+        assert run.wait(60) == 0
+    said = (tmp_path / "said").read_text()
+    assert "1 event of 1 program, 0 lost" in said and "1 program goes on, recorded no more" in said, said
+    assert len(events(tmp_path / "t.spoor")[0]) == 1
+
+
+@pytest.mark.parametrize("what", [["-e", "zoo:typo"], ["--filter", "nosuch == 3"]])
+def test_programs_that_came_for_nothing(spoor, ticker, what):
+    run = spoor("ust", "run", "-o", "t.spoor", *what, "--", ticker, 1, 10)
+    assert run.returncode == 0 and "1 program came, and no event" in run.stderr, run.stderr
+    assert "container" not in run.stderr
 
 
 def test_run_follows_exec(spoor, ticker, events):

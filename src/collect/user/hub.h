@@ -75,6 +75,8 @@ struct spoor_hub_result {
 	unsigned stuck; /* programs with sites that could not be switched on */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
 	unsigned away;  /* programs that came while no recorder was there and found no room to wait */
+	unsigned came;  /* programs with sites that the session was for, whether they wrote an event or not */
+	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
 	char why[512];  /* it failed */
 };
 /* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */

@@ -44,17 +44,28 @@ void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struc
 	spoor_hub_hurry(h);
 }
 
+static bool goes_on(struct hub_program *p, const struct spoor_ust_session *s)
+{
+	return spoor_program_member(p, s) && !p->gone && !p->dead;
+}
+
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret, struct spoor_error *e)
 {
+	unsigned go_on = 0;
+
 	if (!s->ending.step) {
 		spoor_hub_catch_up(h, NULL);
 		spoor_hub_take(h, s, TAKE_ALL);
 	}
-	for (struct hub_program *p = h->first; p; p = p->next)
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		go_on += goes_on(p, s);
 		spoor_program_leave(p, s);
+	}
 	spoor_hub_retired_finish(h, s);
-	if (ret)
+	if (ret) {
 		spoor_hub_totals(h, s, ret);
+		ret->go_on = go_on;
+	}
 	if (!s->o.writer)
 		spoor_writer_last(s->w);
 	spoor_hub_unlink(h, s);

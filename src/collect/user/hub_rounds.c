@@ -292,6 +292,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.stuck = s->n_stuck,
 		.late = s->n_late,
 		.away = s->n_away,
+		.came = s->n_came,
 	};
 	memcpy(ret->why, s->why, sizeof(ret->why));
 	add_present(h, s, ret);
