@@ -267,6 +267,8 @@ def test_full_disk(spoor, ticker, tmp_path, events):
         assert "No space left" in run.stderr and "lost" in run.stderr
         report = spoor("report", "--format", "json", small / "t.spoor")
         assert report.returncode == 0 and report.stdout.count("zoo:tick") > 10000
+        there = report.stdout.count('"event":"zoo:')
+        assert f"spoor: {there} events of 1 program, " in run.stderr  # and not those that are lost
     finally:
         subprocess.run(["umount", small], check=True)
 

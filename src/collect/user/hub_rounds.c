@@ -276,12 +276,13 @@ static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, 
 
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
+	uint64_t unwritten = s->o.writer ? 0 : spoor_writer_lost(s->w), own = unwritten - s->unwritten_earlier;
 	struct spoor_taker_counts counts;
 
 	spoor_taker_counts(s->taker, &counts);
 	*ret = (struct spoor_hub_result){
-		.events = counts.events,
-		.lost = s->lost + s->lost_earlier + counts.late + (s->o.writer ? 0 : spoor_writer_lost(s->w)),
+		.events = counts.events - (own < counts.events ? own : counts.events),
+		.lost = s->lost + s->lost_earlier + counts.late + unwritten,
 		.overwritten = counts.overwritten,
 		.refused = s->refused,
 		.malformed = s->malformed,

@@ -146,6 +146,7 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s)
 	spoor_taker_count_from(s->taker, sum.events, sum.overwritten);
 	s->n_programs = sum.programs;
 	s->lost_earlier = sum.lost;
+	s->unwritten_earlier = spoor_writer_lost(s->w);
 }
 
 static void define_counters(struct spoor_ust_session *s)

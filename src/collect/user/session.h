@@ -85,6 +85,7 @@ struct spoor_ust_session {
 	unsigned n_snapshots;
 	struct spoor_source_list written; /* by recorders before us */
 	uint64_t lost_earlier;        /* told by them, beyond what `lost` has of the same programs */
+	uint64_t unwritten_earlier;   /* by recorders before this one: the writer's losses, not of our events */
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
 	uint64_t retired_bytes;
