@@ -68,6 +68,16 @@ static void come_to_know(struct hub_program *p)
 		spoor_program_join(p, s, NULL);
 }
 
+/* At once, in case that we are killed while we look at it: it is not in the socket any more. */
+static void keep_at_once(struct hub_program *p, const struct spoor_control_arena *m, int fd)
+{
+	struct spoor_kept k = { .pid = p->cred.pid, .session = m->session };
+
+	k.start_time = spoor_program_process(p)->start_time;
+	memcpy(k.uuid, m->uuid, sizeof(k.uuid));
+	spoor_keeper_keep(p->hub->keeper, &k, fd);
+}
+
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
@@ -115,7 +125,10 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
 		return -EBADMSG;
 	} else if (!is_known(member, m->uuid)) { /* it may be asked again */
+		keep_at_once(p, m, fd);
 		r = map_arena(p, member, m, fd);
+		if (r || !is_known(member, m->uuid))
+			spoor_keeper_drop(p->hub->keeper, m->uuid);
 	}
 	come_to_know(p);
 	return r;
