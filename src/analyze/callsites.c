@@ -124,7 +124,7 @@ int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev)
 	if (!cell)
 		return -ENOMEM;
 	cell->count.calls++;
-	cell->count.errors += (uint64_t)spoor_ret_failed(call->ret);
+	cell->count.errors += (uint64_t)spoor_ret_failed(spoor_syscall_ret(ev->h));
 	cell->count.total += call->dur;
 	if (call->dur > cell->count.max)
 		cell->count.max = call->dur;

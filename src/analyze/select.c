@@ -101,9 +101,9 @@ int spoor_select_event(const struct spoor_select *s, const struct spoor_event_he
 		return 0;
 	if (call->dur < s->min_duration || h->ts < s->from || (s->to && h->ts - call->dur > s->to))
 		return 0;
-	if (s->failed && !spoor_ret_failed(call->ret))
+	if (s->failed && !spoor_ret_failed(spoor_syscall_ret(h)))
 		return 0;
-	if (s->errno_ && call->ret != -(int64_t)s->errno_)
+	if (s->errno_ && spoor_syscall_ret(h) != -(int64_t)s->errno_)
 		return 0;
 	return who(s, call->pid, h->tid, h->id);
 }

@@ -70,7 +70,7 @@ static int give_completed(struct spoor_view *v, const struct spoor_event *ev, sp
 		return 0;
 	v->tally.calls++;
 	v->tally.began_before += v->start_is_bound;
-	v->tally.errors += (uint64_t)spoor_ret_failed(((const struct spoor_syscall *)ev->h)->ret);
+	v->tally.errors += (uint64_t)spoor_ret_failed(spoor_syscall_ret(ev->h));
 	return each(v, ev, 0, p);
 }
 

@@ -199,6 +199,18 @@ static int decode_pending(const struct spoor_pending *p, const struct spoor_segm
 	return decode_data((struct span){ p->data, p->data + p->len }, ALL_THAT_IS_LEFT, c);
 }
 
+int64_t spoor_syscall_ret(const struct spoor_event_header *h)
+{
+	const struct spoor_syscall *s = (const void *)h;
+
+	if (h->id == SPOOR_EV_SYSCALL_OTHER)
+		return ((const struct spoor_syscall_other *)h)->ret;
+	/* One of another table may be shorter than ours says. */
+	if (spoor_syscall_fixed(h->id) == SPOOR_SYSCALL_FIXED || spoor_event_size(h) <= SPOOR_SYSCALL_FIXED)
+		return s->ret;
+	return s->ret_long;
+}
+
 int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 {
 	const struct spoor_event_header *h = ev->h;
@@ -225,6 +237,8 @@ int spoor_call_decode(const struct spoor_event *ev, struct spoor_call *ret)
 	ret->stack = s->stack;
 	ret->dur = s->dur;
 	ret->start = h->ts - s->dur;
-	ret->ret = s->ret;
-	return decode_data((struct span){ s->data, (const uint8_t *)h + spoor_event_size(h) }, s->data_len, ret);
+	ret->ret = spoor_syscall_ret(h);
+	return decode_data((struct span){ (const uint8_t *)h + spoor_syscall_fixed(h->id),
+					  (const uint8_t *)h + spoor_event_size(h) },
+			   s->data_len, ret);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "trace/reader_internal.h"
+#include "trace/syscalls.h"
 
 /* Offset behind the string that begins at offset; 0: it has no end. */
 static size_t behind_string(const struct spoor_event_header *h, size_t offset)
@@ -117,5 +118,7 @@ const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cu
 		return check_user(c, h);
 	if (h->id >= SPOOR_SYSCALL_MAX)
 		return check_own(t, h);
-	return spoor_event_size(h) < sizeof(struct spoor_syscall) ? "an event is shorter than its class" : NULL;
+	return spoor_event_size(h) < (t->changed[h->id] ? SPOOR_SYSCALL_FIXED : spoor_syscall_fixed(h->id)) ?
+		       "an event is shorter than its class" :
+		       NULL;
 }

@@ -8,7 +8,8 @@ import sys
 I386_BASE, MAX_ID = 512, 1024
 
 CLASSES = ("file", "network", "process", "desc", "memory", "signal", "ipc")
-RESULTS = {"-": "0", "fd": "SPOOR_SYSCALL_RET_FD", "ptr": "SPOOR_SYSCALL_RET_PTR", "noreturn": "SPOOR_SYSCALL_NORETURN"}
+RESULTS = {"-": "0", "long": "SPOOR_SYSCALL_RET_LONG", "ptr": "SPOOR_SYSCALL_RET_PTR | SPOOR_SYSCALL_RET_LONG",
+           "fd": "SPOOR_SYSCALL_RET_FD", "noreturn": "SPOOR_SYSCALL_NORETURN"}
 MAX_OTHERS = 4  # SPOOR_RET_OTHERS
 KINDS = {
     "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "path": "PATH",

@@ -179,7 +179,8 @@ static void put_syscall(FILE *f, unsigned id)
 	fputs(count_kind(info, SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT) ? "\t\tu22 _pid;\n\t\tu10 _data_length;\n" :
 								     "\t\tu32 _pid;\n",
 	      f);
-	fputs("\t\tu32 _stack;\n\t\tu64 _dur;\n\t\ts64 _ret;\n", f);
+	fprintf(f, "\t\tu32 _stack;\n\t\tu64 _dur;\n\t\ts%d _ret;\n",
+		info->flags & SPOOR_SYSCALL_RET_LONG ? 64 : 32);
 	if (info->n_args) {
 		fputs("\t\tstruct {", f);
 		for (unsigned i = 0; i < info->n_args; i++)

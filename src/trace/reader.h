@@ -47,8 +47,9 @@ const char *spoor_trace_damage(const struct spoor_trace *t, unsigned i);
 /*
  * Checked, so that users may trust it whatever the file: spoor_event_size(h) bytes are there; ids from 1024 on have at
  * least their struct, their strings have a NUL, stacks' n frames and pendings' len bytes are there, and what follows is
- * less than 4 bytes of padding; ids below 1024 have at least a struct spoor_syscall (spoor_call_decode() checks the
- * rest). User events have a class, and spoor_class_values() finds each of its fields within the event.
+ * less than 4 bytes of padding; ids below 1024 have at least their fixed part, up to the result (spoor_call_decode()
+ * checks the rest).
+ * User events have a class, and spoor_class_values() finds each of its fields within the event.
  * Of one stream, times never go backwards.
  * Ids that this reader does not know may come: skip them. Numbers that name things (stack, file, object) may name
  * nothing.

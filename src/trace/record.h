@@ -64,7 +64,7 @@ enum spoor_event_flag {
 #define SPOOR_SYSCALL_I386 512
 #define SPOOR_SYSCALL_MAX 1024
 enum spoor_event_id {
-	SPOOR_EV_SYSCALL_OTHER = 1024, /* number beyond the table (nr, 6 args) */
+	SPOOR_EV_SYSCALL_OTHER = 1024, /* number beyond the table, or too wide a result (nr, 6 args) */
 	SPOOR_EV_STACK = 1025,
 	SPOOR_EV_OBJECT = 1026,
 	SPOOR_EV_FILE = 1027,
@@ -88,7 +88,8 @@ enum spoor_event_id {
 };
 
 /*
- * A completed system call. After the fixed part come, packed and in this order,
+ * A completed system call (one whose result is wider than its event has room for is a SPOOR_EV_SYSCALL_OTHER).
+ * After the fixed part come, packed and in this order,
  *   1. its arguments, each 4 or 8 bytes as the syscall table says (src/trace/syscalls.h);
  *   2. u32 file id for each descriptor argument (0: none), AT_FDCWD included (the working directory's);
  *   3. u32 file id of the returned descriptor, if the call may return one (0 where what it returned is a number);
@@ -103,11 +104,15 @@ struct spoor_syscall {
 	__u32 pid : 22;              /* below PID_MAX_LIMIT */
 	__u32 data_len : 10;         /* of a call with a buffer argument; else 0 */
 	__u32 stack;                 /* id of a SPOOR_EV_STACK; 0: none asked for, or lost */
-	spoor_u64 dur;   /* ns */
-	spoor_s64 ret;   /* return value or -errno (kernel-internal -ERESTART* values as they are) */
-	__u8 data[];
+	spoor_u64 dur;               /* ns */
+	union { /* return value or -errno (kernel-internal -ERESTART* values as they are) */
+		__s32 ret;
+		spoor_s64 ret_long; /* of calls that the table says so of */
+	};
 };
-_Static_assert(sizeof(struct spoor_syscall) == 40, "");
+/* Where the arguments begin; 4 bytes later behind a ret_long. */
+#define SPOOR_SYSCALL_FIXED 36
+_Static_assert(__builtin_offsetof(struct spoor_syscall, ret) == SPOOR_SYSCALL_FIXED - 4, "");
 
 /* Which uses of a call return a descriptor: those in which one argument has one of these values, or of these bits. */
 #define SPOOR_RET_OTHERS 4
@@ -155,7 +160,7 @@ struct spoor_pending {
 	__u16 nr;    /* event id of the call: 0..1023 */
 	__u8 why;    /* enum spoor_pending_why */
 	__u8 exact;  /* 1: start is when the call began; 0: it began no later than start */
-	__u16 len;   /* bytes of data: laid out as spoor_syscall.data (the returned descriptor's file id is there, 0) */
+	__u16 len;   /* bytes of data: laid out as in spoor_syscall (the returned descriptor's file id is there, 0) */
 	__u8 data[];
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_pending) == 38, "");

@@ -29,6 +29,7 @@ enum spoor_syscall_flag {
 	SPOOR_SYSCALL_RET_FD = 1,   /* returns a new descriptor, always or as ret_when says */
 	SPOOR_SYSCALL_RET_PTR = 2,  /* returns an address: shown in hex, errors are -4095..-1 */
 	SPOOR_SYSCALL_NORETURN = 4, /* exit, exit_group */
+	SPOOR_SYSCALL_RET_LONG = 8, /* the result takes 8 bytes of the event; else 4 */
 };
 
 struct spoor_syscall_arg {
@@ -49,6 +50,16 @@ struct spoor_syscall_info {
 
 /* id: event id 0..1023 (i386 from 512). Never NULL; name is NULL for unknown numbers. */
 const struct spoor_syscall_info *spoor_syscall_info(unsigned id);
+/* Bytes of its event in front of the arguments. */
+static inline uint32_t spoor_syscall_fixed(unsigned id)
+{
+	const struct spoor_syscall_info *info = spoor_syscall_info(id);
+
+	return SPOOR_SYSCALL_FIXED + (!info->name || info->flags & SPOOR_SYSCALL_RET_LONG ? 4 : 0);
+}
+
+/* The result in the event of a call that has ended (also SYSCALL_OTHER). */
+int64_t spoor_syscall_ret(const struct spoor_event_header *h);
 /* x86-64 number of a name, or -ENOENT. i386: the event id (>= 512) of the i386 call of that name. */
 int spoor_syscall_by_name(const char *name);
 int spoor_syscall_by_name_i386(const char *name);

@@ -180,10 +180,12 @@ static void call(unsigned cpu, unsigned id, uint32_t tid, uint64_t ts, uint64_t 
 				     .pid = tid / 10 * 10,
 				     .stack = draw(next_id),
 				     .dur = dur,
-				     .ret = draw(2) ? draw(1000) : -(int64_t)draw(530) };
-	size = put_data(s->data, id, longest, &len);
+				     .ret_long = draw(2) ? draw(1000) : -(int64_t)draw(530) };
+	if (spoor_syscall_fixed(id) > SPOOR_SYSCALL_FIXED && draw(2))
+		s->ret_long = s->ret_long * 0x123456789;
+	size = put_data((uint8_t *)s + spoor_syscall_fixed(id), id, longest, &len);
 	s->data_len = len;
-	seal(s, sizeof(*s) + size);
+	seal(s, spoor_syscall_fixed(id) + size);
 	emit(cpu, 0, &s->h);
 }
 
@@ -505,9 +507,9 @@ static void bulk(uint64_t count)
 					     .stack = 1 + (done & 511),
 					     .dur = 700,
 					     .ret = 5 };
-		size = put_data(s->data, id, 0, &len);
+		size = put_data((uint8_t *)s + SPOOR_SYSCALL_FIXED, id, 0, &len);
 		s->data_len = len;
-		seal(s, sizeof(*s) + size);
+		seal(s, SPOOR_SYSCALL_FIXED + size);
 		emit((done >> 4) % CPUS, 0, &s->h);
 	}
 	flush_all();

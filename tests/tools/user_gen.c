@@ -404,10 +404,10 @@ static void kernel_call(unsigned cpu)
 	struct {
 		struct spoor_syscall s; /* getpid */
 	} b = { .s = { .h = { .ts = now, .id = 39, .tid = 50 }, .pid = 50, .dur = 3, .ret = 50 } };
-	struct iovec span = { &b, sizeof(b) };
+	struct iovec span = { &b, SPOOR_SYSCALL_FIXED };
 	struct spoor_error e = {};
 
-	seal(&b, sizeof(b));
+	seal(&b, SPOOR_SYSCALL_FIXED);
 	if (spoor_writer_packet(writer, cpu, 0, &span, 1, now, now, 0, &e) < 0)
 		die(e.text);
 }

@@ -138,9 +138,13 @@ static void call(const char *name, uint64_t ts, uint64_t dur, int64_t ret, uint3
 	*s = (struct spoor_syscall){ .h = { .ts = T0 + ts, .id = (uint16_t)id, .tid = TID },
 				     .pid = TID,
 				     .stack = stack,
-				     .dur = dur,
-				     .ret = ret };
-	seal(s, sizeof(*s) + put_data(s->data, (unsigned)id, &d));
+				     .dur = dur };
+	if (spoor_syscall_fixed((unsigned)id) == SPOOR_SYSCALL_FIXED)
+		s->ret = (int32_t)ret;
+	else
+		s->ret_long = ret;
+	seal(s, spoor_syscall_fixed((unsigned)id) +
+			put_data((uint8_t *)s + spoor_syscall_fixed((unsigned)id), (unsigned)id, &d));
 	emit(s);
 }
 

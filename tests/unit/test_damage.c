@@ -42,7 +42,7 @@ static void test_no_space(void **state)
 	int r;
 
 	for (int i = 0; i < 200; i++)
-		s[i].h = (struct spoor_event_header){ .ts = 1000, .id = 39, .size4 = 10 };
+		s[i].h = (struct spoor_event_header){ .ts = 1000, .id = 102, .size4 = 10 };
 	signal(SIGXFSZ, SIG_IGN);
 	open_writer(f, (struct spoor_writer_options){});
 	write_calls_on(f, 0, 100, 10);
@@ -66,7 +66,7 @@ static void test_no_space(void **state)
 static void test_directory_vanishes(void **state)
 {
 	struct fixture *f = *state;
-	struct spoor_syscall s = { .h = { .ts = 500, .id = 39, .size4 = 10 } };
+	struct spoor_syscall s = { .h = { .ts = 500, .id = 102, .size4 = 10 } };
 	struct iovec iov = { &s, sizeof(s) };
 	char cmd[128];
 
@@ -254,7 +254,7 @@ static void test_longer_than_its_fields(void **state)
 	struct {
 		struct spoor_syscall s;
 		uint64_t surplus;
-	} call = { .s.h = { .ts = 100, .id = 39, .size4 = 10 } };
+	} call = { .s.h = { .ts = 100, .id = 102, .size4 = 10 } };
 	struct {
 		struct spoor_pending p;
 		uint8_t data[26];

@@ -35,8 +35,8 @@ static void test_round_trip(void **state)
 	assert_true((int64_t)c.args[0].value == -100);
 	assert_int_equal(c.args[0].file, 9);
 	assert_int_equal(c.args[1].value, 0x1234);
-	assert_int_equal(c.args[1].len, 3);
-	assert_memory_equal(c.args[1].bytes, "abc", 3);
+	assert_int_equal(c.args[1].len, 7);
+	assert_memory_equal(c.args[1].bytes, "abcdefg", 7);
 	assert_int_equal(spoor_segment_stack(ev.segment, c.stack)->n, 2);
 	assert_null(spoor_segment_stack(ev.segment, 2));
 	assert_int_equal(count(t), 3);
@@ -169,7 +169,7 @@ static void test_many_spans(void **state)
 	struct spoor_trace *t;
 
 	for (int i = 0; i < 2500; i++) {
-		s[i] = (struct spoor_syscall){ .h = { .ts = 10 + i, .id = 39, .size4 = 10 } };
+		s[i] = (struct spoor_syscall){ .h = { .ts = 10 + i, .id = 102, .size4 = 10 } };
 		iov[i] = (struct iovec){ &s[i], i % 7 ? sizeof(s[i]) : 0 };
 	}
 	open_writer(f, (struct spoor_writer_options){});
@@ -264,13 +264,48 @@ static void test_call_of_another_length(void **state)
 
 	for (unsigned size4 = 10; size4 < 26; size4++) {
 		b.s.h.size4 = size4;
-		/* 64 bytes of fields */
-		assert_int_equal(spoor_call_decode(&ev, &c), size4 == 16 ? 0 : -EBADMSG);
+		/* 60 bytes of fields */
+		assert_int_equal(spoor_call_decode(&ev, &c), size4 == 15 ? 0 : -EBADMSG);
 	}
 	assert_null(c.args[1].bytes);
 	memset(b.data, 0xff, sizeof(b.data)); /* a path without an end: open */
 	b.s.h.id = 2;
 	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+}
+
+/* The table says how wide a result is; what it knows otherwise is read no further than it goes. */
+static void test_width_of_results(void **state)
+{
+	struct {
+		struct spoor_syscall s;
+		uint8_t data[24];
+	} b = { .s = { .h = { .id = 8, .size4 = 14 }, .ret_long = 1LL << 40 } }; /* lseek */
+	struct spoor_syscall_other other = { .h = { .id = SPOOR_EV_SYSCALL_OTHER, .size4 = sizeof(other) / 4 },
+					     .nr = 39,
+					     .ret = 1LL << 50 };
+	struct spoor_event ev = { .h = &b.s.h };
+	struct spoor_call c;
+
+	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	b.s.h.size4 = 16; /* 40 + fd, offset, whence, file */
+	b.data[12] = 2;
+	assert_int_equal(spoor_call_decode(&ev, &c), -EBADMSG);
+	b.s.h.size4 = 15;
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_true(c.ret == 1LL << 40);
+	assert_int_equal(c.args[2].value, 2);
+	b.s.ret_long = -22;
+	assert_int_equal(spoor_syscall_ret(&b.s.h), -22);
+	b.s.h.size4 = 9;
+	assert_int_equal(spoor_syscall_ret(&b.s.h), -22);
+	b.s.h.id = 39;
+	b.s.ret_long = UINT32_MAX; /* getpid: the upper half is not its */
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_int_equal(c.ret, -1);
+	ev.h = &other.h; /* a result that did not fit */
+	assert_int_equal(spoor_call_decode(&ev, &c), 0);
+	assert_true(c.ret == 1LL << 50 && c.nr == 39);
+	assert_true(spoor_syscall_ret(&other.h) == 1LL << 50);
 }
 
 /* execve: a path whose address is not known is all that is known of its arguments. */
@@ -279,11 +314,11 @@ static void test_entry_unseen(void **state)
 	struct {
 		struct spoor_syscall s;
 		char data[32];
-	} b = { .s = { .h = { .id = 59, .size4 = 18 } } };
+	} b = { .s = { .h = { .id = 59, .size4 = 17 } } };
 	struct spoor_event ev = { .h = &b.s.h };
 	struct spoor_call c;
 
-	strcpy(b.data + 24, "/bin/sh");
+	strcpy(b.data + 20, "/bin/sh");
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
 	assert_string_equal(c.args[0].path, "/bin/sh");
 	assert_true(c.entry_unseen);
@@ -291,7 +326,7 @@ static void test_entry_unseen(void **state)
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
 	assert_false(c.entry_unseen);
 	memset(b.data, 0, sizeof(b.data)); /* execve(NULL, NULL, NULL) */
-	b.s.h.size4 = 17;
+	b.s.h.size4 = 16;
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
 	assert_false(c.entry_unseen);
 }
@@ -310,6 +345,7 @@ int main(void)
 		TEST_OF_TRACE(test_definitions_in_order),
 		TEST_OF_TRACE(test_live),
 		cmocka_unit_test(test_call_of_another_length),
+		cmocka_unit_test(test_width_of_results),
 		cmocka_unit_test(test_entry_unseen),
 	};
 

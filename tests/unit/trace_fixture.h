@@ -69,23 +69,25 @@ static inline void write_calls_on(struct fixture *f, unsigned cpu, uint64_t ts, 
 {
 	struct {
 		struct spoor_syscall s;
-		uint8_t data[CALL_SIZE - sizeof(struct spoor_syscall)];
+		uint8_t more[CALL_SIZE - sizeof(struct spoor_syscall)];
 	} *calls = calloc(n, sizeof(*calls));
 	struct iovec iov = { calls, n * sizeof(*calls) };
 
 	_Static_assert(sizeof(*calls) == CALL_SIZE, "");
 	for (unsigned i = 0; i < n; i++) {
+		uint8_t *data = (uint8_t *)&calls[i] + SPOOR_SYSCALL_FIXED;
+
 		calls[i].s = (struct spoor_syscall){ .h = { .ts = ts + i, .id = 0, .size4 = CALL_SIZE / 4, .tid = 7 },
 						     .pid = 7,
-						     .data_len = 3,
+						     .data_len = 7,
 						     .stack = 1,
 						     .dur = 10,
 						     .ret = -11 };
-		memcpy(calls[i].data, &(int32_t){ -100 }, 4);
-		memcpy(calls[i].data + 4, &(uint64_t){ 0x1234 }, 8);
-		memcpy(calls[i].data + 12, &(uint64_t){ 5 }, 8);
-		memcpy(calls[i].data + 20, &(uint32_t){ 9 }, 4);
-		memcpy(calls[i].data + 24, "abc", 3);
+		memcpy(data, &(int32_t){ -100 }, 4);
+		memcpy(data + 4, &(uint64_t){ 0x1234 }, 8);
+		memcpy(data + 12, &(uint64_t){ 5 }, 8);
+		memcpy(data + 20, &(uint32_t){ 9 }, 4);
+		memcpy(data + 24, "abcdefg", 7);
 	}
 	assert_int_equal(spoor_writer_packet(f->w, cpu, 0, &iov, 1, ts, ts + n - 1, 0, &f->e), 0);
 	free(calls);

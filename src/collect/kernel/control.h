@@ -64,7 +64,8 @@ struct spoor_call_config {
 
 enum spoor_call_flag {
 	SPOOR_CALL_RET_FD = 1,
-	SPOOR_CALL_EXEC = 2, /* execve, execveat */
+	SPOOR_CALL_EXEC = 2,     /* execve, execveat */
+	SPOOR_CALL_RET_LONG = 4, /* the result takes so many bytes more, 8 */
 };
 
 /* Calls that may change the executable layout of an address space. */

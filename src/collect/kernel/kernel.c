@@ -58,9 +58,11 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 
 	if (!info->name) { /* unknown to the table: six arguments as they are */
 		c->widths = 0x888888;
+		c->flags = SPOOR_CALL_RET_LONG;
 		return;
 	}
 	c->flags = (info->flags & SPOOR_SYSCALL_RET_FD ? SPOOR_CALL_RET_FD : 0) |
+		   (info->flags & SPOOR_SYSCALL_RET_LONG ? SPOOR_CALL_RET_LONG : 0) |
 		   (!strncmp(info->name, "execve", 6) ? SPOOR_CALL_EXEC : 0);
 	c->map = map_call_of(id, info->name);
 	for (unsigned i = 0; i < info->n_args; i++) {

@@ -269,7 +269,7 @@ static __always_inline bool returns_fd(const struct thread *t, const struct spoo
 	return !cfg->ret_when || spoor_ret_is_fd(w, t->args[at < 6 ? at : 5]);
 }
 
-/* A call beyond the table: number and six arguments as they are. */
+/* A call beyond the table, or with a result beyond what the table says: number and six arguments as they are. */
 static __noinline int emit_other(struct task_struct *task, struct thread *t, struct pt_regs *regs, u64 start, long ret)
 {
 	struct spoor_syscall_other *e;
@@ -278,7 +278,7 @@ static __noinline int emit_other(struct task_struct *task, struct thread *t, str
 
 	if (!task || !t || !regs)
 		return 0;
-	emit_reserve(&r, 0, sizeof(*e));
+	reserve_call(&r, task, t, 0, sizeof(*e));
 	if (!r.to)
 		return 0;
 	e = (void *)r.to;
@@ -295,11 +295,13 @@ static __noinline int emit_other(struct task_struct *task, struct thread *t, str
 	return 0;
 }
 
-static __always_inline void emit_call_now(struct task_struct *task, struct thread *t, u64 start, long ret)
+static __always_inline void emit_call_now(struct task_struct *task, struct thread *t,
+					  const struct spoor_call_config *cfg, u64 start, long ret)
 {
 	struct spoor_syscall *e;
 	struct reservation r;
-	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(sizeof(*e) + len);
+	u32 fixed = SPOOR_SYSCALL_FIXED + (cfg->flags & SPOOR_CALL_RET_LONG);
+	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(fixed + len);
 	u64 now;
 
 	reserve_call(&r, task, t, 0, size);
@@ -311,15 +313,15 @@ static __always_inline void emit_call_now(struct task_struct *task, struct threa
 	*(u32 *)((u8 *)e + sizeof(e->h)) = task->tgid | (u32)t->buf_len << 22; /* pid, data_len */
 	e->stack = t->stack;
 	e->dur = now - start;
-	e->ret = ret;
-	copy_data(e->data, t, len);
+	e->ret_long = ret; /* its upper half gives way to arguments if the call has 4 bytes for it */
+	copy_data((u8 *)e + fixed, t, len);
 	emit_commit(&r, size);
 }
 
 static __noinline int emit_call(struct task_struct *task, struct thread *t, long ret)
 {
 	if (task && t)
-		emit_call_now(task, t, t->start, ret);
+		emit_call_now(task, t, &calls[t->id & (SPOOR_SYSCALL_MAX - 1)], t->start, ret);
 	return 0;
 }
 
@@ -367,6 +369,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	}
 	if ((cfg->flags & SPOOR_CALL_RET_FD) && ret >= 0 && returns_fd(t, cfg))
 		*(u32 *)(t->data + (t->ret_at & 127)) = fd_id(c, &c->scratch[0], task, ret, 0);
-	emit_call_now(task, t, start, ret);
+	if (ret != (s32)ret && !(cfg->flags & SPOOR_CALL_RET_LONG))
+		return emit_other(task, t, regs, start, ret);
+	emit_call_now(task, t, cfg, start, ret);
 	return 0;
 }
