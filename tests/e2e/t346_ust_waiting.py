@@ -137,10 +137,12 @@ def test_keeper_is_killed(daemon, ticker):
     daemon.kill(signal.SIGTERM)
     begin_and_end(daemon, ticker, 0, 3)
     daemon.start()
+    wait_for(lambda: "12 events of" in daemon.ust("status").stdout)  # what a killed keeper holds is lost
     daemon.kill(signal.SIGTERM)
     begin_and_end(daemon, ticker, 3, 3)
     waits = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="6")
     os.kill(second, signal.SIGKILL)
+    wait_for(lambda: not keeper_pid(f"{daemon.socket}.keeper"))
     begin_and_end(daemon, ticker, 7, 3)
     nobody = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="10")
     daemon.start()
