@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "agent/control/control.h"
+#include "agent/core/self.h"
 
 #define FD_FROM 501 /* out of the way of programs that expect low numbers */
 
@@ -171,50 +172,19 @@ static long connect_waiting(const struct sockaddr_un *a)
 
 /* ---- HELLO ---- */
 
-static void read_text(const char *path, char *to, unsigned size)
-{
-	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), n;
-
-	if (sys_failed(fd))
-		return;
-	n = sys3(SYS_read, fd, to, size - 1);
-	sys3(SYS_close, fd, 0, 0);
-	to[sys_failed(n) ? 0 : n] = '\0';
-}
-
-/* Field 22 of /proc/self/stat; the name, field 2, may hold anything. */
-static __u64 start_time(void)
-{
-	char text[1024] = "", *at;
-	__u64 t = 0;
-	int field;
-
-	read_text("/proc/self/stat", text, sizeof(text));
-	at = strrchr(text, ')');
-	for (field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	for (at = at ? at + 1 : text; *at >= '0' && *at <= '9'; at++)
-		t = t * 10 + (__u64)(*at - '0');
-	return t;
-}
-
 static int say_hello(unsigned flags, unsigned n_arenas, __u32 generation)
 {
 	struct spoor_control_hello m = {
 		.arena_version = SPOOR_ARENA_VERSION,
 		.flags = flags,
 		.pid = sys_pid(),
-		.start_time = start_time(),
+		.start_time = self_start_time(),
 		.n_arenas = n_arenas,
 	};
-	long n;
 
 	m.n_sites = spoor_agent_sites(&m.n_stuck);
-	read_text("/proc/self/comm", m.comm, sizeof(m.comm));
-	if (strchr(m.comm, '\n'))
-		*strchr(m.comm, '\n') = '\0';
-	n = sys3(SYS_readlink, "/proc/self/exe", m.exe, sizeof(m.exe) - 1);
-	m.exe[sys_failed(n) ? 0 : n] = '\0';
+	self_comm(m.comm);
+	self_exe(m.exe, sizeof(m.exe));
 	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), generation, -1);
 }
 
@@ -235,7 +205,7 @@ bool connection_board(unsigned place, struct board *ret)
 {
 	if (place >= n_places)
 		return false;
-	board_open(places[place].sun_path, secure, start_time(), ret);
+	board_open(places[place].sun_path, secure, self_start_time(), ret);
 	return true;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/core/memory.h"
 #include "agent/core/process.h"
 #include "agent/core/ranges.h"
+#include "agent/core/self.h"
 
 #define PAGE 4096ULL
 #define DEFS_STEP 16384ULL
@@ -18,60 +19,6 @@
 #define SLACK 65536ULL
 
 #define ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to))
-
-/* Reads a small file. Bytes, the NUL that is put behind them not counted. */
-static long slurp(const char *path, char *to, size_t size)
-{
-	long fd = sys3(SYS_open, path, O_RDONLY | O_CLOEXEC, 0), n;
-
-	to[0] = 0;
-	if (sys_failed(fd))
-		return fd;
-	n = sys3(SYS_read, fd, to, size - 1);
-	sys3(SYS_close, fd, 0, 0);
-	if (sys_failed(n))
-		return n;
-	to[n] = 0;
-	return n;
-}
-
-/* Field 22 of /proc/self/stat; the name, field 2, may hold anything. */
-static uint64_t start_time(void)
-{
-	char text[1024], *at;
-	uint64_t t = 0;
-	int field;
-
-	if (slurp("/proc/self/stat", text, sizeof(text)) < 0)
-		return 0;
-	at = strrchr(text, ')');
-	for (field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	if (!at)
-		return 0;
-	for (at++; *at >= '0' && *at <= '9'; at++)
-		t = t * 10 + (uint64_t)(*at - '0');
-	return t;
-}
-
-static void parse_boot_id(uint8_t id[16])
-{
-	char text[64], *at = text;
-	int i, n = 0;
-
-	memset(id, 0, 16);
-	slurp("/proc/sys/kernel/random/boot_id", text, sizeof(text));
-	for (i = 0; n < 32 && at[i]; i++) {
-		int digit = at[i] >= '0' && at[i] <= '9' ? at[i] - '0' :
-			    at[i] >= 'a' && at[i] <= 'f' ? at[i] - 'a' + 10 :
-							   -1;
-
-		if (digit < 0)
-			continue;
-		id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
-		n++;
-	}
-}
 
 /* 64 KiB, smaller where there would be fewer than 16. 0: not possible. */
 static uint64_t packet_size(const struct arena_channel_wish *wish, uint64_t bytes)
@@ -140,24 +87,20 @@ static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 static void describe(struct spoor_arena *a, const struct arena_wish *wish)
 {
 	struct spoor_arena_clock pair = clock_pair();
-	long n;
 
 	a->version = SPOOR_ARENA_VERSION;
 	a->pid = sys_pid();
 	a->clock = clock_kind();
-	a->start_time = start_time();
+	a->start_time = self_start_time();
 	a->made = pair.mono;
 	a->realtime = clock_realtime();
 	a->uid = (uint32_t)sys0(SYS_geteuid);
 	a->n_stuck = wish->n_stuck;
 	a->serial = 1;
-	parse_boot_id(a->boot_id);
+	self_boot_id(a->boot_id);
 	sys3(SYS_getrandom, a->uuid, sizeof(a->uuid), 1 /* GRND_NONBLOCK */);
-	slurp("/proc/self/comm", a->comm, sizeof(a->comm));
-	if (strchr(a->comm, '\n'))
-		*strchr(a->comm, '\n') = 0;
-	n = sys3(SYS_readlink, "/proc/self/exe", a->exe, sizeof(a->exe) - 1);
-	a->exe[sys_failed(n) ? 0 : n] = 0;
+	self_comm(a->comm);
+	self_exe(a->exe, sizeof(a->exe));
 	arena_note_clock(a, pair);
 }
 

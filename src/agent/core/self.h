@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#pragma once
+/*
+ * Who this process is, as it sees itself. Where there is no /proc, as after chroot() as a rule, what does not change
+ * with fork is as it was when it could be read last. Async-signal-safe; under the process's lock.
+ */
+#include "agent/core/sys.h"
+
+/* Clock ticks since boot; 0: nobody can say. */
+uint64_t self_start_time(void);
+void self_comm(char to[16]);
+/* The program's path, cut, with a NUL behind it. */
+void self_exe(char *to, size_t size);
+/* Zeroes: nobody can say. */
+void self_boot_id(uint8_t id[16]);
