@@ -67,7 +67,6 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	struct spoor_sender_stats stats = {};
 	struct spoor_hub_result result;
 	bool there = !s->sender || !spoor_ust_session_settle(s, 0);
-	unsigned apart = s->n_apart;
 	int r;
 
 	spoor_daemon_where(c, s, output, sizeof(output));
@@ -82,6 +81,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 		 output);
 	spoor_hub_answer(c->q, text);
 	tell_refused(c, &result);
+	spoor_daemon_tell_apart(c, &result.apart, "");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
 			 result.late);
@@ -94,7 +94,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 			 result.away, spoor_plural(result.away, "program", "programs"));
 		spoor_hub_answer(c->q, text);
 	}
-	if (!result.programs && !apart)
+	if (!result.programs && !result.apart.n)
 		tell_nothing(c, &result);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);
 }
@@ -115,7 +115,6 @@ int spoor_daemon_end(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	spoor_daemon_tell_apart(c, s);
 	if (!s->sender)
 		return end_now(c, s, e);
 	tell_wait(c, s);

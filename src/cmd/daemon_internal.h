@@ -18,7 +18,7 @@ struct command {
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text,
 			size_t size);
 /* Programs that cannot be in the session: says so. */
-void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_session *s);
+void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *apart, const char *before);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);
 int spoor_daemon_end(struct command *c, struct spoor_error *e);
 /* The session that is meant; NULL: there is none that could be told anything. */

@@ -7,6 +7,7 @@
 
 #include "base/strings.h"
 #include "cmd/daemon_internal.h"
+#include "cmd/ust.h"
 
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
 {
@@ -94,17 +95,13 @@ static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 	spoor_hub_answer(c->q, line);
 }
 
-void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_session *s)
+void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *apart, const char *before)
 {
-	char line[320];
+	char line[400], text[384];
 
-	if (!s->n_apart)
+	if (!apart->n)
 		return;
-	snprintf(line, sizeof(line),
-		 "session %s: %u %s that came %s not recorded: as many sessions and channels as can at "
-		 "once record them already, or there is no memory for its buffers",
-		 s->name, s->n_apart, spoor_plural(s->n_apart, "program", "programs"),
-		 spoor_plural(s->n_apart, "is", "are"));
+	snprintf(line, sizeof(line), "%s%s", before, spoor_ust_not_recorded(apart, text, sizeof(text)));
 	spoor_hub_answer(c->q, line);
 }
 
@@ -134,7 +131,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		spoor_hub_answer(c->q, line);
 	}
 	spoor_hub_totals(c->h, s, &sum);
-	spoor_daemon_tell_apart(c, s);
+	spoor_daemon_tell_apart(c, &s->apart, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));
 	spoor_hub_answer(c->q, line);
 	for (unsigned i = 0; i < s->o.n_channels; i++)

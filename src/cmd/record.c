@@ -45,6 +45,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			spoor_ust_losses(r->user.lost, r->user.overwritten, losses, sizeof(losses)));
 	if (o->s.ust && r->user.stuck)
 		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
+	if (o->s.ust)
+		spoor_ust_say_not_recorded(&r->user.apart);
 	if (o->s.ust && r->user.why[0])
 		fprintf(stderr, "spoor: %s\n", r->user.why);
 	if (r->kernel.thread_misses)

@@ -51,6 +51,24 @@ const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t siz
 	return to;
 }
 
+const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size)
+{
+	snprintf(to, size, "%u %s that came %s not recorded: %s%s", a->n, spoor_plural(a->n, "program", "programs"),
+		 spoor_plural(a->n, "is", "are"), a->why, a->differ ? "; others for other reasons" : "");
+	return to;
+}
+
+void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a)
+{
+	char text[384], shown[1024];
+
+	if (!a->n)
+		return;
+	spoor_ust_not_recorded(a, text, sizeof(text));
+	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
+	fprintf(stderr, "spoor: %s\n", shown);
+}
+
 const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size)
 {
 	snprintf(to, size,

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 struct spoor_hub_result;
+struct spoor_ust_apart;
 
 /* The words of `spoor ust`: each is int spoor_ust_cmd_X(argc, argv) with argv[0] the word; it returns the exit code. */
 
@@ -18,5 +19,9 @@ void spoor_ust_say(const char *text);
 const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size);
 /* "1472 events of 1 program, 0 lost; 0.1 MB" */
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);
+/* "1 program that came is not recorded: WHY" */
+const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size);
+/* The same as a line on standard error, if there are any. */
+void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a);
 /* Why there is no event although programs came. */
 const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size);

@@ -234,7 +234,7 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 		    "not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
 		    "that came: as many other sessions and channels as can at once did, or there was no memory for the "
-		    "buffers; their user events are not here.");
+		    "buffers, or a limit (ulimit) did not let them be; their user events are not here.");
 }
 
 static void put_user_events(struct spoor_view *v)

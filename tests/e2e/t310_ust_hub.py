@@ -233,6 +233,17 @@ def test_wrong_versions_are_told(ust):
     assert not found and done.stderr.count("of another version") == 3
 
 
+def test_refusal_is_told(ust):
+    """Why a program is not recorded it says itself: nothing that a terminal obeys."""
+    done, found = ust("""
+        p = Program()
+        _, serial, _ = p.receive()
+        p.done(serial, -27, b"no\\x1b[2J room")
+        time.sleep(0.3)
+    """)
+    assert not found and "spoor: 1 program that came is not recorded: no" in done.stderr and "\x1b" not in done.stderr
+
+
 def test_no_program_is_said(ust):
     done, found = ust("pass")
     assert "no event came" in done.stderr and not found

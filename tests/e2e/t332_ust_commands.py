@@ -97,3 +97,44 @@ def test_more_channels_than_can_be(daemon, ticker):
     for name in "ab":
         assert ("1 program that came is not recorded" in daemon.ust("end", "-s", name).stdout) == (name == "b")
         assert not_recorded(daemon, name) == (name == "b")
+
+
+NO_BUFFERS = {
+    "--fsize=10240": "no file of the process may be as large as its buffers (ulimit -f)",
+    "--nofile=5": "the process may not open one more file (ulimit -n)",
+    "--as=300000000": "there is no memory, or no address space (ulimit -v), for its buffers",
+}
+
+
+@pytest.mark.parametrize("limit, created", [*((limit, False) for limit in NO_BUFFERS), ("--fsize=10240", True)])
+def test_who_can_have_no_buffers(daemon, ticker, limit, created):
+    """It is told of beside others that are recorded, and alone; also where buffers are made with a later `start`."""
+    daemon.ust("create" if created else "start", "-o", "t.spoor", "--buffers", "500M")
+    daemon.ust("enable", "zoo:*", "-a")
+    good = daemon.program(ticker, 1, 0, 100)
+    bad = daemon.program("prlimit", limit, ticker, 1, 0, 100)
+    if created:
+        daemon.ust("start", check=False)
+    why = NO_BUFFERS[limit]
+    wait_for(lambda: f"{bad.pid} ticker: not recorded: {why}\n" in daemon.ust("status").stdout)
+    daemon.finish(bad)
+    daemon.finish(good)
+    said = daemon.ust("end").stdout
+    assert " of 1 program, 0 lost" in said and f"1 program that came is not recorded: {why}\n" in said, said
+    assert not_recorded(daemon, "t") == 1
+
+
+@pytest.mark.parametrize("limit", NO_BUFFERS)
+def test_run_of_who_can_have_no_buffers(daemon, ticker, limit):
+    run = subprocess.run([daemon.build / "spoor", "ust", "run", "-o", "t.spoor", "--buffers", "500M", "--", "prlimit",
+                          limit, ticker, "1", "10"], cwd=daemon.cwd, capture_output=True, text=True)
+    assert run.returncode == 0 and f"spoor: 1 program that came is not recorded: {NO_BUFFERS[limit]}\n" in run.stderr
+    assert "did they reach" not in run.stderr and not_recorded(daemon, "t") == 1
+
+
+def test_programs_that_are_not_recorded_for_several_reasons(daemon, ticker):
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "500M")
+    for limit in "--fsize=10240", "--nofile=5":
+        daemon.finish(daemon.program("prlimit", limit, ticker, 1, 0, 100))
+    assert (f"2 programs that came are not recorded: {NO_BUFFERS['--nofile=5']}; others for other reasons\n"
+            in daemon.ust("end").stdout)

@@ -28,6 +28,22 @@ static void done(const struct spoor_control_head *what, int result, const struct
 	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), what->serial, -1);
 }
 
+/* Why it is not recorded, where that is known better than by the error's name. */
+static const char *reason(int error)
+{
+	switch (error) {
+	case -EBUSY:
+		return "as many sessions and channels record it as can at once";
+	case -EFBIG:
+		return "no file of the process may be as large as its buffers (ulimit -f)";
+	case -EMFILE:
+		return "the process may not open one more file (ulimit -n)";
+	case -ENOMEM:
+		return "there is no memory, or no address space (ulimit -v), for its buffers";
+	}
+	return "";
+}
+
 static void rules_are_there(void)
 {
 	int r = pending.result;
@@ -36,8 +52,8 @@ static void rules_are_there(void)
 		return;
 	if (!r)
 		r = spoor_agent_record(pending.session, pending.record, &pending.said);
-	if (r == -EBUSY)
-		strcpy(pending.said.text, "as many sessions and channels record it as can at once");
+	if (r < 0 && !pending.said.text[0])
+		strcpy(pending.said.text, reason(r));
 	done(&pending.setup, r, &pending.said);
 	if (!pending.answers || pending.setups_left)
 		return;
@@ -106,6 +122,8 @@ static int on_record(const struct spoor_control_record *m)
 	struct spoor_agent_said said = { 0 };
 	int r = spoor_agent_record(m->session, m->on, &said);
 
+	if (r < 0 && !said.text[0])
+		strcpy(said.text, reason(r));
 	done(&m->head, r, &said);
 	return 0;
 }

@@ -77,7 +77,8 @@ struct spoor_hub_result {
 	unsigned away;  /* programs that came while no recorder was there and found no room to wait */
 	unsigned came;  /* programs with sites that the session was for, whether they wrote an event or not */
 	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
-	char why[512];  /* it failed */
+	struct spoor_ust_apart apart; /* who came and is not recorded */
+	char why[512];                /* it failed */
 };
 /* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);

@@ -32,7 +32,7 @@ struct hub_member {
 	struct spoor_ust_session *session;
 	struct spoor_source **arenas;
 	size_t n_arenas;
-	uint32_t setup;   /* serial of its SETUP, while that is not answered */
+	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool let_go;      /* it has ended, and others need the memory */
 };

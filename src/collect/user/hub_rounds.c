@@ -294,6 +294,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.late = s->n_late,
 		.away = s->n_away,
 		.came = s->n_came,
+		.apart = s->apart,
 	};
 	memcpy(ret->why, s->why, sizeof(ret->why));
 	add_present(h, s, ret);

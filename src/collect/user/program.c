@@ -155,6 +155,8 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 
 /* ---- sessions ---- */
 
+static const char full[] = "as many sessions and channels record it as can at once";
+
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s)
 {
 	for (unsigned i = 0; i < p->n_members; i++)
@@ -172,8 +174,15 @@ size_t spoor_program_arenas(const struct hub_program *p)
 	return n;
 }
 
+static void count_apart(struct spoor_ust_apart *a, const char *why)
+{
+	a->differ |= a->n && strcmp(a->why, why);
+	snprintf(a->why, sizeof(a->why), "%s", why);
+	a->n++;
+}
+
 /* Each program counts once, however often it is asked. */
-static void stay_apart(struct hub_program *p, struct spoor_ust_session *s)
+static void stay_apart(struct hub_program *p, struct spoor_ust_session *s, const char *why)
 {
 	uint32_t *grown;
 
@@ -185,7 +194,8 @@ static void stay_apart(struct hub_program *p, struct spoor_ust_session *s)
 		return;
 	p->apart = grown;
 	p->apart[p->n_apart++] = s->id;
-	s->n_apart += p->n_sites != 0;
+	if (p->n_sites)
+		count_apart(&s->apart, why);
 }
 
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s)
@@ -195,7 +205,7 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 	if (m)
 		return m;
 	if (p->n_members == SPOOR_UST_MOST_SESSIONS) {
-		stay_apart(p, s);
+		stay_apart(p, s, full);
 		return NULL;
 	}
 	m = &p->members[p->n_members++];
@@ -236,7 +246,7 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 		return 0;
 	m = spoor_program_add_member(p, s);
 	if (!m) {
-		spoor_request_done(q, p->cred.pid, -EBUSY, "as many sessions and channels record it as can at once");
+		spoor_request_done(q, p->cred.pid, -EBUSY, full);
 		return -EBUSY;
 	}
 	r = send_setup(p, m, &setup, q);
@@ -329,7 +339,17 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 
 /* ---- messages ---- */
 
-/* A session that the program cannot be in. It stays a member, so that it is told why and not asked again. */
+/* It stays a member, so that it is told why and not asked again. */
+static void note_refusal_of(struct hub_program *p, struct hub_member *member, int error, const char *text)
+{
+	const char *why = *text ? text : strerror(-error);
+
+	snprintf(member->refused, sizeof(member->refused), "%s", why);
+	if (error != -EPERM || !p->n_stuck) /* sites that are stuck are counted as such */
+		stay_apart(p, member->session, why);
+}
+
+/* A session that the program cannot be in. */
 static void note_refusal(struct hub_program *p, const struct spoor_control_done *m, const char *text)
 {
 	for (unsigned i = 0; i < p->n_members; i++) {
@@ -338,11 +358,10 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 		if (!member->setup || member->setup != m->head.serial)
 			continue;
 		member->setup = 0;
-		if (m->result >= 0)
-			continue;
-		snprintf(member->refused, sizeof(member->refused), "%s", *text ? text : strerror(-m->result));
-		if (m->result == -EBUSY || m->result == -ENOMEM) /* sites that are stuck are counted as such */
-			stay_apart(p, member->session);
+		if (m->result < 0)
+			note_refusal_of(p, member, m->result, text);
+		else
+			member->refused[0] = '\0';
 	}
 }
 

@@ -162,7 +162,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
 	spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
-	spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
+	spoor_taker_counter(s->taker, "ust_not_recorded", s->apart.n);
 	spoor_taker_counter(s->taker, "ust_merged_rounds", c.merged);
 	if (s->sender)
 		spoor_network_counters(s);
@@ -220,13 +220,13 @@ static void tell_comings(struct spoor_ust_session *s)
 {
 	if (s->told_late != s->n_late)
 		spoor_taker_counter(s->taker, "ust_late", s->n_late);
-	if (s->told_apart != s->n_apart)
-		spoor_taker_counter(s->taker, "ust_not_recorded", s->n_apart);
+	if (s->told_apart != s->apart.n)
+		spoor_taker_counter(s->taker, "ust_not_recorded", s->apart.n);
 	if (s->told_away != s->n_away)
 		spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
 	s->told_late = s->n_late;
 	s->told_away = s->n_away;
-	s->told_apart = s->n_apart;
+	s->told_apart = s->apart.n;
 }
 
 /* The round has begun. Returns the largest share, or -errno. */

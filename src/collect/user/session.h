@@ -61,6 +61,13 @@ struct spoor_ust_retired {
 	enum spoor_program_end end;
 };
 
+/* Programs with sites that came and cannot be recorded. */
+struct spoor_ust_apart {
+	unsigned n;
+	char why[241]; /* of the last one */
+	bool differ;   /* of others it is something else */
+};
+
 /* The end of a session whose trace goes to a relay: hub_end.c. */
 struct spoor_ust_ending {
 	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
@@ -102,7 +109,7 @@ struct spoor_ust_session {
 	/* of programs that are gone: */
 	uint64_t lost, refused, malformed;
 	unsigned n_programs, n_crashed, n_unseen, n_damaged;
-	unsigned n_apart; /* programs with sites that came and cannot be in it, being in as many others as they can */
+	struct spoor_ust_apart apart;
 	unsigned n_came;  /* programs with sites that were told of it */
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */

@@ -39,10 +39,14 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 		s->recording = on;
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		struct spoor_control_record m = { .session = s->id, .on = on };
+		struct hub_member *member = spoor_program_member(p, s);
 
-		if (!p->program || !spoor_program_member(p, s) || (pid && pid != (uint32_t)p->cred.pid))
+		if (!p->program || !member || (pid && pid != (uint32_t)p->cred.pid) ||
+		    spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q))
 			continue;
-		n += !spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q);
+		n++;
+		if (on) /* its buffers are made now, or cannot be */
+			member->setup = m.head.serial;
 	}
 	return n;
 }
