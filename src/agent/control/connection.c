@@ -20,6 +20,7 @@
 static struct sockaddr_un places[2]; /* where a recorder may be, best first */
 static unsigned n_places;
 static bool private_one, secure;
+static unsigned met; /* a bit for each place where a recorder, or its board, was found; children inherit it */
 
 static struct {
 	int fd;
@@ -132,6 +133,12 @@ static bool is_trusted(long fd)
 	return !peer.uid || (!secure && peer.uid == (uid_t)sys0(SYS_geteuid));
 }
 
+/* Of the kernel's own names, which are no files, each byte counts. */
+static size_t nameless_size(const struct sockaddr_un *a)
+{
+	return offsetof(struct sockaddr_un, sun_path) + 1 + strnlen(a->sun_path + 1, sizeof(a->sun_path) - 1);
+}
+
 static long connect_to(const struct sockaddr_un *a)
 {
 	/* Only a queue of connections that is full makes connect() wait. */
@@ -143,7 +150,7 @@ static long connect_to(const struct sockaddr_un *a)
 	if (sys_failed(fd))
 		return fd;
 	sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&patience, sizeof(patience), 0);
-	r = sys3(SYS_connect, fd, a, sizeof(*a));
+	r = sys3(SYS_connect, fd, a, a->sun_path[0] ? sizeof(*a) : nameless_size(a));
 	if (!sys_failed(r) && !is_trusted(fd))
 		r = -EPERM;
 	if (sys_failed(r)) {
@@ -167,6 +174,18 @@ static long connect_waiting(const struct sockaddr_un *a)
 	if (n + sizeof(SPOOR_CONTROL_WAITING) > sizeof(there.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(there.sun_path + n, SPOOR_CONTROL_WAITING);
+	return connect_to(&there);
+}
+
+/*
+ * After chroot() the path leads elsewhere. A recorder of root's has the same name without a file, too. It is asked by
+ * those alone who have found one by the path before: in a container that is not to be recorded nobody has.
+ */
+static long connect_beyond_root(const struct sockaddr_un *a)
+{
+	struct sockaddr_un there = { .sun_family = AF_UNIX };
+
+	memcpy(there.sun_path + 1, a->sun_path, sizeof(there.sun_path) - 1); /* no path is as long */
 	return connect_to(&there);
 }
 
@@ -206,6 +225,7 @@ bool connection_board(unsigned place, struct board *ret)
 	if (place >= n_places)
 		return false;
 	board_open(places[place].sun_path, secure, self_start_time(), ret);
+	met |= (unsigned)(ret->fd >= 0) << place;
 	return true;
 }
 
@@ -224,6 +244,7 @@ int connection_begin(unsigned place, const struct board *board, unsigned flags)
 	__u32 generation = board->fd >= 0 ? board->generation : 0;
 	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
 
+	met |= (unsigned)(r >= 0) << place;
 	if (!board->n_wanted || !is_nobody(r))
 		return r;
 	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
@@ -234,6 +255,19 @@ bool connection_waits(void)
 	return connection.waits;
 }
 
+static int open_place(unsigned place, unsigned flags, unsigned n_arenas)
+{
+	const struct sockaddr_un *a = &places[place];
+	int r = keep_and_greet(connect_to(a), false, flags, n_arenas, 0);
+
+	met |= (unsigned)(r >= 0) << place;
+	if (n_arenas && is_nobody(r))
+		r = keep_and_greet(connect_waiting(a), true, flags, n_arenas, 0);
+	if (r < 0 && met >> place & 1)
+		r = keep_and_greet(connect_beyond_root(a), false, flags, n_arenas, 0);
+	return r;
+}
+
 int connection_open(unsigned flags, unsigned n_arenas)
 {
 	unsigned i;
@@ -242,11 +276,8 @@ int connection_open(unsigned flags, unsigned n_arenas)
 	if (connection_fd() >= 0)
 		return connection_fd();
 	connection_close();
-	for (i = 0; i < n_places && r < 0; i++) {
-		r = keep_and_greet(connect_to(&places[i]), false, flags, n_arenas, 0);
-		if (n_arenas && is_nobody(r))
-			r = keep_and_greet(connect_waiting(&places[i]), true, flags, n_arenas, 0);
-	}
+	for (i = 0; i < n_places && r < 0; i++)
+		r = open_place(i, flags, n_arenas);
 	return r;
 }
 

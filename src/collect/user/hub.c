@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/time.h"
+#include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"
 
 #define FIRST_PERIOD (20 * 1000000ULL)
@@ -146,15 +147,20 @@ static bool has_ended(const struct hub_program *p)
 	return p->process.fd >= 0 && poll(&f, 1, 0) == 1;
 }
 
+static void accept_all(struct spoor_hub *h, int listener)
+{
+	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, listener); i++)
+		;
+}
+
 void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
 {
 	if (h->catching_up)
 		return;
 	h->catching_up = true;
-	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, h->listener.fd); i++)
-		;
-	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, h->waiting.fd); i++)
-		;
+	accept_all(h, h->listener.fd);
+	accept_all(h, h->beyond_root.fd);
+	accept_all(h, h->waiting.fd);
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		if (p == but)
 			continue;
@@ -174,6 +180,14 @@ static bool is_client(const struct spoor_hub *h, const struct hub_program *p)
 	return q;
 }
 
+/* The next recorder can have the name before it can have the path. */
+static void leave_beyond_root(struct spoor_hub *h)
+{
+	shutdown(h->beyond_root.fd, SHUT_RD);
+	accept_all(h, h->beyond_root.fd);
+	spoor_hub_unwatch(h, &h->beyond_root);
+}
+
 /*
  * Who connects is refused from here on, and who is connected cannot say more, so that nothing is in a socket that we
  * close: whoever has buffers for us then offers them where he waits for the next recorder.
@@ -183,6 +197,7 @@ void spoor_hub_leave(struct spoor_hub *h)
 	h->leaves = h->keeper >= 0 && h->sessions;
 	if (h->leaves)
 		spoor_hub_unwatch(h, &h->waiting);
+	leave_beyond_root(h);
 	shutdown(h->listener.fd, SHUT_RD);
 	spoor_hub_catch_up(h, NULL);
 	for (struct hub_program *p = h->first; p; p = p->next) {
@@ -215,6 +230,20 @@ static uint32_t random_number(void)
 	return n;
 }
 
+int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e)
+{
+	int fd;
+
+	if (!h->o.everybody || h->beyond_root.fd >= 0)
+		return 0;
+	fd = spoor_beyond_root_listen(h->path, HUB_BACKLOG, e);
+	if (fd < 0)
+		return fd;
+	spoor_hub_watch(h, &h->beyond_root, fd, h, HUB_LISTENER);
+	spoor_keeper_own_too(h->keeper, fd);
+	return 0;
+}
+
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e)
 {
 	struct spoor_hub *h = calloc(1, sizeof(*h));
@@ -227,6 +256,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 	h->next_session = random_number() >> 2;
 	h->board.generation = random_number();
 	h->listener.fd = h->wakes.fd = h->waiting.fd = h->kept.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
+	h->beyond_root.fd = -1;
 	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
 		spoor_hub_close(h);
@@ -240,6 +270,7 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 	}
 	snprintf(h->path, sizeof(h->path), "%s", o->path);
 	spoor_hub_watch(h, &h->listener, fd, h, HUB_LISTENER);
+	spoor_hub_open_beyond_root(h, NULL); /* or spoor_hub_keep() does */
 	*ret = h;
 	return 0;
 }
@@ -251,6 +282,7 @@ void spoor_hub_close(struct spoor_hub *h)
 	while (h->first)
 		spoor_program_free(h->first);
 	spoor_waiting_close(h);
+	spoor_hub_unwatch(h, &h->beyond_root);
 	if (h->listener.fd >= 0) {
 		spoor_hub_unwatch(h, &h->listener);
 		unlink(h->path);

@@ -111,7 +111,7 @@ struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
 	int epoll_fd;
-	struct hub_fd listener, wakes;
+	struct hub_fd listener, beyond_root, wakes;
 	struct hub_fd waiting; /* where programs come while no recorder is there: the keeper has it, too */
 	struct spoor_waker *waker;
 	struct hub_program *first;
@@ -145,6 +145,8 @@ void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
+/* Who has called chroot() is to find it, too; 0 also if it is open already, or nobody is to. */
+int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);
 
 /* hub_listen.c */
 #define HUB_BACKLOG 4096 /* programs that wait to be let in */

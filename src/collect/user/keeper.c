@@ -199,6 +199,12 @@ void spoor_keeper_own(int keeper, int fd)
 		keeper_send(keeper, KEEPER_OWN, NULL, fd);
 }
 
+void spoor_keeper_own_too(int keeper, int fd)
+{
+	if (keeper >= 0 && fd >= 0)
+		keeper_send(keeper, KEEPER_OWN_TOO, NULL, fd);
+}
+
 void spoor_keeper_listen(int keeper, int fd)
 {
 	if (keeper >= 0)

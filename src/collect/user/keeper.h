@@ -31,6 +31,7 @@ int spoor_keeper_open(const char *path, bool *ret_begun);
 bool spoor_keeper_is_free(const char *path);
 /* The daemon's own socket: who has connected there and is not let in when we are killed is not lost. */
 void spoor_keeper_own(int keeper, int fd);
+void spoor_keeper_own_too(int keeper, int fd); /* that without a file */
 void spoor_keeper_keep(int keeper, const struct spoor_kept *k, int fd);
 void spoor_keeper_drop(int keeper, const uint8_t uuid[16]);
 /*

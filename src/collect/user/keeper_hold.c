@@ -100,6 +100,8 @@ static int tell_all(const struct keeper *k, int daemon)
 /* fd: the message's, which is taken over. */
 static int carry_out(struct keeper *k, const struct keeper_message *m, int *fd, int daemon)
 {
+	int *own;
+
 	switch (m->word) {
 	case KEEPER_KEEP:
 		if (*fd >= 0)
@@ -120,9 +122,11 @@ static int carry_out(struct keeper *k, const struct keeper_message *m, int *fd, 
 		keeper_heard(k, m->number);
 		return 0;
 	case KEEPER_OWN:
-		if (k->own >= 0)
-			close(k->own);
-		k->own = TAKE_FD(*fd);
+	case KEEPER_OWN_TOO:
+		own = &k->own[m->word == KEEPER_OWN_TOO];
+		if (*own >= 0)
+			close(*own);
+		*own = TAKE_FD(*fd);
 		return 0;
 	case KEEPER_ASK:
 		return keeper_send(daemon, KEEPER_END, NULL, -1);
@@ -149,7 +153,7 @@ int keeper_serve(struct keeper *k, int daemon)
 
 void keeper_begin(struct keeper *k)
 {
-	*k = (struct keeper){ .listener = -1, .own = -1 };
+	*k = (struct keeper){ .listener = -1, .own = { -1, -1 } };
 }
 
 void keeper_let_go(struct keeper *k)

@@ -23,6 +23,7 @@ enum keeper_word {
 	KEEPER_HEARD, /* it has said all that it has to say at its beginning; number: as with MET */
 	KEEPER_OWN,   /* the daemon's own socket: who was not let in there yet waits, too, if it is killed */
 	KEEPER_ASK,   /* END: the daemon before is gone, and nobody is at its socket */
+	KEEPER_OWN_TOO, /* the daemon's socket without a file: as OWN */
 };
 
 struct keeper_message {
@@ -62,7 +63,7 @@ struct keeper {
 	struct keeper_held *all;
 	size_t n, room;
 	int listener;           /* -1: no session, nobody is to wait */
-	int own;                /* the daemon's; -1: there is none */
+	int own[2];             /* the daemon's; -1: there is none */
 	struct keeper_met *met; /* by the daemon that is there */
 	size_t n_met;
 	struct keeper_waiter *waiters;

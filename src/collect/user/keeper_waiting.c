@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "collect/user/beyond_root.h"
 #include "collect/user/keeper_internal.h"
 
 #define OTHERS_MOST (WAITING_MOST / 4) /* of a user who is not ours */
@@ -100,7 +101,9 @@ static bool take_in(struct keeper *k, int listener)
 {
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd >= 0)
+	if (fd >= 0 && !spoor_beyond_root_lets_in(listener, fd))
+		close(fd);
+	else if (fd >= 0)
 		wait_here(k, fd, false);
 	return fd >= 0;
 }
@@ -221,17 +224,23 @@ static void wait_again(struct keeper *k)
 	k->n_met = 0;
 }
 
-/* Nobody connects to its socket from here on; who has, and it did not get to him, waits if anybody does. */
+/* Nobody connects to it from here on; who has, and the daemon did not get to him, waits if anybody does. */
+static void close_own(struct keeper *k, int *own)
+{
+	if (*own < 0)
+		return;
+	shutdown(*own, SHUT_RD);
+	while (k->listener >= 0 && take_in(k, *own))
+		;
+	close(*own);
+	*own = -1;
+}
+
 void keeper_daemon_left(struct keeper *k)
 {
 	wait_again(k);
-	if (k->own < 0)
-		return;
-	shutdown(k->own, SHUT_RD);
-	while (k->listener >= 0 && take_in(k, k->own))
-		;
-	close(k->own);
-	k->own = -1;
+	close_own(k, &k->own[0]);
+	close_own(k, &k->own[1]);
 }
 
 /* ---- the daemon that comes ---- */

@@ -57,19 +57,24 @@ static void open_keeper(struct spoor_hub *h)
 	h->keeper_begun = spoor_now_monotonic();
 	warn_of_keeper(h, begun);
 	spoor_keeper_own(h->keeper, h->listener.fd);
+	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
 }
 
 void spoor_hub_keep(struct spoor_hub *h, const char *path)
 {
 	const struct spoor_keeper_taker t = { note, spoor_waiting_came, spoor_waiting_said, spoor_waiting_end, h };
+	struct spoor_error e = { "" };
 
 	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", path);
 	open_keeper(h);
-	if (h->keeper < 0)
-		return;
-	spoor_keeper_get(h->keeper, &t);
-	spoor_waiting_hear(h);
-	spoor_waiting_update(h);
+	if (h->keeper >= 0) {
+		spoor_keeper_get(h->keeper, &t);
+		spoor_waiting_hear(h);
+		spoor_waiting_update(h);
+	}
+	/* It has let go of what the daemon before us had. */
+	if (spoor_hub_open_beyond_root(h, &e))
+		spoor_hub_warn(h, e.text);
 }
 
 /* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/strings.h"
 #include "base/time.h"
+#include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
 
@@ -99,6 +100,10 @@ bool spoor_program_accept(struct spoor_hub *h, int listener)
 		if (fd < 0)
 			return false;
 		h->crowd++;
+		if (!spoor_beyond_root_lets_in(listener, fd)) {
+			close(fd);
+			continue;
+		}
 		p = spoor_program_take_in(h, fd);
 		if (p)
 			spoor_program_meet(p);
@@ -325,6 +330,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->program = true;
 	p->listens = !(m->flags & (SPOOR_HELLO_FORKED | SPOOR_HELLO_KICKED | SPOOR_HELLO_ALONE));
 	p->arenas_to_come = forked && m->n_arenas < HUB_MOST_ARENAS ? m->n_arenas : 0;
+	spoor_program_process(p); /* now: between hearing of buffers and having them kept there is no time */
 	if (forked)
 		return 0;
 	p->answering = true;

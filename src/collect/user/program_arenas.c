@@ -82,7 +82,6 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 {
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
-	struct spoor_kept k;
 	char text[640];
 	struct stat st;
 	int r;
@@ -103,10 +102,9 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 		spoor_user_arena_free(a);
 		return r;
 	}
+	if (!p->comm[0]) /* the recorder before us heard its HELLO */
+		memcpy(p->comm, a->head.comm, sizeof(p->comm));
 	spoor_program_ask_rows(p);
-	k = (struct spoor_kept){ .pid = p->cred.pid, .session = member->session->id, .start_time = a->head.start_time };
-	memcpy(k.uuid, a->head.uuid, sizeof(k.uuid));
-	spoor_keeper_keep(p->hub->keeper, &k, fd);
 	return 0;
 }
 
