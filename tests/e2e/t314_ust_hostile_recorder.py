@@ -98,6 +98,12 @@ class Recorder(threading.Thread):
             except OSError:
                 pass
 
+    def close(self):
+        """Its thread is gone: it takes nobody who comes to the next socket of that number."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.join(20)
+        self.socket.close()
+
 
 def run(build, ticker, path, *args, seconds=20):
     env = tracing.environment(build, None, SPOOR_UST_SOCKET=path)
@@ -112,7 +118,7 @@ def check_unharmed(build, ticker, path, recorder):
         assert run(build, ticker, path, 3, 2000, 20, "fork") < 10
         assert recorder.came
     finally:
-        recorder.socket.close()
+        recorder.close()
 
 
 @pytest.mark.parametrize("what", SAYS)
@@ -133,7 +139,7 @@ def test_random(build, ticker, tmp_path):
         path = tmp_path / f"sock{turn}"
         recorder = Recorder(path, says)
         run(build, ticker, path, 2, 500, 20)
-        recorder.socket.close()
+        recorder.close()
 
 
 def least(ways, times=31):
@@ -244,4 +250,4 @@ def test_random_boards(build, ticker, tmp_path):
             text[random.randrange(len(text))] = random.randrange(256)
         (tmp_path / "sock.sessions").write_bytes(text)
         run(build, ticker, tmp_path / "sock", 2, 300, 20)
-    recorder.socket.close()
+    recorder.close()
