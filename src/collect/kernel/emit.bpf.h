@@ -77,6 +77,7 @@ __noinline int ring_mark(u32 level)
 {
 	struct spoor_ring *ring = ring_of(level & 1);
 	struct spoor_ctl_mark *m;
+	u64 now = *(volatile u64 *)&epoch;
 
 	if (!ring)
 		return 0;
@@ -84,8 +85,8 @@ __noinline int ring_mark(u32 level)
 	if (!m)
 		return 0;
 	emit_header(m, SPOOR_CTL_MARK, 0, sizeof(*m), 0, bpf_ktime_get_ns());
-	m->epoch = epoch;
-	ring->epoch = epoch;
+	m->epoch = now;
+	ring->epoch = now;
 	ring_commit(ring, sizeof(*m));
 	return 0;
 }

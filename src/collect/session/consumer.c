@@ -192,6 +192,15 @@ static bool add_to_spans(struct ring_state *r, const struct spoor_event_header *
 	return true;
 }
 
+/*
+ * A ring that was idle for a whole segment gets that one's mark with its first record in it, which may be read when the
+ * next segment has begun: what follows it is of the old one all the same.
+ */
+static bool marks_new_segment(const struct ring_state *r, const struct spoor_event_header *h)
+{
+	return ((const struct spoor_ctl_mark *)h)->epoch > r->epoch;
+}
+
 /* Collects spans of events from where the reader is; stops early at a mark or when the spans are full. */
 static void scan(struct spoor_consumer *c, struct ring_state *r)
 {
@@ -210,7 +219,7 @@ static void scan(struct spoor_consumer *c, struct ring_state *r)
 		} else if (h->id == SPOOR_CTL_MARK) {
 			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
 				break;
-			r->switching = true;
+			r->switching = marks_new_segment(r, h);
 		} else {
 			take_out(c, h);
 		}
