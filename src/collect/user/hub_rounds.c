@@ -276,7 +276,8 @@ static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, 
 
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
-	uint64_t unwritten = s->o.writer ? 0 : spoor_writer_lost(s->w), own = unwritten - s->unwritten_earlier;
+	uint64_t unwritten = s->o.writer ? 0 : spoor_writer_lost(s->w);
+	uint64_t own = unwritten - s->unwritten_earlier - s->refused; /* the taker counts no events that were refused */
 	struct spoor_taker_counts counts;
 
 	spoor_taker_counts(s->taker, &counts);
