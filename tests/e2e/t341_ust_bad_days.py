@@ -226,11 +226,11 @@ def test_many_programs_with_default_buffers(daemon, build, spoor, ticker, tmp_pa
     assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0
     env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
     before = shmem()
-    running = [subprocess.Popen([ticker, "1", "1000", "30000"], env=env, stdout=subprocess.PIPE) for _ in range(1000)]
+    running = [subprocess.Popen([ticker, "1", "9999", "30000"], env=env, stdout=subprocess.PIPE) for _ in range(1000)]
     for p in running:
         assert p.stdout.readline() == b"ready\n"
         p.stdout.close()
-    wait_for(lambda: daemon("status").stdout.count(" ticker") >= 1000, 60, 0.2)
+    wait_for(lambda: daemon("status").stdout.count(" ticker") >= 1000, 200, 0.2)
     kib = (shmem() - before) / 1000
     for p in running:
         p.send_signal(signal.SIGKILL)
