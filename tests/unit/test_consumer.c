@@ -19,7 +19,8 @@ struct rings {
 
 static void open_rings(struct rings *r, struct spoor_writer *w)
 {
-	*r = (struct rings){ .kernel = { .n_cpus = 1, .ring_size = RING, .ring_stride = STRIDE, .c.epoch = &r->epoch } };
+	*r = (struct rings){ .kernel = { .n_cpus = 1, .ring_size = RING, .ring_stride = STRIDE } };
+	r->kernel.c.epoch = &r->epoch;
 	r->kernel.rings = calloc(SPOOR_LEVELS, STRIDE);
 	r->objects = calloc(1, sizeof(*r->objects));
 	assert_non_null(r->kernel.rings);
@@ -48,9 +49,9 @@ static void produce_clock(struct rings *r, uint64_t boottime)
 {
 	struct spoor_ring *ring = spoor_kernel_ring(&r->kernel, 0, 0);
 	struct spoor_ctl_mark mark = { .h = { .id = SPOOR_CTL_MARK, .size4 = sizeof(mark) / 4 }, .epoch = r->epoch };
-	struct spoor_clock clock = { .h = { .ts = spoor_now_monotonic(), .id = SPOOR_EV_CLOCK, .size4 = sizeof(clock) / 4 },
-				     .boottime = boottime };
+	struct spoor_clock clock = { .h = { .id = SPOOR_EV_CLOCK, .size4 = sizeof(clock) / 4 }, .boottime = boottime };
 
+	clock.h.ts = spoor_now_monotonic();
 	if (ring->epoch != r->epoch)
 		produce(r, &mark);
 	ring->epoch = r->epoch;
