@@ -17,7 +17,6 @@
  */
 #include <execinfo.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

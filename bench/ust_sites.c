@@ -5,7 +5,6 @@
  * (BENCH_LTTNG).
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -10,7 +10,6 @@
 #include "analyze/jit_map.h"
 #include "analyze/object_file.h"
 #include "base/cleanup.h"
-#include "base/strings.h"
 #include "trace/packed.h"
 
 #define MAX_NOTES 1000

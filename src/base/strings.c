@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
-
 int spoor_utf8_decode(const char *s, size_t len, uint32_t *ret_code)
 {
 	static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };

@@ -2,7 +2,6 @@
 #include "cmd/stat_fill.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/time.h"

@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"

@@ -2,7 +2,6 @@
 /* Counters as text or JSON: what is said around the tables, and the choice among the forms. */
 #include "present/stat_text.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "trace/schema.h"
 #include "trace/syscalls.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Where the events of lanes were taken from, as their packets say: from the last file of each stream back. */
-#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 

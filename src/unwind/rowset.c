@@ -2,7 +2,6 @@
 #include "unwind/rowset.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

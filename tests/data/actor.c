@@ -14,7 +14,6 @@
  *   eat                touches memory until it is killed
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>

@@ -8,11 +8,9 @@
 #include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define MANY 700
 #define CALLS 11

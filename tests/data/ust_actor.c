@@ -4,7 +4,6 @@
  * said on stdout ("recorded FIRST LAST") so that a test can look for each of them.
  */
 #define _GNU_SOURCE 1
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -13,11 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <spoor/marker.h>

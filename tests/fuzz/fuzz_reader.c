@@ -5,7 +5,6 @@
  * directory in memory. Everything that a user may trust is touched, so that the sanitizers see a check that is missing;
  * and what must hold of any input is asserted.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

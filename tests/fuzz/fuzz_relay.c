@@ -4,7 +4,6 @@
  * carried out stays inside the trace's directory; a digest makes a writer or is refused.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "agent/control/board.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "agent/core/object_table.h"

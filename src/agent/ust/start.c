@@ -2,7 +2,6 @@
 /* The library's begin and end, and recording by environment variables alone (environment.h). */
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "collect/session/objects_internal.h"
 
 static void enter(struct spoor_objects *s, struct spoor_object_entry *o)

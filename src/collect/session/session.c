@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "collect/session/ledger.h"

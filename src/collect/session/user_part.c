@@ -2,7 +2,6 @@
 #include "collect/session/user_part.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 static void warn(void *ctx, const char *text)

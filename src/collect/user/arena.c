@@ -3,14 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include "base/cleanup.h"
 
 #define DEFS_MOST (16ULL << 20)
 

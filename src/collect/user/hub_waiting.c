@@ -4,14 +4,12 @@
  * hears it, and the next recorder gets it from there as if they had just come. The socket is there while there are
  * sessions; a recorder that is there takes in who comes there itself.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/strings.h"
 #include "collect/user/hub_internal.h"
 

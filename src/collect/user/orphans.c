@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Arenas that the keeper held for us: of programs that live, which come themselves, and of those that have ended. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"

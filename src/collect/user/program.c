@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A traced program: how it comes, and what it says. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
-#include "base/strings.h"
 #include "base/time.h"
 #include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
 
 #define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */

@@ -2,13 +2,11 @@
 #include "collect/user/recover.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/time.h"
 #include "collect/user/recover_left.h"
 
 #define FIRST_STEP (10 * 1000000ULL) /* ns of a round; it is adapted to how much that is */

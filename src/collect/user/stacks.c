@@ -6,7 +6,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/cleanup.h"
 #include "collect/user/stack_objects.h"
 #include "trace/record.h"
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Programs that walk their own stacks are told how to walk through the objects that their arenas define. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/fdpass.h"
-#include "base/time.h"
 #include "collect/user/hub_internal.h"
 
 static bool start(struct spoor_hub *h)
