@@ -9,6 +9,7 @@
 #include <zstd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #define LEVEL 6 /* of zstd: half the size at 100 MB/s */
 #define MAX_WINDOW 27
@@ -69,20 +70,10 @@ static ssize_t read_some(struct pump *p)
 	return n < 0 ? -errno : n;
 }
 
-static int put(struct pump *p, const char *buf, size_t len)
+static int put(struct pump *p, const void *buf, size_t len)
 {
 	p->stored += len;
-	while (len > 0) {
-		ssize_t n = write(p->to, buf, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		buf += n;
-		len -= n;
-	}
-	return 0;
+	return spoor_write_whole(p->to, buf, len);
 }
 
 static int copy(struct pump *p)

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/writer_internal.h"
 
 static json_t *uuid_json(const uint8_t *u)
@@ -145,19 +146,10 @@ static int write_text(int root_fd, const char *text)
 {
 	_cleanup_(spoor_closep) int fd =
 		openat(root_fd, "manifest.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	size_t len = strlen(text), done = 0;
+	int r = fd < 0 ? -errno : spoor_write_whole(fd, text, strlen(text));
 
-	if (fd < 0)
-		return -errno;
-	while (done < len) {
-		ssize_t n = write(fd, text + done, len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += n;
-	}
+	if (r < 0)
+		return r;
 	return renameat(root_fd, "manifest.new", root_fd, "manifest") < 0 ? -errno : 0;
 }
 

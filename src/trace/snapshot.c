@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/writer_internal.h"
 
 struct snapshot {
@@ -42,21 +43,6 @@ static int make_dir(int at, const char *name)
 	return mkdirat(at, name, 0700) < 0 ? -errno : open_dir(at, name);
 }
 
-static int write_whole(int fd, const char *buf, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = write(fd, buf, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		buf += n;
-		len -= n;
-	}
-	return 0;
-}
-
 static int copy_file(int from_dir, int to_dir, const char *name)
 {
 	_cleanup_(spoor_closep) int from = openat(from_dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
@@ -75,7 +61,7 @@ static int copy_file(int from_dir, int to_dir, const char *name)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : 0;
-		r = write_whole(to, buf, n);
+		r = spoor_write_whole(to, buf, n);
 		if (r < 0)
 			return r;
 	}

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #define NAME_SIZE 48
 
@@ -49,22 +50,6 @@ static int read_whole(int fd, void *buf, size_t size)
 			continue;
 		if (n <= 0)
 			return -EIO;
-		done += n;
-	}
-	return 0;
-}
-
-static int write_whole(int fd, const void *buf, size_t size)
-{
-	size_t done = 0;
-	ssize_t n;
-
-	while (done < size) {
-		n = write(fd, (const char *)buf + done, size - done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
 		done += n;
 	}
 	return 0;
@@ -136,7 +121,7 @@ int spoor_row_cache_put(int dir, const struct spoor_object_identity *id, const v
 	fd = create(dir, temporary, &named);
 	if (fd < 0)
 		return fd;
-	r = write_whole(fd, file, size);
+	r = spoor_write_whole(fd, file, size);
 	if (r == 0 && !named) {
 		r = give_name(dir, fd, temporary);
 		named = r == 0;

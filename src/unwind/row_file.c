@@ -4,13 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "object/identity.h"
 
 __u64 spoor_row_file_checksum(const struct spoor_row_file *file, size_t size)
@@ -121,19 +120,10 @@ int spoor_row_file_answer(const struct spoor_rows *rows, const struct spoor_obje
 int spoor_row_file_share(const struct spoor_rows *rows)
 {
 	_cleanup_(spoor_closep) int fd = memfd_create("spoor-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t done = 0;
+	int r = fd < 0 ? -errno : spoor_write_whole(fd, rows->mem, rows->mem_size);
 
-	if (fd < 0)
-		return -errno;
-	while (done < rows->mem_size) {
-		ssize_t n = write(fd, (const char *)rows->mem + done, rows->mem_size - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		done += n;
-	}
+	if (r < 0)
+		return r;
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
 		return -errno;
 	return TAKE_FD(fd);

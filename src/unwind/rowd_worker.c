@@ -105,24 +105,6 @@ static int copy_object(int fd, void **ret, size_t *ret_size)
 	return 0;
 }
 
-static int seal(const struct spoor_row_file *file, size_t size)
-{
-	_cleanup_(spoor_closep) int fd = memfd_create("spoor-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	size_t done;
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	for (done = 0; done < size; done += n) {
-		n = write(fd, (const char *)file + done, size - done);
-		if (n <= 0)
-			return -EIO;
-	}
-	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-		return -errno;
-	return TAKE_FD(fd);
-}
-
 static int compile(int object)
 {
 	struct spoor_row_file nothing = {
@@ -153,7 +135,7 @@ static int compile(int object)
 	file->object_hash[1] = id.hash[1];
 	file->object_size = id.size;
 	file->checksum = spoor_row_file_checksum(file, rows.mem_size);
-	return seal(file, rows.mem_size);
+	return spoor_row_file_share(&rows);
 }
 
 static void limit(int what, rlim_t value)
