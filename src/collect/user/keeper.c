@@ -124,8 +124,10 @@ static int start(const struct sockaddr_un *a)
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	pid_t pid;
 
+	if (fd < 0)
+		return -errno;
 	unlink(a->sun_path); /* nobody listens there */
-	if (fd < 0 || bind(fd, (const struct sockaddr *)a, sizeof(*a)) || chmod(a->sun_path, 0600) || listen(fd, 4))
+	if (bind(fd, (const struct sockaddr *)a, sizeof(*a)) || chmod(a->sun_path, 0600) || listen(fd, 4))
 		return -errno;
 	pid = fork();
 	if (!pid) {
@@ -147,8 +149,8 @@ int spoor_keeper_open(const char *path, bool *ret_begun)
 	*ret_begun = false;
 	if (!fd)
 		fd = connect_to(&a);
-	if (fd >= 0 || fd == -ENAMETOOLONG)
-		return fd;
+	if (fd != -ENOENT && fd != -ECONNREFUSED)
+		return fd; /* one may live there, with what it holds */
 	*ret_begun = true;
 	return start(&a);
 }

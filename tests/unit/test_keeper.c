@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A keeper that lives is left alone, whatever keeps us from it. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "collect/user/keeper.h"
+
+static int listen_at(struct sockaddr_un *a)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(a->sun_path, sizeof(a->sun_path), "/tmp/spoor-test-keeper-%d", (int)getpid());
+	unlink(a->sun_path);
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)a, sizeof(*a)), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	return fd;
+}
+
+static void test_without_descriptors(void **state)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = listen_at(&a), r;
+	struct rlimit had, none;
+	bool begun;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+	none = (struct rlimit){ (rlim_t)fd + 1, had.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	r = spoor_keeper_open(a.sun_path, &begun);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+	assert_int_equal(r, -EMFILE);
+	assert_false(begun);
+	assert_int_equal(access(a.sun_path, F_OK), 0);
+	unlink(a.sun_path);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_without_descriptors),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
