@@ -244,10 +244,23 @@ int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e)
 	return 0;
 }
 
+static int begin_waiting(struct spoor_hub *h, struct spoor_error *e)
+{
+	int r;
+
+	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (h->epoll_fd < 0)
+		return spoor_fail(e, errno, "cannot wait for programs: %s", strerror(errno));
+	r = spoor_waker_new(&h->waker);
+	if (!r)
+		r = spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER);
+	return r ? spoor_fail(e, -r, "cannot wait for what programs write: %s", strerror(-r)) : 0;
+}
+
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e)
 {
 	struct spoor_hub *h = calloc(1, sizeof(*h));
-	int fd;
+	int fd, r;
 
 	if (!h)
 		return spoor_fail(e, ENOMEM, "out of memory");
@@ -257,19 +270,18 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 	h->board.generation = random_number();
 	h->listener.fd = h->wakes.fd = h->waiting.fd = h->kept.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
 	h->beyond_root.fd = -1;
-	h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (spoor_waker_new(&h->waker) || spoor_hub_watch(h, &h->wakes, spoor_waker_fd(h->waker), h, HUB_WAKER)) {
-		spoor_hub_close(h);
-		return spoor_fail(e, ENOMEM, "out of memory or descriptors");
-	}
-	fd = h->epoll_fd < 0 ? spoor_fail(e, errno, "cannot wait for programs: %s", strerror(errno)) :
-			       spoor_hub_listen(o->path, o->everybody, e);
+	r = begin_waiting(h, e);
+	fd = r ? r : spoor_hub_listen(o->path, o->everybody, e);
 	if (fd < 0) {
 		spoor_hub_close(h);
 		return fd;
 	}
 	snprintf(h->path, sizeof(h->path), "%s", o->path);
-	spoor_hub_watch(h, &h->listener, fd, h, HUB_LISTENER);
+	r = spoor_hub_watch(h, &h->listener, fd, h, HUB_LISTENER);
+	if (r) {
+		spoor_hub_close(h);
+		return spoor_fail(e, -r, "%s: cannot wait for programs: %s", o->path, strerror(-r));
+	}
 	spoor_hub_open_beyond_root(h, NULL); /* or spoor_hub_keep() does */
 	*ret = h;
 	return 0;
