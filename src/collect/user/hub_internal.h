@@ -173,6 +173,7 @@ void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64
 
 /* program.c */
 bool spoor_program_accept(struct spoor_hub *h, int listener); /* there may be more */
+void spoor_program_add(struct spoor_hub *h, struct hub_program *p); /* to those of the hub */
 struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL: it may not come; fd is taken over */
 void spoor_program_meet(struct hub_program *p);
 void spoor_program_heard(struct hub_program *p); /* or it left */

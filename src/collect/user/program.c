@@ -44,6 +44,17 @@ static bool may_come(const struct spoor_hub *h, const struct ucred *c)
 	return h->o.everybody || c->uid == geteuid() || !c->uid;
 }
 
+void spoor_program_add(struct spoor_hub *h, struct hub_program *p)
+{
+	p->hub = h;
+	p->id = ++h->last_program;
+	p->next = h->first;
+	if (h->first)
+		h->first->prev = p;
+	h->first = p;
+	h->n_programs++;
+}
+
 struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 {
 	struct hub_program *p = calloc(1, sizeof(*p));
@@ -56,17 +67,11 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 		close(fd);
 		return NULL;
 	}
-	p->hub = h;
-	p->id = ++h->last_program;
 	p->process.fd = -1;
 	pidfd = pidfd_of(fd, p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
 		spoor_hub_unwatch(h, &p->process);
-	p->next = h->first;
-	if (h->first)
-		h->first->prev = p;
-	h->first = p;
-	h->n_programs++;
+	spoor_program_add(h, p);
 	return p;
 }
 
@@ -293,9 +298,26 @@ static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_reque
 	return p->n_members ? r : spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
 }
 
-static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
+static int refuse_version(struct hub_program *p, const struct spoor_control_hello *m)
 {
 	struct spoor_control_done refused = { .result = -EPROTO };
+	char text[384];
+
+	snprintf(refused.text, sizeof(refused.text),
+		 "the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
+		 SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
+	spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
+	if (!p->hub->sessions)
+		return -EPROTO;
+	snprintf(text, sizeof(text),
+		 "process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced", p->cred.pid,
+		 p->comm, m->head.version, m->arena_version);
+	spoor_hub_warn(p->hub, text);
+	return -EPROTO;
+}
+
+static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
+{
 	bool forked = m->flags & SPOOR_HELLO_FORKED;
 	struct spoor_hub_request *q;
 	int r;
@@ -308,21 +330,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->called = m->pid;
 	p->n_sites = m->n_sites;
 	p->n_stuck = m->n_stuck < m->n_sites ? m->n_stuck : m->n_sites;
-	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION) {
-		snprintf(refused.text, sizeof(refused.text),
-			 "the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
-			 SPOOR_CONTROL_VERSION, SPOOR_ARENA_VERSION);
-		spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
-		if (p->hub->sessions) {
-			char text[384];
-
-			snprintf(text, sizeof(text),
-				 "process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced",
-				 p->cred.pid, p->comm, m->head.version, m->arena_version);
-			spoor_hub_warn(p->hub, text);
-		}
-		return -EPROTO;
-	}
+	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION)
+		return refuse_version(p, m);
 	p->program = true;
 	p->listens = !(m->flags & (SPOOR_HELLO_FORKED | SPOOR_HELLO_KICKED | SPOOR_HELLO_ALONE));
 	p->arenas_to_come = forked && m->n_arenas < HUB_MOST_ARENAS ? m->n_arenas : 0;

@@ -143,13 +143,10 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 		spoor_keeper_drop(h->keeper, k->uuid);
 		return;
 	}
-	*p = (struct hub_program){ .hub = h, .sock.fd = -1, .process.fd = -1, .next = h->first };
+	p->sock.fd = p->process.fd = -1;
 	p->cred.pid = k->pid;
 	p->program = p->dead = true;
-	if (h->first)
-		h->first->prev = p;
-	h->first = p;
-	h->n_programs++;
+	spoor_program_add(h, p);
 	if (add_source(p, spoor_program_add_member(p, s), a, st.st_ino))
 		spoor_user_arena_free(a);
 	else
