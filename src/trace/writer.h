@@ -110,6 +110,10 @@ void spoor_writer_known_ids(const struct spoor_writer *w, uint32_t *ret_last_sta
  */
 int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def); /* to `kernel` */
 int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def); /* to `ust` */
+/* The two that a recording of either part tells of itself; define: one of those above. */
+typedef int spoor_writer_definer(struct spoor_writer *w, const struct spoor_event_header *def);
+int spoor_define_clock(struct spoor_writer *w, spoor_writer_definer *define); /* the clocks as they are now */
+int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, const char *name, uint64_t value);
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 
 /*

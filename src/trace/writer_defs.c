@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Definitions: kept until a flush, which writes them in the order of time. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "trace/writer_internal.h"
 
 #define DEFS_FLUSH_BYTES (256 << 10)
@@ -102,6 +105,33 @@ int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header 
 int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def)
 {
 	return spoor_part_define(w, w->ust, def);
+}
+
+int spoor_define_clock(struct spoor_writer *w, spoor_writer_definer *define)
+{
+	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size4 = sizeof(clock) / 4 };
+	struct timespec boot;
+
+	clock.h.ts = spoor_now_monotonic();
+	clock.realtime = spoor_now_realtime();
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	clock.boottime = boot.tv_sec * SPOOR_NS_PER_SEC + boot.tv_nsec;
+	return define(w, &clock.h);
+}
+
+int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, const char *name, uint64_t value)
+{
+	struct {
+		struct spoor_counter c;
+		char name[56];
+	} __attribute__((packed, aligned(4))) def = {};
+
+	snprintf(def.name, sizeof(def.name), "%s", name);
+	def.c.h.id = SPOOR_EV_COUNTER;
+	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(def.name) + 1);
+	def.c.h.ts = spoor_now_monotonic();
+	def.c.value = value;
+	return define(w, &def.c.h);
 }
 
 static int by_time(const void *a, const void *b)

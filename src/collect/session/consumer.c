@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/time.h"
 #include "collect/kernel/ring.h"
@@ -281,14 +280,7 @@ void spoor_consumer_go_on(struct spoor_consumer *c, unsigned ring, uint64_t in, 
 
 void spoor_consumer_clock(struct spoor_consumer *c)
 {
-	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size4 = sizeof(clock) / 4 };
-	struct timespec boot;
-
-	clock.h.ts = spoor_now_monotonic();
-	clock.realtime = spoor_now_realtime();
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	clock.boottime = boot.tv_sec * SPOOR_NS_PER_SEC + boot.tv_nsec;
-	spoor_writer_define(c->w, &clock.h);
+	spoor_define_clock(c->w, spoor_writer_define);
 }
 
 int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e)

@@ -280,17 +280,7 @@ static void run(struct session *s)
 
 static void define_counter(struct session *s, const char *name, uint64_t value)
 {
-	struct {
-		struct spoor_counter c;
-		char name[56];
-	} __attribute__((packed, aligned(4))) def = {};
-
-	def.c.h.id = SPOOR_EV_COUNTER;
-	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(name) + 1);
-	def.c.h.ts = spoor_now_monotonic();
-	def.c.value = value;
-	snprintf(def.name, sizeof(def.name), "%s", name);
-	spoor_writer_define(s->writer, &def.c.h);
+	spoor_define_counter(s->writer, spoor_writer_define, name, value);
 }
 
 static const char *const status_words[SPOOR_WALK_STATUS_MAX] = { "complete",  "budget", "no_rows", "unreadable",

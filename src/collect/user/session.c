@@ -5,25 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "base/time.h"
 #include "collect/user/network.h"
 #include "collect/user/threads.h"
 
 /* ---- beginning and end ---- */
-
-static void define_clock(struct spoor_writer *w)
-{
-	struct spoor_clock clock = { .h.id = SPOOR_EV_CLOCK, .h.size4 = sizeof(clock) / 4 };
-	struct timespec boot;
-
-	clock.h.ts = spoor_now_monotonic();
-	clock.realtime = spoor_now_realtime();
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	clock.boottime = boot.tv_sec * SPOOR_NS_PER_SEC + boot.tv_nsec;
-	spoor_writer_define_user(w, &clock.h);
-}
 
 static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 {
@@ -46,7 +32,7 @@ static int open_writer(struct spoor_ust_session *s, struct spoor_error *e)
 		r = spoor_fail(e, ENOMEM, "out of memory");
 	if (r)
 		return r;
-	define_clock(s->w);
+	spoor_define_clock(s->w, spoor_writer_define_user);
 	return 0;
 }
 
@@ -178,7 +164,7 @@ int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e)
 	if (s->sender)
 		spoor_sender_closing(s->sender);
 	if (!s->o.writer) {
-		define_clock(s->w);
+		spoor_define_clock(s->w, spoor_writer_define_user);
 		r = spoor_writer_close(s->w, e);
 	}
 	session_free(s);
@@ -288,7 +274,7 @@ int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *con
 void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
 {
 	spoor_writer_switch_lanes(s->w);
-	define_clock(s->w);
+	spoor_define_clock(s->w, spoor_writer_define_user);
 	spoor_taker_segment(s->taker);
 	s->told_late = s->told_apart = s->told_away = 0; /* the segments that said so may be dropped */
 	tell_comings(s);

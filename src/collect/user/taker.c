@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -300,17 +299,7 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value)
 {
-	struct {
-		struct spoor_counter c;
-		char name[56];
-	} __attribute__((packed, aligned(4))) def = {};
-
-	def.c.h.id = SPOOR_EV_COUNTER;
-	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(name) + 1);
-	def.c.h.ts = spoor_now_monotonic();
-	def.c.value = value;
-	snprintf(def.name, sizeof(def.name), "%s", name);
-	spoor_writer_define_user(t->w, (const void *)&def);
+	spoor_define_counter(t->w, spoor_writer_define_user, name, value);
 }
 
 void spoor_taker_segment(struct spoor_taker *t)
