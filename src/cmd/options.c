@@ -25,6 +25,22 @@ int spoor_option_size(const char *called, const char *arg, uint64_t least, uint6
 	return 0;
 }
 
+/* --rotate 64M or --rotate 10s */
+int spoor_option_rotate(const char *arg, uint64_t *ret_size, uint64_t *ret_ns, struct spoor_error *e)
+{
+	uint64_t n;
+
+	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
+		*ret_ns = n;
+		return 0;
+	}
+	if (!spoor_parse_size(arg, &n) && n >= 1 << 20) {
+		*ret_size = n;
+		return 0;
+	}
+	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
+}
+
 static int take_count(const struct spoor_option *o, const char *called, const char *arg, uint64_t *ret,
 		      struct spoor_error *e)
 {

@@ -57,6 +57,7 @@ int spoor_options_trace(const struct spoor_command_line *l, int argc, char **arg
 int spoor_cmd_misuse(const char *verb, const struct spoor_error *e);
 
 /* For values that a verb takes by itself. */
+int spoor_option_rotate(const char *arg, uint64_t *ret_size, uint64_t *ret_ns, struct spoor_error *e); /* one of them */
 int spoor_option_size(const char *called, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e);
 
 /* Of WORD, where several verbs have the option. */

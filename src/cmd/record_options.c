@@ -34,21 +34,11 @@ static int take_percent(void *ret, const char *arg, struct spoor_error *e)
 	return 0;
 }
 
-/* --rotate 64M or --rotate 10s */
 static int take_rotate(void *session, const char *arg, struct spoor_error *e)
 {
 	struct spoor_session_options *s = session;
-	uint64_t n;
 
-	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
-		s->segment_ns = n;
-		return 0;
-	}
-	if (!spoor_parse_size(arg, &n) && n >= 1 << 20) {
-		s->segment_size = n;
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
+	return spoor_option_rotate(arg, &s->segment_size, &s->segment_ns, e);
 }
 
 static int take_buffers(void *ret, const char *arg, struct spoor_error *e)

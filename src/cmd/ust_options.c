@@ -345,17 +345,8 @@ int spoor_take_ust_output(void *output, const char *arg, struct spoor_error *e)
 int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e)
 {
 	struct spoor_ust_options *s = session;
-	uint64_t n;
 
-	if (strpbrk(arg, "smh") && !spoor_parse_duration(arg, &n) && n) {
-		s->segment_ns = n;
-		return 0;
-	}
-	if (!spoor_parse_size(arg, &n) && n >= 1 << 20) {
-		s->segment_size = n;
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
+	return spoor_option_rotate(arg, &s->segment_size, &s->segment_ns, e);
 }
 
 int spoor_take_ust_buffers(void *buffers, const char *arg, struct spoor_error *e)
