@@ -248,7 +248,7 @@ static void with_garbage(struct fixture *f, void (*spoil)(struct made_arena *m),
 {
 	struct made_arena m = arena_make(2), other = arena_make(1);
 	struct spoor_recovery r;
-	char cmd[128];
+	char cmd[192];
 
 	arena_open(&m, 0, SPOOR_PACKET_OWNED, 4000000);
 	arena_open(&m, 1, SPOOR_PACKET_OWNED, 4000001);

@@ -83,14 +83,14 @@ static const void *recall(const struct remembered *r, uint32_t id)
 
 void spoor_definer_object(struct spoor_definer *d, uint32_t id)
 {
-	struct spoor_object *def;
+	void *def; /* an event, which the compiler takes for packed to bytes */
 
 	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || d->in_segment[id] == d->segment)
 		return;
 	def = spoor_objects_definition(d->objects, id);
 	if (!def)
 		return;
-	spoor_writer_define(d->w, &def->h);
+	spoor_writer_define(d->w, def);
 	d->in_segment[id] = d->segment;
 	free(def);
 }

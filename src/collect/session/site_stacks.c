@@ -59,14 +59,14 @@ void spoor_site_stacks_free(struct spoor_site_stacks *s)
 
 static void define_object(struct spoor_site_stacks *s, uint32_t id)
 {
-	struct spoor_object *def;
+	void *def; /* an event, which the compiler takes for packed to bytes */
 
 	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || s->defined[id])
 		return;
 	def = spoor_objects_definition(s->objects, id);
 	if (!def)
 		return;
-	s->defined[id] = !spoor_definitions_add(s->definitions, &def->h);
+	s->defined[id] = !spoor_definitions_add(s->definitions, def);
 	free(def);
 }
 
