@@ -114,7 +114,7 @@ static void start_listener(void)
 
 static void kicked(void)
 {
-	if (!process->alive && outputs_renew())
+	if (!process->alive && outputs_renew(true))
 		return; /* a child, which has buffers of its own before it is told anything */
 	if (spoor_agent_lock(false))
 		return; /* we are to be kicked again */
@@ -243,20 +243,34 @@ static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 	return r;
 }
 
-void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
+int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 {
 	int r;
 
 	connection_forget();
-	if (connection_open(SPOOR_HELLO_FORKED, n) < 0)
-		return;
+	r = connection_open(SPOOR_HELLO_FORKED, n);
+	if (r < 0)
+		return r;
 	r = send_arenas(arenas, n);
 	if ((r != -EPIPE && r != -ECONNRESET) || connection_waits())
-		return;
+		return r;
 	/* The recorder has ended since; the next one is to have them. */
 	connection_close();
-	if (connection_open(SPOOR_HELLO_FORKED, n) >= 0)
-		send_arenas(arenas, n);
+	r = connection_open(SPOOR_HELLO_FORKED, n);
+	return r < 0 ? r : send_arenas(arenas, n);
+}
+
+/* It is not heard of again before it has some: nobody is to call it in vain. */
+void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error)
+{
+	unsigned i;
+
+	connection_forget();
+	if (!n || connection_open(SPOOR_HELLO_FORKED, n) < 0)
+		return;
+	for (i = 0; i < n; i++)
+		messages_refuse(sessions[i], error);
+	connection_close();
 }
 
 void spoor_control_stop(void)

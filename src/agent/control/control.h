@@ -41,8 +41,14 @@ int spoor_control_start(void);
 /* An object with sites has come (dlopen): the same, if it is the first. With the lock held. */
 void spoor_control_objects(void);
 
-/* The arenas that there are anew in a child, or one that was made: the recorder gets them. Async-signal-safe. */
-void spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
+/*
+ * The arenas that there are anew in a child, or one that was made: the recorder gets them. -errno: there is none, or it
+ * cannot be reached. Async-signal-safe.
+ */
+int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
+
+/* In place of arenas that a child can have none of: why; -errno. Async-signal-safe. */
+void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error);
 
 /* From the destructor: ends the listener. */
 void spoor_control_stop(void);

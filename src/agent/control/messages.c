@@ -44,6 +44,14 @@ static const char *reason(int error)
 	return "";
 }
 
+void messages_refuse(__u32 session, int error)
+{
+	struct spoor_control_done m = { .result = error };
+
+	strcpy(m.text, reason(error));
+	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), session, -1);
+}
+
 static void rules_are_there(void)
 {
 	int r = pending.result;

@@ -9,6 +9,8 @@ extern bool messages_late; /* a session may want us, and we went on without an a
 
 /* One that came by no connection, without a descriptor. -errno: it makes no sense. */
 int messages_take(const struct spoor_control_head *m);
+/* To a session that this process, a child, cannot be in: -errno. */
+void messages_refuse(__u32 session, int error);
 /* What there is. Returns 0, or -errno: the connection is closed. */
 int messages_serve(void);
 /* The same, but what belongs together comes together: waits up to ms for each next one of it. */

@@ -107,7 +107,7 @@ static char *begin_slow(const struct caller *site, uint64_t signals)
 	struct block *b;
 	unsigned level;
 
-	if (!process->alive && outputs_renew())
+	if (!process->alive && outputs_renew(false))
 		return NULL;
 	b = reserve_enter();
 	if (!b || !is_own(b))
@@ -134,7 +134,7 @@ char *draft_begin(const struct caller *site, bool *ret_deep)
 			return at;
 	}
 	*ret_deep = deep;
-	if (deep)
+	if (deep || (!process->alive && outputs_missing()))
 		return NULL;
 	signals = signals_block();
 	at = begin_slow(site, signals);

@@ -140,6 +140,17 @@ static long open_file(const struct arena_wish *wish, const struct spoor_arena *a
 	return fd;
 }
 
+static void remove_file(char path[PATH_MAX])
+{
+	char *end = path + strlen(path);
+
+	if (end == path)
+		return;
+	strcpy(end, ".arena");
+	sys3(SYS_unlink, path, 0, 0);
+	*end = 0;
+}
+
 /* Addresses for it and the slack, so that nothing else comes to lie there. */
 static long reserve(uint64_t size, uint64_t *ret_size)
 {
@@ -229,9 +240,19 @@ int arena_make(const struct arena_wish *wish, struct arena_made *ret)
 		sys3(SYS_close, fd, 0, 0);
 	else
 		made.fd = (int)fd;
-	if (!r)
+	if (r)
+		remove_file(made.path);
+	else
 		*ret = made;
 	return r;
+}
+
+void arena_unmake(struct arena_made *made)
+{
+	range_retire((char *)made->arena, made->reserved, 0, 0);
+	if (made->fd >= 0)
+		sys3(SYS_close, made->fd, 0, 0);
+	remove_file(made->path);
 }
 
 int arena_define(struct spoor_arena *a, const struct spoor_def *def)

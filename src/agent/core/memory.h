@@ -36,6 +36,8 @@ struct arena_made {
 
 /* 0 or -errno. Takes some 100 us; packets get their memory when they are first used. */
 int arena_make(const struct arena_wish *wish, struct arena_made *ret);
+/* Nobody knows of it yet: nothing of it is left. */
+void arena_unmake(struct arena_made *made);
 
 /* Appends a definition, which is then complete for readers. -ENOSPC: no room; counted. Under the process's lock. */
 int arena_define(struct spoor_arena *a, const struct spoor_def *def);

@@ -13,7 +13,6 @@
 
 struct output outputs[SPOOR_OUTPUTS];
 struct slot slots[SPOOR_SLOTS];
-static bool inherited; /* by fork: what is recorded here need not be what the rules say of this process */
 
 static void fill_slots(struct output *o)
 {
@@ -121,27 +120,14 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	return 0;
 }
 
-/*
- * The parent's arena stays mapped: an event that was half written when a signal handler forked goes on into it, with
- * the same bytes that the parent writes.
- */
-static int renew(struct output *o)
+void output_take_arena(struct output *o, const struct arena_made *made)
 {
-	struct spoor_arena *old = o->made.arena;
-	struct arena_made made;
-	int r = arena_make(&o->wish, &made);
-
-	if (!r)
-		r = arena_define_as(made.arena, old);
-	if (r)
-		return r;
-	o->made = made;
+	o->made = *made;
 	o->spill_fd = -1;
 	o->spilled = 0;
 	o->spill_lock = 0;
 	keep_fd(o);
 	fill_slots(o);
-	return 0;
 }
 
 /* Whoever waits for space there need not any more. */
@@ -170,68 +156,6 @@ void output_close(struct output *o)
 		sys3(SYS_close, fd, 0, 0);
 	range_retire((char *)a, o->made.reserved, o->first_slot, n);
 	memset(o, 0, sizeof(*o));
-}
-
-/* How many there were. */
-static unsigned offer_all(void)
-{
-	struct spoor_agent_arena all[SPOOR_OUTPUTS];
-	unsigned i, n = 0;
-
-	for (i = 0; i < SPOOR_OUTPUTS; i++) {
-		const struct output *o = &outputs[i];
-		int fd = o->used ? output_fd(o) : -ENOENT;
-
-		if (fd < 0)
-			continue;
-		all[n] = (struct spoor_agent_arena){ .session = o->wish.session, .fd = fd };
-		memcpy(all[n++].uuid, o->made.arena->uuid, sizeof(all[0].uuid));
-	}
-	if (n)
-		spoor_control_offer(all, n);
-	return n;
-}
-
-bool outputs_offer_again(void)
-{
-	return inherited && offer_all();
-}
-
-static int renew_all(void)
-{
-	int i, r = 0;
-
-	process->pid = sys_pid();
-	for (i = 0; i < SPOOR_SLOTS; i++)
-		slots[i].users = 0; /* threads of the parent */
-	for (i = 0; i < SPOOR_OUTPUTS && !r; i++)
-		if (outputs[i].used)
-			r = renew(&outputs[i]);
-	if (r)
-		return r;
-	process->alive = 1;
-	inherited = true;
-	offer_all();
-	return 0;
-}
-
-int outputs_renew(void)
-{
-	int r = 0;
-
-	if (!process_lock())
-		return -EDEADLK;
-	if (!process->alive)
-		r = renew_all();
-	process_unlock();
-	return r;
-}
-
-bool outputs_lock(bool wait)
-{
-	if (!process->alive)
-		outputs_renew();
-	return wait ? process_lock() : process_trylock();
 }
 
 void outputs_end(void)

@@ -57,6 +57,16 @@ static inline void slot_leave(struct slot *s)
 	__atomic_fetch_sub(&s->users, 1, __ATOMIC_RELEASE);
 }
 
+/*
+ * An event is lost. Without slot_enter(): the addresses stay, and every arena has its counts at the same place, so that
+ * where a session ends at this instant it is at worst counted in another one.
+ */
+static inline void slot_lose(struct slot *s)
+{
+	if (__atomic_load_n(&s->output, __ATOMIC_RELAXED))
+		__atomic_fetch_add(&s->channel->lost, 1, __ATOMIC_RELAXED);
+}
+
 static inline bool slot_knows(const struct slot *s, uint16_t id)
 {
 	return __atomic_load_n(&s->known[id / 8], __ATOMIC_RELAXED) >> (id % 8) & 1;
@@ -74,8 +84,16 @@ void output_close(struct output *o);
 /* The arena's memfd, if the program has not closed it; else -EBADF. Async-signal-safe. */
 int output_fd(const struct output *o);
 
-/* In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno. */
-int outputs_renew(void);
+/* An arena that was made like its own takes its place. Under the process's lock. */
+void output_take_arena(struct output *o, const struct arena_made *made);
+
+/*
+ * In a child: arenas of its own in place of the parent's, with the same definitions. 0 or -errno: it has none, which is
+ * told once. It is tried once a second then, or at_once (somebody asks for it): -EAGAIN between.
+ */
+int outputs_renew(bool at_once);
+/* In a child (process->alive is 0): it has just failed, and is not to be tried now. */
+bool outputs_missing(void);
 /* A child by fork tells a recorder that is new what it goes on with. False: it is none, or there is nothing. */
 bool outputs_offer_again(void);
 

@@ -25,6 +25,14 @@ void packet_give_back(struct slot *s, struct producer *p, bool full)
 		packet_count_space(s);
 }
 
+bool packets_gave_up(const struct slot *s, const struct producer *p)
+{
+	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
+
+	return p->gave_up == space && __atomic_load_n(&s->shared_gave_up, __ATOMIC_RELAXED) == space &&
+	       p->generation == s->generation && s->mode != SPOOR_ARENA_OVERWRITE && packets_before_orphans();
+}
+
 bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size)
 {
 	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;

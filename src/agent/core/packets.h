@@ -6,6 +6,9 @@
 /* Takes back what p has and gives it a packet with room for size bytes. False: there is none. */
 bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size);
 
+/* Nothing has become free since p found neither a packet of its own nor a shared one. Signals need not be blocked. */
+bool packets_gave_up(const struct slot *s, const struct producer *p);
+
 /* Gives p's packet back: for others to go on in, or (full) for the consumer. */
 void packet_give_back(struct slot *s, struct producer *p, bool full);
 

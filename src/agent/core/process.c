@@ -9,12 +9,20 @@
 static struct process none;
 struct process *process = &none;
 
+#define MEMORY_EVERY 20000000 /* ns: so often an event asks for what there was not */
+
 void *agent_memory(size_t size, bool wiped)
 {
-	long p = sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static uint64_t next;
+	long p;
 
-	if (sys_failed(p))
+	if (clock_monotonic() < __atomic_load_n(&next, __ATOMIC_RELAXED))
 		return NULL;
+	p = sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (sys_failed(p)) {
+		__atomic_store_n(&next, clock_monotonic() + MEMORY_EVERY, __ATOMIC_RELAXED);
+		return NULL;
+	}
 	if (wiped && sys_failed(sys3(SYS_madvise, p, size, MADV_WIPEONFORK))) {
 		sys3(SYS_munmap, p, size, 0);
 		return NULL;

@@ -15,6 +15,7 @@ struct process {
 	uint32_t reserved;
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
 	uint64_t next_dead;    /* and of producers */
+	uint64_t next_renew;   /* a child that could have no buffers: when to try again, ns; 0: has not tried */
 };
 extern struct process *process HIDDEN;
 
@@ -57,5 +58,5 @@ bool now_and_then(uint64_t *next, uint64_t every);
 /* Whether that thread of this process is gone. */
 bool thread_is_dead(uint32_t tid);
 
-/* Memory of the agent's own that fork wipes (zeroes) or not; NULL when there is none. Never given back. */
+/* Memory of the agent's own that fork wipes (zeroes) or not. NULL: none now, nor just before. Never given back. */
 void *agent_memory(size_t size, bool wiped);

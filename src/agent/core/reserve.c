@@ -182,8 +182,10 @@ static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t s
 	struct slot *s = slot_of(tp);
 	struct spoor_handle h;
 
-	if (unlikely(!process->alive) && outputs_renew())
+	if (unlikely(!process->alive) && outputs_renew(false)) {
+		slot_lose(s);
 		return NO_HANDLE;
+	}
 	if (!slot_enter(s))
 		return NO_HANDLE;
 	h = reserve_there(tp, s, size, sp, signals);
@@ -192,12 +194,29 @@ static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t s
 	return h;
 }
 
+/* Nothing has changed since no room was found: to ask again would cost system calls, at each event. */
+static bool is_hopeless(struct spoor_tracepoint *tp, size_t size)
+{
+	struct slot *s = slot_of(tp);
+	const struct producer *p = (struct producer *)((char *)block + tp_offset(tp));
+
+	if (unlikely(!process->alive))
+		return outputs_missing();
+	return p->gave_up && !p->p.busy && size <= s->packet_size && packets_gave_up(s, p);
+}
+
 static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
 									uintptr_t sp)
 {
-	uint64_t signals = signals_block();
-	struct spoor_handle h = reserve_blocked(tp, size, sp, signals);
+	uint64_t signals;
+	struct spoor_handle h;
 
+	if (is_hopeless(tp, size)) {
+		slot_lose(slot_of(tp));
+		return NO_HANDLE;
+	}
+	signals = signals_block();
+	h = reserve_blocked(tp, size, sp, signals);
 	if (!h.at || h.producer)
 		signals_restore(signals);
 	return h;

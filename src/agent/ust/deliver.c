@@ -18,8 +18,13 @@ static void count_lost(const struct class *c, bool deep, size_t size)
 
 	for (; left; left &= left - 1) {
 		struct slot *s = &slots[__builtin_ctz(left)];
-		uint64_t signals = signals_block();
+		uint64_t signals;
 
+		if (!process->alive) {
+			slot_lose(s);
+			continue;
+		}
+		signals = signals_block();
 		if (slot_enter(s)) {
 			__atomic_fetch_add(size > RESERVE_MOST ? &s->channel->lost_large :
 					   deep                ? &s->channel->lost_nested :

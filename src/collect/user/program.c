@@ -351,7 +351,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 /* ---- messages ---- */
 
 /* It stays a member, so that it is told why and not asked again. */
-static void note_refusal_of(struct hub_program *p, struct hub_member *member, int error, const char *text)
+void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text)
 {
 	const char *why = *text ? text : strerror(-error);
 
@@ -370,8 +370,10 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 			continue;
 		member->setup = 0;
 		if (m->result < 0)
-			note_refusal_of(p, member, m->result, text);
+			spoor_program_refuses(p, member, m->result, text);
 		else
+	if (p->arenas_to_come)
+		spoor_program_no_arena(p, m->head.serial, m->result, text);
 			member->refused[0] = '\0';
 	}
 }

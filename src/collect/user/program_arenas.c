@@ -131,6 +131,15 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 	return r;
 }
 
+void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text)
+{
+	struct spoor_ust_session *s = session_of(p->hub, session);
+	struct hub_member *member = s && error < 0 ? spoor_program_add_member(p, s) : NULL;
+
+	if (member)
+		spoor_program_refuses(p, member, error, text);
+}
+
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
 {
 	struct spoor_ust_session *s = session_of(h, k->session);
