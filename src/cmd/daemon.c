@@ -78,8 +78,8 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
 	if (!r)
 		r = spoor_hub_open(&o, &d->hub, e);
-	if (r == -EADDRINUSE &&
-	    spoor_keeper_is_free(keeper)) /* it held the socket of a daemon that was killed just now */
+	/* The keeper holds the socket of a daemon that was killed just now. */
+	if (r == -EADDRINUSE && !spoor_hub_maker_lives(d->socket) && spoor_keeper_is_free(keeper))
 		r = spoor_hub_open(&o, &d->hub, e);
 	if (r)
 		return r;

@@ -151,8 +151,12 @@ def test_wrong_commands(daemon, ticker):
 
 
 def test_second_daemon_is_refused(daemon, build, tmp_path):
-    run = subprocess.run([build / "spoor", "daemon", "--socket", daemon.socket], capture_output=True, text=True)
+    """At once: the keeper, which a second one would wait for, is not asked."""
+    run = subprocess.run(["strace", "-f", "-e", "trace=connect", "-o", tmp_path / "log", build / "spoor", "daemon",
+                          "--socket", daemon.socket], capture_output=True, text=True)
     assert run.returncode == 1 and "another recorder" in run.stderr
+    assert ".keeper" not in (tmp_path / "log").read_text()
+    daemon.ust("status")
     (tmp_path / "file").write_text("kept")
     run = subprocess.run([build / "spoor", "daemon", "--socket", tmp_path / "file"], capture_output=True, text=True)
     assert run.returncode == 1 and "not a socket" in run.stderr and (tmp_path / "file").read_text() == "kept"

@@ -38,6 +38,8 @@ struct spoor_hub_options {
 
 /* -EADDRINUSE: another recorder lives there. A socket that nobody listens on is replaced. */
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e);
+/* Who made the socket at path, and lives: not one whose socket another process holds yet. */
+bool spoor_hub_maker_lives(const char *path);
 /* Closes everything; sessions must be closed before. Removes the socket. NULL is fine. */
 void spoor_hub_close(struct spoor_hub *h);
 

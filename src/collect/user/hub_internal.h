@@ -37,6 +37,10 @@ struct hub_member {
 	bool let_go;      /* it has ended, and others need the memory */
 };
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* of Linux 6.5 */
+#endif
+
 /* Whoever connected: a traced program once it said HELLO, a client once it sent a COMMAND. */
 struct hub_program {
 	struct hub_program *prev, *next;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Where a hub is found: its socket. */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -8,6 +9,8 @@
 
 #include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
+
+#define DYING_MS 100
 
 static int address_of(const char *path, struct sockaddr_un *ret, struct spoor_error *e)
 {
@@ -19,15 +22,42 @@ static int address_of(const char *path, struct sockaddr_un *ret, struct spoor_er
 	return 0;
 }
 
+static int connect_to(const struct sockaddr_un *a)
+{
+	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0 || connect(fd, (const struct sockaddr *)a, sizeof(*a)))
+		return -errno;
+	return TAKE_FD(fd);
+}
+
 /* Whoever left it there is gone: it can be replaced. */
 static bool is_abandoned(const struct sockaddr_un *a)
 {
-	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	_cleanup_(spoor_closep) int fd = -1;
 	struct stat st;
 
-	if (fd < 0 || lstat(a->sun_path, &st) || !S_ISSOCK(st.st_mode))
+	if (lstat(a->sun_path, &st) || !S_ISSOCK(st.st_mode))
 		return false;
-	return connect(fd, (const struct sockaddr *)a, sizeof(*a)) && errno == ECONNREFUSED;
+	fd = connect_to(a);
+	return fd == -ECONNREFUSED;
+}
+
+/* One that is being killed may take a moment to its end. Where the kernel does not tell (before Linux 6.5): false. */
+bool spoor_hub_maker_lives(const char *path)
+{
+	_cleanup_(spoor_closep) int fd = -1, process = -1;
+	socklen_t len = sizeof(process);
+	struct pollfd ended = { .events = POLLIN };
+	struct sockaddr_un a;
+
+	if (address_of(path, &a, NULL))
+		return false;
+	fd = connect_to(&a);
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &len))
+		return false;
+	ended.fd = process;
+	return !poll(&ended, 1, DYING_MS);
 }
 
 static int say_taken(const char *path, struct spoor_error *e)

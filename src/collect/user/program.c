@@ -13,9 +13,6 @@
 #include "collect/user/threads.h"
 
 #define MOST_AWAITED 4096
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77 /* of Linux 6.5 */
-#endif
 
 /* ---- coming ---- */
 
