@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/strings.h"
+#include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
 #include "cmd/options.h"
@@ -22,6 +23,7 @@
 #include "collect/user/state.h"
 
 #define PATIENCE_MS 5000
+#define SAVE_EVERY (100 * 1000000ULL) /* ns */
 
 static void warn(void *ctx, const char *text)
 {
@@ -45,6 +47,17 @@ static int standard_socket(char *path, size_t size, struct spoor_error *e)
 	return 0;
 }
 
+/* What can be told of programs that came can be told by the next daemon, too, if this one is killed. */
+static void save_comings(struct spoor_daemon *d)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	if (now - d->saved < SAVE_EVERY || !spoor_state_is_old(d->hub))
+		return;
+	d->saved = now;
+	spoor_state_save(d->hub, d->state, NULL);
+}
+
 static void run(struct spoor_daemon *d, int signal_fd)
 {
 	for (;;) {
@@ -56,6 +69,7 @@ static void run(struct spoor_daemon *d, int signal_fd)
 			return;
 		if (fds[0].revents)
 			spoor_hub_serve(d->hub);
+		save_comings(d);
 	}
 }
 

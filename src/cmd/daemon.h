@@ -8,6 +8,7 @@
 struct spoor_daemon {
 	struct spoor_hub *hub;
 	struct spoor_relay_client *relay; /* NULL: traces are written here */
+	uint64_t saved; /* ns: the state, since programs had come */
 	char socket[PATH_MAX], state[PATH_MAX + 8], cache[PATH_MAX];
 };
 

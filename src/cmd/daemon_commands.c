@@ -292,7 +292,9 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 		if (!r)
 			r = commands[i].run(c, e);
 		if (!r && commands[i].changes)
-			r = spoor_state_save(c->h, c->d->state, e);
+			return spoor_state_save(c->h, c->d->state, e);
+		if (!r && spoor_state_is_old(c->h)) /* what has been told is told by the next daemon, too */
+			spoor_state_save(c->h, c->d->state, NULL);
 		return r;
 	}
 	return spoor_fail(e, EINVAL, "this daemon does not know that command: it is of another version");

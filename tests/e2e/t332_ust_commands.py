@@ -84,6 +84,34 @@ def test_not_recorded_survives_a_kill(daemon, ticker):
         assert daemon.summary["ended"] is False and daemon.summary["programs_not_recorded"] == 2 * (i == 8)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_not_recorded_is_told_by_the_next_daemon(daemon, ticker, number):
+    """Of those that have ended, and of those that come again and are refused again: once."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "500M")
+    daemon.finish(daemon.program("prlimit", "--nofile=5", ticker, 1, 0, 100))
+    stays = daemon.program("prlimit", "--fsize=10240", ticker, 1, 0, 100)
+    line = f"2 programs that came are not recorded: {NO_BUFFERS['--fsize=10240']}; others for other reasons\n"
+    wait_for(lambda: line in daemon.ust("status").stdout)
+    for _ in range(2):
+        daemon.kill(number)
+        daemon.start()
+        wait_for(lambda: f"{stays.pid} ticker: not recorded" in daemon.ust("status").stdout)
+        assert line in daemon.ust("status").stdout
+    daemon.finish(stays)
+    said = daemon.ust("end").stdout
+    assert line in said and "no program came" not in said and not_recorded(daemon, "t") == 2
+
+
+@pytest.mark.parametrize("what", [["-e", "mi:typo"], ["--filter", "nosuch == 3"]])
+def test_for_nothing_is_told_by_the_next_daemon(daemon, ticker, what):
+    daemon.ust("start", "-o", "t.spoor", *what)
+    daemon.finish(daemon.program(ticker, 1, 0, 100))
+    daemon.kill()
+    daemon.start()
+    said = daemon.ust("end").stdout
+    assert "1 program came, and no event" in said and "no program came" not in said
+
+
 def test_more_channels_than_can_be(daemon, ticker):
     """15 in all: the program itself refuses the session that has more."""
     for name in "ab":

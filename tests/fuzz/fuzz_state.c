@@ -54,6 +54,8 @@ static int read_all(const json_t *j, struct spoor_state_session *k, struct spoor
 	r = spoor_state_read_rules(j, s);
 	s->recording = k->recording;
 	s->ruled = k->ruled;
+	s->apart = k->apart;
+	spoor_state_read_apart(j, s);
 	if (s->n_rules > SPOOR_UST_MAX_RULES)
 		abort();
 	return r;
@@ -67,6 +69,8 @@ static void compare(const struct spoor_ust_session *a, const struct spoor_ust_se
 	    a->o.buffers != b->o.buffers || a->o.max_size != b->o.max_size || a->n_rules != b->n_rules ||
 	    a->o.segment_size != b->o.segment_size || a->o.segment_ns != b->o.segment_ns ||
 	    a->o.n_channels != b->o.n_channels)
+		abort();
+	if (a->apart.n != b->apart.n || strcmp(a->apart.why, b->apart.why) || a->apart.differ != b->apart.differ)
 		abort();
 	if (memcmp(a->o.channels, b->o.channels, sizeof(a->o.channels)) ||
 	    (a->n_rules && memcmp(a->rules, b->rules, a->n_rules * sizeof(*a->rules))))
@@ -89,6 +93,8 @@ static void go_round(const json_t *j)
 	json_decref(written);
 	free(s.rules);
 	free(t.rules);
+	free(s.apart_who);
+	free(t.apart_who);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

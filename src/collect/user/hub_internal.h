@@ -199,12 +199,12 @@ void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *
 void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s); /* NULL: too many */
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
+/* It cannot be in the session, and why: -errno. */
+void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
 void spoor_program_free(struct hub_program *p);
-/* It cannot be in the session, and why: -errno. */
-void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 
 /* telling_rows.c */
 void spoor_program_ask_rows(struct hub_program *p); /* for what its arenas have defined */
@@ -223,12 +223,12 @@ void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 
 /* program_arenas.c: -errno: it broke the protocol */
 int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd);
+/* A child says in place of an arena why it can have none. */
+void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text);
 /* What a program left that ended while nobody was there. */
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd);
 
 /* exit.c */
-/* A child says in place of an arena why it can have none. */
-void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text);
 enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
 
 /* retired.c: takes the source over. */

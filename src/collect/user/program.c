@@ -177,13 +177,6 @@ size_t spoor_program_arenas(const struct hub_program *p)
 	return n;
 }
 
-static void count_apart(struct spoor_ust_apart *a, const char *why)
-{
-	a->differ |= a->n && strcmp(a->why, why);
-	snprintf(a->why, sizeof(a->why), "%s", why);
-	a->n++;
-}
-
 /* Each program counts once, however often it is asked. */
 static void stay_apart(struct hub_program *p, struct spoor_ust_session *s, const char *why)
 {
@@ -198,7 +191,7 @@ static void stay_apart(struct hub_program *p, struct spoor_ust_session *s, const
 	p->apart = grown;
 	p->apart[p->n_apart++] = s->id;
 	if (p->n_sites)
-		count_apart(&s->apart, why);
+		spoor_apart_count(s, spoor_program_process(p), why);
 }
 
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s)
@@ -369,8 +362,6 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 		if (m->result < 0)
 			spoor_program_refuses(p, member, m->result, text);
 		else
-	if (p->arenas_to_come)
-		spoor_program_no_arena(p, m->head.serial, m->result, text);
 			member->refused[0] = '\0';
 	}
 }
@@ -381,6 +372,8 @@ static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 
 	p->kicked = 0;
 	memcpy(text, m->text, sizeof(m->text));
+	if (p->arenas_to_come)
+		spoor_program_no_arena(p, m->head.serial, m->result, text);
 	note_refusal(p, m, text);
 	for (size_t i = 0; i < p->n_awaited; i++) {
 		struct spoor_hub_request *q = p->awaited[i].request;

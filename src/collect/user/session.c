@@ -46,6 +46,7 @@ static void session_free(struct spoor_ust_session *s)
 	spoor_source_list_done(&s->written);
 	free(s->rules);
 	free(s->retired);
+	free(s->apart_who);
 	spoor_scope_done(&s->app);
 	spoor_scope_done(&s->custom);
 	free(s->app_text);

@@ -68,6 +68,11 @@ struct spoor_ust_apart {
 	bool differ;   /* of others it is something else */
 };
 
+struct spoor_apart_who {
+	struct spoor_ust_process process;
+	bool earlier; /* a recorder before us counted it, and it has not come again yet */
+};
+
 /* The end of a session whose trace goes to a relay: hub_end.c. */
 struct spoor_ust_ending {
 	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
@@ -110,10 +115,13 @@ struct spoor_ust_session {
 	uint64_t lost, refused, malformed;
 	unsigned n_programs, n_crashed, n_unseen, n_damaged;
 	struct spoor_ust_apart apart;
+	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
+	size_t n_apart_who;
 	unsigned n_came;  /* programs with sites that were told of it */
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
 	unsigned told_late, told_apart, told_away; /* in this segment */
+	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
 	unsigned n_away;  /* programs that found no room to wait while no recorder was there */
 	bool resumed;     /* it was there before this recorder */
 };
@@ -131,6 +139,15 @@ int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_r
 int spoor_ust_filter_check(const char *text, struct spoor_error *e);
 /* Drops the rules of processes that have ended. */
 void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
+/* It comes and cannot be recorded. */
+void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
+/* One that is counted already. */
+void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier);
+/* Changes with each program that comes late, not at all, or first. */
+static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
+{
+	return (uint64_t)s->n_late + s->n_away + s->apart.n + (s->n_came != 0);
+}
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
 /* p NULL: with the rules of all processes. */

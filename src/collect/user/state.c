@@ -67,13 +67,23 @@ int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *
 	json_t *list = json_array();
 	int r;
 
-	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s))
+	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s)) {
+		s->saved = spoor_ust_session_comings(s);
 		if (json_array_append_new(list, spoor_state_write(s)))
 			leave_out(h, s);
+	}
 	r = write_all(path, list);
 	return r ? spoor_fail(e, -r, "%s: cannot be written: %s; the sessions do not survive this daemon", path,
 			      strerror(-r)) :
 		   0;
+}
+
+bool spoor_state_is_old(struct spoor_hub *h)
+{
+	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s))
+		if (s->saved != spoor_ust_session_comings(s))
+			return true;
+	return false;
 }
 
 /* ---- reading ---- */
@@ -144,6 +154,9 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->ruled = k.ruled;
 	s->n_late = k.late;
 	s->n_away = k.turned_away;
+	s->n_came = k.came;
+	s->apart = k.apart;
+	spoor_state_read_apart(j, s);
 	r = spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;

@@ -8,6 +8,8 @@
 
 /* Writes all sessions of the hub; removes the file if there are none. */
 int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e);
+/* Programs have come since, of which the file does not tell yet that they came late, or not at all. */
+bool spoor_state_is_old(struct spoor_hub *h);
 /*
  * Makes the sessions that the file tells of; those of a relay with this one (-EINVAL: it is NULL). 0 also if there is
  * no file. Their number.

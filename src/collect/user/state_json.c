@@ -36,6 +36,18 @@ static json_t *relay_json(const struct spoor_ust_session *s)
 	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
 }
 
+/* Why is what a program said. */
+static json_t *apart_json(const struct spoor_ust_session *s)
+{
+	json_t *who = json_array(), *why = json_string(s->apart.why);
+
+	for (size_t i = 0; i < s->n_apart_who; i++)
+		json_array_append_new(who, json_pack("[I, I]", (json_int_t)s->apart_who[i].process.pid,
+						     (json_int_t)s->apart_who[i].process.start_time));
+	return json_pack("{s:I, s:o, s:b, s:o}", "programs", (json_int_t)s->apart.n, "why", why ? why : json_string(""),
+			 "differ", s->apart.differ, "who", who);
+}
+
 json_t *spoor_state_write(const struct spoor_ust_session *s)
 {
 	json_t *rules = json_array(), *channels = json_array(), *j;
@@ -49,15 +61,17 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_decref(channels);
 		return NULL;
 	}
-	j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name",
+	j = json_pack("{s:s, s:I, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:o, s:o}", "name",
 		      s->name, "id", (json_int_t)s->id, "output", s->output, "command", s->command, "recording",
 		      s->recording, "ruled", s->ruled, "late", (json_int_t)s->n_late, "turned_away",
-		      (json_int_t)s->n_away, "buffers", (json_int_t)s->o.buffers, "max_size",
-		      (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size, "segment_ns",
+		      (json_int_t)s->n_away, "came", (json_int_t)s->n_came, "buffers", (json_int_t)s->o.buffers,
+		      "max_size", (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size, "segment_ns",
 		      (json_int_t)s->o.segment_ns, "app", s->app_text, "scope", s->scope_text, "rules", rules,
 		      "channels", channels);
 	if (j && s->sender)
 		json_object_set_new(j, "relay", relay_json(s));
+	if (j)
+		json_object_set_new(j, "not_recorded", apart_json(s));
 	return j;
 }
 
@@ -131,6 +145,26 @@ static int read_texts(const json_t *j, struct spoor_state_session *s)
 	return r;
 }
 
+static int read_apart(const json_t *j, struct spoor_ust_apart *a)
+{
+	a->n = number(j, "programs");
+	a->differ = json_is_true(json_object_get(j, "differ"));
+	return copy(a->why, sizeof(a->why), j, "why");
+}
+
+void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s)
+{
+	const json_t *who = json_object_get(json_object_get(j, "not_recorded"), "who");
+
+	for (size_t i = 0; i < json_array_size(who); i++) {
+		const json_t *one = json_array_get(who, i);
+		struct spoor_ust_process p = { json_integer_value(json_array_get(one, 0)),
+					       json_integer_value(json_array_get(one, 1)) };
+
+		spoor_apart_note(s, &p, true);
+	}
+}
+
 int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoor_error *e)
 {
 	const json_t *relay = json_object_get(j, "relay");
@@ -152,6 +186,9 @@ int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoo
 	s->ruled = json_is_true(json_object_get(j, "ruled"));
 	s->late = number(j, "late");
 	s->turned_away = number(j, "turned_away");
+	s->came = number(j, "came");
+	if (!r)
+		r = read_apart(json_object_get(j, "not_recorded"), &s->apart);
 	return r ? spoor_fail(e, -r, "session '%s': what is kept of it makes no sense", s->name) : 0;
 }
 

@@ -13,7 +13,8 @@ struct spoor_state_session {
 	uint32_t id;
 	bool recording, ruled;
 	unsigned late; /* programs that joined late */
-	unsigned turned_away;
+	unsigned turned_away, came;
+	struct spoor_ust_apart apart; /* who that is: spoor_state_read_apart() */
 	struct spoor_ust_options o; /* points into this */
 };
 
@@ -21,5 +22,6 @@ struct spoor_state_session {
 json_t *spoor_state_write(const struct spoor_ust_session *s);
 /* -EBADMSG: it makes no sense. */
 int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
+void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s);
 /* The same session's rules: as spoor_ust_session_rule(), or -EBADMSG. */
 int spoor_state_read_rules(const json_t *j, struct spoor_ust_session *s);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Programs that came to a session and are not recorded: how many, and why. A recorder that goes on where another one
+ * was has them from the state file. Those that live come to it as well, and are refused again: they are known.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collect/user/session.h"
+#include "collect/user/threads.h"
+
+#define FORGET_FROM 64
+
+static bool is_known(struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	for (size_t i = 0; i < s->n_apart_who; i++) {
+		struct spoor_apart_who *w = &s->apart_who[i];
+
+		if (!w->earlier || w->process.pid != p->pid || w->process.start_time != p->start_time)
+			continue;
+		w->earlier = false; /* what it executes from here on is another program */
+		return true;
+	}
+	return false;
+}
+
+static void forget_ended(struct spoor_ust_session *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n_apart_who; i++)
+		if (spoor_process_runs(s->apart_who[i].process.pid, s->apart_who[i].process.start_time))
+			s->apart_who[n++] = s->apart_who[i];
+	s->n_apart_who = n;
+}
+
+/* There is a power of two of room. */
+void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier)
+{
+	size_t n = s->n_apart_who;
+	void *grown;
+
+	if (!p->start_time)
+		return;
+	if (n >= FORGET_FROM && !(n & (n - 1)))
+		forget_ended(s);
+	n = s->n_apart_who;
+	if (!(n & (n - 1))) {
+		grown = reallocarray(s->apart_who, n ? 2 * n : 1, sizeof(*s->apart_who));
+		if (!grown)
+			return;
+		s->apart_who = grown;
+	}
+	s->apart_who[s->n_apart_who++] = (struct spoor_apart_who){ *p, earlier };
+}
+
+void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why)
+{
+	struct spoor_ust_apart *a = &s->apart;
+
+	if (is_known(s, p))
+		return;
+	a->differ |= a->n && strcmp(a->why, why);
+	snprintf(a->why, sizeof(a->why), "%s", why);
+	a->n++;
+	spoor_apart_note(s, p, false);
+}
