@@ -65,9 +65,9 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		      s->name, "id", (json_int_t)s->id, "output", s->output, "command", s->command, "recording",
 		      s->recording, "ruled", s->ruled, "late", (json_int_t)s->n_late, "turned_away",
 		      (json_int_t)s->n_away, "came", (json_int_t)s->n_came, "buffers", (json_int_t)s->o.buffers,
-		      "max_size", (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size, "segment_ns",
-		      (json_int_t)s->o.segment_ns, "app", s->app_text, "scope", s->scope_text, "rules", rules,
-		      "channels", channels);
+		      "max_size", (json_int_t)s->o.max_size, "segment_size", (json_int_t)s->o.segment_size,
+		      "segment_ns", (json_int_t)s->o.segment_ns, "app", s->app_text, "scope", s->scope_text, "rules",
+		      rules, "channels", channels);
 	if (j && s->sender)
 		json_object_set_new(j, "relay", relay_json(s));
 	if (j)
