@@ -72,7 +72,7 @@ struct spoor_control_hello {
 	__u32 pid; /* as it sees itself; the kernel tells the recorder the true one */
 	__u32 n_sites;
 	__u64 start_time;
-	__u32 n_arenas; /* FORKED: ARENAs that follow at once, or DONEs, with the sessions for serials: why there is none */
+	__u32 n_arenas; /* FORKED: ARENAs that follow at once; or DONEs, serial: of which session, why there is none */
 	__u32 n_stuck;  /* of n_sites: how many cannot be switched on, since this process's code cannot be written */
 	char comm[16];
 	char exe[256]; /* cut */
