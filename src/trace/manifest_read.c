@@ -73,8 +73,7 @@ int spoor_read_text(const char *path, size_t max, char **ret)
 	return 0;
 }
 
-/* Without a manifest the clock's offset is in any segment's metadata. */
-/* What the manifest would say. Returns the format's version; 0: the metadata does not say it either. */
+/* What the manifest would say stands in any segment's metadata, too: the clock's offset. Returns the version; or 0. */
 static int take_metadata(struct spoor_trace *t)
 {
 	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;

@@ -23,7 +23,7 @@ void spoor_source_list_sort(struct spoor_source_list *l);
 uint64_t spoor_source_list_find(struct spoor_source_list *l, const uint8_t arena[16], uint64_t serial);
 /* Is there anything of this buffer? */
 bool spoor_source_list_knows(struct spoor_source_list *l, const uint8_t arena[16]);
-/* Leaves but the counts. */
+/* Leaves only the counts. */
 void spoor_source_list_forget_packets(struct spoor_source_list *l);
 /* Frees what is in it. */
 void spoor_source_list_done(struct spoor_source_list *l);
