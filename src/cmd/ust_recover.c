@@ -19,6 +19,17 @@ static const struct spoor_option options[] = {
 	{},
 };
 
+static void say_unreadable(const struct spoor_recovery *r)
+{
+	char text[sizeof(r->why) + 64];
+
+	if (!r->unreadable)
+		return;
+	snprintf(text, sizeof(text), "%u %s left out: %s", r->unreadable,
+		 spoor_plural(r->unreadable, "file is", "files are"), r->why);
+	spoor_ust_say(text);
+}
+
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
 	char losses[64];
@@ -38,11 +49,7 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	if (r->malformed)
 		fprintf(stderr, "spoor ust: in %" PRIu64 " %s what a program had written made no sense\n", r->malformed,
 			spoor_plural(r->malformed, "place", "places"));
-	if (r->unreadable)
-		fprintf(stderr, "spoor ust: %u %s could not be read: ", r->unreadable,
-			spoor_plural(r->unreadable, "file", "files"));
-	if (r->unreadable)
-		spoor_ust_say(r->why);
+	say_unreadable(r);
 }
 
 int spoor_ust_cmd_recover(int argc, char **argv)

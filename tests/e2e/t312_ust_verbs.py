@@ -160,6 +160,21 @@ def test_recovered_losses_are_told_alike(spoor, build, ticker, tmp_path, events,
     assert (f"discarded {n} event" in run.stderr) == ("discarded" in run.stderr) == (word == "lost"), run.stderr[-500:]
 
 
+def test_recover_takes_each_buffer_once(spoor, build, ticker, tmp_path):
+    """However often it is named: by a shell's DIR/*, which has what was spilled, too, with its directory, or a copy."""
+    env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_BUFFERS="64K", SPOOR_UST_MODE="block=10s")
+    subprocess.run([ticker, "1", "20000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    (arena,), (spill,) = (list((tmp_path / "alone").glob(f"*.{kind}")) for kind in ("arena", "spill"))
+    copy = tmp_path / "copy.arena"
+    copy.write_bytes(arena.read_bytes())
+    for i, files in enumerate([[arena, spill], [spill], [arena.parent, arena], [arena, arena, copy]]):
+        run = spoor("ust", "recover", "-o", f"{i}.spoor", *files)
+        assert run.stdout == f"22000 events of 1 program in {i}.spoor\n", run
+        assert not run.stderr or copy in files
+    assert run.stderr == f"spoor ust: 1 file is left out: {copy}: another file has the same program's buffer, and " \
+                         "was taken\n"
+
+
 def test_recover_refuses(spoor, tmp_path):
     run = spoor("ust", "recover", tmp_path)
     assert run.returncode == 1 and "*.arena" in run.stderr

@@ -14,7 +14,7 @@ struct spoor_recovery {
 	uint64_t events, lost, overwritten, malformed;
 	unsigned programs, crashed, running;
 	unsigned stuck;       /* programs with sites that could not be switched on */
-	unsigned unreadable;  /* files that are no arenas */
+	unsigned unreadable;  /* files that are no arenas, or copies of others */
 	char why[512];        /* the first of those */
 };
 

@@ -37,7 +37,7 @@ void spoor_lefts_done(struct spoor_lefts *all)
 }
 
 /* Into memory: a file can be cut while it is mapped. */
-static int read_file(const char *path, uint8_t **ret, size_t *ret_size, struct spoor_error *e)
+static int read_file(const char *path, struct stat *ret_stat, uint8_t **ret, size_t *ret_size, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	_cleanup_(spoor_freep) uint8_t *data = NULL;
@@ -60,6 +60,7 @@ static int read_file(const char *path, uint8_t **ret, size_t *ret_size, struct s
 			break;
 		done += n;
 	}
+	*ret_stat = st;
 	*ret = TAKE_PTR(data);
 	*ret_size = done;
 	return 0;
@@ -95,12 +96,31 @@ static void take_clocks(struct spoor_left *l)
 		spoor_user_clock_add(&l->clock, spoor_clock_pair_now());
 }
 
+/* The same program's. */
+static struct spoor_left *find_left(const struct spoor_lefts *all, const struct spoor_left *l)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (!memcmp(all->all[i]->source.arena->head.uuid, l->source.arena->head.uuid, 16))
+			return all->all[i];
+	return NULL;
+}
+
+/* Named twice, or with its directory: 0. A copy: an error, for it may not be as the other is. */
+static int pass_over(const struct spoor_left *l, const struct spoor_left *known, const char *path,
+		     struct spoor_error *e)
+{
+	if (l->dev == known->dev && l->ino == known->ino)
+		return 0;
+	return spoor_fail(e, EEXIST, "%s: another file has the same program's buffer, and was taken", path);
+}
+
 static int add_left(struct spoor_lefts *all, const char *path, struct spoor_error *e)
 {
 	_cleanup_(free_leftp) struct spoor_left *l = calloc(1, sizeof(*l));
-	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown));
+	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), *known;
 	struct spoor_error inner = { "" };
 	uint8_t *data = NULL;
+	struct stat st = {};
 	size_t size = 0;
 	int err;
 
@@ -109,12 +129,17 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	if (!l || !grown)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	l->spill_fd = -1;
-	err = read_file(path, &data, &size, e);
+	err = read_file(path, &st, &data, &size, e);
 	if (err)
 		return err;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
 	err = spoor_user_arena_own(data, size, &l->source.arena, &inner);
 	if (err)
 		return spoor_fail(e, -err, "%s: %s", path, inner.text);
+	known = find_left(all, l);
+	if (known)
+		return pass_over(l, known, path, e);
 	err = spoor_spill_add(l->source.arena, path, &l->clock, &l->spill_fd, e);
 	if (err)
 		return err;
@@ -139,11 +164,23 @@ static int try_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	return 0;
 }
 
-static bool is_arena(const char *name)
+static bool ends_in(const char *name, const char *suffix)
 {
-	size_t n = strlen(name);
+	size_t n = strlen(name), m = strlen(suffix);
 
-	return n > 6 && !strcmp(name + n - 6, ".arena");
+	return n > m && !strcmp(name + n - m, suffix);
+}
+
+/* DIR/... of a shell names it beside the buffers. */
+static int try_spilled(struct spoor_lefts *all, const char *path, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) char *name = NULL;
+
+	if (asprintf(&name, "%.*s.arena", (int)(strlen(path) - strlen(".spill")), path) < 0) {
+		name = NULL;
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+	}
+	return try_left(all, name, e);
 }
 
 int spoor_lefts_add(struct spoor_lefts *all, const char *path, struct spoor_error *e)
@@ -153,11 +190,11 @@ int spoor_lefts_add(struct spoor_lefts *all, const char *path, struct spoor_erro
 	int err = 0;
 
 	if (!d)
-		return try_left(all, path, e);
+		return ends_in(path, ".spill") ? try_spilled(all, path, e) : try_left(all, path, e);
 	while (!err && (de = readdir(d))) {
 		_cleanup_(spoor_freep) char *name = NULL;
 
-		if (!is_arena(de->d_name))
+		if (!ends_in(de->d_name, ".arena"))
 			continue;
 		if (asprintf(&name, "%s/%s", path, de->d_name) < 0) {
 			name = NULL;
