@@ -102,6 +102,7 @@ class Proxy(threading.Thread):
         self.url = f"tcp://127.0.0.1:{self.port}"
         self.pairs, self.lock = [], threading.Lock()
         self.cut_after, self.cuts, self.ends, self.passed = None, 0, False, 0
+        self.holds = ()  # from which side nothing is taken: 0 the sender's, 1 the relay's
         self.carried = []  # of each pair: bytes from here, and back
         self.random = random.Random(20)
         self.start()
@@ -156,7 +157,7 @@ class Proxy(threading.Thread):
     def run(self):
         while not self.ends:
             with self.lock:
-                known = {s: pair for pair in self.pairs for s in pair[:2]}
+                known = {pair[i]: pair for pair in self.pairs for i in (0, 1) if i not in self.holds}
             ready, _, _ = select.select([self.listener, *known], [], [], 0.02)
             with self.lock:
                 for s in ready:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -57,6 +58,38 @@ def test_relay_killed(relay, sender, ticker):  # noqa: F811
         relay.start()
     check_end(s, relay, program, counter)
     assert not list(relay.directory.rglob("t-2.spoor"))
+
+
+def test_relay_killed_before_it_is_heard(relay, sender, proxy, ticker):  # noqa: F811
+    """What it has written and its sender does not know of comes again, to the same place."""
+    p = proxy()
+    s = sender("host", p.url)
+    program, counter = under_load(s, ticker, 20)
+    for _ in range(2):
+        for p.holds in (), (1,):  # who was welcome sends more than a greeting
+            before = p.passed
+            wait_for(lambda: p.passed > before + 500_000)
+        relay.kill()
+        p.cut()
+        p.holds = ()
+        relay.start()
+    check_end(s, relay, program, counter)
+
+
+def test_daemon_killed_with_much_on_the_way(relay, sender, proxy, ticker):  # noqa: F811
+    """What the relay does not have is in the programs' buffers still."""
+    p = proxy()
+    s = sender("host", p.url)
+    program, counter = under_load(s, ticker, 20)
+    for _ in range(2):
+        p.holds = (0, 1)
+        wait_for(lambda: float(re.search(r"; ([\d.]+) MB wait;", s.status())[1]) > 1)
+        s.kill()
+        p.cut()
+        p.holds = ()
+        s.start()
+    wait_for(lambda: f"{program.pid} ticker" in s.status())
+    check_end(s, relay, program, counter)
 
 
 def test_daemon_killed(relay, sender, ticker):  # noqa: F811
@@ -129,6 +162,8 @@ def test_sender_stays_away(build, tmp_path, ticker):  # noqa: F811
         wait_for(lambda: "does not come back" in r.said())
         assert len(s.ticks(r.directory / "host/t.spoor")) == 1
         assert s.summary["ended"] is False
+        wait_for(lambda: "The recording was cut off" in subprocess.run(
+            [build / "spoor", "report", r.directory / "host/t.spoor"], capture_output=True, text=True).stdout)
     finally:
         s.close()
         r.kill(signal.SIGTERM)
