@@ -2,8 +2,9 @@
 """The hard cases again, with user memory copied by the kernel's helper, as where it cannot be read in place."""
 import pytest
 
-import test_edges
+import edges
 from test_edges import *  # noqa: F403
+from test_edges_memory import *  # noqa: F403
 
 
 @pytest.fixture(autouse=True)
@@ -11,11 +12,11 @@ def copied(monkeypatch):
     made = []
 
     def record(*args, **how):
-        made.append(test_edges_record(*args, **how))
+        made.append(edges_record(*args, **how))
         return made[-1]
 
-    test_edges_record = test_edges.record
+    edges_record = edges.record
     monkeypatch.setenv("SPOOR_USER_MEMORY", "copy")
-    monkeypatch.setattr(test_edges, "record", record)
+    monkeypatch.setattr(edges, "record", record)
     yield
     assert all(r.counters["memory_in_place"] == 0 for r in made)

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The hard cases of code and stacks that are elsewhere than a moment ago: made just in time, mapped anew, alike."""
+import os
+import subprocess
+from collections import Counter
+
+import pytest
+
+from edges import asked, build, functions, names_of, run
+
+
+def test_code_made_just_in_time(tmp_path):
+    """Anonymous code that keeps frame pointers, named by /tmp/perf-PID.map."""
+    program = build(tmp_path, "jit", r"""
+	/* push; mov; call *%rdi; pop; ret */
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+	NOINLINE void from_main(void (*f)(void (*)(void))) { f(ask); KEEP; }
+	int main(void)
+	{
+		char map[64];
+		void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memcpy(p, code, sizeof(code));
+		mprotect(p, 4096, PROT_READ | PROT_EXEC);
+		snprintf(map, sizeof(map), "/tmp/perf-%d.map", getpid());
+		FILE *f = fopen(map, "w");
+		fprintf(f, "%lx %zx made_just_in_time\n", (long)p, sizeof(code));
+		fclose(f);
+		for (int i = 0; i < 103; i++) from_main((void (*)(void (*)(void)))p);
+		return 0;
+	}""", "-fno-omit-frame-pointer")
+    recording = run(tmp_path, program)
+    os.unlink(f"/tmp/perf-{recording.calls[0]['pid']}.map")
+    assert names_of(recording, {"ask", "made_just_in_time", "from_main", "main"}) == {
+        ("ask", "made_just_in_time", "from_main", "main"): 103}
+
+
+def test_repeated_walks_are_told_apart(tmp_path):
+    """The same innermost pc at the same depth, or a whole number of pages deeper, by different ways."""
+    program = build(tmp_path, "alike", r"""
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	#define USE(p) __asm__ volatile("" : : "r"(p))
+	NOINLINE void left(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); USE(p); }
+	NOINLINE void right(int n) { char *p = alloca(n * 4096 + 16); p[0] = 1; leaf(); USE(p); }
+	NOINLINE void up(int n) { left(n); KEEP; }
+	NOINLINE void down(int n) { right(n); KEEP; }
+	NOINLINE void even(void (*f)(int), int n) { f(n); KEEP; }
+	NOINLINE void odd(void (*f)(int), int n) { f(n); KEEP; }
+	int main(void)
+	{
+		for (int i = 0; i < 1009; i++)
+			(i & 1 ? odd : even)(i % 3 ? up : down, i / 251);
+		return 0;
+	}
+	""", "-fno-optimize-sibling-calls")
+    recording = run(tmp_path, program, hits=0.9)
+    wanted = Counter(("ask", "leaf", *(("left", "up") if i % 3 else ("right", "down")),
+                      "odd" if i & 1 else "even", "main") for i in range(1009))
+    assert names_of(recording, {"ask", "leaf", "left", "right", "up", "down", "odd", "even", "main"}) == wanted
+    assert recording.counters["walks_remembered"] > 700
+
+
+def test_forked_processes_map_different_code_at_one_place(tmp_path):
+    """They have one image until then. Both objects are mapped by mmap() with the address given."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.c").write_text(
+            "void f_%s(void (*g)(void), int n)\n{\n\tvolatile char c[%d];\n\n"
+            "\tfor (int i = 0; i < n; i++) {\n\t\tc[0] = 1;\n\t\tg();\n\t}\n}\n"
+            % (name, 64 if name == "one" else 1008))
+        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-fno-optimize-sibling-calls", "-o", f"{name}.so",
+                        f"{name}.c"], cwd=tmp_path, check=True, timeout=60)
+    program = build(tmp_path, "differ", r"""
+	#include <link.h>
+	#include <semaphore.h>
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	static sem_t *turn;
+	NOINLINE static void child(const char *path, const char *name, int me)
+	{
+		sem_wait(&turn[me]);
+		void *h = dlopen(path, RTLD_NOW);
+		void (*f)(void (*)(void), int) = h ? (void (*)(void (*)(void), int))dlsym(h, name) : NULL;
+		if (!f)
+			_exit(1);
+		sem_post(&turn[!me]);
+		sem_wait(&turn[me]);
+		for (int i = 0; i < 10; i++) {
+			f(leaf, 11);
+			sem_post(&turn[!me]);
+			sem_wait(&turn[me]);
+		}
+		sem_post(&turn[!me]);
+		fprintf(stderr, "%p\n", (void *)((struct link_map *)h)->l_addr);
+		_exit(0);
+	}
+	int main(int argc, char **argv)
+	{
+		turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		sem_init(&turn[0], 1, 1);
+		sem_init(&turn[1], 1, 0);
+		leaf();
+		for (int i = 0; i < 2; i++)
+			if (!fork())
+				child(argv[1 + i], i ? "f_two" : "f_one", i);
+		int bad = 0, status;
+		while (wait(&status) > 0)
+			bad |= status;
+		return bad;
+	}
+	""", "-fno-optimize-sibling-calls")
+    recording = run(tmp_path, program, tmp_path / "one.so", tmp_path / "two.so")
+    said = (tmp_path / "differ.spoor.err").read_text().split("\n")
+    assert said[0] == said[1], "the objects do not lie at the same place: nothing is shown"
+    assert names_of(recording, {"ask", "leaf", "f_one", "f_two", "child", "main"}) == {
+        ("ask", "leaf", "main"): 1, ("ask", "leaf", "f_one", "child", "main"): 110,
+        ("ask", "leaf", "f_two", "child", "main"): 110}
+
+
+@pytest.mark.parametrize("flags", ["CLONE_VM", "CLONE_VM | CLONE_VFORK"])
+def test_a_process_maps_for_another_one(tmp_path, flags):
+    """They share an address space and are no threads of each other: what the child maps, the parent runs."""
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.S").write_text(f"""
+	.globl f_{name}
+	.type f_{name}, @function
+	.p2align 12
+f_{name}:
+	.cfi_startproc
+	sub ${24 if name == "one" else 1016}, %rsp
+	.cfi_adjust_cfa_offset {24 if name == "one" else 1016}
+	call *%rdi
+	add ${24 if name == "one" else 1016}, %rsp
+	.cfi_adjust_cfa_offset -{24 if name == "one" else 1016}
+	ret
+	.cfi_endproc
+	.size f_{name}, . - f_{name}
+	.section .note.GNU-stack,"",@progbits
+""")
+        subprocess.run(["gcc", "-shared", "-nostdlib", "-o", f"{name}.so", f"{name}.S"], cwd=tmp_path, check=True,
+                       timeout=60)
+    program = build(tmp_path, "maps", r"""
+	#include <fcntl.h>
+	#include <sched.h>
+	#define PLACE ((char *)0x700000000000)
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	static char stack[65536];
+	static int map(void *path)
+	{
+		int fd = open(path, O_RDONLY);
+		return mmap(PLACE, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, 4096) == MAP_FAILED;
+	}
+	int main(int argc, char **argv)
+	{
+		void (*f)(void (*)(void)) = (void (*)(void (*)(void)))PLACE;
+		int bad = map(argv[1]), status;
+		for (int i = 0; i < 7; i++) {
+			for (int j = 0; j < 11; j++)
+				f(leaf);
+			int pid = clone(map, stack + sizeof(stack), (FLAGS) | SIGCHLD, argv[2 - (i & 1)]);
+			bad |= waitpid(pid, &status, 0) != pid || status;
+		}
+		return bad;
+	}""", f"-DFLAGS={flags}")
+    recording = run(tmp_path, program, tmp_path / "one.so", tmp_path / "two.so")
+    assert {c["walk"] for c in asked(recording)} == {"complete"}
+    assert [functions(c)[1:5] for c in asked(recording)] == [
+        ["ask", "leaf", f"f_{('one', 'two')[i // 11 % 2]}", "main"] for i in range(77)]
+
+
+def test_huge_pages(tmp_path):
+    """A path and a thread's stack in pages of 2 MiB, where the kernel gives any: tables have a level less there."""
+    program = build(tmp_path, "huge", r"""
+	NOINLINE void leaf(const char *path) { access(path, 0); ask(); KEEP; }
+	static void *body(void *p) { for (int i = 0; i < 101; i++) leaf(p); return NULL; }
+	static char *huge(size_t size)
+	{
+		char *p = mmap(NULL, size + (2 << 20), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		p = (char *)(((unsigned long)p + (2 << 20) - 1) & -(2UL << 20));
+		madvise(p, size, MADV_HUGEPAGE);
+		memset(p, 1, size);
+		return p;
+	}
+	int main(void)
+	{
+		char *path = huge(4 << 20) + (3 << 20) + 12345;
+		pthread_attr_t a;
+		pthread_t t;
+
+		strcpy(path, "/nowhere/huge");
+		pthread_attr_init(&a);
+		pthread_attr_setstack(&a, huge(4 << 20), 4 << 20);
+		if (pthread_create(&t, &a, body, path))
+			return 1;
+		return pthread_join(t, NULL);
+	}
+	""")
+    recording = run(tmp_path, program)
+    assert names_of(recording, {"ask", "leaf", "body", "main"}) == {("ask", "leaf", "body"): 101}
+    paths = Counter(c["args"]["filename"] for c in recording.calls if c["event"] == "access")
+    assert paths["/nowhere/huge"] == 101
