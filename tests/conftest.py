@@ -2,6 +2,7 @@
 """What every Python test can ask for. tests/run sets SPOOR_BUILD; run by hand, it is ./build."""
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,55 @@ def spoor(tmp_path):
         how = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": timeout} | how
         return subprocess.run([BUILD / "spoor", *map(str, args)], **how)
     return run
+
+
+# ---- traces that programs of ours make and read ----
+
+@pytest.fixture
+def tool(build):
+    """tool("trace_dump", trace) -> CompletedProcess of a program of tests/tools."""
+    def run(name, *args, **how):
+        how = {"capture_output": True, "text": True, "timeout": 120, "check": True} | how
+        return subprocess.run([build / "tests/tools" / name, *map(str, args)], **how)
+    return run
+
+
+@pytest.fixture
+def generated_by(tool, tmp_path):
+    """generated_by("trace_gen") -> what makes a trace of a scenario."""
+    def of(name):
+        def run(scenario, *args):
+            trace = tmp_path / f"{scenario}.spoor"
+            tool(name, scenario, trace, *args)
+            return trace
+        return run
+    return of
+
+
+@pytest.fixture
+def stands_damage(spoor, tmp_path):
+    """Checks forms of spoor report on damaged copies: a report, or one line that says why not; never a signal."""
+    def check(traces, forms, seed):
+        rng = random.Random(seed)
+        for round_ in range(24):
+            trace = tmp_path / f"t{round_}"
+            shutil.copytree(traces[round_ % len(traces)], trace)
+            damage(trace, rng)
+            for form in forms[round_ % 3::3]:
+                run = spoor("report", *form, trace, text=False)
+                assert run.returncode in (0, 1) and b"Sanitizer" not in run.stderr, (form, run.stderr[-500:])
+            shutil.rmtree(trace)
+    return check
+
+
+def damage(trace, rng):
+    """Bytes changed, files cut."""
+    files = [p for p in trace.rglob("*") if p.is_file() and p.stat().st_size]
+    for file in rng.sample(files, min(3, len(files))):
+        data = bytearray(file.read_bytes())
+        for _ in range(rng.randrange(1, 40)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        file.write_bytes(data[:rng.randrange(len(data))] if rng.random() < .3 else data)
 
 
 # ---- processes that end with the test ----

@@ -14,20 +14,8 @@ SCENARIOS = ["calls", "own", "migrate", "nested", "reuse", "threads", "rotate", 
 
 
 @pytest.fixture
-def tool(build):
-    def run(name, *args, **how):
-        how = {"capture_output": True, "text": True, "timeout": 120, "check": True} | how
-        return subprocess.run([build / "tests/tools" / name, *map(str, args)], **how)
-    return run
-
-
-@pytest.fixture
-def generate(tool, tmp_path):
-    def run(scenario, *args):
-        trace = tmp_path / f"{scenario}.spoor"
-        tool("trace_gen", scenario, trace, *args)
-        return trace
-    return run
+def generate(generated_by):
+    return generated_by("trace_gen")
 
 
 # ---- babeltrace2's reading in trace_dump's form ----

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 
 import bt2
 import pytest
@@ -15,20 +14,8 @@ SCENARIOS = ["types", "names", "long", "many", "lanes", "both", "rotate", "strin
 
 
 @pytest.fixture
-def tool(build):
-    def run(name, *args, **how):
-        how = {"capture_output": True, "text": True, "timeout": 120, "check": True} | how
-        return subprocess.run([build / "tests/tools" / name, *map(str, args)], **how)
-    return run
-
-
-@pytest.fixture
-def generate(tool, tmp_path):
-    def run(scenario, *args):
-        trace = tmp_path / f"{scenario}.spoor"
-        tool("user_gen", scenario, trace, *args)
-        return trace
-    return run
+def generate(generated_by):
+    return generated_by("user_gen")
 
 
 # ---- babeltrace2's reading in trace_dump's form ----

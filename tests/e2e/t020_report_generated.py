@@ -3,9 +3,7 @@
 import json
 import os
 import pty
-import random
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -77,22 +75,8 @@ def test_forms_escape_and_end(spoor, traces, form):
         assert b"discarded" in told or b"Lost: " in told
 
 
-def test_damaged_traces(spoor, traces, tmp_path):
-    """Bytes changed, files cut: a report, or one line that says why not; never a signal."""
-    rng = random.Random(11)
-    for round_ in range(24):
-        trace = tmp_path / f"t{round_}"
-        shutil.copytree(traces / SCENARIOS[round_ % len(SCENARIOS)], trace)
-        files = [p for p in trace.rglob("*") if p.is_file() and p.stat().st_size]
-        for file in rng.sample(files, min(3, len(files))):
-            data = bytearray(file.read_bytes())
-            for _ in range(rng.randrange(1, 40)):
-                data[rng.randrange(len(data))] = rng.randrange(256)
-            file.write_bytes(data[:rng.randrange(len(data))] if rng.random() < .3 else data)
-        for form in FORMS[round_ % 3::3]:
-            run = spoor("report", *form, trace, text=False)
-            assert run.returncode in (0, 1) and b"Sanitizer" not in run.stderr, (form, run.stderr[-500:])
-        shutil.rmtree(trace)
+def test_damaged_traces(stands_damage, traces):
+    stands_damage([traces / scenario for scenario in SCENARIOS], FORMS, 11)
 
 
 @pytest.mark.parametrize("args, said", [

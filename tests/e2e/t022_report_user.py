@@ -2,7 +2,6 @@
 """spoor report on generated user events: the same events as babeltrace2 reads, in every form, chosen in every way."""
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -236,22 +235,8 @@ def test_forms_escape_and_end(spoor, traces, form):
         assert not re.search(rb"[\x00-\x08\x0b-\x1f\x7f]", run.stdout + run.stderr)
 
 
-def test_damaged_traces(spoor, traces, tmp_path):
-    """Bytes changed, files cut: a report, or one line that says why not; never a signal."""
-    rng = random.Random(12)
-    for round_ in range(24):
-        trace = tmp_path / f"t{round_}"
-        shutil.copytree(traces / SCENARIOS[round_ % len(SCENARIOS)], trace)
-        files = [p for p in trace.rglob("*") if p.is_file() and p.stat().st_size]
-        for file in rng.sample(files, min(3, len(files))):
-            data = bytearray(file.read_bytes())
-            for _ in range(rng.randrange(1, 40)):
-                data[rng.randrange(len(data))] = rng.randrange(256)
-            file.write_bytes(data[:rng.randrange(len(data))] if rng.random() < .3 else data)
-        for form in FORMS[round_ % 3::3]:
-            run = spoor("report", *form, trace, text=False)
-            assert run.returncode in (0, 1) and b"Sanitizer" not in run.stderr, (form, run.stderr[-500:])
-        shutil.rmtree(trace)
+def test_damaged_traces(stands_damage, traces):
+    stands_damage([traces / scenario for scenario in SCENARIOS], FORMS, 12)
 
 
 def test_repair(spoor, traces, tmp_path):
