@@ -84,7 +84,7 @@ ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, i
 				close(fds[i]);
 			fds[i] = -1;
 		}
-		return -EBADMSG;
+		return msg.msg_flags & MSG_CTRUNC && count < SPOOR_FDS_MOST ? -EMFILE : -EBADMSG;
 	}
 	if (ret_n)
 		*ret_n = count;

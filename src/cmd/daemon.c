@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -193,7 +194,7 @@ int spoor_cmd_daemon(int argc, char **argv)
 		return spoor_cmd_usage("daemon");
 	if (r)
 		return spoor_cmd_misuse("daemon", &e);
-	spoor_server_raise_limit();
+	spoor_descriptors_raise();
 	signal_fd = spoor_server_signals();
 	if (o.socket)
 		snprintf(d.socket, sizeof(d.socket), "%s", o.socket);

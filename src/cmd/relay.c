@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -131,7 +132,7 @@ int spoor_cmd_relay(int argc, char **argv)
 		return spoor_cmd_usage("relay");
 	if (r)
 		return misuse(e.text);
-	spoor_server_raise_limit();
+	spoor_descriptors_raise();
 	signal_fd = spoor_server_signals();
 	if (o.o.at.tls)
 		r = spoor_tls_new(&o.tls, true, &o.o.tls, &e);

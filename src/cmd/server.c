@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stddef.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 int spoor_server_signals(void)
@@ -17,14 +16,4 @@ int spoor_server_signals(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-void spoor_server_raise_limit(void)
-{
-	struct rlimit r;
-
-	if (getrlimit(RLIMIT_NOFILE, &r))
-		return;
-	r.rlim_cur = r.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &r);
 }

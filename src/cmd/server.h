@@ -7,5 +7,3 @@
  * an error of a call, not a signal: SIGPIPE is ignored. -1 with errno.
  */
 int spoor_server_signals(void);
-/* Peers cost descriptors, and there may be thousands: as many as the system allows. */
-void spoor_server_raise_limit(void);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/descriptors.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -72,6 +73,7 @@ int spoor_ust_cmd_recover(int argc, char **argv)
 		snprintf(name, sizeof(name), "ust-%s.spoor", date);
 		output = name;
 	}
+	spoor_descriptors_raise(); /* what programs spilled stays open */
 	if (spoor_recover(argv + optind, argc - optind, output, "spoor ust recover", &result, &e)) {
 		spoor_ust_say(e.text);
 		return SPOOR_EXIT_FAILED;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/descriptors.h"
 #include "base/strings.h"
 #include "object/executable.h"
 
@@ -392,6 +393,7 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 		if (read(go[0], &byte, 1) != 1)
 			_exit(127);
 		prctl(PR_SET_PDEATHSIG, 0);
+		spoor_descriptors_restore();
 		execv(path, argv);
 		if (errno == ENOEXEC && !is_elf(path)) { /* a script without #!, as execvp(3) does */
 			char *sh[66] = { "sh", (char *)path };

@@ -59,6 +59,14 @@ void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, in
 		spoor_program_hung_up(p);
 }
 
+void spoor_hub_no_files(struct spoor_hub *h)
+{
+	if (!h->no_files)
+		spoor_hub_warn(h, "this recorder may open no more files (ulimit -n): what programs write that come "
+				  "now is lost, unless some end before them");
+	h->no_files = true;
+}
+
 /* One. Returns 0: there is none; 1; or -errno: the connection is to be closed. */
 static int receive(struct hub_program *p)
 {
@@ -71,6 +79,8 @@ static int receive(struct hub_program *p)
 	do {
 		n = spoor_fds_receive(p->sock.fd, text, sizeof(text), &fd, 1, NULL, MSG_DONTWAIT);
 	} while (n == -ECONNRESET);
+	if (n == -EMFILE)
+		spoor_hub_no_files(p->hub);
 	if (n <= 0)
 		return n == -EAGAIN ? 0 : n ? (int)n : -EPIPE;
 	r = check((void *)text, n);

@@ -132,6 +132,7 @@ struct spoor_hub {
 	unsigned keepers_ended; /* one soon after the other */
 	struct hub_board board;
 	bool catching_up;
+	bool no_files; /* there was one too few, which was said */
 	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
 	bool leaves; /* sessions, and what programs need of us to begin, stay for the next one */
 	struct hub_orphan *orphans;
@@ -148,6 +149,7 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
+void spoor_hub_no_files(struct spoor_hub *h);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
 /* Who has called chroot() is to find it, too; 0 also if it is open already, or nobody is to. */
 int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);

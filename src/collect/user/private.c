@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/descriptors.h"
 #include "base/strings.h"
 #include "collect/user/library.h"
 #include "object/executable.h"
@@ -169,6 +170,7 @@ int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void 
 	int r;
 
 	*p = (struct spoor_private_hub){ .watcher = -1 };
+	spoor_descriptors_raise();
 	r = make_directory(p, e);
 	if (r)
 		return r;

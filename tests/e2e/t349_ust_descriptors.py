@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""More programs than a recorder may have descriptors for at first."""
+import subprocess
+
+import pytest
+import tracing
+from daemons import ticker  # noqa: F401
+from processes import wait_for
+
+CROWD = "ulimit -n > limit; for i in $(seq 60); do {} 1 100 5000 > /dev/null & done; wait"
+
+
+@pytest.mark.parametrize("verb", [["ust", "run"], ["record", "--ust", "-e", "getppid"]], ids=lambda v: v[0])
+def test_soft_limit_is_no_limit(build, ticker, tmp_path, verb):  # noqa: F811
+    """Programs beyond it are recorded like the others, and have the limit that they would have had."""
+    run = subprocess.run(["prlimit", "--nofile=64:", build / "spoor", *verb, "-o", "t.spoor", "--", "sh", "-c",
+                          CROWD.format(ticker)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0 and "6600 " in run.stderr and "events of 60 programs, 0 lost" in run.stderr, run
+    assert (tmp_path / "limit").read_text() == "64\n"
+
+
+def test_hard_limit_is_told_of(build, ticker, tmp_path):  # noqa: F811
+    command = f"for i in $(seq 60); do {ticker} 1 0 5000 > /dev/null & done; until [ -e go ]; do sleep 0.05; done; " \
+              "kill $(jobs -p)"
+    run = subprocess.Popen(["prlimit", "--nofile=64:64", build / "spoor", "ust", "run", "-o", "t.spoor", "--", "sh", "-c",
+                            command], cwd=tmp_path, stderr=open(tmp_path / "said", "w"))
+    said = wait_for(lambda: [line for line in (tmp_path / "said").read_text().splitlines() if "no more files" in line])
+    (tmp_path / "go").touch()
+    run.wait(60)
+    assert said == ["spoor ust: this recorder may open no more files (ulimit -n): what programs write that come now is "
+                    "lost, unless some end before them"]
+
+
+def test_recover_of_many(spoor, build, ticker, tmp_path):  # noqa: F811
+    """What a program has spilled stays open while it is read."""
+    env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_BUFFERS="64K", SPOOR_UST_MODE="block=10s")
+    for _ in range(73):
+        subprocess.run([ticker, "1", "4000"], env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+    assert len(list((tmp_path / "alone").glob("*.spill"))) == 73
+    run = subprocess.run(["prlimit", "--nofile=64:", build / "spoor", "ust", "recover", "-o", "t.spoor", "alone"],
+                         cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.stdout == f"{73 * 4400} events of 73 programs in t.spoor\n" and not run.stderr, run
