@@ -22,8 +22,8 @@ def test_soft_limit_is_no_limit(build, ticker, tmp_path, verb):  # noqa: F811
 def test_hard_limit_is_told_of(build, ticker, tmp_path):  # noqa: F811
     command = f"for i in $(seq 60); do {ticker} 1 0 5000 > /dev/null & done; until [ -e go ]; do sleep 0.05; done; " \
               "kill $(jobs -p)"
-    run = subprocess.Popen(["prlimit", "--nofile=64:64", build / "spoor", "ust", "run", "-o", "t.spoor", "--", "sh", "-c",
-                            command], cwd=tmp_path, stderr=open(tmp_path / "said", "w"))
+    run = subprocess.Popen(["prlimit", "--nofile=64:64", build / "spoor", "ust", "run", "-o", "t.spoor", "--", "sh",
+                            "-c", command], cwd=tmp_path, stderr=open(tmp_path / "said", "w"))
     said = wait_for(lambda: [line for line in (tmp_path / "said").read_text().splitlines() if "no more files" in line])
     (tmp_path / "go").touch()
     run.wait(60)
