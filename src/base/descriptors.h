@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Peers and files cost descriptors, and there may be thousands. Of the process: for its first thread. */
 

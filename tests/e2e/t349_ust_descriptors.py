@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """More programs than a recorder may have descriptors for at first."""
+import os
+import signal
 import subprocess
 
 import pytest
@@ -20,13 +22,14 @@ def test_soft_limit_is_no_limit(build, ticker, tmp_path, verb):  # noqa: F811
 
 
 def test_hard_limit_is_told_of(build, ticker, tmp_path):  # noqa: F811
-    command = f"for i in $(seq 60); do {ticker} 1 0 5000 > /dev/null & done; until [ -e go ]; do sleep 0.05; done; " \
-              "kill $(jobs -p)"
+    command = f"for i in $(seq 60); do {ticker} 1 0 5000 > /dev/null & done; wait"
     run = subprocess.Popen(["prlimit", "--nofile=64:64", build / "spoor", "ust", "run", "-o", "t.spoor", "--", "sh",
-                            "-c", command], cwd=tmp_path, stderr=open(tmp_path / "said", "w"))
-    said = wait_for(lambda: [line for line in (tmp_path / "said").read_text().splitlines() if "no more files" in line])
-    (tmp_path / "go").touch()
-    run.wait(60)
+                            "-c", command], cwd=tmp_path, stderr=open(tmp_path / "said", "w"), start_new_session=True)
+    try:
+        said = wait_for(lambda: [line for line in (tmp_path / "said").read_text().splitlines() if "no more" in line])
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait(60)
     assert said == ["spoor ust: this recorder may open no more files (ulimit -n): what programs write that come now is "
                     "lost, unless some end before them"]
 
