@@ -228,7 +228,7 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 /* A child says in place of an arena why it can have none. */
 void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text);
 /* What a program left that ended while nobody was there. */
-void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd);
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd, enum spoor_program_end end);
 
 /* exit.c */
 enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
@@ -249,7 +249,7 @@ void spoor_waiting_close(struct spoor_hub *h);
 
 /* orphans.c */
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
-void spoor_orphans_look(struct spoor_hub *h);
+void spoor_orphans_look(struct spoor_hub *h, bool at_once);
 void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */

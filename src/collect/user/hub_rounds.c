@@ -190,7 +190,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 		spoor_program_look(p, now);
 		spoor_program_ask_rows(p);
 	}
-	spoor_orphans_look(h);
+	spoor_orphans_look(h, false);
 	most = take_rounds(h, now);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->gone && spoor_program_is_taken(p))

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/time.h"
@@ -11,11 +12,13 @@
 
 #define SOON_NS SPOOR_NS_PER_SEC /* after its beginning one ends that cannot live here, */
 #define MOST_SOON 5              /* if that many do */
+#define LOOK_NS SPOOR_NS_PER_SEC
 
 struct hub_orphan {
 	struct hub_orphan *next;
 	struct spoor_kept kept;
 	int fd;
+	uint64_t looked; /* ns: whether its process has come to be another program */
 };
 
 static void note(void *ctx, const struct spoor_kept *k, int fd)
@@ -27,7 +30,7 @@ static void note(void *ctx, const struct spoor_kept *k, int fd)
 		close(fd);
 		return;
 	}
-	*o = (struct hub_orphan){ h->orphans, *k, fd };
+	*o = (struct hub_orphan){ h->orphans, *k, fd, spoor_now_monotonic() };
 	h->orphans = o;
 }
 
@@ -101,21 +104,36 @@ static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 	return false;
 }
 
-/* Something to do for the next look? Takes o over as a program that is gone. */
-static bool settle(struct spoor_hub *h, struct hub_orphan *o)
+/* By execve(), while no daemon was there. Who has not done that comes himself. */
+static bool became_another(struct hub_orphan *o, bool at_once)
 {
+	uint64_t now = spoor_now_monotonic();
+	struct stat st;
+
+	if (!at_once && now - o->looked < LOOK_NS)
+		return false;
+	o->looked = now;
+	return !fstat(o->fd, &st) && spoor_process_left(o->kept.pid, st.st_ino);
+}
+
+/* Nothing to do for the next look? Takes o over as a program that is gone. */
+static bool settle(struct spoor_hub *h, struct hub_orphan *o, bool at_once)
+{
+	bool runs;
+
 	if (has_come(h, o->kept.uuid))
 		return true;
-	if (spoor_process_runs(o->kept.pid, o->kept.start_time))
+	runs = spoor_process_runs(o->kept.pid, o->kept.start_time);
+	if (runs && !became_another(o, at_once))
 		return false;
-	spoor_program_adopt(h, &o->kept, o->fd);
+	spoor_program_adopt(h, &o->kept, o->fd, runs ? SPOOR_END_RUNS : SPOOR_END_UNKNOWN);
 	return true;
 }
 
-void spoor_orphans_look(struct spoor_hub *h)
+void spoor_orphans_look(struct spoor_hub *h, bool at_once)
 {
 	for (struct hub_orphan **at = &h->orphans, *o; (o = *at);) {
-		if (!settle(h, o)) {
+		if (!settle(h, o, at_once)) {
 			at = &o->next;
 			continue;
 		}

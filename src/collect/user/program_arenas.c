@@ -140,7 +140,7 @@ void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, 
 		spoor_program_refuses(p, member, error, text);
 }
 
-void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd)
+void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd, enum spoor_program_end end)
 {
 	struct spoor_ust_session *s = session_of(h, k->session);
 	struct hub_program *p = s ? calloc(1, sizeof(*p)) : NULL;
@@ -160,5 +160,5 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 		spoor_user_arena_free(a);
 	else
 		p->members[0].arenas[0]->live = false;
-	spoor_program_end_arenas(p, SPOOR_END_UNKNOWN);
+	spoor_program_end_arenas(p, end);
 }

@@ -121,7 +121,7 @@ void spoor_program_ended(struct hub_program *p)
  * Has the process come to map something else than the arena, by execve? One that is about to end maps nothing; its end
  * will tell, as it will of one that is not ours to see.
  */
-static bool left(uint32_t pid, ino_t ino)
+bool spoor_process_left(uint32_t pid, ino_t ino)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	char line[4352], path[64];
@@ -152,7 +152,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 	p->looked = now;
 	for (unsigned k = 0; k < p->n_members; k++)
 		for (size_t i = 0; i < p->members[k].n_arenas && all; i++)
-			all &= left(p->cred.pid, p->members[k].arenas[i]->ino);
+			all &= spoor_process_left(p->cred.pid, p->members[k].arenas[i]->ino);
 	if (!all)
 		return;
 	spoor_hub_unwatch(p->hub, &p->process);
