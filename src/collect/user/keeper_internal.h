@@ -69,7 +69,8 @@ struct keeper {
 	struct keeper_waiter *waiters;
 	size_t n_waiters, waiters_room;
 	size_t fds;           /* of waiters, with what they sent */
-	uint64_t bytes;       /* of what they sent, as of the last look */
+	uint64_t bytes;       /* of what they sent, as of the last look, */
+	uint64_t looked;      /* ns: which was then */
 	uint32_t turned_away; /* since they found no room */
 };
 

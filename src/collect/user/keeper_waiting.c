@@ -14,13 +14,15 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "base/time.h"
 #include "collect/user/beyond_root.h"
 #include "collect/user/keeper_internal.h"
 
 #define OTHERS_MOST (WAITING_MOST / 4) /* of a user who is not ours */
 #define MOST_BYTES (512ULL << 20)      /* in what they sent: their buffers */
 #define MOST_MESSAGES 64
-#define LOOK_EVERY 16 /* who comes: how much it is by now */
+#define LOOK_EVERY 16 /* who comes: how much it is by now; */
+#define LOOK_NS 10000000ULL /* sooner, where they have had time to write much */
 #define AT_A_TIME 64
 #define SPARE_FDS 64
 
@@ -55,7 +57,10 @@ static bool may_have_one_more(const struct keeper *k, uid_t uid)
 
 static bool has_room(struct keeper *k, uid_t uid)
 {
-	if (k->n_waiters % LOOK_EVERY == 0) {
+	uint64_t now = spoor_now_monotonic();
+
+	if (k->n_waiters % LOOK_EVERY == 0 || now - k->looked >= LOOK_NS) {
+		k->looked = now;
 		k->bytes = 0;
 		for (size_t i = 0; i < k->n_waiters; i++)
 			k->bytes += bytes_of(&k->waiters[i]);
