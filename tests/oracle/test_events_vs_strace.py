@@ -10,7 +10,7 @@ import pytest
 
 import strace
 from likeness import CHANCE, compare, compare_sockets, from_spoor, from_strace
-from recording import record
+from recording import SOURCE, record
 
 # Who ends first is certain: each lives on for a while after the one before has let go of the pipe.
 SHELL = ("for i in 1 2 3; do /bin/true; done; echo a | (cat; sleep 0.2) | (wc -c; sleep 0.2); (cd /usr; pwd); "
@@ -154,7 +154,7 @@ int main(void)
 	return 0;
 }
 """
-PROGRAMS = {"errors": ERRORS, "kinds": KINDS}
+PROGRAMS = {"errors": ERRORS, "kinds": KINDS, "refused": (SOURCE / "tests/data/refused.c").read_text()}
 COMMANDS = {
     "ls": ["/usr/bin/ls", "-l", "/etc/apt"],
     "cat": ["/usr/bin/cat", "/etc/passwd", "/nonexistent"],
@@ -168,6 +168,7 @@ COMMANDS = {
     "perl": ["/usr/bin/perl", "-e", PERL],
     "errors": ["./errors"],
     "kinds": ["./kinds"],
+    "refused": ["./refused", "7"],
     "sqlite3": ["/usr/bin/sqlite3", "db", "create table t(a); insert into t values (1), (2); select * from t;"],
     "git": ["/usr/bin/git", "init", "-q", "repo"],
 }

@@ -33,6 +33,7 @@ PROGRAMS = {
     "errors": ["counted", "errors", "31", "17"],
     "restarts": ["counted", "restart", "5", "11"],
     "many calls": ["counted", "many", "60", "5"],
+    "answered by seccomp": ["refused", "31"],
 }
 
 
@@ -59,8 +60,8 @@ def stat(build, argv, out):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_counts(build, counted, tmp_path, program):
-    argv = [str(counted) if a == "counted" else a for a in PROGRAMS[program]]
+def test_counts(build, compiled, tmp_path, program):
+    argv = [str(compiled(f"{a}.c")) if a in ("counted", "refused") else a for a in PROGRAMS[program]]
     theirs, ours = strace(argv, tmp_path / "strace"), stat(build, argv, tmp_path / "spoor")
     for name in CHANCE:
         theirs.pop(name, None)

@@ -22,7 +22,8 @@ struct thread {
 	u64 owner_start;
 	u32 owner_pid;
 	u32 said_ended; /* that the process's last thread ends was said; in the group leader's storage */
-	u8 raw;   /* the stack of the call in flight was handed out raw: its id is of this one call */
+	u8 outside;     /* since its last call ended no other has been seen to begin */
+	u8 raw;         /* the stack of the call in flight was handed out raw: its id is of this one call */
 
 	u8 index[SPOOR_COUNTER_INDEX + 8]
 		__attribute__((aligned(8))); /* slot + 1: by event id, or with sites by hash */

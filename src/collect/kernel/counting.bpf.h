@@ -253,8 +253,26 @@ int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 		return 0;
 	id = call_id(task, nr);
 	t->id = id;
+	t->outside = 0;
 	t->start = counts(t, id) ? bpf_ktime_get_ns() : 0;
 	return 0;
+}
+
+static __always_inline void take_site(struct task_struct *task, struct thread *t, struct pt_regs *regs, u32 id,
+				      bool compat)
+{
+	struct cpu *c = this_cpu();
+	u32 mode = calls[id].mode;
+
+	t->stack = 0;
+	t->raw = 0;
+	if (!c || mode <= 1 + SPOOR_MODE_NONE || t->wait_exec)
+		return;
+	if (compat)
+		t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode - 1);
+	else
+		t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1);
+	t->raw = c->scratch[0].walk.status == WALK_RAW;
 }
 
 /* The same with a walk, which is no part of the call's time. */
@@ -262,27 +280,17 @@ static __always_inline int enter_site(struct pt_regs *regs, long nr, bool compat
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
-	struct cpu *c;
-	u32 id, mode;
+	u32 id;
 
 	if (!t)
 		return 0;
 	id = call_id(task, nr);
 	t->id = id;
+	t->outside = 0;
 	t->start = 0;
 	if (!counts(t, id))
 		return 0;
-	t->stack = 0;
-	t->raw = 0;
-	mode = calls[id].mode;
-	c = this_cpu();
-	if (c && mode > 1 + SPOOR_MODE_NONE && !t->wait_exec) {
-		if (compat)
-			t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode - 1);
-		else
-			t->stack = take_stack(c, &c->scratch[0], task, t, regs, mode - 1);
-		t->raw = c->scratch[0].walk.status == WALK_RAW;
-	}
+	take_site(task, t, regs, id, compat);
 	t->start = bpf_ktime_get_ns();
 	return 0;
 }
@@ -311,10 +319,24 @@ static __always_inline void note_call(struct thread *t, struct pt_regs *regs, lo
 		note_map(task, t, regs, ret, map);
 }
 
+/* A call that was answered before it began. Returns whether it is to be counted. */
+static __always_inline bool answered(struct task_struct *task, struct thread *t, struct pt_regs *regs)
+{
+	u32 id = call_id(task, regs->orig_ax);
+
+	if (!t->outside || !may_be_answered(task) || !counts(t, id))
+		return false;
+	t->id = id;
+	if (by_site)
+		take_site(task, t, regs, id, true); /* costs the verifier little */
+	return true;
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
-	struct thread *t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
 	u64 start, now;
 
 	if (!t)
@@ -323,6 +345,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	now = start ? bpf_ktime_get_ns() : 0; /* what follows is no part of the call */
 	if (by_site)
 		note_call(t, regs, ret);
+	if (!start && answered(task, t, regs)) {
+		start = 1;
+		now = 2; /* it took no time, but readers see by the time that there is more */
+	}
+	t->outside = 1;
 	if (!start || t->wait_exec) { /* not counted; taken back while it slept; an execve that has failed */
 		t->start = 0;
 		t->blocked = 0;

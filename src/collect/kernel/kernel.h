@@ -39,7 +39,7 @@ struct spoor_kernel_common {
 	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock;
 	uint64_t *epoch;
 	uint32_t *budget, *next_object, *retake, *missing;
-	bool *paused, *attaching;
+	bool *paused, *attaching, *both_attached;
 	struct spoor_call_config *calls;
 	struct spoor_ret_when *ret_whens;
 	struct spoor_names *names;

@@ -223,7 +223,13 @@ struct signal_struct {
 };
 
 struct thread_info {
+	unsigned long syscall_work;
 	u32 status, cpu;
+};
+
+enum syscall_work_bit {
+	SYSCALL_WORK_BIT_SECCOMP,
+	SYSCALL_WORK_BIT_SYSCALL_EMU,
 };
 
 struct sched_entity {

@@ -113,6 +113,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.missing = &(s)->bss->missing;                                         \
 		(k)->c.paused = &(s)->bss->paused;                                           \
 		(k)->c.attaching = &(s)->bss->attaching;                                     \
+		(k)->c.both_attached = &(s)->bss->both_attached;                             \
 		(k)->c.calls = (s)->bss->calls;                                              \
 		(k)->c.ret_whens = (s)->bss->ret_whens;                                      \
 		(k)->c.names = &(s)->bss->names;                                             \
@@ -296,12 +297,14 @@ int spoor_kernel_attach(struct spoor_kernel *k, struct spoor_error *e)
 
 	last_words[0] = 0;
 	r = k->counter ? spoor_counter_bpf__attach(k->counter) : spoor_collector_bpf__attach(k->collector);
+	*k->c.both_attached = !r;
 	return r ? spoor_fail(e, -r, "cannot attach to the kernel's tracepoints: %s (%s)", strerror(-r), last_words) :
 		   0;
 }
 
 void spoor_kernel_detach(struct spoor_kernel *k)
 {
+	*k->c.both_attached = false;
 	if (k->counter)
 		spoor_counter_bpf__detach(k->counter);
 	else

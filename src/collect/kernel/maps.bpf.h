@@ -36,6 +36,7 @@ const volatile u32 payload_max = 0;
 u64 epoch = 1;  /* segment number */
 u32 budget = 5; /* S */
 bool paused = false;
+bool both_attached = false; /* sys_enter and sys_exit: a call that ends was seen to begin, or was answered before */
 bool attaching = false; /* the pick list is in use: forks of tasks that are not in yet are looked up too */
 struct spoor_call_config calls[SPOOR_SYSCALL_MAX + 1]; /* the last: numbers beyond the table */
 struct spoor_ret_when ret_whens[SPOOR_RET_CONDITIONS]; /* the first is not used */

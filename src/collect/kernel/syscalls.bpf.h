@@ -198,30 +198,21 @@ static __always_inline void take_registers(struct thread *t, struct pt_regs *reg
 	}
 }
 
-static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
+/* Is a call that begins now to be recorded? */
+static __always_inline bool wanted(const struct thread *t, u32 id)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
-	struct spoor_call_config *cfg;
-	struct scratch *sc;
-	struct cpu *c;
-	u32 id, off;
-	u64 start;
+	const struct spoor_call_config *cfg = &calls[id];
 
-	if (!t)
-		return 0;
-	t->start = 0;
-	barrier();
-	id = call_id(task, nr);
-	cfg = &calls[id];
-	if (!cfg->mode || paused)
-		return 0;
-	if (t->wait_exec && !(cfg->flags & SPOOR_CALL_EXEC))
-		return 0;
-	c = this_cpu();
-	if (!c)
-		return 0;
-	sc = &c->scratch[0];
+	return cfg->mode && !paused && (!t->wait_exec || cfg->flags & SPOOR_CALL_EXEC);
+}
+
+/* All of a call but its stack. Returns the mode of one that is to be taken; 0: none. */
+static __always_inline u32 take_call(struct task_struct *task, struct thread *t, struct cpu *c, struct scratch *sc,
+				     struct pt_regs *regs, u32 id, u64 *ret_start)
+{
+	const struct spoor_call_config *cfg = &calls[id];
+	u32 off;
+
 	if (t->def_epoch != epoch || t->renamed) {
 		emit_thread(task, t, t->renamed ? SPOOR_THREAD_RENAME : SPOOR_THREAD_SEGMENT);
 		t->renamed = 0;
@@ -232,15 +223,40 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	t->buf_len = 0;
 	t->call_epoch = epoch;
 	take_registers(t, regs);
-	start = bpf_ktime_get_ns();
+	*ret_start = bpf_ktime_get_ns();
 	off = take_args(t, cfg, c, sc, task, 0);
 	t->len = off;
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_pointed(t, sc, cfg, off);
 	t->stack = 0;
-	if (cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec)
-		t->stack = compat ? take_stack_compat(c, sc, task, t, regs, cfg->mode - 1) :
-				    take_stack(c, sc, task, t, regs, cfg->mode - 1);
+	return cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec ? cfg->mode - 1 : SPOOR_MODE_NONE;
+}
+
+static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+	struct scratch *sc;
+	struct cpu *c;
+	u32 id, mode;
+	u64 start;
+
+	if (!t)
+		return 0;
+	t->start = 0;
+	t->outside = 0;
+	barrier();
+	id = call_id(task, nr);
+	if (!wanted(t, id))
+		return 0;
+	c = this_cpu();
+	if (!c)
+		return 0;
+	sc = &c->scratch[0];
+	mode = take_call(task, t, c, sc, regs, id, &start);
+	if (mode)
+		t->stack = compat ? take_stack_compat(c, sc, task, t, regs, mode) :
+				    take_stack(c, sc, task, t, regs, mode);
 	barrier();
 	t->start = start;
 	return 0;
@@ -325,6 +341,33 @@ static __noinline int emit_call(struct task_struct *task, struct thread *t, long
 	return 0;
 }
 
+/*
+ * A call that was answered before it began: what can be known of it is taken at its end, when its registers are as they
+ * were, and that it took no time. Returns the mode of a stack that is to be taken, 0: none; less: it is not recorded.
+ */
+__noinline int take_answered(struct thread *t)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct cpu *c = this_cpu();
+	u64 start;
+	u32 id;
+
+	if (!t || !c)
+		return -1;
+	id = call_id(task, regs->orig_ax);
+	return wanted(t, id) ? (int)take_call(task, t, c, &c->scratch[0], regs, id, &start) : -1;
+}
+
+/* Walked as where there is no may_goto, which costs the verifier little. */
+static __always_inline void answer_stack(struct task_struct *task, struct thread *t, struct pt_regs *regs, u32 mode)
+{
+	struct cpu *c = this_cpu();
+
+	if (c)
+		t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
@@ -343,6 +386,16 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (cfg->map)
 		note_map(task, t, regs, ret, cfg->map);
 	start = t->start;
+	if (!start && t->outside && may_be_answered(task)) {
+		int mode = take_answered(t);
+
+		if (mode < 0)
+			return 0;
+		if (mode)
+			answer_stack(task, t, regs, mode);
+		start = bpf_ktime_get_ns();
+	}
+	t->outside = 1;
 	if (!start)
 		return 0;
 	t->start = 0;

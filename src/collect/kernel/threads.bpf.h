@@ -15,6 +15,19 @@ static __always_inline u32 call_id(struct task_struct *task, long nr)
 	return n;
 }
 
+/*
+ * May calls of task be answered before sys_enter: by seccomp, or by who emulates them with ptrace()? Such a call has an
+ * exit only.
+ */
+static __always_inline bool may_be_answered(struct task_struct *task)
+{
+	u64 work = task->thread_info.syscall_work;
+
+	return both_attached &&
+	       (work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SECCOMP) & 1 ||
+		work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SYSCALL_EMU) & 1);
+}
+
 /* The image is the process's: it is kept in the group leader's storage. */
 static __always_inline struct thread *leader_of(struct task_struct *task, struct thread *t)
 {
