@@ -5,73 +5,12 @@
  * directory in memory. Everything that a user may trust is touched, so that the sanitizers see a check that is missing;
  * and what must hold of any input is asserted.
  */
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "trace_dir.h"
 
 #include "trace/reader.h"
 #include "trace/syscalls.h"
 
-#define ROOT "%s/spoor-fuzz-%d"
-
-static char root[64];
 static volatile uint64_t sum;
-
-static void must(int ok)
-{
-	if (!ok)
-		abort();
-}
-
-static void drop(const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	remove(path);
-}
-
-static void remove_all(void)
-{
-	drop("manifest");
-	drop("seg-000001/metadata");
-	drop("seg-000001/defs");
-	drop("seg-000001/cpu0");
-	drop("seg-000001/cpu0.1");
-	drop("seg-000001");
-	rmdir(root);
-}
-
-static void make_root(void)
-{
-	char path[128];
-
-	if (root[0])
-		return;
-	snprintf(root, sizeof(root), ROOT, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
-	snprintf(path, sizeof(path), "%s/seg-000001", root);
-	must(mkdir(root, 0700) == 0 && mkdir(path, 0700) == 0);
-	atexit(remove_all);
-}
-
-static void put(const char *name, const uint8_t **data, size_t *left, size_t size)
-{
-	char path[128];
-	int fd;
-
-	if (size > *left)
-		size = *left;
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	must(fd >= 0 && write(fd, *data, size) == (ssize_t)size);
-	close(fd);
-	*data += size;
-	*left -= size;
-}
 
 static void touch_bytes(const void *p, size_t n)
 {
@@ -165,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < sizeof(sizes))
 		return 0;
-	make_root();
+	make_root((const char *const[]){ "seg-000001", NULL });
 	memcpy(sizes, data, sizeof(sizes));
 	data += sizeof(sizes);
 	size -= sizeof(sizes);

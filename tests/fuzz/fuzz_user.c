@@ -3,77 +3,13 @@
  * The reader and the reports on hostile user events. The input: u16 bytes of the definitions, u16 bytes of lane0, these
  * two, and the rest is lane1; put down as a trace in a directory in memory. Every event is shown as text and as JSON.
  */
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "trace_dir.h"
 
 #include "present/user.h"
 #include "trace/reader.h"
 
-static char root[64];
 static FILE *out;
 static volatile uint64_t sum;
-
-static void must(int ok)
-{
-	if (!ok)
-		abort();
-}
-
-static void drop(const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	remove(path);
-}
-
-static void remove_all(void)
-{
-	drop("ust/seg-000001/defs");
-	drop("ust/seg-000001/lane0");
-	drop("ust/seg-000001/lane1");
-	drop("ust/seg-000001");
-	drop("ust");
-	rmdir(root);
-}
-
-static void make_root(void)
-{
-	static const char *const dirs[] = { "", "/ust", "/ust/seg-000001" };
-	char path[128];
-
-	if (root[0])
-		return;
-	snprintf(root, sizeof(root), "%s/spoor-fuzz-user-%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-		 (int)getpid());
-	for (unsigned i = 0; i < 3; i++) {
-		snprintf(path, sizeof(path), "%s%s", root, dirs[i]);
-		must(mkdir(path, 0700) == 0);
-	}
-	out = fopen("/dev/null", "w");
-	must(out != NULL);
-	atexit(remove_all);
-}
-
-static void put(const char *name, const uint8_t **data, size_t *left, size_t size)
-{
-	char path[128];
-	int fd;
-
-	if (size > *left)
-		size = *left;
-	snprintf(path, sizeof(path), "%s/ust/seg-000001/%s", root, name);
-	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	must(fd >= 0 && write(fd, *data, size) == (ssize_t)size);
-	close(fd);
-	*data += size;
-	*left -= size;
-}
 
 static int each_source(const struct spoor_packet_source *source, void *p)
 {
@@ -111,13 +47,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < sizeof(sizes))
 		return 0;
-	make_root();
+	make_root((const char *const[]){ "ust", "ust/seg-000001", NULL });
+	if (!out)
+		out = fopen("/dev/null", "w");
+	must(out != NULL);
 	memcpy(sizes, data, sizeof(sizes));
 	data += sizeof(sizes);
 	size -= sizeof(sizes);
-	put("defs", &data, &size, sizes[0]);
-	put("lane0", &data, &size, sizes[1]);
-	put("lane1", &data, &size, size);
+	put("ust/seg-000001/defs", &data, &size, sizes[0]);
+	put("ust/seg-000001/lane0", &data, &size, sizes[1]);
+	put("ust/seg-000001/lane1", &data, &size, size);
 	if (spoor_trace_open(root, &t, &e) < 0)
 		return 0;
 	n = read_all(t);
