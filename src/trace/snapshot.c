@@ -80,7 +80,7 @@ static int link_or_copy(int from_dir, int to_dir, const char *name)
 static int take_files(int from, int to)
 {
 	_cleanup_(closedirp) DIR *d = NULL;
-	int fd = dup(from), r = 0;
+	int fd = fcntl(from, F_DUPFD_CLOEXEC, 0), r = 0;
 
 	d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d) {
@@ -129,7 +129,7 @@ static int take_metadata(struct snapshot_part *p, int from, int to)
 	if (r < 0)
 		return r;
 	spoor_closep(&p->last_fd);
-	p->last_fd = dup(to);
+	p->last_fd = fcntl(to, F_DUPFD_CLOEXEC, 0);
 	return 0;
 }
 
