@@ -308,6 +308,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 	}
 	loop(&r);
 	call_heirs(&r);
+	spoor_hub_catch_up(r.private.hub, NULL);
 	err = spoor_hub_end(r.private.hub, r.session, &result, &e);
 	spoor_private_close(&r.private);
 	if (err && !result.why[0])

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What commands to a daemon say, and leave, when things are not as they should be."""
 import signal
+import socket
+import struct
 import subprocess
 
 import pytest
 
-from daemons import daemon, ticker  # noqa: F401
+from daemons import PATIENCE, daemon, ticker  # noqa: F401
+from fakeprogram import COMMAND, message
 from processes import wait_for
 
 
@@ -166,3 +169,25 @@ def test_programs_that_are_not_recorded_for_several_reasons(daemon, ticker):
         daemon.finish(daemon.program("prlimit", limit, ticker, 1, 0, 100))
     assert (f"2 programs that came are not recorded: {NO_BUFFERS['--nofile=5']}; others for other reasons\n"
             in daemon.ust("end").stdout)
+
+
+def test_commands_behind_one_another(daemon, ticker):
+    """A client that does not wait for answers: a session that its first command ends is none for the others."""
+    for _ in range(7):
+        daemon.ust("start", "-o", f"t{_}.spoor")
+        p = daemon.program(ticker, 1, 0, 100)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(str(daemon.socket))
+            for serial in 1, 2, 3:
+                s.send(message(COMMAND, b"end", serial=serial))
+            s.settimeout(PATIENCE)
+            results = {}
+            while len(results) < 3:
+                answer = s.recv(4096)
+                assert answer, "the daemon has ended"
+                serial, last, result = struct.unpack_from("<12xIIi", answer)
+                if last:
+                    results[serial] = result
+        assert sorted(results) == [1, 2, 3] and [r == 0 for r in results.values()].count(True) == 1, results
+        daemon.finish(p)
+    assert daemon.ust("status").stdout == "no session\n"

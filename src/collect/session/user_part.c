@@ -70,10 +70,11 @@ void spoor_user_part_segment(struct spoor_user_part *u)
 
 void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret)
 {
-	if (u->session)
+	if (u->session) {
 		spoor_hub_serve(u->private.hub);
-	if (u->session)
+		spoor_hub_catch_up(u->private.hub, NULL);
 		spoor_hub_end(u->private.hub, u->session, ret, NULL);
+	}
 	u->session = NULL;
 	spoor_private_close(&u->private);
 }

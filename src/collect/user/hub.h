@@ -67,7 +67,8 @@ struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name);
 struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_session *s);
 /*
  * Ends a session: takes what its programs have written so far, tells them that it is over, closes the trace.
- * *ret (may be NULL) gets what it was at the end.
+ * *ret (may be NULL) gets what it was at the end. Who came before is to have been caught up with
+ * (spoor_hub_catch_up()); not here, for a client may say then that this session is to end.
  */
 struct spoor_hub_result {
 	uint64_t events, lost, malformed, bytes;

@@ -55,7 +55,6 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 	unsigned go_on = 0;
 
 	if (!s->ending.step) {
-		spoor_hub_catch_up(h, NULL);
 		spoor_orphans_look(h, true);
 		spoor_hub_take(h, s, TAKE_ALL);
 	}
