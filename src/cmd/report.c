@@ -62,6 +62,12 @@ static void stop(int number)
 	stopped = 1;
 }
 
+static void tell_away(int away)
+{
+	fprintf(stderr, "spoor report: the relay %s\n",
+		away ? "that writes this trace is away; waiting until it goes on (Ctrl-C ends)" : "is there again");
+}
+
 /* Ctrl-C ends the looking on, and what was lost so far is still said; a second one ends it at once. */
 static void follow(struct spoor_report_options *o, struct spoor_trace *trace)
 {
@@ -71,6 +77,7 @@ static void follow(struct spoor_report_options *o, struct spoor_trace *trace)
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	o->view.stop = &stopped;
+	o->view.tell_away = tell_away;
 }
 
 static int report(struct spoor_report_options *o)

@@ -26,6 +26,7 @@ struct spoor_view {
 	uint8_t json;     /* of blocked calls */
 	uint8_t follow;   /* go on as long as the trace is being written, or until *stop */
 	volatile sig_atomic_t *stop; /* may be NULL */
+	void (*tell_away)(int away); /* followed: whoever writes it is no more, and may come back; or is there again */
 	uint8_t stacks;   /* --events: each with its stack */
 	uint8_t by_time;  /* --folded: time instead of counts */
 	enum spoor_by by;
@@ -39,6 +40,7 @@ struct spoor_view {
 	uint64_t first_ts, last_ts;
 	uint8_t start_is_bound; /* of the completed call at hand: it began before, and took at least its time */
 	uint32_t user_pid; /* of the user event at hand; 0: unknown */
+	uint8_t writer_away;    /* as it was told */
 	uint64_t n_undecodable; /* events whose arguments do not fit their class */
 };
 

@@ -108,6 +108,16 @@ static int must_stop(const struct spoor_view *v)
 	return v->stop && *v->stop;
 }
 
+/* Once each time. */
+static void look_who_writes(struct spoor_view *v)
+{
+	int away = spoor_trace_info(v->trace)->away;
+
+	if (away != v->writer_away && v->tell_away)
+		v->tell_away(away);
+	v->writer_away = away;
+}
+
 /* The next event, waiting for it if the trace is followed. As spoor_trace_next(). */
 static int next(struct spoor_view *v, struct spoor_event *ev)
 {
@@ -119,6 +129,7 @@ static int next(struct spoor_view *v, struct spoor_event *ev)
 		if (fflush(v->out))
 			return -EPIPE;
 		r = spoor_trace_more(v->trace);
+		look_who_writes(v);
 		if (r == 0)
 			r = spoor_trace_next(v->trace, ev);
 		if (r != 0 || !live) /* it had ended before we looked */

@@ -60,7 +60,10 @@ void spoor_cursor_grow(struct spoor_cursor *c)
 {
 	struct stat st;
 
-	if (!c->map || stat(c->path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= (off_t)c->len)
+	if (!c->map || stat(c->path, &st) < 0 || !S_ISREG(st.st_mode))
+		return;
+	/* A relay that goes on cuts what of a packet there is first. */
+	if (st.st_size < (off_t)c->len && (size_t)st.st_size < c->next_packet)
 		return;
 	c->len = (size_t)st.st_size < c->mapped ? (size_t)st.st_size : c->mapped;
 }

@@ -7,9 +7,11 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
+#include "trace/store.h"
 
 static void trace_closep(struct spoor_trace **t)
 {
@@ -123,6 +125,7 @@ static int read_end(struct spoor_trace *t)
 	t->root = NULL;
 	t->info.dropped_segments = t->info.dropped_bytes = 0;
 	r = spoor_trace_read_manifest(t, t->path, NULL);
+	t->info.live = 0;
 	if (!t->manifest) { /* what it says borrows from it */
 		t->manifest = manifest;
 		manifest = NULL;
@@ -134,6 +137,18 @@ static int read_end(struct spoor_trace *t)
 	json_decref(manifest);
 	free(root);
 	return r == -ENOMEM ? r : 0;
+}
+
+/* A relay that is started again goes on with a trace that has not ended. */
+static int may_go_on(const struct spoor_trace *t)
+{
+	_cleanup_(spoor_freep) char *owner = NULL;
+
+	if (t->info.ended)
+		return 0;
+	if (asprintf(&owner, "%s/" SPOOR_STORE_OWNER, t->root) < 0)
+		owner = NULL;
+	return owner && !access(owner, F_OK);
 }
 
 void spoor_trace_follow(struct spoor_trace *t)
@@ -156,10 +171,12 @@ int spoor_trace_more(struct spoor_trace *t)
 			return -ENOMEM;
 	t->info.n_segments = t->n_segments;
 	if (!live && t->info.live) {
-		r = read_end(t);
+		r = read_end(t); /* while it is away, too: it may have come and ended between two looks */
 		if (r < 0)
 			return r;
-		t->info.live = 0;
+		t->info.live = t->info.away = may_go_on(t);
+	} else {
+		t->info.away = 0;
 	}
 	t->started = 0; /* each stream is asked anew */
 	return 0;

@@ -13,6 +13,9 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+/* Beside the manifest of a trace that a relay writes: who may go on with it. */
+#define SPOOR_STORE_OWNER ".relay"
+
 struct spoor_store;
 
 struct spoor_store_ops {

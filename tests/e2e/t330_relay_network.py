@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor relay and daemons that send to it: names, hosts, segments, snapshots, who follows."""
+import json
 import signal
 import subprocess
 import time
+
+import pytest
 
 from daemons import in_a_row, ticker  # noqa: F401 (fixtures)
 from processes import wait_for
@@ -87,6 +90,32 @@ def test_follow(relay, sender, ticker, build):  # noqa: F811
     finish(s, relay)
     rest = reader.communicate(timeout=20)[0]
     assert reader.returncode == 0 and '"ended"' in rest
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_follow_over_relays(relay, sender, ticker, tmp_path, number):  # noqa: F811
+    """Whoever follows goes on with the next relay, is told once, and has each event once."""
+    s, out = sender("host"), tmp_path / "out"
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = s.program(ticker, 1, 0, 1000)
+    path = relay.directory / "host" / "t.spoor"
+    wait_for(lambda: (path / "manifest").exists())
+    with open(out, "wb") as f:
+        reader = subprocess.Popen([s.build / "spoor", "report", "--follow", "--format", "json", path], stdout=f,
+                                  stderr=subprocess.PIPE, text=True)
+    for _ in range(2):
+        before = out.stat().st_size
+        wait_for(lambda: out.stat().st_size > before)
+        relay.kill(number)
+        assert "away; waiting" in reader.stderr.readline()
+        relay.start()
+        assert "there again" in reader.stderr.readline()
+    s.finish(p)
+    finish(s, relay)
+    assert reader.wait(60) == 0 and not reader.stderr.read()
+    *events, summary = map(json.loads, out.read_text().splitlines())
+    assert summary["ended"] and not summary["damages"]
+    assert [e["fields"]["n"] for e in events] == list(range(len(events))) and len(events) > 50
 
 
 def test_no_disk(relay, sender, ticker, tmp_path, build):  # noqa: F811

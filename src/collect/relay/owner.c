@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "trace/store.h"
 
-#define FILE_NAME ".relay"
+#define FILE_NAME SPOOR_STORE_OWNER
 #define FIRST "spoor-relay 1"
 
 static void to_hex(const uint8_t *bytes, char *text)
