@@ -62,11 +62,9 @@ def linked(build, way):
     """What gives a program the library in its own file."""
     if way == "linked":
         return flags(build, "--cflags", "--libs")
-    static = flags(build, "--static", "--libs")
     if way == "static":
-        return ["-static", *static]
-    # Whose startup code cannot bear a RUNPATH, which only the build tree's flags have.
-    return ["-static-pie", "-fPIE", *[f for f in static if not f.startswith("-Wl,-rpath")]]
+        return ["-static", *flags(build, "--static", "--libs")]
+    return ["-static-pie", "-fPIE", *flags(build, "--static", "--define-variable=rpath=", "--libs")]
 
 
 @pytest.mark.parametrize("way", ["linked", "static", "static-pie"])
