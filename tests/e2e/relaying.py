@@ -174,9 +174,9 @@ class Proxy(threading.Thread):
             self.drop(pair)
 
 
-def rss_kb(pid):
+def rss_kb(pid, which="VmHWM"):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+        return next(int(line.split()[1]) for line in f if line.startswith(which))
 
 
 def quiet():

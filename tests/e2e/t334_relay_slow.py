@@ -43,6 +43,24 @@ def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     assert is_all_there_or_counted(s, relay, 4 * count) > 0
 
 
+def test_large_buffers(relay, sender, proxy, ticker):  # noqa: F811
+    """They hold what the network does not take, --relay-memory of it is on the way; all that a program has written by
+    its end is there, or counted, however many rounds that takes."""
+    p = proxy()
+    s = sender("slow", p.url, "--relay-memory", "1M")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "64M")
+    before = rss_kb(s.process.pid, "RssAnon")
+    p.holds = (0, 1)
+    s.program(ticker, 1, 400_009).wait(60)
+    for _ in range(20):  # rounds
+        s.status()
+    assert rss_kb(s.process.pid, "RssAnon") - before < 6 << 10
+    p.holds = ()
+    said = finish(s, relay)
+    there, lost = map(int, re.search(r"(\d+) events of 1 program, (\d+) lost", said).groups())
+    assert there + lost == 400_009 and there > 40_000, said
+
+
 @pytest.mark.parametrize("n_programs", [1, 3])
 def test_end_while_it_waits(relay, sender, proxy, ticker, n_programs):  # noqa: F811
     """The network takes next to nothing when a session ends: the trace ends in order, what is not in it is counted."""

@@ -253,6 +253,7 @@ int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *con
 			   struct spoor_error *e)
 {
 	size_t room = s->sender ? spoor_network_room(s, sources, n) : 0;
+	bool goes_on;
 	int r;
 
 	if (!s->sender)
@@ -262,13 +263,15 @@ int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *con
 		return 0;
 	}
 	/* One that found no room for all goes on where it stopped: who was not looked at yet is next. */
-	if (s->partial)
+	goes_on = s->partial;
+	if (goes_on)
 		spoor_taker_go_on(s->taker);
 	else
 		spoor_taker_round(s->taker);
 	spoor_taker_limit(s->taker, room);
 	r = take_round(s, sources, n, true, e);
 	s->partial = s->missed;
+	s->missed |= goes_on; /* what was written since it began is the next one's, also of who has ended */
 	return r;
 }
 
