@@ -176,6 +176,7 @@ def test_wrong_words(build, tmp_path, ca, certificates):
     (tmp_path / "closed").mkdir(mode=0o500)
     relay = [
         (["-o", tmp_path / "r", "--listen", "tcp://0.0.0.0:1"], 2, "only encrypted"),
+        (["-o", tmp_path / "r", "--listen", "tcp://[::]:1"], 2, "only encrypted: tls://[::]:1,"),
         (["-o", tmp_path / "r", "--listen", "http://localhost"], 2, "no address of a relay"),
         (["-o", tmp_path / "r", "--listen", "tcp://127.0.0.1:99999"], 2, "no address of a relay"),
         (["-o", tmp_path / "r", "--listen", "tcp://[::1"], 2, "no address of a relay"),

@@ -73,8 +73,8 @@ int spoor_endpoint_parse(const char *text, struct spoor_endpoint *ret, struct sp
 	}
 	if (!ep.tls && !is_loopback(ep.host))
 		return spoor_fail(e, EPERM,
-				  "%s: a trace goes to another machine only encrypted: tls://%s:%s, with certificates",
-				  text, ep.host, ep.port);
+				  "%s: a trace goes to another machine only encrypted: tls%s, with certificates", text,
+				  text + 3);
 	*ret = ep;
 	return 0;
 }
