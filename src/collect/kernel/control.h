@@ -66,6 +66,7 @@ enum spoor_call_flag {
 	SPOOR_CALL_RET_FD = 1,
 	SPOOR_CALL_EXEC = 2,     /* execve, execveat */
 	SPOOR_CALL_RET_LONG = 4, /* the result takes so many bytes more, 8 */
+	SPOOR_CALL_UNKNOWN = 8,  /* nothing in the table: as numbers beyond it */
 };
 
 /* Calls that may change the executable layout of an address space. */

@@ -56,9 +56,8 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 {
 	const struct spoor_syscall_info *info = spoor_syscall_info(id);
 
-	if (!info->name) { /* unknown to the table: six arguments as they are */
-		c->widths = 0x888888;
-		c->flags = SPOOR_CALL_RET_LONG;
+	if (!info->name) {
+		c->flags = SPOOR_CALL_UNKNOWN;
 		return;
 	}
 	c->flags = (info->flags & SPOOR_SYSCALL_RET_FD ? SPOOR_CALL_RET_FD : 0) |

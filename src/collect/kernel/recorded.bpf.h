@@ -166,7 +166,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 
 	if (t->wait_exec || nr < 0 || !sleeps(task))
 		return;
-	t->id = call_id(task, nr);
+	t->id = event_id(task, nr);
 	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
 	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
 		return;

@@ -198,6 +198,14 @@ static __always_inline void take_registers(struct thread *t, struct pt_regs *reg
 	}
 }
 
+/* No event is declared for a number that the table has no name for: it is one beyond the table. */
+static __always_inline u32 event_id(struct task_struct *task, long nr)
+{
+	u32 id = call_id(task, nr);
+
+	return calls[id].flags & SPOOR_CALL_UNKNOWN ? SPOOR_SYSCALL_MAX : id;
+}
+
 /* Is a call that begins now to be recorded? */
 static __always_inline bool wanted(const struct thread *t, u32 id)
 {
@@ -246,7 +254,7 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	t->start = 0;
 	t->outside = 0;
 	barrier();
-	id = call_id(task, nr);
+	id = event_id(task, nr);
 	if (!wanted(t, id))
 		return 0;
 	c = this_cpu();
@@ -355,7 +363,7 @@ __noinline int take_answered(struct thread *t)
 
 	if (!t || !c)
 		return -1;
-	id = call_id(task, regs->orig_ax);
+	id = event_id(task, regs->orig_ax);
 	return wanted(t, id) ? (int)take_call(task, t, c, &c->scratch[0], regs, id, &start) : -1;
 }
 

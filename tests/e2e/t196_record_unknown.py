@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""System calls that the table has no name for, as a kernel newer than Spoor may have them: with number, arguments and
+result, for babeltrace2 too."""
+import subprocess
+
+NUMBERS = (400, 511, 999)  # between known ones, the last of the table, beyond it
+PROGRAM = f"""
+import ctypes
+for n in {NUMBERS}:
+    ctypes.CDLL(None).syscall(n, 1, 2, 3, 4, 5, 6)
+"""
+
+
+def test_unknown_numbers(spoor, read, tmp_path):
+    trace = tmp_path / "t.spoor"
+    assert spoor("record", "-o", trace, "--", "/usr/bin/python3", "-I", "-S", "-c", PROGRAM).returncode == 0
+    found = read(trace)
+    assert found.summary["undecodable"] == 0
+    for n in NUMBERS:
+        (call,) = found.of(f"syscall_{n}")
+        assert list(call["args"].values()) == ["0x1", "0x2", "0x3", "0x4", "0x5", "0x6"]
+        assert call["errno"] == "ENOSYS" and call["walk"] in ("complete", "budget") and call["stack"]
+    subprocess.run(["babeltrace2", "-o", "dummy", trace], check=True, timeout=60)
