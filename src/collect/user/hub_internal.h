@@ -135,7 +135,7 @@ struct spoor_hub {
 	bool no_files; /* there was one too few, which was said */
 	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
 	bool leaves; /* sessions, and what programs need of us to begin, stay for the next one */
-	struct hub_orphan *orphans;
+	struct hub_orphan *orphans, *adopted; /* adopted: of programs that were gone */
 	struct hub_waited waited;
 	struct spoor_user_rows *rows; /* NULL: nobody has needed them yet */
 	struct hub_fd rows_done;
@@ -251,6 +251,7 @@ void spoor_waiting_close(struct spoor_hub *h);
 /* orphans.c */
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
+bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its program is gone: it was adopted */
 void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
@@ -94,6 +95,15 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 		spoor_keeper_listen(h->keeper, h->waiting.fd);
 }
 
+static bool is_retired(const struct spoor_hub *h, const uint8_t *uuid)
+{
+	for (const struct spoor_ust_session *s = h->sessions; s; s = s->next)
+		for (size_t i = 0; i < s->n_retired; i++)
+			if (!memcmp(s->retired[i].source->arena->head.uuid, uuid, 16))
+				return true;
+	return false;
+}
+
 static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 {
 	for (struct hub_program *p = h->first; p; p = p->next)
@@ -101,7 +111,16 @@ static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 			for (size_t i = 0; i < p->members[k].n_arenas; i++)
 				if (!memcmp(p->members[k].arenas[i]->arena->head.uuid, uuid, 16))
 					return true;
-	return false;
+	return is_retired(h, uuid);
+}
+
+bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid)
+{
+	const struct hub_orphan *o = h->adopted;
+
+	while (o && memcmp(o->kept.uuid, uuid, 16))
+		o = o->next;
+	return o;
 }
 
 /* By execve(), while no daemon was there. Who has not done that comes himself. */
@@ -117,41 +136,59 @@ static bool became_another(struct hub_orphan *o, bool at_once)
 }
 
 /* Nothing to do for the next look? Takes o over as a program that is gone. */
-static bool settle(struct spoor_hub *h, struct hub_orphan *o, bool at_once)
+static bool settle(struct spoor_hub *h, struct hub_orphan *o, bool at_once, bool *ret_adopted)
 {
 	bool runs;
 
+	*ret_adopted = false;
 	if (has_come(h, o->kept.uuid))
 		return true;
 	runs = spoor_process_runs(o->kept.pid, o->kept.start_time);
 	if (runs && !became_another(o, at_once))
 		return false;
 	spoor_program_adopt(h, &o->kept, o->fd, runs ? SPOOR_END_RUNS : SPOOR_END_UNKNOWN);
+	*ret_adopted = true;
 	return true;
 }
 
+/* What a program sent last may still be to be heard when its buffer has been taken over: that is remembered. */
 void spoor_orphans_look(struct spoor_hub *h, bool at_once)
 {
 	for (struct hub_orphan **at = &h->orphans, *o; (o = *at);) {
-		if (!settle(h, o, at_once)) {
+		bool adopted;
+
+		if (!settle(h, o, at_once, &adopted)) {
 			at = &o->next;
 			continue;
 		}
 		*at = o->next;
 		close(o->fd);
+		o->fd = -1;
+		if (adopted) {
+			o->next = h->adopted;
+			h->adopted = o;
+		} else {
+			free(o);
+		}
+	}
+}
+
+static void free_all(struct hub_orphan *o)
+{
+	while (o) {
+		struct hub_orphan *next = o->next;
+
+		spoor_closep(&o->fd);
 		free(o);
+		o = next;
 	}
 }
 
 void spoor_orphans_free(struct spoor_hub *h)
 {
-	while (h->orphans) {
-		struct hub_orphan *o = h->orphans;
-
-		h->orphans = o->next;
-		close(o->fd);
-		free(o);
-	}
+	free_all(h->orphans);
+	free_all(h->adopted);
+	h->orphans = h->adopted = NULL;
 	spoor_hub_unwatch(h, &h->kept);
 	h->keeper = -1;
 }

@@ -121,7 +121,7 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
 	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
 		return -EBADMSG;
-	} else if (!is_known(member, m->uuid)) { /* it may be asked again */
+	} else if (!is_known(member, m->uuid) && !spoor_orphans_had(p->hub, m->uuid)) { /* it may be asked again */
 		keep_at_once(p, m, fd);
 		r = map_arena(p, member, m, fd);
 		if (r || !is_known(member, m->uuid))
