@@ -77,11 +77,13 @@ _Static_assert(sizeof(struct spoor_packet_source) == 32, "");
 #define SPOOR_SOURCE_EVENTS 0 /* of no arena (all 0): position is how many events have been written, these included */
 /* Nor this: position is how many of its events newer ones have overwritten; of no arena: of all programs' events. */
 #define SPOOR_SOURCE_OVERWRITTEN UINT64_MAX
+/* Nor this: position is how many events of its overwriting channels are in the trace, with this packet. */
+#define SPOOR_SOURCE_TAKEN (UINT64_MAX - 1)
 static inline int spoor_source_is_count(const struct spoor_packet_source *s)
 {
-	return s->serial == SPOOR_SOURCE_LOST || s->serial == SPOOR_SOURCE_OVERWRITTEN;
+	return s->serial == SPOOR_SOURCE_LOST || s->serial >= SPOOR_SOURCE_TAKEN;
 }
-#define SPOOR_MAX_SOURCES 4096
+#define SPOOR_MAX_SOURCES 16384
 #define SPOOR_MAX_LANES 64
 
 #define SPOOR_INSTANCE_LEVEL 4096 /* cpuN.L is stream instance N + L * this */

@@ -26,7 +26,7 @@ class Arena:
         self.path = Path(path)
         self.data = self.path.read_bytes()
         magic, version, self.state, size = struct.unpack_from("<QIIQ", self.data, 0)
-        assert magic == 0x414E455241525053 and version == 2 and size == len(self.data)
+        assert magic == 0x414E455241525053 and version == 3 and size == len(self.data)
         self.uuid = self.data[24:40]
         (self.pid, self.clock, self.start, self.made, self.realtime, self.uid, n_channels, self.n_packets, _,
          defs, defs_size, headers, at) = struct.unpack_from("<IIQQQIIIIQQQQ", self.data, 56)
@@ -40,7 +40,8 @@ class Arena:
         self.packets = []
         for c in self.channels:
             for i in range(c["n"]):
-                head = self.data[headers + 64 * (c["first"] + i):][:64]
+                head = self.data[headers + 128 * (c["first"] + i):][:128]
+                c["overwritten"] += self.gone(head)
                 self.packet(head, self.data[at:at + c["packet_size"]])
                 at += c["packet_size"]
         assert at == len(self.data)
@@ -50,9 +51,15 @@ class Arena:
             self.spill(spill.read_bytes())
 
     def channel(self, at):
-        names = ("mode packet_size first n n_shared block_us contexts reserved lost large nested overwritten shared "
+        names = ("mode packet_size first n n_shared block_us contexts reserved lost large nested reserved shared "
                  "space waiters full lock").split()
-        return dict(zip(names, struct.unpack_from("<8I5Q4I", self.data, at + 32)), name=text(self.data[at:at + 32]))
+        return dict(zip(names, struct.unpack_from("<8I5Q4I", self.data, at + 32)), name=text(self.data[at:at + 32]),
+                    overwritten=0)
+
+    @staticmethod
+    def gone(head):
+        serial, begun, gone, following = (struct.unpack_from("<Q", head, at)[0] for at in (8, 48, 64, 72))
+        return gone if begun == serial else following
 
     @staticmethod
     def fields(b, n):
@@ -113,9 +120,9 @@ class Arena:
         return values
 
     def packet(self, head, data):
-        owner, serial, committed, consumed, tsc, mono, _ = struct.unpack_from("<7Q", head, 0)
+        owner, serial, committed, consumed, tsc, mono, begun = struct.unpack_from("<7Q", head, 0)
         channel, owners = struct.unpack_from("<II", head, 56)
-        if not serial or not committed:
+        if not serial or not committed or serial != begun and self.channels[channel]["mode"] == OVERWRITE:
             return
         if consumed >> 32: # of an overwriting channel: with the serial
             assert consumed >> 32 <= serial
@@ -145,7 +152,7 @@ class Arena:
             if size > len(b):
                 break
             if kind == 1:
-                self.packet(b[32:96], b[96:size])
+                self.packet(b[32:160], b[160:size])
             b = b[(size + 7) // 8 * 8:]
 
     @property

@@ -14,7 +14,7 @@ import uuid
 MAGIC = 0x43525053
 HELLO, ARENA, DONE, SETUP, RULE, RECORD, END, COMMAND, TEXT = 1, 2, 3, 16, 17, 18, 19, 32, 33
 KICKED, FORKED = 1, 2
-DEFS, DEFS_SIZE, PACKET = 4096, 4096, 65536
+DEFS, DEFS_SIZE, HEADER, PACKET = 4096, 4096, 128, 65536
 FREE, OWNED, IDLE, FULL, READING = range(5)
 
 
@@ -59,7 +59,7 @@ class Arena:
     def __init__(self, packets=16, packet_size=PACKET, mode=0, sealed=True):
         self.packets, self.packet_size = packets, packet_size
         headers = DEFS + DEFS_SIZE
-        self.headers, self.data = headers, (headers + packets * 64 + 4095) // 4096 * 4096
+        self.headers, self.data = headers, (headers + packets * HEADER + 4095) // 4096 * 4096
         self.size = self.data + packets * packet_size
         self.fd = os.memfd_create("spoor-ust", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
         os.ftruncate(self.fd, self.size)
@@ -69,7 +69,7 @@ class Arena:
         self.uuid = uuid.uuid4().bytes
         now = time.monotonic_ns()
         boot = uuid.UUID(open("/proc/sys/kernel/random/boot_id").read().strip()).bytes
-        self.put(0, "<QIIQ16s16sIIQQQIIIIQQQQ16s", 0x414e455241525053, 2, 1, self.size, self.uuid, boot, os.getpid(), 2,
+        self.put(0, "<QIIQ16s16sIIQQQIIIIQQQQ16s", 0x414e455241525053, 3, 1, self.size, self.uuid, boot, os.getpid(), 2,
                  start_time(), now, time.time_ns(), os.geteuid(), 1, packets, 0, DEFS, DEFS_SIZE, headers, self.data,
                  b"fake")
         self.put(1024, "<32sIIIIIIII", b"default", mode, packet_size, 0, packets, 1, 0, 0, 0)
@@ -91,7 +91,7 @@ class Arena:
         self.put(self.USED, "<Q", used + len(record))
 
     def header(self, i):
-        return self.headers + i * 64
+        return self.headers + i * HEADER
 
     def owner(self, i, state, tid=None):
         old = self.get(self.header(i))
@@ -103,7 +103,7 @@ class Arena:
 
     def open(self, i, tid=None):
         now = time.monotonic_ns()
-        self.put(self.header(i) + 8, "<QQQQQ", self.serial, 0, 0, now, now)
+        self.put(self.header(i) + 8, "<6Q", self.serial, 0, 0, now, now, self.serial)
         self.serial += 1
         self.positions[i] = 0
         self.owner(i, OWNED, tid)
@@ -133,7 +133,7 @@ class Program:
         if hello:
             self.hello(**how)
 
-    def hello(self, version=2, arena_version=2, flags=0, n_arenas=0, comm=b"fake"):
+    def hello(self, version=2, arena_version=3, flags=0, n_arenas=0, comm=b"fake"):
         body = struct.pack("<IIIIQII16s256s", arena_version, flags, os.getpid(), 3, start_time(), n_arenas, 0, comm,
                            b"/bin/fake")
         self.sock.send(message(HELLO, body, version))

@@ -112,9 +112,7 @@ def test_channel_beside_another_over_daemons(daemon, build, ticker):
     p.wait(30)
     wait_for(lambda: "ticker" not in daemon.ust("status").stdout)
     there, lost, overwritten = said(daemon.ust("end").stdout)
-    # What a daemon took in its last two rounds counts as overwritten, too: the program has overwritten it before it
-    # was noted, and that the daemon has it all the same stands in the packets of the round that would have come next.
-    assert lost == 0 and 0 <= there + overwritten - 2_000_000 <= 4 * 2 * (128 << 10) // 32
+    assert lost == 0 and there + overwritten == 2_000_000, there + overwritten - 2_000_000
     check_report(build, daemon.cwd / "t.spoor", there, lost, overwritten)
 
 

@@ -110,6 +110,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		take(a, &classes, &clock, &w, until);
 	take(a, &classes, &clock, &w, UINT64_MAX);
 	spoor_user_arena_lost(a);
+	spoor_user_arena_overwritten(a);
 	spoor_user_addresses_free(addresses);
 	spoor_user_stacks_free(w.stacks);
 	spoor_user_arena_free(a);

@@ -77,7 +77,7 @@ static inline void arena_lay_out(struct made_arena *m, unsigned n_packets)
 	struct spoor_arena *h;
 
 	m->n_packets = n_packets;
-	m->size = 4096 + ARENA_DEFS + n_packets * (64 + ARENA_PACKET);
+	m->size = 4096 + ARENA_DEFS + n_packets * (sizeof(struct spoor_arena_packet) + ARENA_PACKET);
 	m->base = aligned_alloc(1024, (m->size + 1023) / 1024 * 1024);
 	memset(m->base, 0, m->size);
 	h = arena_head(m);
@@ -95,7 +95,7 @@ static inline void arena_lay_out(struct made_arena *m, unsigned n_packets)
 	h->defs_offset = 4096;
 	h->defs_size = ARENA_DEFS;
 	h->headers_offset = 4096 + ARENA_DEFS;
-	h->data_offset = h->headers_offset + n_packets * 64;
+	h->data_offset = h->headers_offset + n_packets * sizeof(struct spoor_arena_packet);
 	strcpy(h->comm, "zoo");
 	strcpy(h->exe, "/usr/bin/zoo");
 	strcpy(h->channels[0].name, "default");
@@ -126,7 +126,7 @@ static inline void arena_open(struct made_arena *m, unsigned i, unsigned state, 
 	struct spoor_arena_packet *p = arena_packet(m, i);
 
 	p->owner = SPOOR_OWNER(1, 0, state, tid);
-	p->serial = arena_head(m)->serial++;
+	p->serial = p->begun = arena_head(m)->serial++;
 	p->committed = p->consumed = 0;
 }
 

@@ -9,7 +9,7 @@
  *   +------+----------+--------+------+------------------------+--------------------+-------------+----+-------------+
  *   | head | channels | clocks | exe  | definitions (append)   | headers of packets | packet 0    | .. | packet n-1  |
  *   +------+----------+--------+------+------------------------+--------------------+-------------+----+-------------+
- *   0      1024       2048     3072    256 KiB                  64 bytes each        channel after channel
+ *   0      1024       2048     3072    256 KiB                  128 bytes each       channel after channel
  *
  * All of it is written by the program, so a reader trusts nothing: offsets, sizes, ids and strings are to be checked.
  * Fixed once the arena is made (readers copy and check them once): everything but the fields marked "live".
@@ -40,7 +40,7 @@
  *   `consumed`. While OWNED or IDLE it copies first and then looks whether generation and serial are still the same.
  * - A FULL packet is consumed to its end as READING and then made FREE: committed = consumed = 0, owner = FREE last;
  *   then `space` of the channel is counted up, and if `waiters` is not 0, futex-woken (not FUTEX_PRIVATE).
- *   A packet of an overwriting channel goes back to FULL unless all of it was to be taken away.
+ *   A packet of an overwriting channel keeps committed and consumed: the program counts what was in it (`gone`).
  * - IDLE packets may be consumed in the same way (IDLE -> READING -> FREE).
  * - OWNED by a thread that is no more (kill: ESRCH; /proc/PID/task/TID): the consumer makes it FULL. A program does the
  *   same when it runs out of packets.
@@ -50,7 +50,7 @@
 #include <linux/types.h>
 
 #define SPOOR_ARENA_MAGIC 0x414e455241525053ULL /* "SPRARENA" */
-#define SPOOR_ARENA_VERSION 2
+#define SPOOR_ARENA_VERSION 3
 #define SPOOR_ARENA_MAX_CHANNELS 8
 #define SPOOR_ARENA_MAX_CLOCKS 64
 #define SPOOR_ARENA_DEFS_OFFSET 4096
@@ -149,7 +149,7 @@ struct spoor_arena_channel {
 	__u64 lost;        /* events that found no room */
 	__u64 lost_large;  /* events larger than a packet */
 	__u64 lost_nested; /* events in signal handlers deeper than there are levels */
-	__u64 overwritten; /* events of packets that were overwritten, counted when they have another serial */
+	__u64 reserved;
 	__u64 shared;      /* events written into a shared packet: not lost, but dearer */
 	__u32 space;       /* futex word: counted up whenever a packet becomes FREE */
 	__u32 waiters;     /* threads that wait for it */
@@ -192,6 +192,7 @@ struct spoor_arena {
 	__u32 wake __attribute__((aligned(64)));
 	__u32 consumer_waits;                         /* the consumer's: not 0 while it waits for `wake` */
 	__u64 classes_refused;                        /* event classes for which the definitions had no room */
+	__u64 taken; /* the consumer's: events of overwriting channels that it has, as far as it has noted it */
 
 	struct spoor_arena_channel channels[SPOOR_ARENA_MAX_CHANNELS] __attribute__((aligned(1024)));
 	struct spoor_arena_clock clocks[SPOOR_ARENA_MAX_CLOCKS];
@@ -230,12 +231,26 @@ enum spoor_packet_state {
 
 /*
  * What of an overwriting channel's packet is consumed: bytes, with the serial that they are of, whose end may come at
- * any time. It comes by an exchange for SPOOR_CONSUMED(serial, SPOOR_CONSUMED_OVER); the events behind what stood there
- * are counted as overwritten. The consumer notes by compare-and-exchange, and so knows whether it came before that.
+ * any time.
  */
 #define SPOOR_CONSUMED(serial, bytes) ((__u64)(serial) << 32 | (__u32)(bytes))
 #define SPOOR_CONSUMED_BYTES(consumed, serial) ((__u32)((consumed) >> 32) == (__u32)(serial) ? (__u32)(consumed) : 0)
-#define SPOOR_CONSUMED_OVER 0xffffffffU
+
+/*
+ * How many events were in the packets that lay here, all of them, those that were consumed, too: of an overwriting
+ * channel. A new packet begins by one store, of `serial`; so whoever looks, or finds the program killed, has all that
+ * follows of one moment:
+ *
+ *   order of stores:  gone_next, serial, committed = 0, gone = gone_next, begun = serial, the new packet's first event
+ *                               |                                       |
+ *   begun == serial:  gone, committed are what they say                 | again
+ *   begun != serial:            | gone is what gone_next says, and committed is 0
+ *
+ * What is overwritten is all that is gone, less what the consumer has of it. It knows how many events it has taken of
+ * the arena in all, from what it has written, and how many of them are here still:
+ *
+ *   overwritten = sum of gone + events of packets that are here which were taken - events that were ever taken
+ */
 
 struct spoor_arena_packet {
 	__u64 owner;
@@ -243,11 +258,13 @@ struct spoor_arena_packet {
 	__u64 committed; /* bytes of complete events, from the packet's start */
 	__u64 consumed;  /* bytes; the consumer's. Of an overwriting channel: SPOOR_CONSUMED() */
 	__u64 tsc, mono; /* when it was opened, by both clocks */
-	__u64 lost_before; /* the channel's `lost` + `lost_large` + `lost_nested` at that moment */
+	__u64 begun;     /* the serial that committed and gone are of */
 	__u32 channel;
 	__u32 owners; /* threads that have written in it: 1, and the whole packet is of the owner's tid */
+	__u64 gone, gone_next; /* of an overwriting channel: events of the packets that were here before */
+	__u64 reserved[6];
 };
-_Static_assert(sizeof(struct spoor_arena_packet) == 64, "");
+_Static_assert(sizeof(struct spoor_arena_packet) == 128, "");
 
 /*
  * Definitions: records one after another from defs_offset to defs_offset + defs_used, never changed. What an event

@@ -46,20 +46,39 @@ static uint64_t counted(const __u64 *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/* Of the thread that holds the packet: a new one begins in it. */
+/* How many events are in a packet that nobody writes in. */
+static uint64_t count_events(struct slot *s, const struct spoor_arena_packet *h)
+{
+	const char *at = packet_data(s, h), *end = at + counted(&h->committed);
+	uint64_t n = 0;
+
+	while (at + sizeof(struct spoor_event_header) <= end) {
+		const struct spoor_event_header *e = (const void *)at;
+
+		if (!e->size4)
+			break;
+		n += e->id != 0;
+		at += spoor_event_size(e);
+	}
+	return n;
+}
+
+/* Of the thread that holds the packet: a new one begins in it. The order is drawn in arena.h. */
 static void open_packet(struct slot *s, struct spoor_arena_packet *h)
 {
-	struct spoor_arena_channel *c = s->channel;
 	struct spoor_arena_clock now = clock_pair();
+	uint64_t serial = __atomic_fetch_add(&s->arena->serial, 1, __ATOMIC_RELAXED);
 
-	__atomic_store_n(&h->committed, 0, __ATOMIC_RELAXED); /* `consumed` is 0, or of another serial */
 	h->tsc = now.tsc;
 	h->mono = now.mono;
-	h->lost_before = counted(&c->lost) + counted(&c->lost_large) + counted(&c->lost_nested);
-	h->channel = (uint32_t)(c - s->arena->channels);
+	h->channel = (uint32_t)(s->channel - s->arena->channels);
 	h->owners = 1;
-	barrier();
-	__atomic_store_n(&h->serial, __atomic_fetch_add(&s->arena->serial, 1, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+	if (s->mode == SPOOR_ARENA_OVERWRITE && h->begun == h->serial)
+		__atomic_store_n(&h->gone_next, h->gone + count_events(s, h), __ATOMIC_RELAXED);
+	__atomic_store_n(&h->serial, serial, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->committed, 0, __ATOMIC_RELEASE); /* `consumed` is 0, or of another serial */
+	__atomic_store_n(&h->gone, h->gone_next, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->begun, serial, __ATOMIC_RELEASE);
 }
 
 /* A packet that was never used has no memory yet. */
@@ -91,25 +110,6 @@ static bool take(struct slot *s, struct spoor_arena_packet *h, unsigned level, u
 	}
 }
 
-/* How many events are in a packet that is about to be overwritten, and were not consumed. */
-static uint64_t count_events(struct slot *s, struct spoor_arena_packet *h)
-{
-	uint64_t over = SPOOR_CONSUMED(h->serial, SPOOR_CONSUMED_OVER), n = 0;
-	uint64_t consumed = __atomic_exchange_n(&h->consumed, over, __ATOMIC_ACQ_REL);
-	const char *at = packet_data(s, h) + SPOOR_CONSUMED_BYTES(consumed, h->serial);
-	const char *end = packet_data(s, h) + h->committed;
-
-	while (at + sizeof(struct spoor_event_header) <= end) {
-		const struct spoor_event_header *e = (const void *)at;
-
-		if (!e->size4)
-			break;
-		n += e->id != 0;
-		at += spoor_event_size(e);
-	}
-	return n;
-}
-
 /* The oldest that nobody writes in: FULL or IDLE. */
 static struct spoor_arena_packet *oldest(struct slot *s, uint32_t begin, uint32_t end, uint64_t *ret_owner)
 {
@@ -136,16 +136,13 @@ static struct spoor_arena_packet *oldest(struct slot *s, uint32_t begin, uint32_
 static struct spoor_arena_packet *overwrite(struct slot *s, uint32_t begin, uint32_t end, unsigned level, uint32_t tid)
 {
 	struct spoor_arena_packet *h;
-	uint64_t o, n;
+	uint64_t o;
 	int i;
 
 	for (i = 0; i < 4 && (h = oldest(s, begin, end, &o)); i++) {
 		if (!packet_change(h, o, level, SPOOR_PACKET_READING, tid))
 			continue;
-		n = count_events(s, h);
 		open_packet(s, h);
-		/* Now: who sees it counted sees the new serial, and knows what of the old one he has all the same. */
-		__atomic_fetch_add(&s->channel->overwritten, n, __ATOMIC_RELEASE);
 		o = packet_owner(h);
 		__atomic_store_n(&h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, level, SPOOR_PACKET_OWNED, tid),
 				 __ATOMIC_RELEASE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "collect/user/arena.h"
+#include "collect/user/arena_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -129,7 +129,9 @@ static int finish(struct spoor_user_arena *a, struct spoor_user_arena **ret, str
 		return r;
 	}
 	a->n_packets = a->head.n_packets;
+	a->taken = a->head.taken;
 	lay_out(a);
+	spoor_user_packets_begin(a);
 	*ret = a;
 	return 0;
 }

@@ -31,7 +31,7 @@ struct spoor_user_packet {
 	uint64_t offset;   /* there */
 	bool bad;          /* the rest of this serial's makes no sense */
 	bool overwritten;  /* its program may begin it anew at any time, taken or not */
-	uint64_t n;        /* then: events taken, which the program counts as overwritten when it does */
+	uint64_t n;        /* then: events taken of this serial's */
 	uint32_t held;     /* times that something was taken and is not released */
 };
 
@@ -49,7 +49,7 @@ struct spoor_user_arena {
 	struct spoor_code code;
 	uint64_t defs_read;
 	bool defs_bad; /* no more of them is understood */
-	uint64_t retaken; /* events that were overwritten, as the program counts, and that we have */
+	uint64_t taken; /* events of overwriting channels that we, and those before us, ever took */
 	uint64_t malformed, malformed_before;
 	char what[96]; /* of the first: what was wrong */
 };
@@ -69,8 +69,8 @@ void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock
 void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
 
 /*
- * The sums of what channels lost and of what they overwrote, and whether its program said that it ends. Of what is
- * overwritten now, `retaken` has by the next look at all packets how much was taken before.
+ * What channels lost, what they overwrote of what was not taken, and whether its program said that it ends. What was
+ * looked at counts as taken once spoor_user_packet_taken() or hold() has been told.
  */
 uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a);

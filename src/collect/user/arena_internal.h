@@ -9,5 +9,8 @@ static inline struct spoor_arena *live(const struct spoor_user_arena *a)
 	return (struct spoor_arena *)a->base;
 }
 
+/* packets.c: what those before us noted, of packets that overwrite. */
+void spoor_user_packets_begin(struct spoor_user_arena *a);
+
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
 #define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)

@@ -109,15 +109,6 @@ uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
 	return sum;
 }
 
-uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a)
-{
-	uint64_t sum = 0;
-
-	for (unsigned i = 0; i < a->head.n_channels; i++)
-		sum += LOAD(live(a)->channels[i].overwritten);
-	return sum;
-}
-
 unsigned spoor_user_arena_state(const struct spoor_user_arena *a)
 {
 	return LOAD(live(a)->state);

@@ -8,14 +8,30 @@
 
 #include "collect/user/arena_internal.h"
 
-/* Owner, serial and committed bytes as of one moment. false: they change too fast, the next look will do. */
-static bool look(const struct spoor_arena_packet *h, uint64_t *owner, uint64_t *serial, uint64_t *committed)
+/* What of a packet's header is of one moment. */
+struct moment {
+	uint64_t owner, serial, committed, gone;
+};
+
+/* Of one that does not overwrite nothing is gone. false: it changes too fast, the next look will do. */
+static bool look(const struct spoor_user_arena *a, unsigned i, struct moment *ret)
 {
-	for (int i = 0; i < 4; i++) {
-		*owner = LOAD(h->owner);
-		*serial = LOAD(h->serial);
-		*committed = LOAD(h->committed);
-		if (LOAD(h->owner) == *owner && LOAD(h->serial) == *serial)
+	const struct spoor_arena_packet *h = &a->headers[i];
+	bool overwritten = a->packets[i].overwritten;
+
+	for (int n = 0; n < 100; n++) {
+		uint64_t begun;
+
+		ret->owner = LOAD(h->owner);
+		ret->serial = LOAD(h->serial);
+		begun = LOAD(h->begun);
+		ret->committed = LOAD(h->committed);
+		ret->gone = LOAD(h->gone);
+		if (overwritten && begun != ret->serial) {
+			ret->committed = 0;
+			ret->gone = LOAD(h->gone_next);
+		}
+		if (LOAD(h->owner) == ret->owner && LOAD(h->serial) == ret->serial && LOAD(h->begun) == begun)
 			return true;
 	}
 	return false;
@@ -28,21 +44,42 @@ static uint64_t consumed_of(const struct spoor_user_arena *a, unsigned i, uint64
 	return a->packets[i].overwritten ? SPOOR_CONSUMED_BYTES(consumed, serial) : consumed;
 }
 
-/*
- * Another serial: a packet that we have not seen. What an earlier consumer took from it, it noted. What we took from
- * the one before and could not note any more, its program has counted as overwritten.
- */
+/* As its program would count them. */
+static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t to)
+{
+	const uint8_t *at = a->base + p->offset, *end = at + (to < p->size ? to : p->size);
+	struct spoor_event_header h;
+	uint64_t n = 0;
+
+	for (; at + sizeof(h) <= end; at += spoor_event_size(&h)) {
+		memcpy(&h, at, sizeof(h));
+		if (!h.size4)
+			break;
+		n += h.id != 0;
+	}
+	return n;
+}
+
+/* Another serial: a packet that we have not seen. What an earlier consumer took from it, it noted. */
 static void begin_packet(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t committed)
 {
 	struct spoor_user_packet *p = &a->packets[i];
 	uint64_t consumed = consumed_of(a, i, serial);
 
-	a->retaken += p->n;
-	p->n = 0;
 	p->serial = serial;
 	p->position = consumed % 8 || consumed > committed ? 0 : consumed;
+	p->n = p->overwritten ? count_events(a, p, p->position) : 0;
 	p->last = 0;
 	p->bad = false;
+}
+
+void spoor_user_packets_begin(struct spoor_user_arena *a)
+{
+	struct moment m;
+
+	for (unsigned i = 0; i < a->n_packets; i++)
+		if (a->packets[i].overwritten && look(a, i, &m) && m.serial)
+			begin_packet(a, i, m.serial, m.committed);
 }
 
 /* What its program is about to overwrite is not ours to give back. */
@@ -67,31 +104,28 @@ static bool copy(const struct spoor_user_arena *a, const struct spoor_user_packe
 
 void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *room, struct spoor_user_piece *ret)
 {
-	struct spoor_arena_packet *h = &a->headers[i];
 	struct spoor_user_packet *p = &a->packets[i];
 	struct spoor_user_piece piece = {};
-	uint64_t owner, committed;
+	struct moment m;
 
 	*ret = piece;
-	if (!look(h, &owner, &piece.serial, &committed) || SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FREE)
+	if (!look(a, i, &m) || SPOOR_OWNER_STATE(m.owner) == SPOOR_PACKET_FREE)
 		return;
-	if (piece.serial != p->serial) {
-		if (p->overwritten && a->mapped && consumed_of(a, i, piece.serial) == SPOOR_CONSUMED_OVER)
-			return; /* it is going, and nobody knows how far it was taken */
-		begin_packet(a, i, piece.serial, committed);
-	}
-	if (p->bad || committed > p->size || committed % 8 || committed < p->position) {
+	if (m.serial != p->serial)
+		begin_packet(a, i, m.serial, m.committed);
+	if (p->bad || m.committed > p->size || m.committed % 8 || m.committed < p->position) {
 		if (!p->bad)
 			spoor_user_arena_garbage(a, "how far a packet is filled");
 		p->bad = true;
-		ret->done = is_full(p, owner);
+		ret->done = is_full(p, m.owner);
 		return;
 	}
-	piece.len = committed - p->position;
+	piece.serial = m.serial;
+	piece.len = m.committed - p->position;
 	piece.at = a->base + p->offset + p->position;
 	if ((p->overwritten || p->fd >= 0) && (!copy(a, p, room, &piece) || !spoor_user_packet_same(a, i, &piece)))
 		return;
-	piece.done = is_full(p, owner);
+	piece.done = is_full(p, m.owner);
 	*ret = piece;
 }
 
@@ -100,6 +134,22 @@ bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const 
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return LOAD(a->headers[i].serial) == piece->serial;
+}
+
+/*
+ * Up to here the packet is written. One that was given back has its old serial until its program opens it, which
+ * expects nothing consumed of it, where it does not overwrite.
+ */
+static void note(struct spoor_user_arena *a, unsigned i, uint64_t position)
+{
+	const struct spoor_user_packet *p = &a->packets[i];
+	struct spoor_arena_packet *h = &a->headers[i];
+
+	if (p->overwritten)
+		STORE(h->consumed, SPOOR_CONSUMED(p->serial, position));
+	else if (SPOOR_OWNER_STATE(LOAD(h->owner)) != SPOOR_PACKET_FREE && LOAD(h->serial) == p->serial &&
+		 position > LOAD(h->consumed))
+		STORE(h->consumed, position);
 }
 
 static void give_back(struct spoor_user_arena *a, unsigned i)
@@ -119,59 +169,27 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 		return;
 	}
 	/* Who takes it has it with the old serial for a moment. */
-	a->packets[i].serial = 0;
-	a->packets[i].position = 0;
-	a->packets[i].n = 0;
-	STORE(h->committed, 0);
-	STORE(h->consumed, 0);
+	if (a->packets[i].overwritten) {
+		note(a, i, a->packets[i].position);
+	} else {
+		a->packets[i].serial = 0;
+		a->packets[i].position = 0;
+		STORE(h->committed, 0);
+		STORE(h->consumed, 0);
+	}
 	STORE(h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 2, 0, SPOOR_PACKET_FREE, 0));
 	__atomic_fetch_add(&c->space, 1, __ATOMIC_SEQ_CST);
 	if (LOAD(c->waiters))
 		syscall(SYS_futex, &c->space, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* As its program would count them. */
-static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t from,
-			     uint64_t to)
+/* What of an overwriting packet is ours, whatever becomes of it. */
+static void count_taken(struct spoor_user_arena *a, struct spoor_user_packet *p, uint64_t n)
 {
-	const uint8_t *at = a->base + p->offset + from, *end = a->base + p->offset + to;
-	struct spoor_event_header h;
-	uint64_t n = 0;
-
-	for (; at + sizeof(h) <= end; at += spoor_event_size(&h)) {
-		memcpy(&h, at, sizeof(h));
-		if (!h.size4)
-			break;
-		n += h.id != 0;
-	}
-	return n;
-}
-
-/* Up to here the packet is written. If it is being overwritten, it is too late: what we took is counted there. */
-static void note_overwritten(struct spoor_user_arena *a, unsigned i, uint64_t position)
-{
-	struct spoor_user_packet *p = &a->packets[i];
-	struct spoor_arena_packet *h = &a->headers[i];
-	uint64_t old = LOAD(h->consumed), from = SPOOR_CONSUMED_BYTES(old, p->serial), n;
-
-	if (from >= position || LOAD(h->serial) != p->serial)
+	if (!p->overwritten || a->peek)
 		return;
-	n = count_events(a, p, from, position);
-	if (__atomic_compare_exchange_n(&h->consumed, &old, SPOOR_CONSUMED(p->serial, position), false,
-					__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		p->n -= n < p->n ? n : p->n;
-}
-
-/* A packet that was given back has its old serial until its program opens it, which expects nothing consumed of it. */
-static void note(struct spoor_user_arena *a, unsigned i, uint64_t position)
-{
-	struct spoor_arena_packet *h = &a->headers[i];
-
-	if (a->packets[i].overwritten)
-		note_overwritten(a, i, position);
-	else if (SPOOR_OWNER_STATE(LOAD(h->owner)) != SPOOR_PACKET_FREE && LOAD(h->serial) == a->packets[i].serial &&
-		 position > LOAD(h->consumed))
-		STORE(h->consumed, position);
+	p->n += n;
+	a->taken += n;
 }
 
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n, bool done)
@@ -179,9 +197,10 @@ void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t byte
 	struct spoor_user_packet *p = &a->packets[i];
 
 	p->position += bytes;
+	count_taken(a, p, n);
 	if (!a->mapped || a->peek)
 		return;
-	p->n += p->overwritten ? n : 0;
+	STORE(live(a)->taken, a->taken);
 	if (done)
 		give_back(a, i);
 	else
@@ -191,19 +210,20 @@ void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t byte
 void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position)
 {
 	struct spoor_user_packet *p = &a->packets[i];
-	uint64_t from = consumed_of(a, i, serial), committed = LOAD(a->headers[i].committed);
+	struct moment m;
 
+	if (!look(a, i, &m) || m.serial != serial)
+		return; /* it went meanwhile */
 	p->serial = serial;
-	p->position = position < committed ? position : committed; /* 0: it was killed while it gave it back */
-	if (p->overwritten && from < p->position)
-		p->n = count_events(a, p, from, p->position);
+	p->position = position < m.committed ? position : m.committed; /* 0: it was killed while it gave it back */
+	p->n = p->overwritten ? count_events(a, p, p->position) : 0;
 	note(a, i, p->position);
 }
 
 void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n)
 {
 	a->packets[i].position += bytes;
-	a->packets[i].n += a->packets[i].overwritten ? n : 0;
+	count_taken(a, &a->packets[i], n);
 	a->packets[i].held++;
 }
 
@@ -226,15 +246,29 @@ uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a)
 
 	for (unsigned i = 0; i < a->n_packets; i++) {
 		const struct spoor_user_packet *p = &a->packets[i];
-		uint64_t owner, serial, committed, from;
+		struct moment m;
+		uint64_t from;
 
-		if (!look(&a->headers[i], &owner, &serial, &committed) || committed > p->size ||
-		    SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_FREE)
+		if (!look(a, i, &m) || m.committed > p->size || SPOOR_OWNER_STATE(m.owner) == SPOOR_PACKET_FREE)
 			continue;
-		from = serial == p->serial ? p->position : 0;
-		sum += committed > from ? committed - from : 0;
+		from = m.serial == p->serial ? p->position : 0;
+		sum += m.committed > from ? m.committed - from : 0;
 	}
 	return sum;
+}
+
+uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		const struct spoor_user_packet *p = &a->packets[i];
+		struct moment m;
+
+		if (p->overwritten && look(a, i, &m))
+			sum += m.gone + (m.serial == p->serial ? p->n : 0);
+	}
+	return sum > a->taken ? sum - a->taken : 0;
 }
 
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on)

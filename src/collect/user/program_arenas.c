@@ -36,6 +36,7 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 	s->overwritten = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
 	s->known = spoor_source_list_knows(written, a->head.uuid);
 	s->arena = a;
+	s->taken = a->taken;
 	s->ino = ino;
 	s->pid = p->cred.pid;
 	s->live = p->cred.pid > 0;

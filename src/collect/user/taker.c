@@ -190,12 +190,11 @@ static void remember_untold(struct spoor_taker *t, struct spoor_source *s)
 	s->untold = true;
 }
 
-/* overwritten: as its program counted before the last look at all of its packets, of which we may have some. */
+/* overwritten: as of when nothing was taken and not written. */
 static void count_lost(struct spoor_taker *t, struct spoor_source *s, uint64_t overwritten)
 {
 	uint64_t lost = spoor_user_arena_lost(s->arena);
 
-	overwritten = overwritten > s->arena->retaken ? overwritten - s->arena->retaken : 0;
 	if (lost <= s->lost && overwritten <= s->overwritten)
 		return;
 	if (lost > s->lost) {
@@ -270,9 +269,9 @@ uint64_t spoor_source_lost(const struct spoor_source *s)
 
 uint64_t spoor_source_overwritten(const struct spoor_source *s)
 {
-	uint64_t n = spoor_user_arena_overwritten(s->arena), ours = s->arena->retaken;
+	uint64_t n = spoor_user_arena_overwritten(s->arena);
 
-	return n > ours + s->overwritten ? n - ours : s->overwritten;
+	return n > s->overwritten ? n : s->overwritten;
 }
 
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
@@ -311,6 +310,6 @@ void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s)
 {
 	spoor_source_forget(s);
 	spoor_taker_tell(t, s, s->state ? s->state : SPOOR_PROGRAM_RUNS);
-	if (s->lost || s->overwritten) /* the packets that said so may be dropped */
+	if (s->lost || s->overwritten || s->taken) /* the packets that said so may be dropped */
 		remember_untold(t, s);
 }

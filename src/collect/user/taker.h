@@ -28,6 +28,7 @@ struct spoor_source {
 	bool told;                      /* SPOOR_EV_PROGRAM of it is in the trace */
 	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
 	uint64_t lost, overwritten;     /* of the arena's, what lanes have told of, or will with their next packet */
+	uint64_t taken;                 /* of the arena's, how many are in the trace, as its packets tell it */
 	bool untold;                    /* with the next */
 	bool known;                     /* recorders before us wrote of it, and counted it */
 	uint64_t lost_earlier;          /* of its losses, what they told */

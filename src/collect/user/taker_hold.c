@@ -37,7 +37,7 @@ bool spoor_taker_holds(struct spoor_taker *t, const struct taken *k)
 
 	if (!t->holds || a->peek || !make_room(t))
 		return false;
-	spoor_user_packet_hold(a, k->packet, k->bytes, k->n);
+	spoor_user_packet_hold(a, k->packet, k->bytes, k->n + k->refused);
 	k->source->held++;
 	t->held[t->n_held++] = (struct held){ .source = k->source,
 					      .packet = k->packet,
@@ -77,6 +77,7 @@ void spoor_taker_leave(struct spoor_taker *t, struct spoor_source *s)
 		}
 	s->untold = false;
 	s->lost = s->overwritten = s->named = 0;
+	s->taken = s->arena->taken;
 }
 
 void spoor_taker_forget(struct spoor_taker *t, struct spoor_source *s)

@@ -5,14 +5,14 @@
 #include "collect/user/taker.h"
 
 #define BUFFER (8u << 20)
-#define MOST_RUNS 4000 /* of a round: below SPOOR_MAX_SOURCES */
+#define MOST_RUNS 4000 /* of a round: SPOOR_MAX_SOURCES is enough for them, and all counts of as many programs */
 
 struct taken {
 	struct spoor_source *source;
 	unsigned packet;
 	size_t bytes;
 	bool done;
-	uint64_t n;
+	uint64_t n, refused; /* events; those that found no room */
 	uint32_t tid;
 	struct spoor_packet_source where;
 };

@@ -23,7 +23,7 @@ static int by_lane(const void *a, const void *b)
 
 static bool is_full(size_t n_sources)
 {
-	return n_sources + 2 > SPOOR_MAX_SOURCES;
+	return n_sources + 3 > SPOOR_MAX_SOURCES;
 }
 
 /* No packet of its, but a count. Returns how many sources there are now. */
@@ -36,14 +36,23 @@ static size_t add_count(struct spoor_taker *t, size_t n, const struct spoor_sour
 	return n + 1;
 }
 
-/* How much of its programs was lost and overwritten, told with this packet or before. */
+/* How much of its programs was lost, overwritten and, of what can be overwritten, taken: with this packet or before. */
 static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
 {
 	if (s->named == t->counts.packets || is_full(n))
 		return n;
 	s->named = t->counts.packets;
 	n = add_count(t, n, s, SPOOR_SOURCE_LOST, s->lost);
-	return add_count(t, n, s, SPOOR_SOURCE_OVERWRITTEN, s->overwritten);
+	n = add_count(t, n, s, SPOOR_SOURCE_OVERWRITTEN, s->overwritten);
+	return add_count(t, n, s, SPOOR_SOURCE_TAKEN, s->taken);
+}
+
+/* n more events of k are in the trace, or so many less. */
+static void count_written(struct spoor_taker *t, const struct taken *k, uint64_t n)
+{
+	t->written += n;
+	if (k->source->arena->packets[k->packet].overwritten)
+		k->source->taken += n;
 }
 
 /* Those for which there is no room any more are for the next packet. */
@@ -64,7 +73,7 @@ static size_t add_untold(struct spoor_taker *t, size_t n)
 	return n;
 }
 
-/* Where what is in the packet of these runs comes from, counts included; first what is of all programs. */
+/* Where what is in the packet of these runs comes from, with its counts; first those of all programs. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
 	size_t n = 1;
@@ -76,13 +85,12 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 		const struct taken *k = t->runs[i].owner;
 
 		t->sources[n++] = k->where;
-		t->written += k->n;
+		count_written(t, k, k->n);
 	}
 	t->sources[0] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_EVENTS, .position = t->written };
-	n = add_untold(t, n);
 	for (size_t i = first; i < first + n_runs; i++)
 		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
-	return n;
+	return add_untold(t, n);
 }
 
 /* No room for the packet of these runs, but for `late` events of theirs, which were not in it: the writer counts it. */
@@ -92,8 +100,9 @@ static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t 
 		struct taken *k = t->runs[i].owner;
 		uint64_t left = k->n < late ? k->n : late;
 
-		k->source->refused += k->n - left;
-		t->written -= k->n - left;
+		k->refused = k->n - left;
+		k->source->refused += k->refused;
+		count_written(t, k, -k->refused);
 		k->n = left;
 		late -= left;
 	}
@@ -209,7 +218,7 @@ static void give_back(struct spoor_taker *t)
 		struct taken *k = &t->taken[i];
 
 		if (!spoor_taker_holds(t, k))
-			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->n, k->done);
+			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->n + k->refused, k->done);
 		k->source->n += k->n;
 		k->source->bytes += k->bytes;
 		t->counts.events += k->n;

@@ -21,9 +21,11 @@ void spoor_written_sum(struct spoor_source_list *w, struct spoor_written_sum *re
 
 void spoor_written_apply(struct spoor_source_list *w, struct spoor_user_arena *a)
 {
-	if (!w->n)
-		return;
-	for (unsigned i = 0; i < a->n_packets; i++) {
+	uint64_t taken = w->n ? spoor_source_list_find(w, a->head.uuid, SPOOR_SOURCE_TAKEN) : 0;
+
+	if (taken > a->taken)
+		a->taken = taken;
+	for (unsigned i = 0; i < a->n_packets && w->n; i++) {
 		uint64_t serial = __atomic_load_n(&a->headers[i].serial, __ATOMIC_ACQUIRE);
 		uint64_t position = serial ? spoor_source_list_find(w, a->head.uuid, serial) : 0;
 
