@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import tracing
 
-from daemons import PATIENCE, Daemon, daemon, end_keeper, ticker  # noqa: F401
-from processes import NOBODY, ready, tell, wait_for
+from daemons import Daemon, daemon, end_keeper, keeper_pid, ticker  # noqa: F401
+from processes import NOBODY, ready, sleeps_in, tell, wait_for
 
 BECOMES = r"""
 #include <stdio.h>
@@ -79,6 +79,14 @@ def test_becomes_another_while_no_daemon_is_there(daemon, becomes, number, how, 
 
 MOST_OF_OTHERS = 1024
 MORE = 13
+POLL = 7  # the system call
+
+
+def start_after_keeper(daemon):
+    """Whom the keeper has not let in, or turned away, yet when a daemon comes, that one lets in."""
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    wait_for(lambda: sleeps_in(keeper, POLL))
+    daemon.start()
 
 
 @pytest.fixture
@@ -103,7 +111,7 @@ def test_more_of_another_user_than_can_wait(build, ticker, open_place):
         loop = "i=0; while [ $i -lt %d ]; do TICKER_FIRST=$i ./ticker 1 1 || exit 1; i=$((i+1)); done" % n
         subprocess.run([*NOBODY, "sh", "-c", loop], cwd=open_place, env=env, stdout=subprocess.DEVNULL, check=True)
         subprocess.run(["./ticker", "1", "1"], cwd=open_place, env=env | {"TICKER_FIRST": str(n)}, check=True)
-        daemon.start()
+        start_after_keeper(daemon)
         said = daemon.ust("end").stdout
         assert {t for _, t in daemon.ticks()} == {*range(MOST_OF_OTHERS), n}
         assert daemon.summary["programs_turned_away"] == MORE and f"{MORE} programs found no room to wait" in said
@@ -126,7 +134,7 @@ def test_more_buffers_than_can_wait(daemon, actor):
         for n in threads:
             subprocess.run([actor, "crowd", str(n)], env=daemon.environment(), cwd=daemon.cwd, check=True,
                            stdout=subprocess.DEVNULL)
-        daemon.start()
+        start_after_keeper(daemon)
         assert any(f"{away} programs came while no daemon was there" in line for line in daemon.said) == (away > 0)
     said = daemon.ust("end").stdout
     assert "1082 events of 3 programs, 0 lost" in said and "2 programs found no room to wait" in said
