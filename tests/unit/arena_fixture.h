@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/core/arena.h"
+#include "collect/user/arena.h"
 #include "trace/record.h"
 
 #define ARENA_PACKET 4096
@@ -161,4 +162,13 @@ static inline void arena_text(struct made_arena *m, unsigned i, uint64_t ts, con
 	for (unsigned k = 0; k < n; k++, len += 2)
 		memcpy(body + len, &(uint16_t){ k }, 2);
 	arena_event(m, i, ts, CLASS_TEXT, body, len);
+}
+
+/* As a consumer sees it; it stays the caller's. */
+static inline int open_made(struct made_arena *m, struct spoor_user_arena **ret, struct spoor_error *e)
+{
+	uint8_t *copy = malloc(m->size);
+
+	memcpy(copy, m->base, m->size);
+	return spoor_user_arena_own(copy, m->size, ret, e);
 }

@@ -8,7 +8,6 @@
 #include "collect/user/lanes.h"
 #include "collect/user/recover.h"
 #include "collect/user/taker.h"
-#include "collect/user/written.h"
 
 /* ---- clocks ---- */
 
@@ -91,14 +90,6 @@ static void test_merge(void **state)
 }
 
 /* ---- arenas ---- */
-
-static int open_made(struct made_arena *m, struct spoor_user_arena **ret, struct spoor_error *e)
-{
-	uint8_t *copy = malloc(m->size);
-
-	memcpy(copy, m->base, m->size);
-	return spoor_user_arena_own(copy, m->size, ret, e);
-}
 
 #define REFUSED(change)                                              \
 	do {                                                         \
@@ -348,108 +339,6 @@ static void test_garbage(void **state)
 	with_garbage(f, spoil_defs, 0);
 }
 
-/* ---- a consumer before us ---- */
-
-static void add_source(struct spoor_source_list *l, uint64_t serial, uint64_t position)
-{
-	struct spoor_packet_source s = { .serial = serial, .position = position };
-
-	memset(s.arena, 0x5a, sizeof(s.arena)); /* as arena_make() calls it */
-	assert_int_equal(spoor_source_list_add(&s, l), 0);
-}
-
-/* It is told of what is still there, not of what it has given back, or was about to. */
-static void test_resumed(void **state)
-{
-	struct made_arena m = arena_make(3);
-	struct spoor_user_arena *a = NULL;
-	struct spoor_user_piece piece;
-	uint64_t written;
-
-	arena_open(&m, 0, SPOOR_PACKET_FREE, 4000000);
-	arena_open(&m, 1, SPOOR_PACKET_FULL, 4000000);
-	arena_open(&m, 2, SPOOR_PACKET_READING, 4000000);
-	arena_ints(&m, 1, 2000, 1, 1);
-	written = arena_packet(&m, 1)->committed;
-	assert_int_equal(open_made(&m, &a, NULL), 0);
-	spoor_user_packet_resume(a, 0, arena_packet(&m, 0)->serial, ARENA_PACKET);
-	spoor_user_packet_resume(a, 1, arena_packet(&m, 1)->serial, written);
-	assert_int_equal(a->headers[0].consumed, 0);
-	assert_int_equal(a->headers[1].consumed, written);
-	spoor_user_packet_resume(a, 2, arena_packet(&m, 2)->serial, ARENA_PACKET);
-	spoor_user_packet_look(a, 2, NULL, &piece);
-	assert_true(piece.done && !piece.len && !a->malformed);
-	spoor_user_arena_free(a);
-	free(m.base);
-}
-
-/* As a program does it (agent/core/packet_find.c), up to a store of open_packet()'s. */
-static void overwrite(struct made_arena *m, unsigned i, unsigned stores, uint64_t n)
-{
-	struct spoor_arena_packet *p = arena_packet(m, i);
-	uint64_t serial = arena_head(m)->serial++;
-
-	p->owner = SPOOR_OWNER(2, 0, SPOOR_PACKET_READING, 4000000);
-	if (stores > 0)
-		p->gone_next = p->gone + n;
-	if (stores > 1)
-		p->serial = serial;
-	if (stores > 2)
-		p->committed = 0;
-	if (stores > 3)
-		p->gone = p->gone_next;
-	if (stores > 4)
-		p->begun = serial;
-	if (stores > 5)
-		p->owner = SPOOR_OWNER(3, 0, SPOOR_PACKET_OWNED, 4000000);
-}
-
-#define EACH 50 /* events of a packet */
-#define FIRST 20 /* of these are in the trace */
-
-/* A consumer took some, and noted them or was killed before; then it is overwritten. Who comes next knows the trace. */
-static void check_overwritten(unsigned stores, bool noted)
-{
-	struct made_arena m = arena_make(2);
-	struct spoor_source_list written = {};
-	struct spoor_user_arena *a = NULL;
-	struct spoor_user_piece piece;
-	uint8_t room[ARENA_PACKET];
-	uint64_t serial, position, left = stores > 1 ? 0 : EACH - FIRST;
-
-	arena_head(&m)->channels[0].mode = SPOOR_ARENA_OVERWRITE;
-	arena_open(&m, 0, SPOOR_PACKET_FULL, 4000000);
-	arena_open(&m, 1, SPOOR_PACKET_OWNED, 4000000);
-	for (unsigned i = 0; i < EACH; i++)
-		arena_ints(&m, 0, 1000 + i, i, i);
-	serial = arena_packet(&m, 0)->serial;
-	position = arena_packet(&m, 0)->committed / EACH * FIRST;
-	arena_packet(&m, 0)->consumed = noted ? SPOOR_CONSUMED(serial, position) : 0;
-	arena_head(&m)->taken = noted ? FIRST : 0;
-	overwrite(&m, 0, stores, EACH);
-	add_source(&written, serial, position);
-	add_source(&written, SPOOR_SOURCE_TAKEN, FIRST);
-	assert_int_equal(open_made(&m, &a, NULL), 0);
-	spoor_written_apply(&written, a);
-	assert_int_equal(spoor_user_arena_overwritten(a), stores > 1 ? EACH - FIRST : 0);
-	spoor_user_packet_look(a, 0, room, &piece);
-	assert_int_equal(piece.len, left * 32);
-	assert_false(piece.done);
-	assert_false(a->malformed);
-	spoor_user_packet_taken(a, 0, piece.len, left, false);
-	assert_int_equal(spoor_user_arena_overwritten(a), stores > 1 ? EACH - FIRST : 0);
-	spoor_source_list_done(&written);
-	spoor_user_arena_free(a);
-	free(m.base);
-}
-
-static void test_overwritten(void **state)
-{
-	for (unsigned stores = 0; stores <= 6; stores++)
-		for (unsigned how = 0; how < 2; how++)
-			check_overwritten(stores, how);
-}
-
 /* ---- spilled packets ---- */
 
 static void spill(FILE *file, struct made_arena *m, unsigned i)
@@ -500,8 +389,6 @@ int main(void)
 		TEST_OF_TRACE(test_recover),
 		TEST_OF_TRACE(test_crowd),
 		TEST_OF_TRACE(test_garbage),
-		cmocka_unit_test(test_resumed),
-		cmocka_unit_test(test_overwritten),
 		TEST_OF_TRACE(test_spill),
 	};
 
