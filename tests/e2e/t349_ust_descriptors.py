@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """More programs than a recorder may have descriptors for at first."""
 import os
+import resource
 import signal
+import socket
 import subprocess
+import time
 
 import pytest
 import tracing
-from daemons import ticker  # noqa: F401
+from daemons import daemon, ticker  # noqa: F401
 from processes import wait_for
+from relaying import Relay
 
 CROWD = "ulimit -n > limit; for i in $(seq 60); do {} 1 100 5000 > /dev/null & done; wait"
 
@@ -43,3 +47,37 @@ def test_recover_of_many(spoor, build, ticker, tmp_path):  # noqa: F811
     run = subprocess.run(["prlimit", "--nofile=64:", build / "spoor", "ust", "recover", "-o", "t.spoor", "alone"],
                          cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert run.stdout == f"{73 * 4400} events of 73 programs in t.spoor\n" and not run.stderr, run
+
+
+def without_descriptors(process, clients, log):
+    """How often it tries in a second to take in who connects, and cannot."""
+    limits = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    used = max(map(int, os.listdir(f"/proc/{process.pid}/fd"))) + 1
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used, limits[1]))
+    for c, address in clients:
+        c.connect(address)
+    tracer = subprocess.Popen(["strace", "-q", "-e", "trace=accept4", "-o", log, "-p", str(process.pid)])
+    wait_for(lambda: "EMFILE" in log.read_text() if log.exists() else False)
+    time.sleep(1)
+    tracer.terminate()
+    tracer.wait(20)
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
+    return log.read_text().count("EMFILE")
+
+
+def test_daemon_waits_for_descriptors(daemon, tmp_path):  # noqa: F811
+    """It is not busy with who cannot come in, and takes them in once it can."""
+    clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
+    tries = without_descriptors(daemon.process, [(c, str(daemon.socket)) for c in clients], tmp_path / "log")
+    assert 1 <= tries < 300, tries
+    assert "no session" in daemon.ust("status").stdout
+
+
+def test_relay_waits_for_descriptors(build, tmp_path):
+    relay = Relay(build, tmp_path / "relay").start()
+    clients = [socket.socket() for _ in range(40)]
+    tries = without_descriptors(relay.process, [(c, ("127.0.0.1", relay.port)) for c in clients], tmp_path / "log")
+    assert 1 <= tries < 300, tries
+    wait_for(lambda: len(os.listdir(f"/proc/{relay.process.pid}/fd")) > 40)
+    assert relay.said().count("may open no more files") == 1
+    relay.kill(signal.SIGTERM)

@@ -123,6 +123,25 @@ static void take_in(struct spoor_relay *r, int fd, const struct sockaddr *a, soc
 	r->n_clients++;
 }
 
+/* Senders for whom there is no descriptor wait, and do not wake us all the while: till the next tick. */
+static void listen_to_all(struct spoor_relay *r, bool yes)
+{
+	struct epoll_event ev = { .events = yes ? EPOLLIN : 0 };
+
+	if (r->deaf == !yes)
+		return;
+	r->deaf = !yes;
+	epoll_ctl(r->epoll_fd, EPOLL_CTL_MOD, r->listen_fd, &ev);
+}
+
+static void no_files(struct spoor_relay *r)
+{
+	if (!r->no_files)
+		spoor_relay_say(r, "this relay may open no more files (ulimit -n): who connects now has to wait");
+	r->no_files = true;
+	listen_to_all(r, false);
+}
+
 static void accept_clients(struct spoor_relay *r, uint64_t now)
 {
 	for (int i = 0; i < 64; i++) {
@@ -130,6 +149,8 @@ static void accept_clients(struct spoor_relay *r, uint64_t now)
 		socklen_t len = sizeof(a);
 		int fd = accept4(r->listen_fd, (struct sockaddr *)&a, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+			no_files(r);
 		if (fd < 0)
 			return;
 		take_in(r, fd, (struct sockaddr *)&a, len, now);
@@ -148,6 +169,7 @@ static void tick(struct spoor_relay *r, uint64_t now)
 	if (now < r->due)
 		return;
 	r->due = now + TICK;
+	listen_to_all(r, true);
 	for (struct relay_client *c = r->first; c; c = c->next)
 		if (!c->dead)
 			spoor_served_tick(c, now);

@@ -33,7 +33,9 @@ struct spoor_relay {
 	struct relay_client *first;
 	unsigned n_clients;
 	uint64_t due;
-	bool busy; /* some client has more */
+	bool busy;     /* some client has more */
+	bool no_files; /* there was one too few, which was said */
+	bool deaf;     /* there is one too few now */
 };
 
 void spoor_relay_say(struct spoor_relay *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -30,6 +30,22 @@ int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, 
 	return epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
+/* Who connects while there is no descriptor for him waits, and does not wake us all the while: till the next round. */
+void spoor_hub_listen_to_all(struct spoor_hub *h, bool yes)
+{
+	struct hub_fd *listeners[] = { &h->listener, &h->beyond_root, &h->waiting };
+
+	if (h->deaf == !yes)
+		return;
+	h->deaf = !yes;
+	for (size_t i = 0; i < sizeof(listeners) / sizeof(*listeners); i++) {
+		struct epoll_event ev = { .events = yes ? EPOLLIN : 0, .data.ptr = listeners[i] };
+
+		if (listeners[i]->fd >= 0)
+			epoll_ctl(h->epoll_fd, EPOLL_CTL_MOD, listeners[i]->fd, &ev);
+	}
+}
+
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f)
 {
 	if (f->fd < 0)

@@ -133,6 +133,7 @@ struct spoor_hub {
 	struct hub_board board;
 	bool catching_up;
 	bool no_files; /* there was one too few, which was said */
+	bool deaf;     /* there is one too few now */
 	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
 	bool leaves; /* sessions, and what programs need of us to begin, stay for the next one */
 	struct hub_orphan *orphans, *adopted; /* adopted: of programs that were gone */
@@ -146,6 +147,7 @@ struct spoor_hub {
 /* hub.c */
 int spoor_hub_watch(struct spoor_hub *h, struct hub_fd *f, int fd, void *owner, enum hub_kind kind);
 void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
+void spoor_hub_listen_to_all(struct spoor_hub *h, bool yes);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);

@@ -95,8 +95,10 @@ bool spoor_program_accept(struct spoor_hub *h, int listener)
 
 		if (fd < 0 && errno == EAGAIN && h->crowd < HUB_BACKLOG)
 			h->crowd = 0;
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
 			spoor_hub_no_files(h);
+			spoor_hub_listen_to_all(h, false);
+		}
 		if (fd < 0)
 			return false;
 		h->crowd++;
