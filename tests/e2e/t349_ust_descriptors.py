@@ -9,7 +9,7 @@ import time
 
 import pytest
 import tracing
-from daemons import daemon, ticker  # noqa: F401
+from daemons import daemon, keeper_pid, ticker  # noqa: F401
 from processes import wait_for
 from relaying import Relay
 
@@ -70,6 +70,19 @@ def test_daemon_waits_for_descriptors(daemon, tmp_path):  # noqa: F811
     clients = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
     tries = without_descriptors(daemon.process, [(c, str(daemon.socket)) for c in clients], tmp_path / "log")
     assert 1 <= tries < 300, tries
+    assert "no session" in daemon.ust("status").stdout
+
+
+def test_no_descriptor_for_the_keeper(daemon):  # noqa: F811
+    """It says what it lacks, and not that no process can be started."""
+    pid = daemon.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    os.kill(keeper_pid(f"{daemon.socket}.keeper"), signal.SIGKILL)
+    said = daemon.process.stderr.readline()
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert said == ("spoor ust: what programs leave that end while no daemon is there is lost: no connection to a "
+                    "process that holds it: this recorder may open no more files (ulimit -n)\n")
     assert "no session" in daemon.ust("status").stdout
 
 

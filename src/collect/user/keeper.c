@@ -138,6 +138,7 @@ static int start(const struct sockaddr_un *a)
 	if (pid < 0)
 		return -errno;
 	waitpid(pid, NULL, 0);
+	close(TAKE_FD(fd)); /* there may be no descriptor left but this */
 	return connect_to(a);
 }
 

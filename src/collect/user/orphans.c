@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Arenas that the keeper held for us: of programs that live, which come themselves, and of those that have ended. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,28 +36,35 @@ static void note(void *ctx, const struct spoor_kept *k, int fd)
 	h->orphans = o;
 }
 
-static void warn_of_keeper(struct spoor_hub *h, bool begun)
+static void warn_of_no_keeper(struct spoor_hub *h, const char *why)
 {
-	if (h->keeper < 0)
-		spoor_hub_warn(h, "what programs leave that end while no daemon is there is lost: no process can be "
-				  "started that holds it");
-	else if (begun && h->sessions)
-		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
-				  "it held of programs that have ended is lost, and not counted");
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "what programs leave that end while no daemon is there is lost: no connection to "
+		 "a process that holds it: %s",
+		 why);
+	spoor_hub_warn(h, text);
 }
 
 /* The connection to it, or to a new one. */
 static void open_keeper(struct spoor_hub *h)
 {
 	bool begun;
-	int fd = spoor_keeper_open(h->keeper_path, &begun);
+	int fd = spoor_keeper_open(h->keeper_path, &begun), r = fd < 0 ? fd : 0;
 
 	h->kept.fd = -1;
-	if (fd >= 0 && spoor_hub_watch(h, &h->kept, fd, h, HUB_KEEPER))
+	if (!r)
+		r = spoor_hub_watch(h, &h->kept, fd, h, HUB_KEEPER);
+	if (r)
 		spoor_hub_unwatch(h, &h->kept);
 	h->keeper = h->kept.fd;
 	h->keeper_begun = spoor_now_monotonic();
-	warn_of_keeper(h, begun);
+	if (r)
+		warn_of_no_keeper(h, r == -EMFILE ? "this recorder may open no more files (ulimit -n)" : strerror(-r));
+	else if (begun && h->sessions)
+		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
+				  "it held of programs that have ended is lost, and not counted");
 	spoor_keeper_own(h->keeper, h->listener.fd);
 	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
 }
@@ -87,7 +95,7 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 	h->keeper = -1;
 	h->keepers_ended = soon ? h->keepers_ended + 1 : 0;
 	if (h->keepers_ended > MOST_SOON) {
-		warn_of_keeper(h, false);
+		warn_of_no_keeper(h, "each one that is started ends at once");
 		return;
 	}
 	open_keeper(h);
