@@ -114,12 +114,13 @@ int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev)
 	const struct spoor_syscall *call = (const void *)ev->h;
 	const struct spoor_syscall_other *other = (const void *)ev->h;
 	struct spoor_cell *cell;
-	uint64_t key = call->h.id;
+	uint64_t key;
 
 	if (ev->h->id == SPOOR_EV_PENDING)
 		return add_pending(c, ev);
+	key = spoor_syscall_id(ev->h);
 	if (key >= SPOOR_SYSCALL_MAX)
-		key = spoor_call_key(ev->h->id, other->nr, other->i386);
+		key = spoor_call_key((unsigned)key, other->nr, other->i386);
 	cell = get_cell(c, ev, call->pid, key, call->stack);
 	if (!cell)
 		return -ENOMEM;

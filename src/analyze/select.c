@@ -105,7 +105,7 @@ int spoor_select_event(const struct spoor_select *s, const struct spoor_event_he
 		return 0;
 	if (s->errno_ && spoor_syscall_ret(h) != -(int64_t)s->errno_)
 		return 0;
-	return who(s, call->pid, h->tid, h->id);
+	return who(s, call->pid, h->tid, spoor_syscall_id(h));
 }
 
 static int has_function(const struct spoor_select *s, struct spoor_symbolizer *z, const struct spoor_segment *segment,

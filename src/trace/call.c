@@ -27,6 +27,11 @@ static int take_u32(struct span *s, uint32_t *ret)
 	return 0;
 }
 
+static uint64_t widen(const struct spoor_syscall_arg *a, uint32_t narrow)
+{
+	return 1 << a->kind & IS_SIGNED ? (uint64_t)(int64_t)(int32_t)narrow : narrow;
+}
+
 static int take_value(struct span *s, const struct spoor_syscall_arg *a, uint64_t *ret)
 {
 	uint32_t narrow;
@@ -40,7 +45,7 @@ static int take_value(struct span *s, const struct spoor_syscall_arg *a, uint64_
 	}
 	if (take_u32(s, &narrow) < 0)
 		return -EBADMSG;
-	*ret = 1 << a->kind & IS_SIGNED ? (uint64_t)(int64_t)(int32_t)narrow : narrow;
+	*ret = widen(a, narrow);
 	return 0;
 }
 
@@ -154,11 +159,11 @@ static int decode_data(struct span s, size_t data_len, struct spoor_call *c)
 	return take_data(&s, info, data_len, c) < 0 ? -EBADMSG : is_padding(&s, 4);
 }
 
+/* There are registers only, and nothing of what they point to or stand for. */
 static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *c)
 {
-	static const struct spoor_syscall_info unknown;
-
-	c->info = &unknown;
+	c->id = spoor_syscall_id(&o->h);
+	c->info = spoor_syscall_info(c->id);
 	c->pid = o->pid;
 	c->stack = o->stack;
 	c->dur = o->dur;
@@ -166,9 +171,14 @@ static int decode_other(const struct spoor_syscall_other *o, struct spoor_call *
 	c->ret = o->ret;
 	c->nr = o->nr;
 	c->i386 = o->i386 != 0;
-	c->n_args = 6;
-	for (int i = 0; i < 6; i++)
+	c->n_args = c->info->name ? c->info->n_args : 6;
+	for (unsigned i = 0; i < c->n_args; i++) {
+		const struct spoor_syscall_arg *a = &c->info->args[i];
+
 		c->args[i] = (struct spoor_call_arg){ .value = o->args[i] };
+		if (a->width == 4)
+			c->args[i].value = widen(a, (uint32_t)o->args[i]);
+	}
 	return 0;
 }
 
@@ -197,6 +207,17 @@ static int decode_pending(const struct spoor_pending *p, const struct spoor_segm
 	c->ret = 0;
 	c->pending = p->why;
 	return decode_data((struct span){ p->data, p->data + p->len }, ALL_THAT_IS_LEFT, c);
+}
+
+unsigned spoor_syscall_id(const struct spoor_event_header *h)
+{
+	const struct spoor_syscall_other *o = (const void *)h;
+	unsigned id;
+
+	if (h->id != SPOOR_EV_SYSCALL_OTHER || o->nr >= SPOOR_SYSCALL_I386)
+		return h->id;
+	id = o->i386 ? SPOOR_SYSCALL_I386 + o->nr : o->nr;
+	return spoor_syscall_info(id)->name ? id : h->id;
 }
 
 int64_t spoor_syscall_ret(const struct spoor_event_header *h)

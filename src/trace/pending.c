@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "trace/reader.h"
+#include "trace/syscalls.h"
 
 struct pending {
 	uint32_t tid;
@@ -141,9 +142,11 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	struct pending *s = find(p, h->tid);
 	int same;
 
-	if (!s->active || (start < s->copy->start && !same_call(s->copy, h->id, start)))
+	if (!s->active)
 		return 0;
-	same = same_call(s->copy, h->id, start);
+	same = same_call(s->copy, spoor_syscall_id(h), start);
+	if (start < s->copy->start && !same)
+		return 0;
 	s->active = 0;
 	p->n_active--;
 	if (!same)

@@ -105,8 +105,8 @@ const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *
  * Strings and bytes are borrowed from the event. Also takes SPOOR_EV_PENDING (dur 0, ret 0) and SYSCALL_OTHER.
  */
 struct spoor_call {
-	const struct spoor_syscall_info *info; /* name NULL for SYSCALL_OTHER */
-	uint32_t id; /* event id: 0..1023, SYSCALL_OTHER; of a pending call the id that it will have */
+	const struct spoor_syscall_info *info; /* name NULL for numbers that the table does not have */
+	uint32_t id; /* spoor_syscall_id(); of a pending call the id that it will have */
 	uint32_t nr; /* the kernel's number, x86-64's or i386's */
 	uint32_t pid, tid, stack, cpu;
 	uint64_t start, dur;

@@ -58,6 +58,8 @@ static inline uint32_t spoor_syscall_fixed(unsigned id)
 	return SPOOR_SYSCALL_FIXED + (!info->name || info->flags & SPOOR_SYSCALL_RET_LONG ? 4 : 0);
 }
 
+/* Its event id by the table: a SYSCALL_OTHER has that of its number, and keeps its own if the table has no such. */
+unsigned spoor_syscall_id(const struct spoor_event_header *h);
 /* The result in the event of a call that has ended (also SYSCALL_OTHER). */
 int64_t spoor_syscall_ret(const struct spoor_event_header *h);
 /* x86-64 number of a name, or -ENOENT. i386: the event id (>= 512) of the i386 call of that name. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Calls that seccomp answers: each of these is over before it has begun. `refused N`: so often each, in the process and
- * in its child.
+ * in its child. What flock is answered is wider than its result.
  */
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -30,6 +31,7 @@ static struct sock_filter answers[] = {
 	ON(SYS_socket, SECCOMP_RET_ERRNO | 97),
 	ON(SYS_getpgrp, SECCOMP_RET_TRAP),
 	ON(SYS_getsid, SECCOMP_RET_USER_NOTIF),
+	ON(SYS_flock, SECCOMP_RET_USER_NOTIF),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 };
 static struct sock_fprog filter = { sizeof(answers) / sizeof(*answers), answers };
@@ -46,14 +48,17 @@ static void *answer(void *unused)
 {
 	struct seccomp_notif asked;
 	struct seccomp_notif_resp reply;
+	int sids = 0;
 
 	while (listener < 0)
 		;
-	for (int i = 0; i < 2 * times; i++) {
+	for (int i = 0; i < 4 * times; i++) {
 		memset(&asked, 0, sizeof(asked));
 		if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked))
 			break;
-		reply = (struct seccomp_notif_resp){ .id = asked.id, .val = 1234567 + i };
+		reply = (struct seccomp_notif_resp){ .id = asked.id, .val = 1L << 40 };
+		if (asked.data.nr == SYS_getsid)
+			reply.val = 1234567 + sids++;
 		ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &reply);
 	}
 	return unused;
@@ -71,6 +76,7 @@ static void ask(void)
 		socket(AF_INET6, SOCK_DGRAM, 0);
 		getpgrp();
 		getsid(0);
+		flock(-7, LOCK_UN);
 		getuid();
 	}
 }

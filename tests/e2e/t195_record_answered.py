@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 TIMES = 31
-ANSWERED = {"mkdir": -1, "openat": -13, "fsync": 0, "socket": -97, "getpgrp": 111, "getsid": None}
+WIDE = 1 << 40
+ANSWERED = {"mkdir": -1, "openat": -13, "fsync": 0, "socket": -97, "getpgrp": 111, "getsid": None, "flock": WIDE}
 
 
 @pytest.fixture
@@ -36,6 +37,23 @@ def test_only_those_that_are_wanted(spoor, read, refused, tmp_path):
     assert spoor("record", "-e", "mkdir,getuid", "-o", tmp_path / "t.spoor", "--", refused, TIMES).returncode == 0
     calls = read(tmp_path / "t.spoor").calls
     assert Counter(c["event"] for c in calls) == {"mkdir": 2 * TIMES, "getuid": 4 * TIMES}
+
+
+def test_wider_than_its_type(spoor, read, refused, tmp_path):
+    """By its name everywhere, with the arguments that it has."""
+    trace = tmp_path / "t.spoor"
+    assert spoor("record", "-m", "all", "-o", trace, "--", refused, TIMES).returncode == 0
+    shown = read(trace)
+    calls = shown.of("flock")
+    assert len(calls) == 2 * TIMES and not [c for c in shown.calls if c["event"].startswith("syscall_")]
+    assert all((c["args"], c["ret"]) == ({"fd": {"fd": -7}, "cmd": 8}, WIDE) for c in calls)
+    lines = spoor("report", trace, "--events", "-e", "flock").stdout
+    assert lines.count(f"flock(-7, 8) = {WIDE}") == lines.count("flock(") == 2 * TIMES
+    table = spoor("report", trace, "-e", "flock").stdout
+    assert "flock" in table and "syscall" not in table
+    folded = spoor("report", trace, "-e", "flock", "--folded").stdout
+    assert sum(int(line.rsplit(None, 1)[1]) for line in folded.splitlines() if "flock" in line) == 2 * TIMES
+    assert "flock" not in spoor("report", trace, "--events", "-e", "all,flock=none").stdout
 
 
 def test_by_site(count, refused):

@@ -28,6 +28,10 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 /* Only the call whose begin was a bound is told, and once. */
 static void test_began_before(void **state)
 {
+	struct spoor_syscall_other wide = { .h = { .id = SPOOR_EV_SYSCALL_OTHER, .size4 = sizeof(wide) / 4, .tid = 4 },
+					    .dur = 70,
+					    .ret = 1LL << 40,
+					    .nr = 7 };
 	struct spoor_pendings *p;
 
 	assert_int_equal(spoor_pendings_new(&p), 0);
@@ -39,6 +43,9 @@ static void test_began_before(void **state)
 	assert_int_equal(see(p, 2, 7, 100, 130), 0);
 	assert_int_equal(see(p, 3, 8, 140, 150), 0); /* another call: the first's end was lost */
 	assert_int_equal(see(p, 3, 7, 160, 170), 0);
+	see_pending(p, 4, 7, 100, SPOOR_PENDING_BEFORE);
+	wide.h.ts = 130;
+	assert_int_equal(spoor_pendings_see(p, &(struct spoor_event){ .h = &wide.h }), 1);
 	spoor_pendings_free(p);
 }
 

@@ -281,8 +281,9 @@ static void test_width_of_results(void **state)
 		uint8_t data[24];
 	} b = { .s = { .h = { .id = 8, .size4 = 14 }, .ret_long = 1LL << 40 } }; /* lseek */
 	struct spoor_syscall_other other = { .h = { .id = SPOOR_EV_SYSCALL_OTHER, .size4 = sizeof(other) / 4 },
-					     .nr = 39,
-					     .ret = 1LL << 50 };
+					     .nr = 73, /* flock */
+					     .ret = 1LL << 50,
+					     .args = { 0xfffffff9, ~0ULL } };
 	struct spoor_event ev = { .h = &b.s.h };
 	struct spoor_call c;
 
@@ -304,8 +305,14 @@ static void test_width_of_results(void **state)
 	assert_int_equal(c.ret, -1);
 	ev.h = &other.h; /* a result that did not fit */
 	assert_int_equal(spoor_call_decode(&ev, &c), 0);
-	assert_true(c.ret == 1LL << 50 && c.nr == 39);
+	assert_true(c.ret == 1LL << 50 && c.nr == 73 && c.id == 73);
+	assert_string_equal(c.info->name, "flock");
+	assert_true(c.n_args == 2 && (int64_t)c.args[0].value == -7 && c.args[1].value == UINT32_MAX);
 	assert_true(spoor_syscall_ret(&other.h) == 1LL << 50);
+	other.i386 = 1;
+	assert_int_equal(spoor_syscall_id(&other.h), SPOOR_SYSCALL_I386 + 73);
+	other.nr = SPOOR_SYSCALL_I386 + 73; /* of neither table */
+	assert_int_equal(spoor_syscall_id(&other.h), SPOOR_EV_SYSCALL_OTHER);
 }
 
 /* execve: a path whose address is not known is all that is known of its arguments. */
