@@ -277,7 +277,7 @@ void reserve_commit(char *at, size_t size)
  * For threads that were made by clone() without CLONE_SETTLS and so share the thread-local storage of another: call
  * it in one of them before its first event. From then on all who share it write into the shared packet.
  */
-EXPORT void spoor_thread_init(void)
+void reserve_share_thread(void)
 {
 	uint64_t signals = signals_block();
 	struct block *b = reserve_enter();

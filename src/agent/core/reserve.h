@@ -22,6 +22,5 @@ struct block *reserve_enter(void);
 /* Once, before the first event: threads then give their packets back when they end. 0 or -errno. */
 int reserve_init(void);
 
-/* This thread's block, that it gives back when it ends; NULL: no memory. With its signals blocked. */
-struct block;
-struct block *reserve_enter(void);
+/* This thread shares its thread-local storage with another one. */
+void reserve_share_thread(void);

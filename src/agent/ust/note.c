@@ -2,6 +2,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "agent/ust/note.h"
@@ -11,14 +12,17 @@ static const char *pointed(const int32_t *at)
 	return (const char *)at + *at;
 }
 
+static bool is_note(const uint32_t *w, uint32_t type)
+{
+	return w[0] == 6 && w[1] == 16 && w[2] == type && !memcmp(w + 3, "Spoor", 6);
+}
+
 int note_read(const void *note, struct spoor_site **ret_begin, struct spoor_site **ret_end)
 {
-	const uint32_t *w = note;
 	const int32_t *desc = (const int32_t *)note + 5;
 	struct spoor_site *begin, *end;
 
-	if (w[0] != 6 || w[1] != 16 || w[2] != SPOOR_NOTE_SITES || memcmp(w + 3, "Spoor", 6) ||
-	    desc[0] != SPOOR_SITE_VERSION)
+	if (!is_note(note, SPOOR_NOTE_SITES) || desc[0] != SPOOR_SITE_VERSION)
 		return -EINVAL;
 	begin = (struct spoor_site *)pointed(desc + 1);
 	end = (struct spoor_site *)pointed(desc + 2);
@@ -27,6 +31,17 @@ int note_read(const void *note, struct spoor_site **ret_begin, struct spoor_site
 	*ret_begin = begin;
 	*ret_end = end;
 	return 0;
+}
+
+struct spoor_agent_state *note_agent(const void *note)
+{
+	const int32_t *desc = (const int32_t *)note + 5;
+	struct spoor_agent_state *s;
+
+	if (!is_note(note, SPOOR_NOTE_AGENT) || desc[0] != SPOOR_AGENT_NOTE_VERSION)
+		return NULL;
+	s = (struct spoor_agent_state *)pointed(desc + 1);
+	return s->version == SPOOR_AGENT_STATE_VERSION ? s : NULL;
 }
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *data)

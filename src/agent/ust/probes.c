@@ -7,8 +7,6 @@
 #include "agent/core/process.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/sites.h"
-#include <spoor/marker.h>
-#include <spoor/tracepoint.h>
 
 /* Of a tracepoint: class is set. Of markers: those of that name, and format unless NULL; also of objects to come. */
 struct registration {
@@ -195,19 +193,17 @@ static int change_tracepoint(const struct spoor_desc *desc, const char *file, ui
 	return change(r, desc, file, line, in);
 }
 
-EXPORT int spoor_probe_register(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void),
-				void *data)
+int probe_register(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data)
 {
 	return change_tracepoint(desc, file, line, probe, data, true);
 }
 
-EXPORT int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line,
-				  void (*probe)(void), void *data)
+int probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data)
 {
 	return change_tracepoint(desc, file, line, probe, data, false);
 }
 
-EXPORT void spoor_probe_synchronize(void)
+void probe_synchronize(void)
 {
 	urcu_bp_synchronize_rcu();
 }
@@ -222,12 +218,12 @@ static int change_marker(const char *name, const char *format, marker_probe_func
 	return change(r, NULL, NULL, 0, in);
 }
 
-EXPORT int spoor_marker_register(const char *name, const char *format, marker_probe_func *probe, void *data)
+int probe_register_marker(const char *name, const char *format, marker_probe_func *probe, void *data)
 {
 	return change_marker(name, format, probe, data, true);
 }
 
-EXPORT int spoor_marker_unregister(const char *name, marker_probe_func *probe, void *data)
+int probe_unregister_marker(const char *name, marker_probe_func *probe, void *data)
 {
 	return change_marker(name, NULL, probe, data, false);
 }

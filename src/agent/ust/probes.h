@@ -2,6 +2,8 @@
 #pragma once
 /* Callbacks of tracepoints and markers, under RCU (liburcu's bulletproof flavour: threads need not register). */
 #include "agent/ust/class.h"
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
 
 /* spoor_ops' */
 const struct spoor_probe *probes_begin(struct spoor_tracepoint *tp);
@@ -10,3 +12,10 @@ void probes_end(void);
 /* Whether any is registered; gives a new class those that were registered for its name. Under the process's lock. */
 bool probes_any(void);
 void probes_attach(struct class *c);
+
+/* What programs register by spoor/tracepoint.h and spoor/marker.h. */
+int probe_register(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data);
+int probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data);
+int probe_register_marker(const char *name, const char *format, marker_probe_func *probe, void *data);
+int probe_unregister_marker(const char *name, marker_probe_func *probe, void *data);
+void probe_synchronize(void);

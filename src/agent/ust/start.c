@@ -12,8 +12,9 @@
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/environment.h"
+#include "agent/ust/exported.h"
+#include "agent/ust/probes.h"
 #include "agent/ust/sites.h"
-#include <spoor/tracepoint.h>
 
 static uint32_t first_pid; /* of the process that loaded the library */
 
@@ -58,8 +59,10 @@ static void start(int argc, char **argv, char **envp)
 
 	(void)argc;
 	(void)argv;
-	if (process_init() || !process_lock())
+	if (!agent_serves() || process_init() || !process_lock())
 		return;
+	if (!first)
+		agent_stay();
 	first_pid = process->pid;
 	if (!environ)
 		environ = envp;
@@ -76,6 +79,8 @@ static void start(int argc, char **argv, char **envp)
 
 static void end(void)
 {
+	if (!agent_serves())
+		return;
 	spoor_control_stop();
 	outputs_end();
 }
@@ -87,7 +92,7 @@ static void end(void)
 static void (*begin_entry)(int, char **, char **) __attribute__((section(".init_array.00000"), used)) = start;
 static void (*end_entry)(void) __attribute__((section(".fini_array.00000"), used)) = end;
 
-EXPORT void spoor_ust_object_in(const void *note)
+void agent_object_in(const void *note)
 {
 	if (process_init() || !outputs_lock(true))
 		return;
@@ -98,7 +103,7 @@ EXPORT void spoor_ust_object_in(const void *note)
 	process_unlock();
 }
 
-EXPORT void spoor_ust_object_out(const void *note)
+void agent_object_out(const void *note)
 {
 	bool wait;
 
@@ -108,5 +113,5 @@ EXPORT void spoor_ust_object_out(const void *note)
 	process_unlock();
 	/* A forked process may have inherited readers whose threads it has not: it would wait for ever. */
 	if (wait && process->pid == first_pid)
-		spoor_probe_synchronize();
+		probe_synchronize();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "agent/ust/class.h"
+#include "agent/ust/exported.h"
 #include "agent/ust/state.h"
 
 struct spoor_agent_state spoor_agent_state = {
@@ -9,6 +10,7 @@ struct spoor_agent_state spoor_agent_state = {
 	.slot_size = sizeof(struct slot),
 	.slot_channel = offsetof(struct slot, channel),
 	.class_slots = offsetof(struct class, slots),
+	.calls = &own_calls,
 };
 _Static_assert(offsetof(struct spoor_arena_channel, name) == 0, "");
 

@@ -10,7 +10,8 @@
 #include <linux/types.h>
 
 #define SPOOR_NOTE_AGENT 2
-#define SPOOR_AGENT_STATE_VERSION 2
+#define SPOOR_AGENT_NOTE_VERSION 1
+#define SPOOR_AGENT_STATE_VERSION 3
 
 enum spoor_agent_way {
 	SPOOR_AGENT_UNKNOWN = 0, /* not tried yet: there are no sites */
@@ -23,12 +24,19 @@ enum spoor_agent_way {
  * In which channels a tracepoint's events are: its `agent` points to what the library knows of its class, where
  * class_slots bytes on stand 32 bits; bit i stands for slot i, where slot_channel bytes on is a pointer to the channel,
  * which begins with its name. NULL wherever there is nothing.
+ *
+ * A process may have several copies of the library: one preloaded, others linked into objects. One serves, it finds the
+ * others' marks as it is found from outside; `calls` is where they go on with what they are called for (exported.h).
  */
+struct spoor_agent_calls;
 struct spoor_agent_state {
 	__u32 version;
 	__u32 way; /* enum spoor_agent_way */
 	const void *slots;
 	__u32 n_slots, slot_size, slot_channel, class_slots; /* slot_size: bytes of each */
+	const struct spoor_agent_calls *calls;
+	__u32 serves; /* 0: another copy does, or none has begun */
+	__u32 reserved;
 };
-_Static_assert(sizeof(struct spoor_agent_state) == 32, "");
+_Static_assert(sizeof(struct spoor_agent_state) == 48, "");
 extern struct spoor_agent_state spoor_agent_state __attribute__((visibility("hidden")));

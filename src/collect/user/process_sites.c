@@ -152,13 +152,13 @@ static int open_mapped(const struct process *p, uint64_t start, uint64_t end, co
 	return spoor_site_file_open(path, f, NULL);
 }
 
-/* The library, if it is in this object: what does it say of this process? */
+/* The library, if it is in this object: what does it say of this process? Of several copies the one that serves. */
 static int ask_agent(struct process *p, struct site_file *f)
 {
 	uint64_t at = spoor_site_file_agent(f);
 	struct spoor_agent_state state;
 
-	if (at && pread(p->mem, &state, sizeof(state), p->bias + at) == sizeof(state) &&
+	if (!p->agent.serves && at && pread(p->mem, &state, sizeof(state), p->bias + at) == sizeof(state) &&
 	    state.version == SPOOR_AGENT_STATE_VERSION && state.way <= SPOOR_AGENT_REFUSED)
 		p->agent = state;
 	return 0;
