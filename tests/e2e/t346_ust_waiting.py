@@ -107,6 +107,30 @@ def test_daemon_killed_before_it_has_let_them_in(daemon, ticker):
     assert by_thread(daemon) == {i: list(range(4)) for i in range(20)}
 
 
+@pytest.mark.parametrize("call, first", [("getsockopt", 1), ("epoll_ctl", 1), ("sendmsg", 2)])
+def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call, first):
+    """
+    Before each such call, when the program has ended already: what was taken from its socket is not lost. But for the
+    first sendmsg, by which the keeper has the connection: nothing comes between accept4 and it.
+    """
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    for i in range(8):
+        daemon.process.send_signal(signal.SIGSTOP)
+        begin_and_end(daemon, ticker, i, 1)
+        tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                                   f"inject={call}:signal=KILL:when={first + i}", "-p", str(daemon.process.pid)],
+                                  stderr=subprocess.PIPE, text=True)
+        assert "attached" in tracer.stderr.readline()
+        daemon.process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.process.wait(0.5)
+        daemon.kill()
+        tracer.communicate(timeout=PATIENCE)
+        daemon.start()
+    assert end(daemon).startswith("32 events of 8 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(8)}
+
+
 def test_more_than_can_wait(daemon, ticker):
     """Each program is there, or counted and said."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

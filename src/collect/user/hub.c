@@ -83,6 +83,17 @@ void spoor_hub_no_files(struct spoor_hub *h)
 	h->no_files = true;
 }
 
+/* What a peer has not read, and ended, is told before what it sent, and once. */
+ssize_t spoor_hub_receive(int sock, void *bytes, size_t room, int *ret_fd, int flags)
+{
+	ssize_t n;
+
+	do {
+		n = spoor_fds_receive(sock, bytes, room, ret_fd, 1, NULL, MSG_DONTWAIT | flags);
+	} while (n == -ECONNRESET);
+	return n;
+}
+
 /* One. Returns 0: there is none; 1; or -errno: the connection is to be closed. */
 static int receive(struct hub_program *p)
 {
@@ -91,10 +102,8 @@ static int receive(struct hub_program *p)
 	ssize_t n;
 	int r;
 
-	/* What it has not read, and ended, is told before what it sent, and once. */
-	do {
-		n = spoor_fds_receive(p->sock.fd, text, sizeof(text), &fd, 1, NULL, MSG_DONTWAIT);
-	} while (n == -ECONNRESET);
+	spoor_program_look_ahead(p);
+	n = spoor_hub_receive(p->sock.fd, text, sizeof(text), &fd, 0);
 	if (n == -EMFILE)
 		spoor_hub_no_files(p->hub);
 	if (n <= 0)

@@ -152,6 +152,7 @@ void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_no_files(struct spoor_hub *h);
+ssize_t spoor_hub_receive(int sock, void *bytes, size_t room, int *ret_fd, int flags);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
 /* Who has called chroot() is to find it, too; 0 also if it is open already, or nobody is to. */
 int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);
@@ -228,6 +229,11 @@ void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 
 /* program_arenas.c: -errno: it broke the protocol */
 int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd);
+/*
+ * If an arena comes next, the keeper has it before it is taken from the socket: were we killed in between, it would be
+ * nowhere.
+ */
+void spoor_program_look_ahead(struct hub_program *p);
 /* A child says in place of an arena why it can have none. */
 void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text);
 /* What a program left that ended while nobody was there. */

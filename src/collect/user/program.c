@@ -87,11 +87,27 @@ void spoor_program_heard(struct hub_program *p)
 	p->kept = false;
 }
 
+/* The keeper has it before all else: who has ended by the time we are killed does not come again. */
+static void let_in(struct spoor_hub *h, int listener, int fd)
+{
+	uint32_t id = (uint32_t)(h->last_program + 1);
+	struct hub_program *p = NULL;
+
+	spoor_keeper_met(h->keeper, id, fd);
+	if (spoor_beyond_root_lets_in(listener, fd))
+		p = spoor_program_take_in(h, fd);
+	else
+		close(fd);
+	if (p)
+		p->kept = h->keeper >= 0;
+	else
+		spoor_keeper_heard(h->keeper, id);
+}
+
 bool spoor_program_accept(struct spoor_hub *h, int listener)
 {
 	for (int i = 0; i < 64; i++) {
 		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		struct hub_program *p;
 
 		if (fd < 0 && errno == EAGAIN && h->crowd < HUB_BACKLOG)
 			h->crowd = 0;
@@ -102,13 +118,7 @@ bool spoor_program_accept(struct spoor_hub *h, int listener)
 		if (fd < 0)
 			return false;
 		h->crowd++;
-		if (!spoor_beyond_root_lets_in(listener, fd)) {
-			close(fd);
-			continue;
-		}
-		p = spoor_program_take_in(h, fd);
-		if (p)
-			spoor_program_meet(p);
+		let_in(h, listener, fd);
 	}
 	return true;
 }

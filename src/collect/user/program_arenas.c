@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
 
 #define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
@@ -68,14 +69,33 @@ static void come_to_know(struct hub_program *p)
 		spoor_program_join(p, s, NULL);
 }
 
-/* At once, in case that we are killed while we look at it: it is not in the socket any more. */
-static void keep_at_once(struct hub_program *p, const struct spoor_control_arena *m, int fd)
+static void keep(struct hub_program *p, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_kept k = { .pid = p->cred.pid, .session = m->session };
 
 	k.start_time = spoor_program_process(p)->start_time;
 	memcpy(k.uuid, m->uuid, sizeof(k.uuid));
 	spoor_keeper_keep(p->hub->keeper, &k, fd);
+}
+
+static bool is_new(const struct hub_program *p, const struct hub_member *member, const uint8_t *uuid)
+{
+	return !(member && is_known(member, uuid)) && !spoor_orphans_had(p->hub, uuid);
+}
+
+void spoor_program_look_ahead(struct hub_program *p)
+{
+	struct spoor_control_arena m;
+	_cleanup_(spoor_closep) int fd = -1;
+	struct spoor_ust_session *s;
+
+	if (!p->kept || !p->program || spoor_hub_receive(p->sock.fd, &m, sizeof(m), &fd, MSG_PEEK) != sizeof(m))
+		return;
+	if (m.head.type != SPOOR_CONTROL_ARENA || m.head.version != SPOOR_CONTROL_VERSION || fd < 0)
+		return;
+	s = session_of(p->hub, m.session);
+	if (s && is_new(p, spoor_program_member(p, s), m.uuid))
+		keep(p, &m, fd);
 }
 
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
@@ -122,8 +142,8 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
 	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
 		return -EBADMSG;
-	} else if (!is_known(member, m->uuid) && !spoor_orphans_had(p->hub, m->uuid)) { /* it may be asked again */
-		keep_at_once(p, m, fd);
+	} else if (is_new(p, member, m->uuid)) { /* it may be asked again */
+		keep(p, m, fd);
 		r = map_arena(p, member, m, fd);
 		if (r || !is_known(member, m->uuid))
 			spoor_keeper_drop(p->hub->keeper, m->uuid);
