@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,6 +275,38 @@ int spoor_trace_order(struct spoor_trace *t)
 	return join_parts(t);
 }
 
+static bool is_buffer(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 6 && !strcmp(name + n - 6, ".arena");
+}
+
+static bool has_buffers(const char *path)
+{
+	DIR *d = opendir(path);
+	const struct dirent *de;
+	bool found = false;
+
+	while (d && !found && (de = readdir(d)))
+		found = is_buffer(de->d_name);
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static int no_trace(const char *path, const struct stat *st, struct spoor_error *e)
+{
+	bool dir = S_ISDIR(st->st_mode);
+
+	if (dir ? has_buffers(path) : is_buffer(path)) /* what programs without a recorder leave */
+		return spoor_fail(e, ENOENT, "%s: not a trace, but %s: `spoor ust recover -o NAME.spoor %s` makes one",
+				  path, dir ? "buffers of programs (*.arena)" : "a buffer of a program", path);
+	if (!dir)
+		return spoor_fail(e, ENOTDIR, "%s: not a trace: a trace is a directory, NAME.spoor", path);
+	return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
+}
+
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
@@ -285,7 +318,7 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 	if (!real || stat(real, &st) < 0)
 		return spoor_fail(e, errno, "%s: cannot open: %m", path);
 	if (!S_ISDIR(st.st_mode))
-		return spoor_fail(e, ENOTDIR, "%s: not a trace: a trace is a directory, NAME.spoor", path);
+		return no_trace(path, &st, e);
 	if (segment_number(strrchr(real, '/') + 1, &nr) >= 0)
 		r = scan_segment(t, path, 0, nr);
 	else
@@ -297,6 +330,6 @@ int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error
 	if (!t->n_segments && t->scan_errno)
 		return spoor_fail(e, t->scan_errno, "%s: cannot read it: %s", path, strerror(t->scan_errno));
 	if (!t->n_segments && !t->after)
-		return spoor_fail(e, ENOENT, "%s: not a trace: no segment in it", path);
+		return no_trace(path, &st, e);
 	return check_hosts(t, path, e);
 }

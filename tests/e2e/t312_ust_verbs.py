@@ -175,6 +175,15 @@ def test_recover_takes_each_buffer_once(spoor, build, ticker, tmp_path):
                          "was taken\n"
 
 
+def test_report_of_buffers_says_what_to_do(spoor, build, ticker, tmp_path):
+    subprocess.run([ticker, "1", "11"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)
+    arena, = (tmp_path / "alone").glob("*.arena")
+    for path, what in (tmp_path / "alone", "buffers of programs (*.arena)"), (arena, "a buffer of a program"):
+        run = spoor("report", path)
+        assert run.returncode == 1 and run.stderr == f"spoor report: {path}: not a trace, but {what}: " \
+            f"`spoor ust recover -o NAME.spoor {path}` makes one\n"
+
+
 def test_recover_refuses(spoor, tmp_path):
     run = spoor("ust", "recover", tmp_path)
     assert run.returncode == 1 and "*.arena" in run.stderr
