@@ -8,6 +8,8 @@
 #include "base/strings.h"
 #include "cmd/daemon_internal.h"
 #include "cmd/ust.h"
+#include "cmd/ust_options.h"
+#include "collect/session/filter.h"
 
 void spoor_daemon_where(const struct command *c, const struct spoor_ust_session *s, char *text, size_t size)
 {
@@ -43,11 +45,10 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 }
 
 static const char *const modes[] = { "discard", "overwrite", "block" };
-static const char *const contexts[] = { "vpid", "vtid", "procname", "ip", "cpu", "callstack" };
 
 static void tell_channel(struct command *c, const struct spoor_control_channel *channel)
 {
-	char line[512];
+	char line[1024]; /* has room for all contexts there are */
 	int n = snprintf(line, sizeof(line), "  channel %s: %s", channel->name, modes[channel->mode % 3]);
 
 	if (channel->mode == SPOOR_ARENA_BLOCK)
@@ -56,9 +57,26 @@ static void tell_channel(struct command *c, const struct spoor_control_channel *
 		n += snprintf(line + n, sizeof(line) - n, ", packets of %u bytes", channel->packet_size);
 	if (channel->share > 1)
 		n += snprintf(line + n, sizeof(line) - n, ", share %u", channel->share);
-	for (unsigned i = 0; i < sizeof(contexts) / sizeof(*contexts); i++)
-		if (channel->contexts >> i & 1)
-			n += snprintf(line + n, sizeof(line) - n, ", %s", contexts[i]);
+	for (unsigned i = 0; i < 32; i++)
+		if (channel->contexts >> i & 1 && spoor_ust_context_name(i))
+			n += snprintf(line + n, sizeof(line) - n, ", %s", spoor_ust_context_name(i));
+	if (channel->contexts & SPOOR_CONTEXT_STACK)
+		snprintf(line + n, sizeof(line) - n, ", stack %s,%u",
+			 spoor_mode_name(channel->stack_mode ? channel->stack_mode : SPOOR_STACK_APP_ALL),
+			 channel->stack_mode == SPOOR_STACK_APP ? 1 :
+			 channel->stack_budget                  ? channel->stack_budget :
+								  SPOOR_STACK_BUDGET);
+	spoor_hub_answer(c->q, line);
+}
+
+static void tell_code(struct command *c, const struct spoor_ust_session *s)
+{
+	char line[2200];
+
+	if (!*s->app_text && !*s->scope_text)
+		return;
+	snprintf(line, sizeof(line), "  call stacks:%s%s%s%s", *s->app_text ? " app " : "", s->app_text,
+		 *s->scope_text ? " scope " : "", s->scope_text);
 	spoor_hub_answer(c->q, line);
 }
 
@@ -76,19 +94,39 @@ static void tell_rule(struct command *c, const struct spoor_ust_session *s, cons
 	spoor_hub_answer(c->q, line);
 }
 
+/* A relay's refusal is for good: no round is needed to know it. Its words; NULL: none. */
+static const char *failure_of(const struct spoor_ust_session *s, struct spoor_sender_stats *st)
+{
+	if (s->sender)
+		spoor_sender_stats(s->sender, st);
+	if (s->sender && st->failed)
+		return st->why;
+	return s->failed ? s->why : NULL;
+}
+
+static void tell_failure(struct command *c, const struct spoor_ust_session *s, const char *why)
+{
+	char line[900], cure[160] = "";
+
+	if (s->sender)
+		snprintf(cure, sizeof(cure),
+			 "; what comes now is not recorded: `spoor ust end -s %s`, and start a new one", s->name);
+	snprintf(line, sizeof(line), "  it failed: %s%s", why, cure);
+	spoor_hub_answer(c->q, line);
+}
+
 static void tell_relay(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_sender_stats st;
 	char line[640];
 
 	spoor_sender_stats(s->sender, &st);
+	if (st.failed)
+		return;
 	snprintf(line, sizeof(line),
-		 "  relay: %s%s%s; %.1f MB wait; %" PRIu64 " %s, %.1f s without a connection; "
+		 "  relay: %sconnected%s%s; %.1f MB wait; %" PRIu64 " %s, %.1f s without a connection; "
 		 "%" PRIu64 " %s discarded meanwhile, %" PRIu64 " %s refused",
-		 st.connected ? "connected" :
-		 st.failed    ? "failed" :
-				"not connected",
-		 st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects,
+		 st.connected ? "" : "not ", st.why[0] ? ": " : "", st.why, st.waiting / 1e6, st.reconnects,
 		 spoor_plural(st.reconnects, "reconnect", "reconnects"), st.away_ns / 1e9, s->network_lost,
 		 spoor_plural(s->network_lost, "event", "events"), st.refused,
 		 spoor_plural(st.refused, "packet", "packets"));
@@ -105,31 +143,32 @@ void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *ap
 	spoor_hub_answer(c->q, line);
 }
 
-static const char *state_of(const struct spoor_ust_session *s)
+static const char *state_of(const struct spoor_ust_session *s, bool failed)
 {
 	if (s->ending.step)
 		return "ending";
-	return s->recording ? "recording" : "stopped";
+	return failed ? "failed" : s->recording ? "recording" : "stopped";
 }
 
 static void tell_session(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_hub_result sum;
+	struct spoor_sender_stats stats;
+	const char *why = failure_of(s, &stats);
 	char line[PATH_MAX + 1024], output[PATH_MAX + 512], so_far[192];
 
 	spoor_daemon_where(c, s, output, sizeof(output));
-	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, state_of(s), output);
+	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, state_of(s, why), output);
 	spoor_hub_answer(c->q, line);
 	if (s->o.buffers) {
 		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
 		spoor_hub_answer(c->q, line);
 	}
+	tell_code(c, s);
 	if (s->sender)
 		tell_relay(c, s);
-	if (s->failed) {
-		snprintf(line, sizeof(line), "  it failed: %s", s->why);
-		spoor_hub_answer(c->q, line);
-	}
+	if (why)
+		tell_failure(c, s, why);
 	spoor_hub_totals(c->h, s, &sum);
 	spoor_daemon_tell_apart(c, &s->apart, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));

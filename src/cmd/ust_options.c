@@ -114,6 +114,11 @@ static const char *const context_names[] = { "vpid", "vtid", "procname", "ip", "
 					     SPOOR_PERF_CONTEXTS(PERF_CONTEXT) };
 #define N_CONTEXTS (sizeof(context_names) / sizeof(*context_names))
 
+const char *spoor_ust_context_name(unsigned bit)
+{
+	return bit < N_CONTEXTS ? context_names[bit] : NULL;
+}
+
 static int wrong_context(const char *word, struct spoor_error *e)
 {
 	char known[512] = "";

@@ -61,6 +61,8 @@ int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error 
 bool spoor_ust_options_shape(const struct spoor_ust_cmd_options *o);
 /* Of all channels. */
 uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o);
+/* Of a bit of contexts, as --context has it; NULL: there is none. */
+const char *spoor_ust_context_name(unsigned bit);
 /* "vpid,cpu,callstack" into a uint32_t. */
 int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e);
 

@@ -270,6 +270,18 @@ def test_flight_recorder_has_who_has_ended(daemon, ticker):
     assert daemon.ticks()[p.pid, 0] == list(range(1009))
 
 
+def test_status_says_what_events_carry(daemon):
+    """Counters, and of call stacks which, whose and how deep."""
+    daemon.ust("create", "-o", "t.spoor", "--channel", "a:context=vpid+perf:page-faults+perf:cpu-clock",
+               "--channel", "b", "--stack", "lib", "--channel", "c", "--stack", "all,64", "--channel", "d",
+               "--app", "*/ticker")
+    status = daemon.ust("status").stdout
+    assert "channel a: discard, vpid, perf:cpu-clock, perf:page-faults\n" in status
+    assert "channel b: discard, callstack, stack lib,5\n" in status
+    assert "channel c: discard, callstack, stack all,64\n" in status
+    assert "channel d: discard\n" in status and "call stacks: app */ticker\n" in status
+
+
 def test_channels(daemon, ticker):
     """Each with its own mode and contexts; an event that is put into two is written into both."""
     daemon.ust("create", "-o", "t.spoor", "--channel", "fast:packet=16k,context=vtid", "--channel",
@@ -281,7 +293,7 @@ def test_channels(daemon, ticker):
     daemon.ust("start")
     p = daemon.program(ticker, 1, 1009, 100)
     status = daemon.ust("status").stdout
-    assert "channel fast: discard, packets of 16384 bytes, vtid" in status
+    assert "channel fast: discard, packets of 16384 bytes, vtid\n" in status
     assert "channel slow: block 1000000 us, share 2" in status
     assert "enabled slow/zoo:tick in all programs" in status
     assert "enabled fast/zoo:* in all programs if n < 500" in status

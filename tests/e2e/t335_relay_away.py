@@ -173,3 +173,27 @@ def test_refused_for_good(build, tmp_path):  # noqa: F811
             assert "on its way" not in s.status()
         finally:
             s.close()
+
+
+def test_relay_with_another_directory(relay, sender, ticker, tmp_path):  # noqa: F811
+    """The trace is not there: the session fails, and one line says why, and what to do."""
+    s = sender("host")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = s.program(ticker, 1, 0, 5)
+    wait_for(lambda: (relay.directory / "host/t.spoor").exists())
+    relay.kill()
+    relay.directory = tmp_path / "other"
+    relay.start()
+    wait_for(lambda: "it failed" in s.status())
+    status = s.status()
+    assert status.startswith("session default: failed, to host/t.spoor at ") and "relay:" not in status, status
+    assert [line for line in status.splitlines() if "failed:" in line] == [
+        "  it failed: the relay refuses: t.spoor is not in its directory: it was removed, or the relay was started with"
+        " another directory; what comes now is not recorded: `spoor ust end -s default`, and start a new one"]
+    run = s.ust("end", check=False)
+    assert run.returncode == 1 and "is not in its directory" in run.stderr, run
+    s.ust("start", "-o", "new.spoor", "-e", "zoo:tick")
+    s.finish(p)
+    assert ", 0 lost" in s.end()
+    wait_for(lambda: "complete" in relay.said())
+    assert there(s, relay, "new.spoor")

@@ -81,8 +81,8 @@ EXPORT int spoor_probe_register(const struct spoor_desc *desc, const char *file,
 	return calls()->probe_register(desc, file, line, probe, data);
 }
 
-EXPORT int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line,
-				  void (*probe)(void), void *data)
+EXPORT int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void),
+				  void *data)
 {
 	return calls()->probe_unregister(desc, file, line, probe, data);
 }

@@ -178,7 +178,10 @@ static int check(const struct spoor_relay_hello *h, const char *name, bool there
 		 struct spoor_error *e)
 {
 	if (!there && (h->kind == SPOOR_RELAY_RESUME || h->acked))
-		return spoor_fail(e, ENOENT, "%s is not there any more", name);
+		return spoor_fail(e, ENOENT,
+				  "%s is not in its directory: it was removed, or the relay was started with another "
+				  "directory",
+				  name);
 	if (there && h->kind == SPOOR_RELAY_BEGIN && !same(owner->incarnation, h->incarnation))
 		return spoor_fail(e, ESTALE, "%s: another sender has gone on with it", name);
 	return 0;
