@@ -167,5 +167,7 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
+/* Of these, since the writer was opened: the last ones of system calls. */
+uint64_t spoor_writer_lost_calls(const struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e);

@@ -26,7 +26,8 @@ struct writer_stream {
 	uint64_t seq;
 	uint64_t discarded; /* as the caller said last, and before it was resumed */
 	uint64_t before;    /* of these: before */
-	uint64_t lost;      /* events that could not be written */
+	uint64_t lost;       /* events that could not be written */
+	uint64_t lost_calls; /* of these: the last ones of system calls */
 };
 
 /* A segment of one part. */

@@ -195,10 +195,18 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 	return 0;
 }
 
-static uint64_t count_events(const struct iovec *iov, int n)
+/* A call's last event: that it has ended, never does, or was in flight at the end. */
+static bool is_call(const struct spoor_event_header *h)
 {
-	uint64_t count = 0;
+	const struct spoor_pending *p = (const void *)h;
 
+	if (h->id != SPOOR_EV_PENDING)
+		return h->id <= SPOOR_EV_SYSCALL_OTHER;
+	return spoor_event_size(h) >= sizeof(*p) && (p->why == SPOOR_PENDING_END || spoor_pending_is_final(p));
+}
+
+static void lose_events(struct writer_stream *s, const struct iovec *iov, int n)
+{
 	for (int i = 0; i < n; i++) {
 		size_t at = 0;
 
@@ -208,10 +216,10 @@ static uint64_t count_events(const struct iovec *iov, int n)
 			if (spoor_event_size(h) < sizeof(*h))
 				break;
 			at += spoor_event_size(h);
-			count++;
+			s->lost++;
+			s->lost_calls += is_call(h);
 		}
 	}
-	return count;
 }
 
 struct writer_stream *spoor_cpu_stream(const struct spoor_writer *w, unsigned cpu, unsigned level)
@@ -253,7 +261,7 @@ static int check(struct spoor_writer *w, struct writer_stream *s, const struct i
 					  spans[i].iov_len);
 	if (p->ts_begin >= s->last_ts && p->ts_end >= p->ts_begin)
 		return 0;
-	s->lost += count_events(spans, n_spans);
+	lose_events(s, spans, n_spans);
 	spoor_stream_name(s, name, sizeof(name));
 	return spoor_fail(e, EINVAL, "%s: events of %s are out of order", w->path, name);
 }
@@ -281,9 +289,9 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 		if (r > 0)
 			r = spoor_stream_write(w, s, p, e);
 		else if (r == 0) /* max_size holds only the segments that are being written */
-			s->lost += count_events(spans, taken);
+			lose_events(s, spans, taken);
 		if (r < 0) {
-			s->lost += count_events(spans, n_spans);
+			lose_events(s, spans, n_spans);
 			return r;
 		}
 		p->ts_begin = p->ts_end;
@@ -333,7 +341,7 @@ void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, con
 	struct writer_stream *s = spoor_cpu_stream(w, cpu, level);
 
 	if (s)
-		s->lost += count_events(spans, n_spans);
+		lose_events(s, spans, n_spans);
 }
 
 static void switch_stream(struct writer_stream *s)

@@ -189,6 +189,8 @@ def test_full_disk(spoor, build, read, actor, tmp_path):
     lost = int(re.search(r"(\d+) lost;", run.stderr)[1])
     trace = read(tmp_path / "kept.spoor", ended=False)
     assert trace.summary["calls"] > 1000 and trace.summary["ended"] is False
+    in_flight = int(re.search(r"(\d+) events", run.stderr)[1]) - trace.summary["calls"]
+    assert 0 <= in_flight < lost / 10
     assert trace.summary["discarded"] == lost and 0 < trace.summary["lost_writing"] <= lost
     out = spoor("report", tmp_path / "kept.spoor").stdout
     assert sum(int(n.replace(",", "")) for n in re.findall(r"^Lost: ([\d,]+) events ", out, re.M)) == lost

@@ -377,9 +377,10 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 	if (s.writer) {
 		int c;
 
-		uint64_t lost = spoor_writer_lost(s.writer);
+		/* Counted as events are calls alone; lost are threads, mappings and definitions, too. */
+		uint64_t lost = spoor_writer_lost_calls(s.writer);
 
-		ret->consumer.discarded += lost;
+		ret->consumer.discarded += spoor_writer_lost(s.writer);
 		ret->consumer.events -= lost < ret->consumer.events ? lost : ret->consumer.events;
 		ret->bytes = spoor_writer_bytes(s.writer);
 		c = spoor_writer_close(s.writer, &close_error);
