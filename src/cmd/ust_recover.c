@@ -31,6 +31,19 @@ static void say_unreadable(const struct spoor_recovery *r)
 	spoor_ust_say(text);
 }
 
+static void say_cut(const struct spoor_recovery *r)
+{
+	char text[192];
+
+	if (!r->cut)
+		return;
+	snprintf(text, sizeof(text),
+		 "%u %s cut: %" PRIu64 " bytes are missing, at least %" PRIu64
+		 " of them with events; the trace has what is there",
+		 r->cut, spoor_plural(r->cut, "file is", "files are"), r->cut_bytes, r->missing);
+	spoor_ust_say(text);
+}
+
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
 	char losses[64];
@@ -50,6 +63,7 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	if (r->malformed)
 		fprintf(stderr, "spoor ust: in %" PRIu64 " %s what a program had written made no sense\n", r->malformed,
 			spoor_plural(r->malformed, "place", "places"));
+	say_cut(r);
 	say_unreadable(r);
 }
 

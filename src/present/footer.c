@@ -191,9 +191,14 @@ static void put_program(FILE *out, const struct spoor_program *p)
 	if (is_damaged(p)) {
 		fputs("Damaged: ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
-		fprintf(out,
-			"[%u] wrote what makes no sense into its own buffer, %" PRIu64 " %s; what it hid is lost.\n",
-			p->pid, (uint64_t)p->malformed, spoor_plural(p->malformed, "time", "times"));
+		if (p->malformed)
+			fprintf(out,
+				"[%u] wrote what makes no sense into its own buffer, %" PRIu64
+				" %s; what it hid is lost.\n",
+				p->pid, (uint64_t)p->malformed, spoor_plural(p->malformed, "time", "times"));
+		else
+			fprintf(out, "[%u]'s buffer was cut when it was recovered; what was behind the cut is lost.\n",
+				p->pid);
 	}
 }
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ import tracing
 from daemons import ticker  # noqa: F401
 from processes import children
 
+HEADERS_OFFSET = 120  # of headers_offset and data_offset in an arena (src/agent/core/arena.h)
 PYTHON = "/usr/bin/python3.11"
 
 
@@ -173,6 +175,31 @@ def test_recover_takes_each_buffer_once(spoor, build, ticker, tmp_path):
         assert not run.stderr or copy in files
     assert run.stderr == f"spoor ust: 1 file is left out: {copy}: another file has the same program's buffer, and " \
                          "was taken\n"
+
+
+def test_recover_of_a_cut_file(spoor, build, ticker, tmp_path, events):
+    """Wherever it is cut: every event that is there wholly, in order, and what is missing is told."""
+    subprocess.run([ticker, "1", "5003"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)
+    arena, = (tmp_path / "alone").glob("*.arena")
+    data, found = arena.read_bytes(), []
+    headers, begin = struct.unpack_from("<QQ", data, HEADERS_OFFSET)
+    first = begin + 65536 * next(i for i in range(64) if struct.unpack_from("<Q", data, headers + 128 * i + 16)[0])
+    cuts = [4095, 4096, 4997, headers + 65, begin + 5, *range(first + 4096, first + 200000, 31001)]
+    for i, at in enumerate(cuts):
+        cut = tmp_path / f"{i}.arena"
+        cut.write_bytes(data[:at])
+        run = spoor("ust", "recover", "-o", f"{i}.spoor", cut)
+        assert (run.returncode == 0) == (at >= 4096), run
+        if run.returncode:
+            continue
+        assert f"1 file is cut: {len(data) - at} bytes are missing" in run.stderr
+        shown, summary = events(tmp_path / f"{i}.spoor")
+        numbers = [e["fields"]["n"] for e in shown if e["event"] == "zoo:tick"]
+        assert numbers == list(range(len(numbers))) and summary["programs"][0]["state"] == "damaged"
+        assert "made no sense" not in run.stderr
+        found.append((at, len(numbers)))
+    assert "'s buffer was cut when it was recovered" in spoor("report", tmp_path / f"{len(cuts) - 1}.spoor").stdout
+    assert found == sorted(found) and len({n for _, n in found}) > 4 and found[-1][1] == 5003, found
 
 
 def test_report_of_buffers_says_what_to_do(spoor, build, ticker, tmp_path):

@@ -91,17 +91,17 @@ static void test_merge(void **state)
 
 /* ---- arenas ---- */
 
-#define REFUSED(change)                                              \
-	do {                                                         \
-		struct made_arena m = arena_make(2);                 \
+#define REFUSED(change)                                                         \
+	do {                                                                    \
+		struct made_arena m = arena_make(2);                            \
 		struct spoor_arena *h __attribute__((unused)) = arena_head(&m); \
-		struct spoor_user_arena *a = NULL;                   \
-		struct spoor_error e = { "" };                       \
-		change;                                              \
-		assert_in_range(-open_made(&m, &a, &e), 1, 200);     \
-		assert_null(a);                                      \
-		assert_true(*e.text);                                \
-		free(m.base);                                        \
+		struct spoor_user_arena *a = NULL;                              \
+		struct spoor_error e = { "" };                                  \
+		change;                                                         \
+		assert_in_range(-open_made(&m, &a, &e), 1, 200);                \
+		assert_null(a);                                                 \
+		assert_true(*e.text);                                           \
+		free(m.base);                                                   \
 	} while (0)
 
 static void test_refused(void **state)
@@ -109,7 +109,7 @@ static void test_refused(void **state)
 	REFUSED(h->magic++);
 	REFUSED(h->version++);
 	REFUSED(h->state = SPOOR_ARENA_MAKING);
-	REFUSED(h->size++);
+	REFUSED(h->size = SPOOR_ARENA_LARGEST + 1);
 	REFUSED(h->clock = 3);
 	REFUSED(h->n_channels = 9);
 	REFUSED(h->n_channels = 0);
@@ -129,7 +129,34 @@ static void test_refused(void **state)
 	REFUSED(h->channels[0].first_packet = 1);
 	REFUSED(h->channels[0].mode = 3);
 	REFUSED(m.size = 100);
-	REFUSED(m.size -= 1);
+	REFUSED(m.size = sizeof(struct spoor_arena) - 1);
+}
+
+/* A file that was cut anywhere: nothing behind it counts as there, and what had been there is known. */
+static void test_cut(void **state)
+{
+	struct made_arena m = arena_make(2);
+	size_t whole = m.size;
+
+	arena_open(&m, 0, SPOOR_PACKET_OWNED, 4000000);
+	arena_open(&m, 1, SPOOR_PACKET_FULL, 4000001);
+	for (int i = 0; i < 20; i++)
+		arena_ints(&m, i % 2, 1000000 + i * 10, i, i);
+	for (m.size = sizeof(struct spoor_arena); m.size <= whole; m.size += 7) {
+		uint64_t there = 0, filled = arena_packet(&m, 0)->committed + arena_packet(&m, 1)->committed;
+		struct spoor_user_arena *a = NULL;
+
+		assert_int_equal(open_made(&m, &a, NULL), 0);
+		for (unsigned i = 0; i < 2; i++) {
+			there += a->headers[i].committed;
+			assert_true(!a->headers[i].committed ||
+				    a->packets[i].offset + a->headers[i].committed <= m.size);
+		}
+		if (m.size >= a->head.data_offset)
+			assert_int_equal(there + a->missing, filled);
+		spoor_user_arena_free(a);
+	}
+	free(m.base);
 }
 
 static void save(struct fixture *f, struct made_arena *m, const char *name)
@@ -382,14 +409,9 @@ static void test_spill(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clock),
-		cmocka_unit_test(test_lanes),
-		cmocka_unit_test(test_merge),
-		cmocka_unit_test(test_refused),
-		TEST_OF_TRACE(test_recover),
-		TEST_OF_TRACE(test_crowd),
-		TEST_OF_TRACE(test_garbage),
-		TEST_OF_TRACE(test_spill),
+		cmocka_unit_test(test_clock),   cmocka_unit_test(test_lanes), cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_cut),   TEST_OF_TRACE(test_recover),
+		TEST_OF_TRACE(test_crowd),      TEST_OF_TRACE(test_garbage),  TEST_OF_TRACE(test_spill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,6 +39,7 @@ static int check_channel(const struct spoor_arena *h, unsigned i, uint64_t *pack
 	return 0;
 }
 
+/* size: at most so large may it be. */
 static int check_head(struct spoor_arena *h, uint64_t size, struct spoor_error *e)
 {
 	uint64_t packets = 0, bytes = 0;
@@ -96,6 +97,51 @@ static void lay_out(struct spoor_user_arena *a)
 		}
 }
 
+/* Up to `to`; of a packet that garbage is in, up to that. */
+static uint64_t whole_events(const uint8_t *packet, uint64_t to)
+{
+	struct spoor_event_header h;
+	uint64_t at = 0;
+
+	while (to - at >= sizeof(h)) {
+		memcpy(&h, packet + at, sizeof(h));
+		if (!h.size4 || spoor_event_size(&h) > to - at)
+			break;
+		at += spoor_event_size(&h);
+	}
+	return at;
+}
+
+/* Of what is not there wholly, the events that are. */
+static void cut_packets(struct spoor_user_arena *a)
+{
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		const struct spoor_user_packet *p = &a->packets[i];
+		struct spoor_arena_packet *h = &a->headers[i];
+		uint64_t there = p->offset < a->size ? a->size - p->offset : 0, whole;
+		uint64_t filled = h->committed < p->size ? h->committed : p->size;
+
+		if (there >= p->size || SPOOR_OWNER_STATE(h->owner) == SPOOR_PACKET_FREE)
+			continue;
+		whole = filled <= there ? filled : whole_events(a->base + p->offset, there);
+		a->missing += filled - whole;
+		h->committed = whole;
+		if (!p->overwritten && h->consumed > whole)
+			h->consumed = whole;
+	}
+}
+
+/* A copy of a dead one's; those that were cut off are as of packets that are free. NULL: no memory. */
+static struct spoor_arena_packet *copy_headers(const struct spoor_user_arena *a)
+{
+	struct spoor_arena_packet *copy = calloc(a->head.n_packets, sizeof(*copy));
+	uint64_t at = a->head.headers_offset, there = at < a->size ? (a->size - at) / sizeof(*copy) : 0;
+
+	if (copy && there)
+		memcpy(copy, a->base + at, sizeof(*copy) * (there < a->head.n_packets ? there : a->head.n_packets));
+	return copy;
+}
+
 /* The head is aligned to more than malloc() gives. */
 static void *aligned(size_t size)
 {
@@ -110,15 +156,12 @@ static void *aligned(size_t size)
 /* a->base, size and head are set; frees a on failure. */
 static int finish(struct spoor_user_arena *a, struct spoor_user_arena **ret, struct spoor_error *e)
 {
-	int r = check_head(&a->head, a->size, e);
+	int r = check_head(&a->head, a->mapped ? a->size : SPOOR_ARENA_LARGEST, e);
 
 	if (!r) {
-		size_t bytes = a->head.n_packets * sizeof(*a->headers);
 		void *live_headers = a->base + a->head.headers_offset;
 
-		a->headers = a->mapped ? live_headers : malloc(bytes);
-		if (!a->mapped && a->headers)
-			memcpy(a->headers, live_headers, bytes);
+		a->headers = a->mapped ? live_headers : copy_headers(a);
 		a->packets = calloc(a->head.n_packets, sizeof(*a->packets));
 		a->classes = calloc(SPOOR_ARENA_MAX_CLASSES, sizeof(*a->classes));
 		if (!a->headers || !a->packets || !a->classes)
@@ -131,6 +174,8 @@ static int finish(struct spoor_user_arena *a, struct spoor_user_arena **ret, str
 	a->n_packets = a->head.n_packets;
 	a->taken = a->head.taken;
 	lay_out(a);
+	if (a->size < a->head.size)
+		cut_packets(a);
 	spoor_user_packets_begin(a);
 	*ret = a;
 	return 0;

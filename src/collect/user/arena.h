@@ -38,7 +38,8 @@ struct spoor_user_packet {
 struct spoor_user_arena {
 	struct spoor_arena head; /* a copy, checked; its live fields are as of then */
 	uint8_t *base;
-	size_t size;
+	size_t size;      /* of a dead one that was cut: less than head.size, and nothing is read behind it */
+	uint64_t missing; /* then: bytes of events that were behind it, as far as is known */
 	bool mapped;
 	bool peek; /* what is taken stays in it, for others to take */
 	struct spoor_arena_packet *headers; /* live, in base; of a dead one, with those of packets that were spilled */
@@ -56,7 +57,7 @@ struct spoor_user_arena {
 
 /* Maps a live one; fd stays the caller's. -EBADMSG, -EPROTO (another version), -EPERM (not sealed), -ENOMEM. */
 int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_error *e);
-/* Takes `size` bytes at base, allocated by malloc(); frees them on failure too. */
+/* Takes `size` bytes at base, allocated by malloc(); frees them on failure too. They may be cut behind the head. */
 int spoor_user_arena_own(uint8_t *base, size_t size, struct spoor_user_arena **ret, struct spoor_error *e);
 void spoor_user_arena_free(struct spoor_user_arena *a);
 

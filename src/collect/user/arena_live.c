@@ -62,7 +62,9 @@ static size_t take_definition(struct spoor_user_arena *a, struct spoor_user_clas
 
 void spoor_user_arena_define(struct spoor_user_arena *a, struct spoor_user_classes *r)
 {
-	uint64_t used = LOAD(live(a)->defs_used);
+	uint64_t used = LOAD(live(a)->defs_used), at = a->head.defs_offset;
+	uint64_t there = at < a->size ? a->size - at : 0;
+	bool cut;
 
 	if (a->defs_bad || used == a->defs_read)
 		return;
@@ -71,12 +73,15 @@ void spoor_user_arena_define(struct spoor_user_arena *a, struct spoor_user_class
 		spoor_user_arena_garbage(a, "the size of its definitions");
 		return;
 	}
+	cut = used > there;
+	used = cut ? there : used;
 	while (a->defs_read < used) {
 		size_t size = take_definition(a, r, used);
 
 		if (!size) {
 			a->defs_bad = true;
-			spoor_user_arena_garbage(a, "the size of a definition");
+			if (!cut)
+				spoor_user_arena_garbage(a, "the size of a definition");
 			return;
 		}
 		a->defs_read += size;

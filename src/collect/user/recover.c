@@ -165,13 +165,22 @@ static int sweep(struct recovery *r, struct spoor_taker *t, struct spoor_error *
 
 /* ---- the trace ---- */
 
+static void count_cut(struct spoor_recovery *ret, const struct spoor_user_arena *a)
+{
+	if (a->size >= a->head.size)
+		return;
+	ret->cut++;
+	ret->cut_bytes += a->head.size - a->size;
+	ret->missing += a->missing;
+}
+
 static void tell(struct recovery *r, struct spoor_taker *t)
 {
 	for (size_t i = 0; i < r->left.n; i++) {
 		struct spoor_source *s = &r->left.all[i]->source;
 		unsigned state = SPOOR_PROGRAM_CRASHED;
 
-		if (s->arena->malformed)
+		if (s->arena->malformed || s->arena->size < s->arena->head.size)
 			state = SPOOR_PROGRAM_DAMAGED;
 		else if (r->left.all[i]->runs)
 			state = SPOOR_PROGRAM_RUNS;
@@ -179,6 +188,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 			state = SPOOR_PROGRAM_ENDED;
 		spoor_taker_tell(t, s, state);
 		r->ret->programs++;
+		count_cut(r->ret, s->arena);
 		r->ret->crashed += state == SPOOR_PROGRAM_CRASHED;
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
 		r->ret->stuck += s->arena->head.n_stuck != 0;

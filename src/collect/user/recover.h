@@ -13,9 +13,11 @@
 struct spoor_recovery {
 	uint64_t events, lost, overwritten, malformed;
 	unsigned programs, crashed, running;
-	unsigned stuck;       /* programs with sites that could not be switched on */
-	unsigned unreadable;  /* files that are no arenas, or copies of others */
-	char why[512];        /* the first of those */
+	unsigned stuck;              /* programs with sites that could not be switched on */
+	unsigned cut;                /* files whose end is missing, */
+	uint64_t cut_bytes, missing; /* so many bytes, and of these that were events', as far as is known */
+	unsigned unreadable;         /* files that are no arenas, or copies of others */
+	char why[512];               /* the first of those */
 };
 
 /*
