@@ -8,7 +8,7 @@ static inline uint64_t packet_owner(const struct spoor_arena_packet *h)
 	return __atomic_load_n(&h->owner, __ATOMIC_ACQUIRE);
 }
 
-static inline bool packet_change(struct spoor_arena_packet *h, uint64_t from, unsigned level, unsigned state,
+static inline bool packet_change(struct spoor_arena_packet *h, __u64 from, unsigned level, unsigned state,
 				 uint32_t tid)
 {
 	uint64_t to = SPOOR_OWNER(SPOOR_OWNER_GEN(from) + 1, level, state, tid);

@@ -157,7 +157,7 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 	const struct spoor_arena_channel *fixed = spoor_user_arena_channel(a, i);
 	struct spoor_arena_channel *c = &live(a)->channels[fixed - a->head.channels];
 	struct spoor_arena_packet *h = &a->headers[i];
-	uint64_t owner = LOAD(h->owner), reading;
+	__u64 owner = LOAD(h->owner), reading;
 
 	if (!is_full(&a->packets[i], owner))
 		return;
