@@ -90,10 +90,14 @@ def test_preloaded_and_linked_is_one(build, tmp_path):
 
 
 def test_only_what_is_ours_is_exported(build):
-    run = subprocess.run(["nm", "-D", "--defined-only", tracing.agent(build)], capture_output=True, text=True,
-                         check=True)
-    names = [line.split()[-1] for line in run.stdout.splitlines()]
-    assert names and all(n.startswith("spoor_") for n in names), names
+    """By the library and by the archive: a program's own names never clash with them."""
+    def names(*words):
+        run = subprocess.run(["nm", "--defined-only", *words], capture_output=True, text=True, check=True)
+        return sorted(line.split()[-1] for line in run.stdout.splitlines() if len(line.split()) == 3)
+
+    shared = names("-D", tracing.agent(build))
+    assert shared and all(n.startswith("spoor_") for n in shared), shared
+    assert names("--extern-only", build / "src/agent/libspoor-ust.a") == shared
 
 
 HEADER = """

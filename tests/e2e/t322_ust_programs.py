@@ -278,7 +278,8 @@ def test_killed_after_each_instruction(build, tmp_path):
 
 @pytest.mark.parametrize("switches, threads, every", [(100000, 1, 200), (100000, 3, 2000)])
 def test_patched_under_fire(build, tmp_path, switches, threads, every):
-    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
+    # ust_fire.c calls what is no name outside of the library.
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust-parts.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
     done, (trace,) = tracing.traced(build, tmp_path / "out", program, switches, threads, every, preload=False,
                                     timeout=600, SPOOR_UST_MODE="overwrite")

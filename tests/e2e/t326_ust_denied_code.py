@@ -124,7 +124,8 @@ int main(int argc, char **argv)
 @pytest.mark.parametrize("deny, switches, threads", [(by_prctl, 100000, 1), (by_prctl, 5000, 3), (by_seccomp, 5000, 3),
                                                      (without_proc, 5000, 3)])
 def test_patched_under_fire(build, tmp_path, deny, switches, threads):
-    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
+    # ust_fire.c calls what is no name outside of the library.
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust-parts.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     program = tracing.build_program(tmp_path / "fire", "ust_fire.c", *archive)
     env = tracing.environment(build, tmp_path / "out", preload=False, SPOOR_UST_MODE="overwrite")
     done = subprocess.run([program, str(switches), str(threads), "200"], env=env, capture_output=True, text=True,
