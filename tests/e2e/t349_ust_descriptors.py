@@ -11,7 +11,7 @@ import pytest
 import tracing
 from daemons import daemon, keeper_pid, ticker  # noqa: F401
 from processes import wait_for
-from relaying import Relay
+from relaying import relay  # noqa: F401
 
 CROWD = "ulimit -n > limit; for i in $(seq 60); do {} 1 100 5000 > /dev/null & done; wait"
 
@@ -86,11 +86,9 @@ def test_no_descriptor_for_the_keeper(daemon):  # noqa: F811
     assert "no session" in daemon.ust("status").stdout
 
 
-def test_relay_waits_for_descriptors(build, tmp_path):
-    relay = Relay(build, tmp_path / "relay").start()
+def test_relay_waits_for_descriptors(relay, tmp_path):  # noqa: F811
     clients = [socket.socket() for _ in range(40)]
     tries = without_descriptors(relay.process, [(c, ("127.0.0.1", relay.port)) for c in clients], tmp_path / "log")
     assert 1 <= tries < 300, tries
     wait_for(lambda: len(os.listdir(f"/proc/{relay.process.pid}/fd")) > 40)
     assert relay.said().count("may open no more files") == 1
-    relay.kill(signal.SIGTERM)
