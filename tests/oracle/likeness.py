@@ -100,10 +100,11 @@ def spoor_result(call, names):
 
 def without_chance(calls):
     """One time in twenty glibc has no luck with the clock, and asks for a random name; and a child may end while the
-    next one is made, which the kernel then begins again."""
+    next one is made, which the kernel then begins again, after a handler if there is one."""
+    calls = [c for c in calls if c[0] not in CHANCE]
     unlucky = {i for i, c in enumerate(calls[:-1]) if c[0] == "getrandom" and RANDOM.search(str(calls[i + 1][1]))}
     unlucky |= {i for i, c in enumerate(calls[:-1]) if c[::2][:2] == (calls[i + 1][0], "ERESTARTNOINTR")}
-    return [c for i, c in enumerate(calls) if c[0] not in CHANCE and i not in unlucky]
+    return [c for i, c in enumerate(calls) if i not in unlucky]
 
 
 # ---- arguments ----
