@@ -2,12 +2,15 @@
 """A `spoor daemon` of a test's own, programs for it, and what it wrote."""
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import tracing
@@ -19,6 +22,15 @@ PATIENCE = 300  # seconds: what takes so long hangs, on a slow machine too
 @pytest.fixture(scope="session")
 def ticker(tmp_path_factory):
     return tracing.build_program(tmp_path_factory.mktemp("bin") / "ticker", "ust_ticker.c")
+
+
+@pytest.fixture
+def open_place():
+    """A directory that every user can use, where setuid works."""
+    path = Path(tempfile.mkdtemp(prefix="spoor-test-", dir="/var/tmp"))
+    path.chmod(0o777)
+    yield path
+    shutil.rmtree(path)
 
 
 class Daemon:

@@ -4,23 +4,13 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 import tracing
+from daemons import open_place as place  # noqa: F401
 
 USER, STRANGER = 12345, 12346
-
-
-@pytest.fixture
-def place():
-    """A directory that every user can use, where setuid works."""
-    path = Path(tempfile.mkdtemp(prefix="spoor-rights-", dir="/var/tmp"))
-    path.chmod(0o777)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 import shutil
 import signal
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 import tracing
 
-from daemons import Daemon, daemon, end_keeper, keeper_pid, ticker  # noqa: F401
+from daemons import Daemon, daemon, end_keeper, keeper_pid, open_place, ticker  # noqa: F401
 from processes import NOBODY, ready, sleeps_in, tell, wait_for
 
 BECOMES = r"""
@@ -87,15 +85,6 @@ def start_after_keeper(daemon):
     keeper = keeper_pid(f"{daemon.socket}.keeper")
     wait_for(lambda: sleeps_in(keeper, POLL))
     daemon.start()
-
-
-@pytest.fixture
-def open_place():
-    """Where every user finds the daemon, and what it needs."""
-    place = Path(tempfile.mkdtemp(prefix="spoor-waiting-", dir="/var/tmp"))
-    place.chmod(0o755)
-    yield place
-    shutil.rmtree(place)
 
 
 def test_more_of_another_user_than_can_wait(build, ticker, open_place):
