@@ -126,5 +126,9 @@ static __always_inline int spoor_reg(struct walk_ctx *x, u32 reg, u64 *ret)
 	return 0;
 }
 
-/* The instruction that bounds a loop without the verifier counting its rounds, since 6.9. */
-#define may_goto(label) asm volatile goto("may_goto %l[" #label "]" : : : : label)
+/*
+ * The instruction that bounds a loop without the verifier counting its rounds, since 6.9. In bytes, since clang 14's
+ * assembler does not know it: code 0xe5, no registers, the distance in instructions (16 bits), 0.
+ */
+#define may_goto(label)                                                                                               \
+	asm volatile goto("1: .byte 0xe5, 0; .long ((%l[" #label "] - 1b - 8) / 8) & 0xffff; .short 0" : : : : label)
