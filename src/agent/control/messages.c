@@ -166,9 +166,10 @@ static int on_message(const struct spoor_control_head *m, int fd)
 	return -EBADMSG;
 }
 
+/* As all that a kick does, it may have to do with a handler's stack of 8 KiB (SIGSTKSZ). Under the process's lock. */
 int messages_serve(void)
 {
-	_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
+	static _Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
 	int n, fd;
 
 	while ((n = connection_receive(buf, &fd)) > 0) {

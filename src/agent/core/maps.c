@@ -96,13 +96,14 @@ static int find(struct text *t, uintptr_t address, struct mapped *ret)
 
 int mapped_at(uintptr_t address, struct mapped *ret)
 {
-	struct text t = { .n = 0 };
+	static struct text t; /* too large for a stack that may be small */
 	long fd = sys3(SYS_open, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	int r;
 
 	if (sys_failed(fd))
 		return (int)fd;
 	t.fd = (int)fd;
+	t.at = t.n = 0;
 	r = find(&t, address, ret);
 	sys3(SYS_close, fd, 0, 0);
 	return r;

@@ -219,11 +219,15 @@ static int fill(long fd, const struct spoor_arena *head, struct arena_made *ret)
 
 int arena_make(const struct arena_wish *wish, struct arena_made *ret)
 {
-	struct spoor_arena head = { 0 };
-	struct arena_made made = { .fd = -1 };
+	static struct spoor_arena head; /* both are too large for a stack that may be small */
+	static struct arena_made made;
 	long fd;
-	int r = lay_out(wish, &head);
+	int r;
 
+	memset(&head, 0, sizeof(head));
+	memset(&made, 0, sizeof(made));
+	made.fd = -1;
+	r = lay_out(wish, &head);
 	if (r)
 		return r;
 	describe(&head, wish);

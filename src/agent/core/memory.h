@@ -34,7 +34,7 @@ struct arena_made {
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };
 
-/* 0 or -errno. Takes some 100 us; packets get their memory when they are first used. */
+/* 0 or -errno. Takes some 100 us; packets get their memory when they are first used. Under the process's lock. */
 int arena_make(const struct arena_wish *wish, struct arena_made *ret);
 /* Nobody knows of it yet: nothing of it is left. */
 void arena_unmake(struct arena_made *made);

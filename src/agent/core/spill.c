@@ -26,16 +26,16 @@ static bool is_ours(struct output *o)
 /* Programs close what they do not know (daemons do), so the number is asked for its file each time. */
 static int open_spill(struct output *o)
 {
-	char path[PATH_MAX];
+	char *path = o->made.path, *end = path + strlen(path); /* it is the lock's holder's */
 	struct stat st = {};
 	long fd, high;
 
 	if (is_ours(o))
 		return 0;
 	o->spill_fd = -1;
-	strcpy(path, o->made.path);
-	strcat(path, ".spill");
+	strcpy(end, ".spill");
 	fd = sys3(SYS_open, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+	*end = '\0';
 	if (sys_failed(fd))
 		return (int)fd;
 	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);

@@ -15,8 +15,10 @@
 
 int marker_fields(struct class *c)
 {
-	struct marker_plan plan, *kept;
-	char fields[MAX_FIELDS_SIZE], *end;
+	static struct marker_plan plan; /* too large for a stack that may be small */
+	static char fields[MAX_FIELDS_SIZE];
+	struct marker_plan *kept;
+	char *end;
 	int n = marker_parse(c->format, &plan, fields, fields + sizeof(fields), &end);
 	void *p;
 
