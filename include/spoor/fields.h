@@ -9,9 +9,9 @@
  *   spoor_float(type, name, value)             float or double
  *   spoor_pointer(name, value)                 an address; what it points to is not read
  *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
- *   spoor_array(type, name, from, count)       count integers (constant); spoor_array_hex
+ *   spoor_array(type, name, from, count)       count integers (constant), zeroes from NULL; spoor_array_hex
  *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex;
- *                                              none if count is negative
+ *                                              none from NULL, or if count is negative
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
  *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
  *
@@ -99,7 +99,10 @@
 #define SPOOR_V_spoor_array(type, name, from, count) const type *const v_##name = from;
 #define SPOOR_S_spoor_array(type, name, from, count) +sizeof(type) * (count)
 #define SPOOR_W_spoor_array(type, name, from, count)                               \
-	spoor_copy_(spoor_at_, (const char *)v_##name, sizeof(type) * (count));    \
+	if (v_##name)                                                              \
+		spoor_copy_(spoor_at_, (const char *)v_##name, sizeof(type) * (count)); \
+	else                                                                       \
+		__builtin_memset(spoor_at_, 0, sizeof(type) * (count));            \
 	spoor_at_ += sizeof(type) * (count);
 #define SPOOR_Q_spoor_array(type, name, from, count) " " #type " " #name "[" #count "],"
 

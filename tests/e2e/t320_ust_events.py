@@ -79,6 +79,23 @@ int main(void) { spoor_trace(n, e, (const char *)16, -1); spoor_trace(n, e, \"ab
                                         dict(text=b"a", shorts=[int.from_bytes(b"ab", "little")], same=b"a")]
 
 
+def test_arrays_of_nothing(build, tmp_path):
+    """NULL is zeroes, or empty: the program goes on as without the event."""
+    source = tmp_path / "nothing.c"
+    source.write_text("""
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(n, e, TP_PROTO(const short *p), TP_ARGS(p), TP_FIELDS(
+	spoor_array(short, shorts, p, 3), spoor_array_hex(short, hex, p, 2), spoor_sequence(short, some, p, 2)))
+int main(void) { short three[3] = { 1, 2, 3 }; spoor_trace(n, e, NULL); spoor_trace(n, e, three); return 0; }
+""")
+    for compiler in ("gcc", "clang++ -O0"):
+        program = tracing.build_program(tmp_path / "nothing", source, compiler=compiler)
+        run, (trace,) = tracing.traced(build, tmp_path / compiler.split()[0], program)
+        assert run.returncode == 0
+        assert values(trace, "n:e") == [dict(shorts=[0, 0, 0], hex=[0, 0], some=[]),
+                                        dict(shorts=[1, 2, 3], hex=[1, 2], some=[1, 2])]
+
+
 def test_inline_functions_and_loops(trace):
     assert len(values(trace, "types:none")) == 9
     assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))
