@@ -40,3 +40,70 @@ def test_counters_that_are_not_there(spoor, tmp_path):
     assert all((json.loads(line)["context"]["perf_cycles"] > 0) == has_pmu for line in report)
     run = spoor("ust", "run", "--context", "perf:beauty", "-o", "u.spoor", "--", program)
     assert run.returncode == 2 and "perf:page-faults" in run.stderr
+
+
+CLOSER = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(closer, at, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static int to_main[2], to_thread[2];
+
+static void *thread(void *unused)
+{
+	char c = 0;
+
+	spoor_trace(closer, at, 1);
+	if (write(to_main[1], &c, 1) != 1 || read(to_thread[0], &c, 1) != 1)
+		return unused;
+	spoor_trace(closer, at, 3);
+	return NULL;
+}
+
+/* All counters are closed, and their numbers sockets' with eight bytes to be read: how many have them no more? */
+int main(void)
+{
+	int pairs[300][2], i, k, bad = 0;
+	char text[16] = "12345678";
+	pthread_t t;
+
+	if (pipe(to_main) || pipe(to_thread))
+		return 1;
+	spoor_trace(closer, at, 0);
+	pthread_create(&t, NULL, thread, NULL);
+	if (read(to_main[0], text + 9, 1) != 1)
+		return 1;
+	closefrom(to_thread[1] + 1);
+	for (i = 0; i < 300; i++)
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pairs[i]) || write(pairs[i][0], text, 8) != 8 ||
+		    write(pairs[i][1], text, 8) != 8)
+			return 1;
+	spoor_trace(closer, at, 2);
+	if (write(to_thread[1], text, 1) != 1)
+		return 1;
+	pthread_join(t, NULL);
+	if (!fork()) {
+		spoor_trace(closer, at, 4);
+		_exit(0);
+	}
+	for (i = 0; i < 300; i++)
+		for (k = 0; k < 2; k++)
+			bad += read(pairs[i][k], text, 16) != 8;
+	printf("%d bad\n", bad);
+	return 0;
+}
+"""
+
+
+def test_counters_that_the_program_closes(spoor, tmp_path):
+    """What has their numbers then is the program's: it is neither read nor closed."""
+    (tmp_path / "closer.c").write_text(CLOSER)
+    program = tracing.build_program(tmp_path / "closer", tmp_path / "closer.c")
+    run = spoor("ust", "run", "--context", "perf:page-faults,perf:task-clock", "-o", "t.spoor", "--", program)
+    assert run.returncode == 0 and run.stdout == "0 bad\n", (run.stdout, run.stderr)
+    report = spoor("report", "--format", "json", "t.spoor").stdout.splitlines()[:-1]
+    clocks = {e["fields"]["n"]: e["context"]["perf_task_clock"] for e in map(json.loads, report)}
+    assert sorted(clocks) == [0, 1, 2, 3, 4] and clocks[0] and not clocks[2]

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include "agent/core/output.h"
@@ -14,6 +15,7 @@
 
 struct counter {
 	int fd; /* fd + 1; 0: not opened yet */
+	uint64_t id; /* the kernel's: programs close what they do not know, and the number is another file's then */
 	struct perf_event_mmap_page *page; /* of the processor's, if they may be read in place */
 };
 
@@ -33,12 +35,27 @@ static const struct {
 static struct {
 	uint32_t pid;
 	int fd[PERF_MOST_FDS]; /* fd + 1 */
+	uint64_t id[PERF_MOST_FDS];
 } open_ones;
+
+/* 0: it is no counter. */
+static uint64_t id_of(long fd)
+{
+	uint64_t id = 0;
+
+	return sys_failed(sys3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, &id)) ? 0 : id;
+}
+
+static void close_counter(int fd, uint64_t id)
+{
+	if (id_of(fd) == id)
+		sys3(SYS_close, fd, 0, 0);
+}
 
 /* ---- opening, closing ---- */
 
 /* Enters it in the list. false: there are too many. */
-static bool enter(int fd)
+static bool enter(int fd, uint64_t id)
 {
 	unsigned i;
 
@@ -47,8 +64,10 @@ static bool enter(int fd)
 
 		if (__atomic_load_n(at, __ATOMIC_RELAXED))
 			continue;
-		if (__atomic_compare_exchange_n(at, &none, fd + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			return true;
+		if (!__atomic_compare_exchange_n(at, &none, fd + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue;
+		open_ones.id[i] = id;
+		return true;
 	}
 	return false;
 }
@@ -74,7 +93,7 @@ static void close_parents(void)
 		return;
 	for (i = 0; open_ones.pid && i < PERF_MOST_FDS; i++)
 		if (open_ones.fd[i])
-			sys3(SYS_close, open_ones.fd[i] - 1, 0, 0);
+			close_counter(open_ones.fd[i] - 1, open_ones.id[i]);
 	for (i = 0; i < PERF_MOST_FDS; i++)
 		open_ones.fd[i] = 0;
 	open_ones.pid = pid;
@@ -106,7 +125,8 @@ static void open_one(struct counter *c, unsigned i)
 		sys3(SYS_close, fd, 0, 0);
 		fd = high;
 	}
-	if (!enter((int)fd)) {
+	c->id = id_of(fd);
+	if (!enter((int)fd, c->id)) {
 		sys3(SYS_close, fd, 0, 0);
 		return;
 	}
@@ -127,7 +147,7 @@ static void close_all(struct counters *c)
 			sys3(SYS_munmap, c->all[i].page, PAGE, 0);
 		if (c->all[i].fd > 0) {
 			forget(c->all[i].fd - 1);
-			sys3(SYS_close, c->all[i].fd - 1, 0, 0);
+			close_counter(c->all[i].fd - 1, c->all[i].id);
 		}
 		c->all[i] = (struct counter){ 0 };
 	}
@@ -173,7 +193,7 @@ static uint64_t value_of(const struct counter *c)
 
 	if (c->page && read_in_place(c->page, &v))
 		return v;
-	if (c->fd <= 0 || sys3(SYS_read, c->fd - 1, &v, sizeof(v)) != sizeof(v))
+	if (c->fd <= 0 || id_of(c->fd - 1) != c->id || sys3(SYS_read, c->fd - 1, &v, sizeof(v)) != sizeof(v))
 		return 0;
 	return v;
 }
