@@ -92,3 +92,35 @@ def test_relay_waits_for_descriptors(relay, tmp_path):  # noqa: F811
     assert 1 <= tries < 300, tries
     wait_for(lambda: len(os.listdir(f"/proc/{relay.process.pid}/fd")) > 40)
     assert relay.said().count("may open no more files") == 1
+
+
+STREAMS = r"""
+#include <stdio.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(streams, at, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+
+int main(void)
+{
+	int there = 0;
+
+	for (int i = 0; i < 100; i++) {
+		there += write(1, "to a standard stream\n", 21) > 0;
+		there += write(2, "to a standard stream\n", 21) > 0;
+		spoor_trace(streams, at, i);
+	}
+	return there;
+}
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 1024])
+def test_standard_streams_that_are_closed(daemon, tmp_path, limit):  # noqa: F811
+    """What a program writes to them does not get to the recorder, nor into buffers, also where numbers are few."""
+    (tmp_path / "streams.c").write_text(STREAMS)
+    program = tracing.build_program(tmp_path / "streams", tmp_path / "streams.c")
+    daemon.ust("start", "-o", "t.spoor")
+    run = subprocess.run(f"ulimit -n {limit}; exec {program} <&- >&- 2>&-", shell=True, env=daemon.environment(),
+                         timeout=60)
+    assert run.returncode == 0
+    assert daemon.ust("end").stdout.startswith("100 events of 1 program, 0 lost")

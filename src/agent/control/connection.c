@@ -13,9 +13,10 @@
 #include <sys/un.h>
 
 #include "agent/control/control.h"
+#include "agent/core/descriptors.h"
 #include "agent/core/self.h"
 
-#define FD_FROM 501 /* out of the way of programs that expect low numbers */
+#define FD_FROM 501
 
 static struct sockaddr_un places[2]; /* where a recorder may be, best first */
 static unsigned n_places;
@@ -104,13 +105,9 @@ void connection_forget(void)
 
 static int keep(long fd)
 {
-	long high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, FD_FROM);
 	struct stat st = {};
 
-	if (!sys_failed(high)) {
-		sys3(SYS_close, fd, 0, 0);
-		fd = high;
-	}
+	fd = fd_out_of_the_way(fd, FD_FROM);
 	if (sys_failed(sys3(SYS_fstat, fd, &st, 0))) {
 		sys3(SYS_close, fd, 0, 0);
 		return -EBADF;

@@ -7,6 +7,7 @@
 
 #include "agent/control/control.h"
 #include "agent/core/clock.h"
+#include "agent/core/descriptors.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/ranges.h"
@@ -42,19 +43,14 @@ static void fill_slots(struct output *o)
 	}
 }
 
-/* Out of the way of programs that expect low numbers; which file it is is kept: they close what they do not know. */
+/* Which file it is is kept: programs close what they do not know. */
 static void keep_fd(struct output *o)
 {
 	struct stat st = {};
-	long high;
 
 	if (o->made.fd < 0)
 		return;
-	high = sys3(SYS_fcntl, o->made.fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);
-	if (!sys_failed(high)) {
-		sys3(SYS_close, o->made.fd, 0, 0);
-		o->made.fd = (int)high;
-	}
+	o->made.fd = (int)fd_out_of_the_way(o->made.fd, SPOOR_FD_FROM);
 	if (sys_failed(sys3(SYS_fstat, o->made.fd, &st, 0)))
 		return;
 	o->fd_dev = st.st_dev;

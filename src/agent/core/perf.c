@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "agent/core/descriptors.h"
 #include "agent/core/output.h"
 #include "agent/core/perf.h"
 #include "agent/core/process.h"
@@ -114,17 +115,13 @@ static long open_counter(unsigned i)
 
 static void open_one(struct counter *c, unsigned i)
 {
-	long fd = open_counter(i), high, page;
+	long fd = open_counter(i), page;
 
 	c->fd = NONE;
 	c->page = NULL;
 	if (sys_failed(fd))
 		return;
-	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);
-	if (!sys_failed(high)) {
-		sys3(SYS_close, fd, 0, 0);
-		fd = high;
-	}
+	fd = fd_out_of_the_way(fd, SPOOR_FD_FROM);
 	c->id = id_of(fd);
 	if (!enter((int)fd, c->id)) {
 		sys3(SYS_close, fd, 0, 0);

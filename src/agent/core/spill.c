@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "agent/core/clock.h"
+#include "agent/core/descriptors.h"
 #include "agent/core/memory.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
@@ -28,7 +29,7 @@ static int open_spill(struct output *o)
 {
 	char *path = o->made.path, *end = path + strlen(path); /* it is the lock's holder's */
 	struct stat st = {};
-	long fd, high;
+	long fd;
 
 	if (is_ours(o))
 		return 0;
@@ -38,11 +39,7 @@ static int open_spill(struct output *o)
 	*end = '\0';
 	if (sys_failed(fd))
 		return (int)fd;
-	high = sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, SPOOR_FD_FROM);
-	if (!sys_failed(high)) {
-		sys3(SYS_close, fd, 0, 0);
-		fd = high;
-	}
+	fd = fd_out_of_the_way(fd, SPOOR_FD_FROM);
 	if (sys_failed(sys3(SYS_fstat, fd, &st, 0))) {
 		sys3(SYS_close, fd, 0, 0);
 		return -EBADF;
