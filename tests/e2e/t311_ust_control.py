@@ -69,6 +69,45 @@ def test_running_program_is_found(daemon, ticker):
     assert p.poll() is None
 
 
+TITLED = r"""
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n), spoor_int(int, thread, 0)))
+extern char **environ;
+
+int main(int argc, char **argv)
+{
+	char **last = environ, *end;
+
+	(void)argc;
+	while (last[1])
+		last++;
+	end = *last + strlen(*last) + 1;
+	environ = NULL;
+	memset(argv[0], 0, (size_t)(end - argv[0]));
+	strcpy(argv[0], "title");
+	puts("ready");
+	fflush(stdout);
+	if (read(0, &end, 1) != 1)
+		return 1;
+	spoor_trace(zoo, tick, 1);
+	return 0;
+}
+"""
+
+
+def test_title_over_its_environment(daemon, tmp_path):
+    """As servers write with setproctitle(): which recorder it obeys it knows itself."""
+    (tmp_path / "titled.c").write_text(TITLED)
+    p = daemon.program(tracing.build_program(tmp_path / "titled", tmp_path / "titled.c"), stdin=subprocess.PIPE)
+    assert daemon.ust("start", "-o", "t.spoor", p.pid).stdout == "1 program, 1 site\n"
+    p.communicate(b"x", timeout=30)
+    daemon.ust("end")
+    assert daemon.ticks() == {(p.pid, 0): [1]}
+
+
 def test_late_answer_is_no_end(daemon, ticker):
     """The daemon was too busy to answer when the program started: it is found later."""
     daemon.process.send_signal(signal.SIGSTOP)

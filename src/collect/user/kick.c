@@ -56,7 +56,7 @@ static bool has_library(uint32_t pid)
 
 /*
  * Does the program look for a recorder where we are? What its environment was when it began tells; a setuid program's
- * does not matter to it.
+ * does not matter to it. Who has put a title over it (setproctitle()) is asked himself.
  */
 static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
@@ -66,12 +66,15 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 	bool standard = !strcmp(h->path, SPOOR_CONTROL_SOCKET);
 	char path[64];
 	size_t room = 0;
+	bool any = false, overwritten = true;
 
 	snprintf(path, sizeof(path), "/proc/%u/environ", pid);
 	f = fopen(path, "re");
 	if (!f)
 		return true;
 	while (getdelim(&variable, &room, '\0', f) > 0) {
+		any = true;
+		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
 			return !strcmp(variable + n, h->path);
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
@@ -81,7 +84,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 				   h->path[dir] == '/' && !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
 		}
 	}
-	return standard;
+	return standard || (any && overwritten);
 }
 
 /* Who was turned away has not heard of it if he is still connected: our answer was late, and he does not listen. */
