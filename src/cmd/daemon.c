@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/descriptors.h"
@@ -46,6 +48,20 @@ static int standard_socket(char *path, size_t size, struct spoor_error *e)
 		return spoor_fail(e, ENOENT, "XDG_RUNTIME_DIR is not set: give --socket PATH");
 	snprintf(path, size, "%s/%s", dir, SPOOR_CONTROL_USER_SOCKET);
 	return 0;
+}
+
+/* Absolute, as programs take it that are told of it by a relative one; they change their directory. */
+static void named_socket(const char *name, char path[PATH_MAX])
+{
+	const size_t most = sizeof(((struct sockaddr_un *)0)->sun_path);
+	char cwd[PATH_MAX];
+
+	while (!strncmp(name, "./", 2))
+		name += 2;
+	if (*name == '/' || !getcwd(cwd, sizeof(cwd)) || strlen(cwd) + 1 + strlen(name) >= most)
+		snprintf(path, PATH_MAX, "%s", name);
+	else
+		snprintf(path, PATH_MAX, "%s/%s", cwd, name);
 }
 
 /* What can be told of programs that came can be told by the next daemon, too, if this one is killed. */
@@ -197,7 +213,7 @@ int spoor_cmd_daemon(int argc, char **argv)
 	spoor_descriptors_raise();
 	signal_fd = spoor_server_signals();
 	if (o.socket)
-		snprintf(d.socket, sizeof(d.socket), "%s", o.socket);
+		named_socket(o.socket, d.socket);
 	else
 		r = standard_socket(d.socket, sizeof(d.socket), &e);
 	if (!r)

@@ -108,6 +108,48 @@ def test_title_over_its_environment(daemon, tmp_path):
     assert daemon.ticks() == {(p.pid, 0): [1]}
 
 
+WANDERER = r"""
+#include <stdio.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n), spoor_int(int, thread, 0)))
+
+int main(void)
+{
+	char c;
+
+	if (chdir("/"))
+		return 1;
+	puts("ready");
+	fflush(stdout);
+	for (int i = 0; read(0, &c, 1) == 1; i++)
+		spoor_trace(zoo, tick, i);
+	return 0;
+}
+"""
+
+
+def test_socket_by_a_relative_name(build, tmp_path):
+    """Both are told of it so where they begin; the program goes elsewhere, and the next daemon has it, too."""
+    (tmp_path / "wanderer.c").write_text(WANDERER)
+    program = tracing.build_program(tmp_path / "wanderer", tmp_path / "wanderer.c")
+    d = Daemon(build, tmp_path)
+    d.socket = Path("./ust.sock")
+    p = d.start().program(program, stdin=subprocess.PIPE, SPOOR_UST_SOCKET="./ust.sock")
+    try:
+        d.ust("start", "-o", "t.spoor", p.pid)
+        os.write(p.stdin.fileno(), b"x")
+        d.kill()
+        d.start()
+        wait_for(lambda: f"{p.pid} wanderer" in d.ust("status").stdout)
+        p.communicate(b"x", timeout=30)
+        assert d.ust("end").stdout.startswith("2 events of 1 program, 0 lost")
+    finally:
+        p.kill()
+        d.ust("end", check=False)
+        d.kill(signal.SIGTERM)
+
+
 def test_late_answer_is_no_end(daemon, ticker):
     """The daemon was too busy to answer when the program started: it is found later."""
     daemon.process.send_signal(signal.SIGSTOP)

@@ -49,6 +49,19 @@ static void add_place(const char *dir, const char *name)
 	n_places++;
 }
 
+/* Absolute, because programs change their directory. */
+static void add_named(const char *path)
+{
+	char dir[sizeof(places->sun_path)];
+
+	while (!strncmp(path, "./", 2))
+		path += 2;
+	if (*path != '/' && !sys_failed(sys3(SYS_getcwd, dir, sizeof(dir), 0)))
+		add_place(dir, path);
+	if (!n_places)
+		add_place(path, "");
+}
+
 /* A program that has more rights than who started it obeys the machine's recorder alone. */
 void connection_prepare(void)
 {
@@ -62,7 +75,7 @@ void connection_prepare(void)
 	}
 	private_one = path && *path;
 	if (private_one) {
-		add_place(path, "");
+		add_named(path);
 		return;
 	}
 	if (dir && *dir)

@@ -54,6 +54,18 @@ static bool has_library(uint32_t pid)
 	return false;
 }
 
+/* One that was relative when the program began may be any of that end: the program knows which. */
+static bool may_be_ours(const struct spoor_hub *h, const char *path)
+{
+	size_t n, all = strlen(h->path);
+
+	while (!strncmp(path, "./", 2))
+		path += 2;
+	n = strlen(path);
+	return !strcmp(path, h->path) || (*path != '/' && n < all && h->path[all - n - 1] == '/' &&
+					  !strcmp(h->path + all - n, path));
+}
+
 /*
  * Does the program look for a recorder where we are? What its environment was when it began tells; a setuid program's
  * does not matter to it. Who has put a title over it (setproctitle()) is asked himself.
@@ -76,7 +88,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 		any = true;
 		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
-			return !strcmp(variable + n, h->path);
+			return may_be_ours(h, variable + n);
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
 			size_t dir = strlen(variable + 16);
 
