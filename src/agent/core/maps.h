@@ -10,5 +10,8 @@ struct mapped {
 	char path[PATH_MAX + 16];
 };
 
-/* The mapping at an address, as /proc/self/maps has it. 0, -ENOENT, or why that cannot be read. Under the process's lock. */
+/*
+ * The mapping at an address, as /proc/self/maps has it. 0, -ENOENT, or why that cannot be read. Under the process's
+ * lock.
+ */
 int mapped_at(uintptr_t address, struct mapped *ret);
