@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-#define PUSH 0x55      /* push rbp */
+#define PUSH 0x55 /* push rbp */
+#define CALL 0xe8 /* call, followed by a distance of 4 bytes */
+#define CALL_SIZE 5
+#define LEAST_FRAMED 3 /* one of so many */
 #define MAX_BETWEEN 24 /* bytes of other instructions that compilers put between push and mov */
 static const uint8_t mov[] = { 0x48, 0x89, 0xe5 }; /* mov rbp, rsp */
 static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
@@ -53,6 +56,42 @@ static int add_prologue(struct rowset *rows, uint64_t push, uint64_t after)
 	return r < 0 ? r : add_row(rows, after, &framed);
 }
 
+/* Does the function there begin by keeping frame pointers? */
+static bool begins_framed(const uint8_t *at, const uint8_t *last)
+{
+	if ((size_t)(last - at) > sizeof(endbr64) && !memcmp(at, endbr64, sizeof(endbr64)))
+		at += sizeof(endbr64);
+	if (at == last || *at != PUSH)
+		return false;
+	if (last - at > MAX_BETWEEN + (ptrdiff_t)sizeof(mov))
+		last = at + MAX_BETWEEN + sizeof(mov);
+	return memmem(at, last - at, mov, sizeof(mov)) != NULL;
+}
+
+/*
+ * Code that keeps none has such an instruction, too, where a function needs the register (alloca()). What its own calls
+ * lead to tells them apart: of functions that keep frame pointers nearly all, else hardly any begin so. Data that looks
+ * like calls is among it. Where nothing calls, the instruction is believed.
+ */
+static bool keeps_frame_pointers(const uint8_t *code, size_t size)
+{
+	const uint8_t *p, *last = code + size;
+	size_t called = 0, framed = 0;
+	int32_t distance;
+
+	for (p = code; (p = memchr(p, CALL, last - p)) && last - p >= CALL_SIZE; p++) {
+		ptrdiff_t to;
+
+		memcpy(&distance, p + 1, sizeof(distance));
+		to = p - code + CALL_SIZE + distance;
+		if (to < 0 || to >= (ptrdiff_t)size)
+			continue;
+		called++;
+		framed += begins_framed(code + to, last);
+	}
+	return framed * LEAST_FRAMED >= called;
+}
+
 static int add_gap(const struct spoor_elf_view *elf, uint64_t start, uint64_t end, struct rowset *rows)
 {
 	struct spoor_view_range code;
@@ -64,10 +103,12 @@ static int add_gap(const struct spoor_elf_view *elf, uint64_t start, uint64_t en
 		return 0;
 	if (code.size > end - start)
 		code.size = end - start;
-	if (rows->work < code.size / 16)
+	if (rows->work < code.size / 8)
 		return 0;
-	rows->work -= code.size / 16;
+	rows->work -= code.size / 8;
 	last = code.data + code.size;
+	if (!memmem(code.data, code.size, mov, sizeof(mov)) || !keeps_frame_pointers(code.data, code.size))
+		return 0;
 	for (p = code.data; (p = memmem(p, last - p, mov, sizeof(mov))); p += sizeof(mov)) {
 		const uint8_t *push = find_push(code.data, start, p);
 		uint64_t after = start + (p - code.data) + sizeof(mov);

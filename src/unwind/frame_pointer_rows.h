@@ -3,7 +3,7 @@
 /*
  * Rows for code that nothing describes, in an object that describes other code: what was compiled without unwind
  * information, beside the C runtime's start files that have it. Such code can be walked if it keeps frame pointers,
- * which its prologues tell; from the first of them in a gap on it is taken to.
+ * which the prologues of what it calls tell; from the first prologue in a gap on it is taken to.
  */
 #include "unwind/elf_view.h"
 #include "unwind/rowset.h"

@@ -9,7 +9,7 @@ import pytest
 
 import edges
 from edges import asked, build, functions, names_of, run
-from recording import stack_of
+from recording import record, stack_of
 
 CHAIN = r"""
 NOINLINE void leaf(void) { ask(); KEEP; }
@@ -42,6 +42,14 @@ def test_ways_to_link(tmp_path, way):
     else:
         assert names_of(recording, {"ask", "leaf", "middle", "outer", "main"}) == {
             ("ask", "leaf", "middle", "outer", "main"): 211}
+
+
+def test_neither_unwind_tables_nor_frame_pointers(tmp_path):
+    """A function that uses alloca() has a frame pointer all the same. Nothing is guessed from it: no caller is invented
+    or left out, and the walk says that it could not go on."""
+    flags = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-g0"]
+    recording = record(tmp_path / "bare.spoor", "-m", "all", "-S", "64", "--", build(tmp_path, "bare", CHAIN, *flags))
+    assert Counter((c["walk"], *functions(c)) for c in asked(recording)) == {("no rows", "syscall", "ask"): 211}
 
 
 def test_recursion_beyond_the_budget(tmp_path):
