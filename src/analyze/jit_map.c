@@ -54,9 +54,10 @@ static int read_map(int fd, char **ret)
 	return 0;
 }
 
-static int add_line(struct spoor_symtab *t, char *line)
+/* Code is made where other code was before, and no line is ever taken back: what was written last holds. */
+static int add_line(struct spoor_symtab *t, char *line, uint32_t number)
 {
-	struct spoor_symbol symbol = { .form = SPOOR_SYMBOL_PLAIN };
+	struct spoor_symbol symbol = { .form = SPOOR_SYMBOL_PLAIN, .order = number };
 	char *end;
 	uint64_t size;
 
@@ -75,6 +76,7 @@ static int add_line(struct spoor_symtab *t, char *line)
 int spoor_jit_map_load(int fd, struct spoor_symtab *t)
 {
 	char *text, *save = NULL;
+	uint32_t number = 1;
 	int r = read_map(fd, &text);
 
 	if (r < 0)
@@ -82,7 +84,7 @@ int spoor_jit_map_load(int fd, struct spoor_symtab *t)
 	r = spoor_symtab_own(t, text);
 	for (char *line = r < 0 ? NULL : strtok_r(text, "\n", &save); line && r == 0;
 	     line = strtok_r(NULL, "\n", &save))
-		r = add_line(t, line);
+		r = add_line(t, line, number++);
 	if (r < 0)
 		spoor_symtab_release(t);
 	return r;

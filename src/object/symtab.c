@@ -38,6 +38,7 @@ int spoor_symtab_add(struct spoor_symtab *t, const struct spoor_symbol *symbol)
 	}
 	t->symbols[t->n++] = *symbol;
 	t->sorted = 0;
+	t->ordered |= symbol->order != 0;
 	return 0;
 }
 
@@ -197,7 +198,7 @@ static size_t count_up_to(const struct spoor_symtab *t, uint64_t vaddr)
 
 struct spoor_symbol *spoor_symtab_find(struct spoor_symtab *t, uint64_t vaddr)
 {
-	struct spoor_symbol *last;
+	struct spoor_symbol *last, *best = NULL;
 	size_t n;
 
 	if (!t->sorted && sort(t) < 0)
@@ -205,9 +206,16 @@ struct spoor_symbol *spoor_symtab_find(struct spoor_symtab *t, uint64_t vaddr)
 	n = count_up_to(t, vaddr);
 	if (n == 0)
 		return NULL;
-	for (size_t i = n, steps = 0; i > 0 && t->max_end[i - 1] > vaddr && steps < MAX_STEPS_BACK; i--, steps++)
-		if (t->symbols[i - 1].end > vaddr)
-			return &t->symbols[i - 1];
+	for (size_t i = n, steps = 0; i > 0 && t->max_end[i - 1] > vaddr && steps < MAX_STEPS_BACK; i--, steps++) {
+		struct spoor_symbol *s = &t->symbols[i - 1];
+
+		if (s->end > vaddr && (!best || s->order > best->order))
+			best = s;
+		if (best && !t->ordered)
+			break;
+	}
+	if (best)
+		return best;
 	last = &t->symbols[n - 1];
 	return last->end == last->addr && vaddr < last->limit ? last : NULL;
 }

@@ -20,6 +20,7 @@ struct spoor_symbol {
 	char *shown;        /* made when first asked for */
 	uint8_t rank;       /* bigger is better */
 	uint8_t form;       /* enum spoor_symbol_form */
+	uint32_t order;     /* of those that cover an address the greatest is shown; all 0: the innermost */
 };
 
 struct spoor_symtab {
@@ -29,6 +30,7 @@ struct spoor_symtab {
 	void **blocks; /* owned string tables */
 	size_t n_blocks;
 	int sorted;
+	int ordered; /* one of them has an order */
 };
 
 /* Adds the functions of the symbol table in `section` (SHT_SYMTAB or SHT_DYNSYM). */
@@ -40,7 +42,7 @@ int spoor_symtab_add(struct spoor_symtab *t, const struct spoor_symbol *symbol);
 /* Takes over a malloc()ed block that names point into; frees it on failure. */
 int spoor_symtab_own(struct spoor_symtab *t, void *block);
 
-/* The innermost symbol that covers vaddr, or NULL. Borrowed. Sorts when needed. */
+/* The symbol of greatest order that covers vaddr, of those the innermost, or NULL. Borrowed. Sorts when needed. */
 struct spoor_symbol *spoor_symtab_find(struct spoor_symtab *t, uint64_t vaddr);
 /* Readable name, borrowed from the symbol. */
 const char *spoor_symbol_shown(struct spoor_symbol *s);

@@ -33,6 +33,9 @@ static void just_in_time(void)
 	FILE *map;
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
 	map = fopen(path, "w");
+	/* What was there before has a line still. */
+	fprintf(map, "%lx %x gone\n", (unsigned long)made, 64);
+	fprintf(map, "%lx %zx gone\n", (unsigned long)made, sizeof(code));
 	fprintf(map, "%lx %zx quokka_made\n", (unsigned long)made, sizeof(code));
 	fclose(map);
 	memcpy((void *)made, code, sizeof(code));

@@ -272,6 +272,27 @@ static void symbol_rules(void **state)
 	spoor_symtab_release(&t);
 }
 
+/* Code made at run time where other code was. */
+static void what_was_written_last(void **state)
+{
+	static const struct spoor_symbol symbols[] = {
+		{ .addr = 0x1000, .end = 0x1100, .name = "old", .order = 1 },
+		{ .addr = 0x1040, .end = 0x1050, .name = "old_inner", .order = 2 },
+		{ .addr = 0x1000, .end = 0x1080, .name = "newest_of_long_name", .order = 3 },
+		{ .addr = 0x1070, .end = 0x1078, .name = "newest_inner", .order = 4 },
+	};
+	struct spoor_symtab t = {};
+
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)
+		assert_int_equal(spoor_symtab_add(&t, &symbols[i]), 0);
+	assert_string_equal(name_at(&t, 0x1000), "newest_of_long_name");
+	assert_string_equal(name_at(&t, 0x1044), "newest_of_long_name");
+	assert_string_equal(name_at(&t, 0x1074), "newest_inner");
+	assert_string_equal(name_at(&t, 0x1090), "old");
+	assert_string_equal(name_at(&t, 0x1100), "");
+	spoor_symtab_release(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +300,7 @@ int main(void)
 		cmocka_unit_test(nothing_known),         cmocka_unit_test(no_elf),
 		cmocka_unit_test(damaged_files),         cmocka_unit_test(demangles),
 		cmocka_unit_test(demangler_is_bounded),  cmocka_unit_test(symbol_rules),
+		cmocka_unit_test(what_was_written_last),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
