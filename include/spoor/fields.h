@@ -5,7 +5,8 @@
  * The fields of a tracepoint, TP_FIELDS(...), each one of:
  *
  *   spoor_int(type, name, value)               any integer type, also bool, in decimal
- *   spoor_hex, spoor_oct, spoor_bin            the same, otherwise shown
+ *   spoor_hex, spoor_oct, spoor_bin            the same, to be shown otherwise (readers show signed octal and all
+ *                                              binary ones in decimal)
  *   spoor_float(type, name, value)             float or double
  *   spoor_pointer(name, value)                 an address; what it points to is not read
  *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
@@ -36,9 +37,15 @@
 	  #name },
 #define SPOOR_SIGNED_(type) ((type)-1 < (type)1 ? 1 : 0)
 
+/* What is neither would be read as what it is not: an array of a negative size does not compile. */
+#define SPOOR_REAL_(type) (__builtin_classify_type((type)0) == 8)
+#define SPOOR_UNLESS_(wrong) sizeof(char[(wrong) ? -1 : 1])
+#define SPOOR_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(SPOOR_REAL_(type) || sizeof(type) > 8))
+#define SPOOR_REAL_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(!SPOOR_REAL_(type) || sizeof(type) > 8))
+
 /* Integers */
 #define SPOOR_T_spoor_int(type, name, value) SPOOR_FT_(name)
-#define SPOOR_I_spoor_int(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_I_spoor_int(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_int(type, name, value) const type v_##name = value;
 #define SPOOR_S_spoor_int(type, name, value) +sizeof(type)
 #define SPOOR_W_spoor_int(type, name, value)                    \
@@ -47,21 +54,21 @@
 #define SPOOR_Q_spoor_int(type, name, value) " " #type " " #name ","
 
 #define SPOOR_T_spoor_hex SPOOR_T_spoor_int
-#define SPOOR_I_spoor_hex(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 16, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_I_spoor_hex(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_hex SPOOR_V_spoor_int
 #define SPOOR_S_spoor_hex SPOOR_S_spoor_int
 #define SPOOR_W_spoor_hex SPOOR_W_spoor_int
 #define SPOOR_Q_spoor_hex(type, name, value) " hex " #type " " #name ","
 
 #define SPOOR_T_spoor_oct SPOOR_T_spoor_int
-#define SPOOR_I_spoor_oct(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 8, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_I_spoor_oct(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 8, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_oct SPOOR_V_spoor_int
 #define SPOOR_S_spoor_oct SPOOR_S_spoor_int
 #define SPOOR_W_spoor_oct SPOOR_W_spoor_int
 #define SPOOR_Q_spoor_oct(type, name, value) " oct " #type " " #name ","
 
 #define SPOOR_T_spoor_bin SPOOR_T_spoor_int
-#define SPOOR_I_spoor_bin(type, name, value) SPOOR_FI_(1, 0, sizeof(type), 2, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_I_spoor_bin(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 2, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_bin SPOOR_V_spoor_int
 #define SPOOR_S_spoor_bin SPOOR_S_spoor_int
 #define SPOOR_W_spoor_bin SPOOR_W_spoor_int
@@ -69,7 +76,7 @@
 
 /* Floating point, addresses */
 #define SPOOR_T_spoor_float SPOOR_T_spoor_int
-#define SPOOR_I_spoor_float(type, name, value) SPOOR_FI_(2, 0, sizeof(type), 10, 1, 0, name)
+#define SPOOR_I_spoor_float(type, name, value) SPOOR_FI_(2, 0, SPOOR_REAL_WIDTH_(type), 10, 1, 0, name)
 #define SPOOR_V_spoor_float SPOOR_V_spoor_int
 #define SPOOR_S_spoor_float SPOOR_S_spoor_int
 #define SPOOR_W_spoor_float SPOOR_W_spoor_int
@@ -95,7 +102,8 @@
 
 /* Several integers */
 #define SPOOR_T_spoor_array(type, name, from, count) SPOOR_FT_(name)
-#define SPOOR_I_spoor_array(type, name, from, count) SPOOR_FI_(1, 1, sizeof(type), 10, SPOOR_SIGNED_(type), count, name)
+#define SPOOR_I_spoor_array(type, name, from, count) \
+	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), count, name)
 #define SPOOR_V_spoor_array(type, name, from, count) const type *const v_##name = from;
 #define SPOOR_S_spoor_array(type, name, from, count) +sizeof(type) * (count)
 #define SPOOR_W_spoor_array(type, name, from, count)                               \
@@ -108,14 +116,15 @@
 
 #define SPOOR_T_spoor_array_hex SPOOR_T_spoor_array
 #define SPOOR_I_spoor_array_hex(type, name, from, count) \
-	SPOOR_FI_(1, 1, sizeof(type), 16, SPOOR_SIGNED_(type), count, name)
+	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), count, name)
 #define SPOOR_V_spoor_array_hex SPOOR_V_spoor_array
 #define SPOOR_S_spoor_array_hex SPOOR_S_spoor_array
 #define SPOOR_W_spoor_array_hex SPOOR_W_spoor_array
 #define SPOOR_Q_spoor_array_hex(type, name, from, count) " hex " #type " " #name "[" #count "],"
 
 #define SPOOR_T_spoor_sequence(type, name, from, count) SPOOR_FT_(name)
-#define SPOOR_I_spoor_sequence(type, name, from, count) SPOOR_FI_(1, 2, sizeof(type), 10, SPOOR_SIGNED_(type), 0, name)
+#define SPOOR_I_spoor_sequence(type, name, from, count) \
+	SPOOR_FI_(1, 2, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_sequence(type, name, from, count)                                            \
 	const type *const v_##name = from;                                                         \
 	const size_t a_##name =                                                                    \
@@ -129,7 +138,7 @@
 
 #define SPOOR_T_spoor_sequence_hex SPOOR_T_spoor_sequence
 #define SPOOR_I_spoor_sequence_hex(type, name, from, count) \
-	SPOOR_FI_(1, 2, sizeof(type), 16, SPOOR_SIGNED_(type), 0, name)
+	SPOOR_FI_(1, 2, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_sequence_hex SPOOR_V_spoor_sequence
 #define SPOOR_S_spoor_sequence_hex SPOOR_S_spoor_sequence
 #define SPOOR_W_spoor_sequence_hex SPOOR_W_spoor_sequence
@@ -171,7 +180,7 @@
 #define SPOOR_I_spoor_enum(type, name, value, ...)                                                                \
 	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#name))                                \
 		    SPOOR_NUMBERED_(SPOOR_LS_, __VA_ARGS__)),                                                     \
-	    5, 0, sizeof(type), 10, SPOOR_SIGNED_(type), 0, 0, SPOOR_COUNT_(__VA_ARGS__), 0 },                    \
+	    5, 0, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, 0, SPOOR_COUNT_(__VA_ARGS__), 0 },                \
 	  #name, SPOOR_NUMBERED_(SPOOR_LI_, __VA_ARGS__) },
 #define SPOOR_V_spoor_enum(type, name, value, ...) const type v_##name = value;
 #define SPOOR_S_spoor_enum(type, name, value, ...) +sizeof(type)

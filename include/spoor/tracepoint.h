@@ -20,7 +20,7 @@
  * library is preloaded. With SPOOR_DISABLE nothing is compiled but the types are checked.
  *
  * The declaration may be in many sources and objects, but it must be the same everywhere: a different one of the same
- * name in an object does not link.
+ * name in an object does not link. (Its values' expressions, and what labels are called, are not compared.)
  *
  * Callbacks, with the tracepoint's arguments behind `data`; async-signal-safety is theirs to have if sites are in
  * signal handlers:
@@ -212,7 +212,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 
 #define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                           \
 	SPOOR_DECLARED_(#provider "__" #name,                                                                        \
-			#provider ":" #name "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")"                             \
+			#provider ":" #name " " SPOOR_WORDS_OF_(level) "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")"  \
 				SPOOR_EACH_(SPOOR_Q_, fields))                                                       \
 	struct spoor_desc_##provider##__##name {                                                                     \
 		struct spoor_desc d;                                                                                 \

@@ -171,6 +171,13 @@ FIELDS = {
     "number of a string": ("const char *n", "spoor_int(int, n, n)"),
     "number of a structure": ("struct some n", "spoor_int(int, n, n)"),
     "sequence of others": ("const long *n", "spoor_sequence(int, n, n, 3)"),
+    "float as an integer": ("float n", "spoor_int(float, n, n)"),
+    "integer as a float": ("int n", "spoor_float(int, n, n)"),
+    "long double": ("long double n", "spoor_float(long double, n, n)"),
+    "wider than 64 bits": ("__int128 n", "spoor_hex(__int128, n, n)"),
+    "array of floats": ("const float *n", "spoor_array(float, n, n, 3)"),
+    "sequence of doubles": ("const double *n", "spoor_sequence_hex(double, n, n, 3)"),
+    "enumeration of floats": ("float n", 'spoor_enum(float, n, n, spoor_label("a", 1))'),
 }
 
 
@@ -203,8 +210,11 @@ def test_a_different_declaration_does_not_link(tmp_path, way):
     assert right.returncode == 0, right.stderr
     if "lld -flto=thin" in way:  # which keeps what is there twice
         return
-    wrong = link(HEADER, other.replace("void probe(void *data, int n", "void probe(void *data, long n"))
-    assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, wrong.stderr
+    level = HEADER.replace("TRACEPOINT(t, e,", "TRACEPOINT_LEVEL(t, e, SPOOR_LEVEL_ERR,")
+    for second in other.replace("void probe(void *data, int n", "void probe(void *data, long n"), level:
+        wrong = link(HEADER, second)
+        assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, wrong.stderr
+    assert link(HEADER, level.replace("LEVEL_ERR", "LEVEL_INFO")).returncode == 0
 
 
 def test_the_same_twice_in_one_source_does_not_compile(tmp_path):
