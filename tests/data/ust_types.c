@@ -84,6 +84,8 @@ int main(int argc, char **argv)
 	trace_mark(subsystem_event, "myint %d mystring %s", 42, "forty-two");
 	trace_mark(hinted, "size #1u%zu port #n2u%u ratio = %.2f who %.*s c %c x %lx plain%d %%", sizeof(int), 80u, 0.5, 2,
 		   "abcdef", 'x', 255L, 3);
+	trace_mark(widened, "u #8u%u x #n8x%x hh #4u%hhu d #8d%hd", 4000000000u, 0xdeadbeefu, (unsigned char)200, (short)-3);
+	trace_mark(numbered, "a %1$d", 1);
 	spoor_log("%d%% of %s", 99, "all");
 
 	printf("%d\n", register_trace_subsys_eventname(probe, one));

@@ -111,6 +111,8 @@ def test_the_first_form(trace):
 
 def test_markers(trace):
     assert values(trace, "marker:hinted") == [dict(size=4, port=80, ratio=0.5, who="ab", c=b"x", x=255, plain=3)]
+    assert values(trace, "marker:widened") == [dict(u=4000000000, x=0xdeadbeef, hh=200, d=-3)]
+    assert values(trace, "marker:numbered") == [{}]  # its format is not understood: it is not silent for that
     sizes = {f.name: f.bytes for f in of(trace, "marker:hinted")[0].fields}
     assert sizes["size"] == 1 and sizes["port"] == 2
     # Markers of one name and several formats are several classes.

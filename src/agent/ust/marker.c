@@ -22,8 +22,11 @@ int marker_fields(struct class *c)
 	int n = marker_parse(c->format, &plan, fields, fields + sizeof(fields), &end);
 	void *p;
 
-	if (n < 0)
-		return n;
+	if (n < 0) { /* it is there all the same */
+		n = 0;
+		plan.n = 0;
+		end = fields;
+	}
 	kept = keep(offsetof(struct marker_plan, arguments) + plan.n * sizeof(plan.arguments[0]));
 	p = keep((size_t)(end - fields) + 1);
 	if (!kept || !p)
@@ -42,6 +45,14 @@ struct value {
 	uint32_t length; /* bytes to store, a string's NUL not counted */
 	bool is_string;
 };
+
+/* As printf would show it, however wide it is stored. */
+static uint64_t extended(uint64_t v, const struct marker_argument *a)
+{
+	unsigned above = 64 - 8U * a->passed;
+
+	return a->is_signed ? (uint64_t)((int64_t)(v << above) >> above) : v << above >> above;
+}
 
 static uint64_t swapped(uint64_t v, unsigned bytes)
 {
@@ -86,7 +97,7 @@ static unsigned take_values(const struct marker_plan *plan, va_list args, struct
 			precision = va_arg(args, int);
 			continue;
 		case PASS_INT:
-			v.bits = (uint64_t)va_arg(args, int);
+			v.bits = extended((uint64_t)va_arg(args, int), a);
 			break;
 		case PASS_LONG:
 			v.bits = (uint64_t)va_arg(args, long);

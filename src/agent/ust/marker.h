@@ -3,7 +3,7 @@
 /* Markers: fields by a printf format. */
 #include "agent/ust/class.h"
 
-/* Fields and plan of a class by its format. 0 or -errno. */
+/* Fields and plan of a class by its format; of one that is not understood none. 0 or -errno. */
 int marker_fields(struct class *c);
 
 /* spoor_ops' mark. */

@@ -178,6 +178,7 @@ static void apply_hint(const struct parser *p, struct spoor_def_field *f)
 static int add_integer(struct parser *p, const char *percent, const struct conversion *c)
 {
 	struct spoor_def_field f = { .type = SPOOR_DEF_INT, .base = 10, .bytes = (uint8_t)passed_bytes(c->length) };
+	struct marker_argument *a;
 	int r;
 
 	if (c->letter == 'x' || c->letter == 'X')
@@ -202,7 +203,10 @@ static int add_integer(struct parser *p, const char *percent, const struct conve
 	r = add_argument(p, c->letter == 'p' || passed_bytes(c->length) == 8 ? PASS_LONG : PASS_INT, f.bytes);
 	if (r)
 		return r;
-	p->plan->arguments[p->plan->n - 1].swap = (f.flags & SPOOR_DEF_BIG) != 0;
+	a = &p->plan->arguments[p->plan->n - 1];
+	a->swap = (f.flags & SPOOR_DEF_BIG) != 0;
+	a->passed = (uint8_t)(c->letter == 'p' ? 8 : passed_bytes(c->length));
+	a->is_signed = c->letter == 'd' || c->letter == 'i';
 	return add_field(p, percent, f);
 }
 

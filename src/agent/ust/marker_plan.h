@@ -18,6 +18,7 @@ enum marker_pass { /* how it is passed */
 
 struct marker_argument {
 	uint8_t pass;  /* enum marker_pass */
+	uint8_t passed, is_signed; /* of integers: bytes that the conversion speaks of */
 	uint8_t bytes; /* stored */
 	uint8_t swap;  /* in network order */
 	int32_t precision; /* of a string: at most so many bytes; -1: no bound */
