@@ -302,3 +302,24 @@ def test_missing_library(spoor, build, ticker, tmp_path):
     run = subprocess.run([alone / "spoor", "ust", "run", "-o", "t.spoor", "--", ticker, "1", "10"], cwd=tmp_path,
                          capture_output=True, text=True, timeout=20)
     assert "libspoor-ust" in run.stderr and "no event came" in run.stderr, run
+
+
+def test_more_kinds_of_events_than_can_be_defined(build, spoor, tmp_path):
+    """What there are no numbers for is lost, by the event, and said; what there are numbers for has room."""
+    n, most = 9000, 8191
+    source = tmp_path / "many.c"
+    with open(source, "w", encoding="ascii") as out:
+        out.write('#include <spoor/tracepoint.h>\n')
+        for i in range(n):
+            out.write(f"SPOOR_TRACEPOINT(many, e{i}, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))\n")
+        out.write("int main(void)\n{\n")
+        for i in range(n):
+            out.write(f"\tspoor_trace(many, e{i}, {i});\n")
+        out.write("}\n")
+    subprocess.run(["gcc", "-w", f"-I{tracing.INCLUDE}", "-o", tmp_path / "many", source], check=True, timeout=200)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", tmp_path / "many")
+    assert f"{most} events of 1 program, {n - most} lost" in run.stderr
+    run = spoor("ust", "run", "--filter", "n < 8500", "-o", "u.spoor", "--", tmp_path / "many")
+    assert f"{most} events of 1 program, {8500 - most} lost" in run.stderr
+    _, (trace,) = tracing.traced(build, tmp_path / "out", tmp_path / "many")
+    assert len(trace.events) == most and trace.lost() == n - most

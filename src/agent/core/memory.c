@@ -57,6 +57,16 @@ static int lay_out_channel(const struct arena_channel_wish *wish, uint64_t bytes
 	return 0;
 }
 
+/* What is needed now, and half of the least for what comes later: objects, and classes of objects to come. */
+static uint64_t defs_size(const struct arena_wish *wish)
+{
+	uint64_t size = ROUND_UP(wish->defs + SPOOR_ARENA_DEFS_SIZE / 2, DEFS_STEP);
+
+	if (size < SPOOR_ARENA_DEFS_SIZE)
+		return SPOOR_ARENA_DEFS_SIZE;
+	return size < SPOOR_ARENA_DEFS_MOST ? size : SPOOR_ARENA_DEFS_MOST;
+}
+
 static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 {
 	uint64_t shares = 0, size = 0;
@@ -75,7 +85,7 @@ static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 			return r;
 	}
 	a->defs_offset = SPOOR_ARENA_DEFS_OFFSET;
-	a->defs_size = SPOOR_ARENA_DEFS_SIZE;
+	a->defs_size = defs_size(wish);
 	a->headers_offset = a->defs_offset + a->defs_size;
 	a->data_offset = ROUND_UP(a->headers_offset + a->n_packets * sizeof(struct spoor_arena_packet), PAGE);
 	a->size = a->data_offset + size;

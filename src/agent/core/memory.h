@@ -24,6 +24,7 @@ struct arena_wish {
 	uint32_t session;        /* the recorder's number of what it is for */
 	uint32_t n_channels;
 	uint32_t n_stuck; /* sites that cannot be switched on, for the arena to tell */
+	uint64_t defs;    /* bytes that definitions need, as far as is known */
 	struct arena_channel_wish channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 

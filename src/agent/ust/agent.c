@@ -185,6 +185,7 @@ static int make_output(struct session *s)
 	int r = reserve_init();
 
 	sites_count(&s->wish.n_stuck);
+	s->wish.defs = classes_room(&s->wish);
 	if (!r)
 		r = output_open(&s->wish, &s->output);
 	if (!r && stack_slot(s))

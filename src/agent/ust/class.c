@@ -17,7 +17,6 @@ _Static_assert(offsetof(struct spoor_desc_field, n_labels) == offsetof(struct sp
 
 static struct class *first, **last = &first;
 static struct class *buckets[BUCKETS];
-static struct class *next_in_bucket[SPOOR_ARENA_MAX_CLASSES];
 static uint32_t n_classes;
 
 void *keep(size_t size)
@@ -102,7 +101,7 @@ static struct class *find(const struct parts *p, unsigned bucket)
 {
 	struct class *c;
 
-	for (c = buckets[bucket]; c; c = next_in_bucket[c->id])
+	for (c = buckets[bucket]; c; c = c->next_in_bucket)
 		if (c->signature == p->signature && !strcmp(c->name, p->name) && !strcmp(c->provider, p->provider))
 			return c;
 	return NULL;
@@ -154,15 +153,16 @@ struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t
 		return NULL;
 	bucket = (unsigned)hash(p.signature, p.name, strlen(p.name)) % BUCKETS;
 	c = find(&p, bucket);
-	if (c || n_classes + 1 >= SPOOR_ARENA_MAX_CLASSES)
+	if (c)
 		return c;
 	c = keep(sizeof(*c));
 	if (!c || fill(c, desc, &p))
 		return NULL;
 	c->file = keep_string(file) ?: "";
 	c->line = line;
-	c->id = (uint16_t)++n_classes;
-	next_in_bucket[c->id] = buckets[bucket];
+	if (n_classes + 1 < SPOOR_ARENA_MAX_CLASSES)
+		c->id = (uint16_t)++n_classes;
+	c->next_in_bucket = buckets[bucket];
 	buckets[bucket] = c;
 	*last = c;
 	last = &c->next;
@@ -271,4 +271,24 @@ int class_define(struct class *c, unsigned slot)
 	c->ids[slot] = id;
 	__atomic_fetch_or(&s->known[id / 8], (uint8_t)(1 << id % 8), __ATOMIC_RELAXED);
 	return 0;
+}
+
+/* A class's own, without what a channel adds. */
+static uint64_t size_of(const struct class *c)
+{
+	return sizeof(struct spoor_def_class) + strlen(c->full) + strlen(c->file) + strlen(c->format) + 16 +
+	       c->fields_size;
+}
+
+uint64_t classes_room(const struct arena_wish *wish)
+{
+	uint64_t all = 0, n = 0, room = 0;
+	const struct class *c;
+	uint32_t i;
+
+	for (c = first; c; c = c->next, n++)
+		all += size_of(c);
+	for (i = 0; i < wish->n_channels; i++)
+		room += all + n * context_fields_size(wish->channels[i].contexts);
+	return room;
 }

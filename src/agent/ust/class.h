@@ -10,12 +10,12 @@
 
 struct class
 {
-	struct class *next;
+	struct class *next, *next_in_bucket;
 	const char *full;                     /* "provider:name" */
 	const char *provider, *name, *format; /* format: "" of tracepoints */
 	const char *file;
 	uint32_t line;
-	uint16_t id;
+	uint16_t id; /* 0: there are no more numbers */
 	uint8_t kind, level;
 	uint64_t signature;
 	const void *fields; /* spoor_def_field records */
@@ -24,6 +24,7 @@ struct class
 	uint16_t more_ids[SPOOR_ARENA_MAX_CHANNELS - 1]; /* where one arena has it in several channels; 0: not yet */
 	uint16_t ids[SPOOR_SLOTS];                       /* what it is called there, if the slot knows that */
 	uint32_t slots;                                  /* a bit for each that it is recorded in */
+	uint32_t refused;                                /* those whose arena cannot define it: its events are lost */
 	const struct filter *filters[SPOOR_SLOTS];       /* NULL: all events */
 	const struct spoor_probe *probes;                /* to a NULL function; replaced, never changed (probes.c) */
 	struct spoor_probe *old_probes;                  /* to be freed when nobody can be in them */
@@ -31,7 +32,7 @@ struct class
 	struct marker_plan *plan;
 };
 
-/* The class of what a site says, made if it is new. NULL: malformed, no memory, or too many. */
+/* The class of what a site says, made if it is new. NULL: malformed, or no memory. */
 struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t line);
 
 /* All of them, by `next`. */
@@ -39,6 +40,9 @@ struct class *classes(void);
 
 /* Makes the class known to a slot's arena. 0 or -errno. */
 int class_define(struct class *c, unsigned slot);
+
+/* Bytes that the definitions of all classes need in an arena. */
+uint64_t classes_room(const struct arena_wish *wish);
 
 /* Memory that stays; NULL: none. Under the process's lock. */
 void *keep(size_t size);

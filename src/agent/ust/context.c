@@ -105,6 +105,17 @@ char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret
 	return at;
 }
 
+size_t context_fields_size(uint32_t contexts)
+{
+	size_t size = 0;
+	unsigned i;
+
+	for (i = 0; i < N_CONTEXTS; i++)
+		if (contexts & contexts_known[i].bit)
+			size += field_size(&contexts_known[i]);
+	return size;
+}
+
 static size_t contexts_size(uint32_t contexts)
 {
 	size_t words = (size_t)__builtin_popcount(

@@ -7,6 +7,9 @@
 /* Writes the fields' definitions; the end of them, NULL: beyond end. */
 char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret_n);
 
+/* Bytes that they need. */
+size_t context_fields_size(uint32_t contexts);
+
 /* A tracepoint's `reserve` where its channel adds something. */
 struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size);
 /* The same, where it was not the site that called us. */

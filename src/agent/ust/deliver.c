@@ -14,7 +14,7 @@
 /* The event of which there is no draft is lost in each of its channels. */
 static void count_lost(const struct class *c, bool deep, size_t size)
 {
-	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED);
+	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED) | __atomic_load_n(&c->refused, __ATOMIC_RELAXED);
 
 	for (; left; left &= left - 1) {
 		struct slot *s = &slots[__builtin_ctz(left)];
@@ -73,13 +73,18 @@ static void deliver(const struct class *c, unsigned slot, const char *draft, siz
 
 static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *site)
 {
-	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED);
+	uint32_t refused = __atomic_load_n(&c->refused, __ATOMIC_RELAXED);
+	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED) | refused;
 
 	for (; left; left &= left - 1) {
 		unsigned slot = (unsigned)__builtin_ctz(left);
 		const struct filter *f = __atomic_load_n(&c->filters[slot], __ATOMIC_RELAXED);
 
-		if (!f || filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, site->pc))
+		if (f && !filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, site->pc))
+			continue;
+		if (refused >> slot & 1)
+			slot_lose(&slots[slot]);
+		else
 			deliver(c, slot, draft, size, site);
 	}
 }

@@ -39,8 +39,8 @@ static void rules_of(const struct session *s, const struct class *c, const struc
 				ret[i] = r;
 }
 
-/* The slots in which the session's rules put the class, if its arena can take it. */
-static uint32_t slots_of(const struct session *s, struct class *c)
+/* The slots in which the session's rules put the class; those apart whose arena cannot take it. */
+static uint32_t slots_of(const struct session *s, struct class *c, uint32_t *refused)
 {
 	const struct rule *rules[SPOOR_ARENA_MAX_CHANNELS] = { NULL };
 	uint32_t found = 0;
@@ -50,21 +50,22 @@ static uint32_t slots_of(const struct session *s, struct class *c)
 	for (i = 0; i < SPOOR_ARENA_MAX_CHANNELS; i++) {
 		unsigned slot = s->first_slot + i;
 
-		if (!rules[i] || !rules[i]->enable || class_define(c, slot))
+		if (!rules[i] || !rules[i]->enable)
 			continue;
 		__atomic_store_n(&c->filters[slot], rules[i]->filter, __ATOMIC_RELAXED);
-		found |= 1U << slot;
+		*(class_define(c, slot) ? refused : &found) |= 1U << slot;
 	}
 	return found;
 }
 
 void rules_assign(struct class *c)
 {
-	uint32_t found = 0;
+	uint32_t found = 0, refused = 0;
 	unsigned i;
 
 	for (i = 0; i < SPOOR_SESSIONS; i++)
-		found |= slots_of(&sessions[i], c);
+		found |= slots_of(&sessions[i], c, &refused);
+	__atomic_store_n(&c->refused, refused, __ATOMIC_RELEASE);
 	__atomic_store_n(&c->slots, found, __ATOMIC_RELEASE);
 }
 

@@ -66,7 +66,7 @@ static struct class *resolve(const struct spoor_site *s)
 
 static bool is_on(const struct class *c)
 {
-	return c->slots || c->probes;
+	return c->slots || c->refused || c->probes;
 }
 
 static bool site_is_on(const struct spoor_site *s, const struct class *c)
@@ -78,9 +78,9 @@ static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tra
 {
 	unsigned slot = c->slots ? (unsigned)__builtin_ctz(c->slots) : 0;
 
-	if (!c->slots)
+	if (!c->slots && !c->refused)
 		return reserve_nothing;
-	if (c->slots & (c->slots - 1) || c->filters[slot] || c->ids[slot] != c->id)
+	if (c->refused || c->slots & (c->slots - 1) || c->filters[slot] || c->ids[slot] != c->id)
 		return reserve_draft;
 	if (slots[slot].contexts)
 		return reserve_with_contexts;

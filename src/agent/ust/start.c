@@ -30,6 +30,7 @@ static void record_alone(void)
 	if (!alone_waits || !sites_count(&alone.wish.n_stuck))
 		return;
 	alone_waits = false;
+	alone.wish.defs = classes_room(&alone.wish);
 	r = reserve_init();
 	if (!r)
 		r = output_open(&alone.wish, &o);

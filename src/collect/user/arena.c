@@ -8,8 +8,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define DEFS_MOST (16ULL << 20)
-
 /* ---- what is fixed: checked once ---- */
 
 static int wrong(struct spoor_error *e, const char *what)
@@ -69,7 +67,7 @@ static int check_head(struct spoor_arena *h, uint64_t size, struct spoor_error *
 	}
 	if (packets != h->n_packets)
 		return wrong(e, "packets of no channel");
-	if (h->defs_offset % 8 || h->defs_size > DEFS_MOST || h->defs_offset < sizeof(*h) ||
+	if (h->defs_offset % 8 || h->defs_size > SPOOR_ARENA_DEFS_MOST || h->defs_offset < sizeof(*h) ||
 	    !in_bounds(h->defs_offset, h->defs_size, h->size))
 		return wrong(e, "where its definitions are");
 	if (h->headers_offset % sizeof(struct spoor_arena_packet) || h->headers_offset < sizeof(*h) ||
