@@ -281,7 +281,7 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 		fprintf(stderr, "spoor: %u %s on, recorded no more: 'spoor daemon' records what outlives a command\n",
 			result->go_on, spoor_plural(result->go_on, "program goes", "programs go"));
 	spoor_ust_say_not_recorded(&result->apart);
-	if (!result->events && !result->stuck && !result->apart.n)
+	if (!result->events && !result->lost && !result->malformed && !result->stuck && !result->apart.n)
 		say_nothing(result);
 	if (result->why[0])
 		spoor_ust_say(result->why);

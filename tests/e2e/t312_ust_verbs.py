@@ -108,6 +108,27 @@ def test_programs_that_came_for_nothing(spoor, ticker, what):
     assert "container" not in run.stderr
 
 
+def test_programs_whose_events_are_all_lost(spoor, tmp_path):
+    """They reached some: it is not asked whether they did."""
+    source = tmp_path / "large.c"
+    source.write_text("""
+#include <string.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, large, TP_PROTO(const char *s), TP_ARGS(s), TP_FIELDS(spoor_string(s, s)))
+int main(void)
+{
+	char text[9001] = "";
+
+	memset(text, 'x', 9000);
+	spoor_trace(zoo, large, text);
+	return 0;
+}
+""")
+    tracing.build_program(tmp_path / "large", source)
+    run = spoor("ust", "run", "--packet", "4k", "-o", "t.spoor", "--", tmp_path / "large")
+    assert "0 events of 1 program, 1 lost" in run.stderr and "no event" not in run.stderr
+
+
 def test_run_follows_exec(spoor, ticker, events):
     """A shell, what it executes in its place, and what it starts."""
     run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c",
