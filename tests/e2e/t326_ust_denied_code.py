@@ -51,7 +51,7 @@ def test_is_traced_or_says_why(spoor, build, tmp_path, denied, flags, compiler):
                           preexec_fn=deny)
     assert done.returncode == 0
     refused = (by_flag if flags else plain) == "refused"
-    assert len(arenas.arena(tmp_path / "out").events) == (0 if refused else 31)
+    assert len(arenas.arena(tmp_path / "out").events) == (0 if refused else 33)
     run = spoor("ust", "recover", tmp_path / "out", "-o", "t.spoor")
     assert run.returncode == 0 and (WHY in run.stderr) == refused, run.stderr
 
