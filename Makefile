@@ -29,16 +29,21 @@ $(BUILD)/build.ninja:
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
+# With what was not installed when the build directory was made: cmocka, lttng-ust.
+rebuild: $(BUILD)/build.ninja
+	@meson setup --reconfigure $(BUILD) >/dev/null
+	@ninja -C $(BUILD)
+
 demo: build
 	@scripts/demo-apache $(BUILD)/spoor
 
-test: build
+test: rebuild
 	@$(PYTHON) tests/run $(BUILD) $(TESTS)
 
-check-loop: build
+check-loop: rebuild
 	@$(PYTHON) tests/run --loop $(or $(LOOPS),0) $(BUILD) $(TESTS)
 
-bench: build
+bench: rebuild
 	@bench/run $(BUILD)/spoor $(BENCHES)
 
 install: build
@@ -54,4 +59,4 @@ tidy: build
 clean:
 	rm -rf build build-sanitize
 
-.PHONY: all build demo test check-loop bench install format tidy clean
+.PHONY: all build rebuild demo test check-loop bench install format tidy clean
