@@ -107,6 +107,12 @@ static void note(struct spoor_symbolizer *z, const struct spoor_object *object, 
 
 	if (z->n_notes == MAX_NOTES || asprintf(&text, "%s: %s", object->path, what) < 0)
 		return;
+	for (unsigned i = 0; i < z->n_notes; i++) {
+		if (!strcmp(z->notes[i], text)) { /* of another file that was there before or after */
+			free(text);
+			return;
+		}
+	}
 	z->notes[z->n_notes++] = text;
 }
 

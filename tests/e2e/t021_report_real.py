@@ -145,6 +145,14 @@ def test_replaced_program(spoor, program):
     assert f"Note: {program}: cannot be read" in spoor("report", trace).stdout
 
 
+def test_programs_of_one_name_that_are_gone(spoor, program):
+    """Each is an object of its own; that their file is not there is said once."""
+    script = "for i in 1 2 3; do cp prog gone; printf $i >>gone; ./gone; rm gone; done"
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", "sh", "-c", script)
+    out = spoor("report", "--top", "0", trace).stdout
+    assert out.count(f"Note: {program.parent}/gone: cannot be read") == 1
+
+
 def test_blocked_threads(spoor, program):
     """Two threads, each with the lock that the other wants."""
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--duration", "1s", "--", program, "hang")
