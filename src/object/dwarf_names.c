@@ -102,27 +102,52 @@ static int has_namespaces(Dwarf_Die *die)
 	return 0;
 }
 
-/* "outer::Class::" in front of *text, as far as the scopes have names. */
-static void qualify(Dwarf_Die *declaration, char **text)
+static int put_before(const char *name, char **text)
+{
+	char *longer;
+
+	if (strlen(name) + strlen(*text) > 16384 || asprintf(&longer, "%s::%s", name, *text) < 0)
+		return -ENOMEM;
+	free(*text);
+	*text = longer;
+	return 0;
+}
+
+static const char *name_of_scope(Dwarf_Die *scope, const char *text)
+{
+	const char *name = dwarf_diename(scope);
+
+	if (name)
+		return name;
+	if (dwarf_tag(scope) == DW_TAG_namespace)
+		return "(anonymous namespace)";
+	return strcmp(text, "operator()") ? "{unnamed}" : "{lambda}";
+}
+
+/* "outer::Class::" in front of *text, as far as the scopes have names; of a class in a function, the function's too. */
+static void qualify(Dwarf_Die *declaration, char **text, int depth)
 {
 	_cleanup_(spoor_freep) Dwarf_Die *scopes = NULL;
 	int n = dwarf_getscopes_die(declaration, &scopes);
 
 	for (int i = 1; i < n && i < 32; i++) {
 		int tag = dwarf_tag(&scopes[i]);
-		const char *name;
-		char *longer;
 
+		if (tag == DW_TAG_lexical_block)
+			continue;
+		if (tag == DW_TAG_subprogram && i > 1 && depth < 4) {
+			Dwarf_Die function = scopes[i];
+
+			declaration_of(&function);
+			if (!put_before(name_of_scope(&function, *text), text))
+				qualify(&function, text, depth + 1);
+			return;
+		}
 		if (tag != DW_TAG_namespace && tag != DW_TAG_structure_type && tag != DW_TAG_class_type &&
 		    tag != DW_TAG_union_type)
 			return;
-		name = dwarf_diename(&scopes[i]);
-		if (!name)
-			name = tag == DW_TAG_namespace ? "(anonymous namespace)" : "{unnamed}";
-		if (strlen(name) + strlen(*text) > 16384 || asprintf(&longer, "%s::%s", name, *text) < 0)
+		if (put_before(name_of_scope(&scopes[i], *text), text))
 			return;
-		free(*text);
-		*text = longer;
 	}
 }
 
@@ -145,7 +170,7 @@ static char *make_name(Dwarf_Die *die, int *ret_unqualified)
 		return text;
 	*ret_unqualified = 1;
 	declaration_of(&declaration);
-	qualify(&declaration, &text);
+	qualify(&declaration, &text, 0);
 	return text;
 }
 

@@ -255,6 +255,35 @@ def test_lines_of_a_debug_file_by_build_id():
     assert not wrong, wrong[:10]
 
 
+IN_FUNCTIONS = r"""
+#include <unistd.h>
+namespace shop {
+__attribute__((noinline)) int order(int n)
+{
+	struct Counter { int n; int next() { return n + getppid(); } } counter = { n };
+	auto ask = [&](int x) { return x + getppid(); };
+	if (n > 1) {
+		auto again = [&](int x) { return x + ask(x) + getpid(); };
+		n += again(n);
+	}
+	return counter.next() + ask(n);
+}
+}
+int main(int argc, char **argv) { return shop::order(argc); }
+"""
+
+
+def test_names_in_functions(programs):
+    """What a function declares in itself is called after it, inlined or not; by addr2line, operator() alone."""
+    path = programs["folder"] / "in_functions"
+    for level in ("-O0", "-O2"):
+        subprocess.run(["g++", level, "-g", "-o", path, "-x", "c++", "-"], input=IN_FUNCTIONS, text=True, check=True,
+                       timeout=60)
+        names = {re.sub(r"\(int\)(#\d)?", "", f[0]) for frames in spoor(path, addresses(path, 4000)) for f in frames}
+        want = {"shop::order", "shop::order::{lambda}::operator()", "shop::order::Counter::next"}
+        assert names >= want and not any("unnamed" in name for name in names), names
+
+
 def test_dwz(programs):
     """Two programs whose common DWARF was moved to a supplementary file."""
     folder = programs["folder"]
