@@ -22,6 +22,16 @@ def test_exit_code_of_the_command(spoor, read, tmp_path, command, code):
     read(tmp_path / "t.spoor").whole()
 
 
+def test_command_as_the_shell_finds_it(spoor, tmp_path):
+    """An empty entry of PATH is the working directory; what has no #! is run by sh, with all its arguments."""
+    script = tmp_path / "count"
+    script.write_text("echo $# $1 ${200}\n")
+    script.chmod(0o755)
+    for i, path in enumerate((":/usr/bin", "/usr/bin:", "/usr/bin::/bin", "")):
+        run = spoor("record", "-o", f"t{i}.spoor", "--", "count", *range(1, 201), env={"PATH": path})
+        assert (run.returncode, run.stdout) == (0, "200 1 200\n"), run.stderr
+
+
 def test_last_line_and_untouched_streams(spoor, tmp_path):
     """The command has its own stdin, stdout and stderr; Spoor says one line at the end, to stderr."""
     run = spoor("record", "-o", "t.spoor", "--", "sh", "-c", "tr a-z A-Z; echo err >&2", input="abc\n")

@@ -49,13 +49,16 @@ static int find_command(const char *name, char *ret, struct spoor_error *e)
 			return spoor_fail(e, ENOENT, "%s: no such command", name);
 		return spoor_fail(e, EACCES, "%s: not an executable file", name);
 	}
-	for (const char *d = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *d;) {
+	for (const char *d = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *name;) {
 		size_t len = strcspn(d, ":");
 
-		snprintf(ret, PATH_MAX, "%.*s/%s", (int)len, d, name);
+		/* An empty one is the working directory. */
+		snprintf(ret, PATH_MAX, "%.*s/%s", len ? (int)len : 1, len ? d : ".", name);
 		if (runnable(ret))
 			return 0;
-		d += len + (d[len] == ':');
+		if (!d[len])
+			break;
+		d += len + 1;
 	}
 	return spoor_fail(e, ENOENT, "%s: no such command in PATH", name);
 }
@@ -370,6 +373,22 @@ static bool is_elf(const char *path)
 	return fd >= 0 && read(fd, magic, 4) == 4 && !memcmp(magic, "\177ELF", 4);
 }
 
+static void exec_by_shell(char **argv, const char *path)
+{
+	_cleanup_(spoor_freep) char **sh = NULL;
+	size_t n = 0;
+
+	while (argv[n])
+		n++;
+	sh = calloc(n + 2, sizeof(*sh)); /* "sh", the path in the command's place, its arguments, NULL */
+	if (!sh)
+		return;
+	sh[0] = "sh";
+	sh[1] = (char *)path;
+	memcpy(sh + 2, argv + 1, n * sizeof(*sh));
+	execv("/bin/sh", sh);
+}
+
 int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e)
 {
 	int go[2], status[2];
@@ -395,13 +414,8 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 		prctl(PR_SET_PDEATHSIG, 0);
 		spoor_descriptors_restore();
 		execv(path, argv);
-		if (errno == ENOEXEC && !is_elf(path)) { /* a script without #!, as execvp(3) does */
-			char *sh[66] = { "sh", (char *)path };
-
-			for (int i = 1; i < 64 && argv[i]; i++)
-				sh[i + 1] = argv[i];
-			execv("/bin/sh", sh);
-		}
+		if (errno == ENOEXEC && !is_elf(path)) /* a script without #!, as execvp(3) does */
+			exec_by_shell(argv, path);
 		if (write(status[1], &(int){ errno }, sizeof(int)) < 0)
 			_exit(126);
 		_exit(127);
