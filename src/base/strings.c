@@ -199,6 +199,15 @@ const char *spoor_basename(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+void spoor_cut_deleted(char *path)
+{
+	static const char deleted[] = " (deleted)";
+	size_t len = strlen(path), end = sizeof(deleted) - 1;
+
+	if (len > end && !strcmp(path + len - end, deleted))
+		path[len - end] = 0;
+}
+
 #define NEAREST_MAX 64
 
 /* Levenshtein's distance with swapped neighbours counted once (optimal string alignment; Damerau 1964). */

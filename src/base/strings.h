@@ -44,6 +44,9 @@ bool spoor_globs_match_basename(const struct spoor_globs *g, const char *path);
 /* What follows the last slash; never NULL, part of `path`. */
 const char *spoor_basename(const char *path);
 
+/* Takes off what the kernel adds in /proc to the path of a file that has no name any more: " (deleted)". */
+void spoor_cut_deleted(char *path);
+
 /* The candidate closest to `word` if it is close enough to be a typing mistake, else NULL. */
 const char *spoor_nearest(const char *word, const char *const *candidates, size_t n);
 

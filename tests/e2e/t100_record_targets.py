@@ -145,6 +145,17 @@ def test_name_with_sets_and_long(record, read, actor, start):
     assert read(recording.trace).count() == 7
 
 
+def test_name_of_what_was_replaced(record, read, actor, start):
+    """As by an update: a running instance's executable has no name any more, but had one."""
+    name = "a-name-that-a-comm-does-not-hold"
+    running = ready(start(actor(name), "serve"))
+    actor(name).unlink()
+    recording = record("-n", name, *MARKS)
+    go(running)
+    assert recording.stop() == 0
+    assert read(recording.trace).marks()[running.pid] == 404
+
+
 def test_exec_into_the_name(spoor, record, read, actor, start):
     """A shell becomes the program: in with that execve, of which the path is known, then from its first call; nothing
     of the shell."""

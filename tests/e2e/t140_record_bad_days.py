@@ -295,3 +295,20 @@ def test_program_replaced_while_it_runs(record, read, start, actor, tmp_path):
     trace = read(recording.trace).whole()
     assert trace.marks() == {target.pid: 404}
     assert {e["walk"] for e in trace.of("getppid")} <= {"complete", "budget"}
+
+
+def test_module_replaced_while_it_runs(record, read, start, tmp_path):
+    """It is the application's own by the name that it had."""
+    (tmp_path / "mod_x.c").write_text("#include <unistd.h>\nvoid work(void) { getppid(); __asm__ volatile(\"\"); }\n")
+    (tmp_path / "host.c").write_text("void work(void);\n#include <stdio.h>\nint main(void) { puts(\"ready\");\n"
+                                     "fflush(stdout); getchar(); for (int i = 0; i < 97; i++) work(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "mod_x.so", "mod_x.c"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", "-o", "host", "host.c", "./mod_x.so"], cwd=tmp_path, check=True)
+    target = ready(start(tmp_path / "host"))
+    (tmp_path / "mod_x.so").unlink()
+    shutil.copy("/bin/ls", tmp_path / "mod_x.so")
+    recording = record("-p", target.pid, "--app", "mod_*.so")
+    tell(target, b"g")
+    assert recording.wait() == 0
+    stacks = [[f["object"] for f in c["stack"]] for c in read(recording.trace).whole().of("getppid")]
+    assert stacks == [[str(tmp_path / "mod_x.so")]] * 97

@@ -93,6 +93,23 @@ static void test_globs(void **state)
 	spoor_globs_done(&g);
 }
 
+static void test_deleted(void **state)
+{
+	char path[] = "/usr/sbin/a (deleted)", twice[] = "a (deleted) (deleted)", other[] = "a (deleted)x";
+	char nothing[] = " (deleted)", empty[] = "";
+
+	spoor_cut_deleted(path);
+	assert_string_equal(path, "/usr/sbin/a");
+	spoor_cut_deleted(twice);
+	assert_string_equal(twice, "a (deleted)");
+	spoor_cut_deleted(other);
+	assert_string_equal(other, "a (deleted)x");
+	spoor_cut_deleted(nothing);
+	assert_string_equal(nothing, " (deleted)");
+	spoor_cut_deleted(empty);
+	assert_string_equal(empty, "");
+}
+
 static void test_nearest(void **state)
 {
 	const char *const verbs[] = { "record", "report", "check", "pack", "help" };
@@ -185,7 +202,7 @@ static void test_plural(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plural),
+		cmocka_unit_test(test_plural),	 cmocka_unit_test(test_deleted),
 		cmocka_unit_test(test_terminal), cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
 		cmocka_unit_test(test_cut),	 cmocka_unit_test(test_globs),	  cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_size),	 cmocka_unit_test(test_duration), cmocka_unit_test(test_number),

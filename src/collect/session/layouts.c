@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "base/time.h"
 
 #define NUMBERED_SLOTS 4096
@@ -132,6 +133,7 @@ static int parse_line(char *line, struct spoor_layout_range *ret, uint64_t *ret_
 	    perms[2] != 'x')
 		return 0;
 	line[strcspn(line, "\n")] = 0;
+	spoor_cut_deleted(line);
 	*ret_ino = ino;
 	*ret_dev = (uint64_t)maj << 20 | min;
 	*ret_name = line + at;

@@ -162,6 +162,7 @@ static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
 		    perms[2] != 'x' || !ino)
 			continue;
 		line[strcspn(line, "\n")] = 0;
+		spoor_cut_deleted(line);
 		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", tid, start, end);
 		spoor_objects_preload(objects, map, line + at, tid);
 	}
@@ -265,6 +266,7 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 	if (n <= 0 && !is_hidden(pid))
 		return false; /* a kernel thread, or gone */
 	exe[n > 0 ? n : 0] = 0;
+	spoor_cut_deleted(exe); /* replaced by an update, say */
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : 0;
