@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #include "base/cleanup.h"
@@ -16,14 +18,23 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
+/* Numbers of its own, where what is mapped has its layer's. */
+static bool on_overlay(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
 /* Not by its ctime: that changes when it is renamed or removed. */
 static bool is_the_file(int fd, const struct spoor_mapped_file *m)
 {
+	bool known = m->size || m->mtime;
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_ino != m->ino)
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (st.st_ino != m->ino && !(known && on_overlay(fd))))
 		return false;
-	return (!m->size && !m->mtime) || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
+	return !known || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
 }
 
 static int open_if_same(const char *path, const struct spoor_mapped_file *m)

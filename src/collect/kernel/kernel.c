@@ -207,6 +207,23 @@ int64_t spoor_kernel_live_threads(const struct spoor_kernel *k)
 	return *k->c.live_threads;
 }
 
+int spoor_kernel_key_of(struct spoor_kernel *k, int fd, struct spoor_object_key *ret)
+{
+	void *at = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+	uint64_t args[] = { (uintptr_t)at };
+	LIBBPF_OPTS(bpf_test_run_opts, o, .ctx_in = args, .ctx_size_in = sizeof(args));
+	int r;
+
+	if (at == MAP_FAILED)
+		return -errno;
+	r = bpf_prog_test_run_opts(bpf_program__fd(k->c.object_key_at), &o);
+	munmap(at, 1);
+	if (r || !o.retval)
+		return r ? r : -ENOENT;
+	*ret = *k->c.found_key;
+	return 0;
+}
+
 int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id)
 {
 	const struct bpf_map *map = k->c.object_ids;
@@ -214,8 +231,11 @@ int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_ke
 
 	if (id >= SPOOR_KERNEL_OBJECTS)
 		return -ENOSPC;
-	if (bpf_map__update_elem(map, key, sizeof(*key), &id, sizeof(id), BPF_NOEXIST))
+	if (bpf_map__update_elem(map, key, sizeof(*key), &id, sizeof(id), BPF_NOEXIST)) {
+		if (bpf_map__lookup_elem(map, key, sizeof(*key), ret_id, sizeof(*ret_id), 0))
+			*ret_id = 0;
 		return -EEXIST;
+	}
 	*ret_id = id;
 	return 0;
 }

@@ -36,13 +36,14 @@ struct spoor_kernel_options {
 /* The maps and globals that all collectors have (maps.bpf.h). */
 struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
-	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock;
+	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock, *object_key_at;
 	uint64_t *epoch;
 	uint32_t *budget, *next_object, *retake, *missing;
 	bool *paused, *attaching, *both_attached;
 	struct spoor_call_config *calls;
 	struct spoor_ret_when *ret_whens;
 	struct spoor_names *names;
+	struct spoor_object_key *found_key;
 	long long *live_threads;
 	unsigned long long *attached_threads, *direct_map;
 };
@@ -93,7 +94,12 @@ int spoor_kernel_flush_pending(struct spoor_kernel *k);
 bool spoor_kernel_retake(struct spoor_kernel *k);
 int64_t spoor_kernel_live_threads(const struct spoor_kernel *k);
 
-/* An object that user space found by itself gets an id; NEW until spoor_row_store_publish(). */
+/* The key under which walks meet an open file. One thread at a time. 0, or -errno: it cannot be mapped. */
+int spoor_kernel_key_of(struct spoor_kernel *k, int fd, struct spoor_object_key *ret);
+/*
+ * An object that user space found by itself gets an id; NEW until spoor_row_store_publish(). -EEXIST: it has one, and
+ * *ret_id is that, or 0 if nobody is told of it yet.
+ */
 int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id);
 
 static inline struct spoor_ring *spoor_kernel_ring(const struct spoor_kernel *k, unsigned cpu, unsigned level)

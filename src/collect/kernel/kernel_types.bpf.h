@@ -98,6 +98,11 @@ struct file {
 	struct inode *f_inode;
 	struct path f_path;
 	void *private_data;
+	unsigned int f_mode;
+};
+
+struct backing_file { /* of a layer, mapped in the stead of an overlay's file; since 6.5 */
+	struct path user_path;
 };
 
 struct fdtable {
@@ -285,6 +290,7 @@ enum {
 	S_IFCHR = 0020000,
 	S_IFIFO = 0010000,
 	VM_EXEC = 4,
+	FMODE_BACKING = 1 << 25, /* since 6.5 */
 	maple_leaf_64 = 1, /* types of nodes: struct maple_range_64, too */
 	maple_arange_64 = 3,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */

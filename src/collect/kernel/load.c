@@ -105,6 +105,8 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.attach_tasks = (s)->progs.attach_tasks;                               \
 		(k)->c.direct_find = (s)->progs.direct_find;                                 \
 		(k)->c.measure_sched_clock = (s)->progs.measure_sched_clock;                 \
+		(k)->c.object_key_at = (s)->progs.object_key_at;                             \
+		(k)->c.found_key = &(s)->bss->found_key;                                     \
 		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map;             \
 		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                                \
 		(k)->c.budget = &(s)->data->budget;                                          \

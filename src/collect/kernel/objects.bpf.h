@@ -20,18 +20,41 @@ static __always_inline void object_key(struct spoor_object_key *key, u64 file_ad
 	key->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 }
 
+struct spoor_object_key found_key;
+
+/*
+ * Run by user space with an address at which it has a file mapped: its key, as walks will meet it. fstat() knows other
+ * numbers of what lies on an overlay or in a subvolume. Returns 1: it is in found_key.
+ */
+SEC("raw_tp")
+int object_key_at(u64 *args)
+{
+	struct vma_answer a = {};
+
+	if (find_mapping(args[0], &a) || !a.file)
+		return 0;
+	object_key(&found_key, a.file);
+	return 1;
+}
+
+/* Where the process sees the file behind a mapping: an overlay maps its layer's file, which lies elsewhere. */
+static __always_inline u64 shown_path(u64 file)
+{
+	if (bpf_core_type_exists(struct backing_file) && BPF_CORE_READ((struct file *)file, f_mode) & FMODE_BACKING)
+		return file + bpf_core_field_offset(struct backing_file, user_path);
+	return file + bpf_core_field_offset(struct file, f_path);
+}
+
 /* Tells user space of the object behind a mapping. A function of its own: to its caller the file is a pointer. */
 __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 {
-	struct file *file;
 	struct spoor_ctl_object *o;
 	struct reservation r;
 	u32 pos, len, size;
 
 	if (!a || !sc)
 		return -1;
-	file = (void *)a->file;
-	pos = path_of((u64)file + bpf_core_field_offset(file->f_path), sc);
+	pos = path_of(shown_path(a->file), sc);
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
 	size = SPOOR_EVENT_ROUND(__builtin_offsetof(struct spoor_ctl_object, path) + len);
 	emit_reserve(&r, 0, size);

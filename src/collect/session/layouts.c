@@ -99,8 +99,7 @@ static uint32_t object_of(struct spoor_objects *objects, uint32_t tid, const str
 	if (id)
 		return id;
 	snprintf(path, sizeof(path), "/proc/%u/map_files/%llx-%llx", tid, g->start, g->end);
-	if (!spoor_objects_preload(objects, path, name, tid))
-		id = spoor_objects_find(objects, ino, dev);
+	spoor_objects_preload(objects, path, name, tid, &id); /* an overlay's file may be known by its layer's */
 	return id ? id : SPOOR_KERNEL_OBJECTS; /* its announcement may be under way: an id to wait for */
 }
 

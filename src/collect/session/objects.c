@@ -208,23 +208,34 @@ static uint64_t kernel_dev(dev_t dev)
 	return (uint64_t)major(dev) << 20 | minor(dev);
 }
 
-int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid)
+static int key_of(struct spoor_objects *s, int fd, struct spoor_object_key *ret)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return -ENOENT;
+	if (spoor_kernel_key_of(s->o.kernel, fd, ret))
+		*ret = (struct spoor_object_key){ .ino = st.st_ino,
+						  .size = st.st_size,
+						  .dev = kernel_dev(st.st_dev),
+						  .mtime = ns_of(st.st_mtim),
+						  .ctime = ns_of(st.st_ctim) };
+	return 0;
+}
+
+int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid, uint32_t *ret_id)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct spoor_object_entry *o;
 	struct spoor_object_key key;
-	struct stat st;
-	uint32_t id;
+	uint32_t id = SPOOR_OBJECT_NONE;
 	int r;
 
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return -ENOENT;
-	key = (struct spoor_object_key){ .ino = st.st_ino,
-					 .size = st.st_size,
-					 .dev = kernel_dev(st.st_dev),
-					 .mtime = ns_of(st.st_mtim),
-					 .ctime = ns_of(st.st_ctim) };
-	r = spoor_kernel_add_object(s->o.kernel, &key, &id);
+	r = fd < 0 ? -ENOENT : key_of(s, fd, &key);
+	if (!r)
+		r = spoor_kernel_add_object(s->o.kernel, &key, &id);
+	if (ret_id)
+		*ret_id = id;
 	if (r)
 		return r;
 	o = spoor_objects_entry(id, name, strlen(name));

@@ -65,9 +65,9 @@ int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
 /*
  * Loads the rows of the file at `path` now: before the kernel side is attached, or on the loader's thread. The trace
  * calls it `name`. pid: a process or thread that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a
- * walk.
+ * walk. Unless ret_id is NULL, *ret_id is the file's id, also if it had one (-EEXIST), or SPOOR_OBJECT_NONE.
  */
-int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid);
+int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid, uint32_t *ret_id);
 
 /*
  * Ids whose entry has been replaced since the last call, because the file that was gone is there after all: at most

@@ -164,7 +164,7 @@ static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
 		line[strcspn(line, "\n")] = 0;
 		spoor_cut_deleted(line);
 		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", tid, start, end);
-		spoor_objects_preload(objects, map, line + at, tid);
+		spoor_objects_preload(objects, map, line + at, tid, NULL);
 	}
 	fclose(f);
 	return any;
@@ -209,7 +209,7 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 		preload_command(script, objects, depth + 1);
 		return;
 	}
-	spoor_objects_preload(objects, path, path, 0);
+	spoor_objects_preload(objects, path, path, 0, NULL);
 	spoor_object_interpreter(fd, interp, sizeof(interp));
 	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino ||
 	    pipe2(out, O_CLOEXEC))
@@ -235,7 +235,7 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 		lib[strcspn(lib, " \n")] = 0;
 		real = realpath(lib, NULL);
 		if (real)
-			spoor_objects_preload(objects, real, real, 0);
+			spoor_objects_preload(objects, real, real, 0, NULL);
 		free(real);
 	}
 	if (f)
