@@ -4,11 +4,12 @@ import json
 import re
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from processes import children, ready, tell
+from processes import children, ready, tell, wait_for
 
 WORKER = ["thread_mutex_lock", "process_socket", "worker_thread"]
 LISTENER = ["thread_cond_wait", "queue_info_wait_for_idler", "listener_thread"]
@@ -65,6 +66,51 @@ def test_attached_after_the_fact(record, read, blocked, hung):
     assert recording.stop() == 0 and hung.poll() is None
     check(blocked(recording.trace), hung.pid, True, 0.7)
     read(recording.trace).whole()
+
+
+LONG = "a-directory-so-long-that-a-path-in-it-has-more-than-sixty-four-bytes"
+WAITING = f"""
+import os, socket, sys, threading
+def reads(path):
+    os.close(os.open(path, os.O_RDONLY))
+def links(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("{LONG}/socket")
+listener.listen(0)
+first = socket.socket(socket.AF_UNIX)
+first.connect("{LONG}/socket")
+os.mkfifo("fifo"), os.mkfifo("{LONG}/fifo")
+for f, path in ((reads, "fifo"), (reads, "{LONG}/fifo"), (links, "{LONG}/socket")):
+    threading.Thread(target=f, args=(path,)).start()
+sys.stdin.read(1)
+for path in ("fifo", "{LONG}/fifo"):
+    os.close(os.open(path, os.O_WRONLY))
+listener.accept(), listener.accept()
+"""
+
+
+def test_what_a_hung_call_points_to(record, read, start, tmp_path):
+    """A path and an address are read of the sleeping thread, so that it is known what it waits for; once the calls have
+    ended they say the same."""
+    (tmp_path / LONG).mkdir()
+    target = start("/usr/bin/python3", "-c", WAITING)
+    calls = {257: 2, 42: 1, 0: 1}  # openat, connect, read
+    wait_for(lambda: Counter(Path(f"/proc/{target.pid}/task/{t.name}/syscall").read_text().split()[0] for t in
+                             Path(f"/proc/{target.pid}/task").iterdir()) == {str(k): n for k, n in calls.items()})
+    said = Counter({("openat", "fifo"): 1, ("openat", f"{LONG}/fifo"): 1, ("connect", f"{LONG}/socket"): 1})
+
+    def points_to(trace, **of):
+        return Counter((c["event"], c["args"].get("filename") or c["args"]["uservaddr"]["path"]) for c in trace.calls
+                       if c["event"] in ("openat", "connect") and all(c.get(k) == v for k, v in of.items()))
+    recording = record("-p", target.pid)
+    assert recording.stop() == 0
+    assert points_to(read(recording.trace), unfinished="before") == said
+    recording = record("-p", target.pid, trace="u.spoor")
+    tell(target, b"g")
+    assert recording.wait() == 0
+    assert points_to(read(recording.trace), start_exact=False) == said
 
 
 def test_its_end_is_seen(spoor, record, read, start, actor):

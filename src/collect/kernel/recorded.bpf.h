@@ -5,6 +5,7 @@
  * processes.bpf.h), and the calls that are in flight at its begin and its end.
  */
 #include "collect/kernel/announce.bpf.h"
+#include "collect/kernel/asleep.bpf.h"
 #include "collect/kernel/last_ran.bpf.h"
 #include "collect/kernel/syscalls.bpf.h"
 
@@ -174,7 +175,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	t->call_epoch = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
-		take_nothing_pointed(t, cfg);
+		take_pointed_asleep(task, t, sc, cfg);
 	t->stack = cfg->mode > 1 ? emit_remote(task, t, regs, cfg->mode - 1) : 0;
 	t->start = last_ran(task, bpf_ktime_get_ns());
 	t->pending = CALL_BEGAN_BEFORE;

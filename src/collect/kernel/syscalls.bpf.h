@@ -126,7 +126,7 @@ static __always_inline void take_pointed(struct thread *t, struct scratch *sc, c
 	t->len = off;
 }
 
-/* The same of another process, whose memory cannot be read from here: empty. */
+/* The same of another process, if its memory cannot be read from here: empty. */
 static __always_inline void take_nothing_pointed(struct thread *t, const struct spoor_call_config *cfg)
 {
 	u32 off = t->len & 127;
