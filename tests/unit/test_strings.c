@@ -202,10 +202,10 @@ static void test_plural(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plural),	 cmocka_unit_test(test_deleted),
-		cmocka_unit_test(test_terminal), cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
-		cmocka_unit_test(test_cut),	 cmocka_unit_test(test_globs),	  cmocka_unit_test(test_nearest),
-		cmocka_unit_test(test_size),	 cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
+		cmocka_unit_test(test_plural),   cmocka_unit_test(test_deleted), cmocka_unit_test(test_terminal),
+		cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),    cmocka_unit_test(test_cut),
+		cmocka_unit_test(test_globs),    cmocka_unit_test(test_nearest), cmocka_unit_test(test_size),
+		cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

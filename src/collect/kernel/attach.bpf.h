@@ -69,7 +69,7 @@ int attach_tasks(struct bpf_iter__task *ctx)
 
 	if (!task || !c || (task->flags & (PF_KTHREAD | PF_EXITING)))
 		return 0;
-	tgid = task->tgid;
+	tgid = tgid_for_spoor(task);
 	pick = bpf_map_lookup_elem(&picks, &tgid);
 	if (is_ours(task) && !(pick && *pick & SPOOR_PICK_WAIT_EXEC)) /* the command is our child, too */
 		return 0;

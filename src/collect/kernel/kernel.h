@@ -36,7 +36,7 @@ struct spoor_kernel_options {
 /* The maps and globals that all collectors have (maps.bpf.h). */
 struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
-	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock, *object_key_at;
+	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock, *object_key_at, *find_self;
 	uint64_t *epoch;
 	uint32_t *budget, *next_object, *retake, *missing;
 	bool *paused, *attaching, *both_attached;

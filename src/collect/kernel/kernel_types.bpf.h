@@ -213,8 +213,9 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
-struct upid {
+struct upid { /* as large as it is: ids are found by their level */
 	int nr;
+	void *ns;
 };
 
 struct pid {
@@ -291,7 +292,7 @@ enum {
 	S_IFIFO = 0010000,
 	VM_EXEC = 4,
 	FMODE_BACKING = 1 << 25, /* since 6.5 */
-	maple_leaf_64 = 1, /* types of nodes: struct maple_range_64, too */
+	maple_leaf_64 = 1,       /* types of nodes: struct maple_range_64, too */
 	maple_arange_64 = 3,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */
 	PF_EXITING = 0x4,

@@ -106,6 +106,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.direct_find = (s)->progs.direct_find;                                 \
 		(k)->c.measure_sched_clock = (s)->progs.measure_sched_clock;                 \
 		(k)->c.object_key_at = (s)->progs.object_key_at;                             \
+		(k)->c.find_self = (s)->progs.find_self;                                     \
 		(k)->c.found_key = &(s)->bss->found_key;                                     \
 		(k)->c.direct_map = (unsigned long long *)&(s)->bss->direct_map;             \
 		(k)->c.epoch = (uint64_t *)&(s)->data->epoch;                                \
@@ -127,7 +128,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 	do {                                                                             \
 		(s)->rodata->ring_mask = (k)->ring_size - 1;                             \
 		(s)->rodata->unwind_with = (o)->unwind;                                  \
-		(s)->rodata->self_tgid = getpid();                                       \
+		(s)->bss->self_tgid = getpid();                                          \
 		(s)->rodata->match_all = (o)->match_all;                                 \
 		(s)->rodata->match_names = (o)->match_names;                             \
 		(s)->rodata->match_cgroup = (o)->cgroup;                                 \
@@ -191,6 +192,13 @@ static void find_direct_map(const struct spoor_kernel *k)
 
 	if (getrandom(pattern, sizeof(pattern), 0) == sizeof(pattern))
 		bpf_prog_test_run_opts(bpf_program__fd(k->c.direct_find), &o);
+}
+
+static void find_self(const struct spoor_kernel *k)
+{
+	LIBBPF_OPTS(bpf_test_run_opts, o);
+
+	bpf_prog_test_run_opts(bpf_program__fd(k->c.find_self), &o);
 }
 
 static int no_scan(struct spoor_error *e)
@@ -285,6 +293,7 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	r = o->counting ? load_counter(k, o, cgroup, level, e) : load_collector(k, o, cgroup, level, e);
 	if (r)
 		return r;
+	find_self(k);
 	if (!o->copy_memory)
 		find_direct_map(k);
 	if (map_all(k, !o->counting || o->by_site))

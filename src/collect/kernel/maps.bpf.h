@@ -24,7 +24,9 @@
 /* ---- constants, set before loading ---- */
 const volatile u64 ring_mask = (1 << 22) - 1;
 const volatile u32 unwind_with = SPOOR_UNWIND_CFI;
-const volatile u32 self_tgid = 0; /* spoor itself and its helpers are never recorded: is_ours() */
+u32 self_tgid = 0; /* spoor itself and its helpers are never recorded: is_ours() */
+u32 own_level = 0; /* of the pid namespace in which spoor runs, */
+u64 own_ns = 0;    /* and that: it knows processes by their ids there */
 const volatile bool match_names = false;
 const volatile bool match_cgroup = false;
 const volatile bool match_all = false;

@@ -6,6 +6,7 @@
  * executable mappings (see docs/architecture.md).
  */
 #include "collect/kernel/files.bpf.h"
+#include "collect/kernel/own_ids.bpf.h"
 #include "collect/kernel/vma.bpf.h"
 
 static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
@@ -48,6 +49,7 @@ static __always_inline u64 shown_path(u64 file)
 /* Tells user space of the object behind a mapping. A function of its own: to its caller the file is a pointer. */
 __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 {
+	struct task_struct *task = bpf_get_current_task_btf();
 	struct spoor_ctl_object *o;
 	struct reservation r;
 	u32 pos, len, size;
@@ -61,9 +63,9 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	if (!r.to)
 		return -1;
 	o = (void *)r.to;
-	emit_header(o, SPOOR_CTL_OBJECT, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
+	emit_header(o, SPOOR_CTL_OBJECT, 0, size, tid_for_spoor(task), bpf_ktime_get_ns());
 	o->id = id;
-	o->pid = bpf_get_current_pid_tgid() >> 32;
+	o->pid = tgid_for_spoor(task);
 	object_key(&o->key, a->file);
 	o->start = a->start;
 	o->end = a->end;

@@ -166,7 +166,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 {
 	struct thread *p = bpf_task_storage_get(&threads, parent, 0, 0), *t;
 	bool thread = parent->tgid == child->tgid;
-	u32 tgid = parent->tgid, *pick = NULL;
+	u32 tgid = tgid_for_spoor(parent), *pick = NULL;
 
 	if (!p && is_ours(child))
 		return 0;

@@ -14,9 +14,9 @@ static __always_inline struct spoor_ctl_raw *raw_begin(struct reservation *r, u3
 	if (!r->to)
 		return NULL;
 	raw = (void *)r->to;
-	emit_header(raw, SPOOR_CTL_RAW, 0, size, task->pid, bpf_ktime_get_ns());
+	emit_header(raw, SPOOR_CTL_RAW, 0, size, tid_for_spoor(task), bpf_ktime_get_ns());
 	raw->stack = __sync_fetch_and_add(&next_stack, 1);
-	raw->pid = task->tgid;
+	raw->pid = tgid_for_spoor(task);
 	read_dwarf_regs(raw->dwarf_regs, regs);
 	raw->pc = regs->ip;
 	raw->mode = mode;

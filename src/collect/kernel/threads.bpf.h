@@ -2,6 +2,7 @@
 #pragma once
 /* The trace map: which threads are in, who they are, and the version of their executable layout. */
 #include "collect/kernel/maps.bpf.h"
+#include "collect/kernel/own_ids.bpf.h"
 
 /* The event id of a system call; SPOOR_SYSCALL_MAX for numbers beyond the table (x32 ones too). */
 static __always_inline u32 call_id(struct task_struct *task, long nr)

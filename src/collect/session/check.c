@@ -299,8 +299,9 @@ static void check_pid_namespace(struct spoor_check *c)
 		spoor_check_set(c, SPOOR_CHECK_OK, "the host's own: process ids are what they seem");
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_LIMITED, "this is a container: process ids in a trace are the host's");
-	spoor_check_advise(c, "record on the host, or name programs with -n instead of -p");
+	spoor_check_set(c, SPOOR_CHECK_LIMITED,
+			"this is a container: process ids in a trace are the host's, those for -p its own");
+	spoor_check_advise(c, "record on the host if they are to be the same");
 }
 
 static void check_run_time(struct spoor_check *c)
