@@ -2,6 +2,7 @@
 """System calls by `int $0x80`, made by a 64-bit program with all its pointers below 4 GB, against strace's account."""
 import re
 import subprocess
+from collections import Counter
 
 import pytest
 
@@ -106,3 +107,41 @@ def test_marked_in_the_listing(program, tmp_path):
     assert names.count("i386_getppid") == 7 and names.count("getppid") == 2
     assert sum(n.startswith("i386_") for n in names) == BY_INT80
     assert 'i386_open("/etc/passwd", 0, 0) = 3</etc/passwd> <' in out
+
+
+NARROW = r"""
+static unsigned vdso;
+__attribute__((noinline)) void directly(void) { int r; __asm__ volatile("int $0x80" : "=a"(r) : "a"(64) : "memory"); }
+__attribute__((noinline)) void by_vdso(void)
+{
+	int r;
+	__asm__ volatile("call *%1" : "=a"(r) : "m"(vdso), "a"(64) : "memory");
+}
+void begin(unsigned *sp)
+{
+	unsigned *p = sp + sp[0] + 2;
+	while (*p++)
+		;
+	for (; p[0]; p += 2)
+		if (p[0] == 32)
+			vdso = p[1];
+	for (int i = 0; i < 53; i++)
+		directly(), by_vdso();
+	__asm__ volatile("int $0x80" : : "a"(1), "b"(0));
+}
+__asm__(".globl _start\n_start: mov %esp, %eax\npush %eax\ncall begin\n");
+"""
+
+
+@pytest.mark.parametrize("unwind", ["cfi", "fp"])
+def test_programs_of_32_bits(tmp_path, unwind, monkeypatch):
+    """Their frames are of another kind: a walk says that it knows no more than the innermost one."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "narrow.c").write_text(NARROW)
+    subprocess.run(["gcc", "-m32", "-O1", "-fno-pie", "-no-pie", "-nostdlib", "-static", "-fno-stack-protector",
+                    "-fno-omit-frame-pointer", "-o", "narrow", "narrow.c"], cwd=tmp_path, check=True, timeout=60)
+    recording = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "--unwind", unwind, "--", tmp_path / "narrow")
+    calls = [c for c in recording.calls if c["event"] == "getppid"]
+    assert len(calls) == 106 and {(c["walk"], len(c["stack"])) for c in calls} == {("no rows", 1)}
+    objects = Counter(c["stack"][0]["object"] for c in calls)
+    assert objects == {str(tmp_path / "narrow"): 53, None: 53}

@@ -193,7 +193,9 @@ struct spoor_ctl_raw {
 	spoor_u64 layout;         /* 0: not described */
 	spoor_u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
 	spoor_u64 pc;
-	__u8 mode, pad[3];
+	__u8 mode;
+	__u8 narrow; /* of a program of 32 bits: its frames cannot be told */
+	__u8 pad[2];
 	__u32 budget;
 	__u32 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */
 	__u32 len;

@@ -146,6 +146,7 @@ struct mm_struct {
 	struct maple_tree mm_mt; /* since 6.1 */
 	pgd_t *pgd;
 	atomic_t mm_users;
+	unsigned long task_size; /* bytes that addresses reach */
 	unsigned long start_code, end_code;
 	mm_context_t context;
 };

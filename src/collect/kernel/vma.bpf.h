@@ -31,6 +31,12 @@ __noinline u64 code_file(u64 file)
 	return name == DEV_ZERO ? 0 : file;
 }
 
+/* Of a program of 32 bits, whose frames no row tells of, and whose vDSO is not ours. */
+static __always_inline bool is_narrow(struct mm_struct *mm)
+{
+	return !(BPF_CORE_READ(mm, task_size) >> 32);
+}
+
 static __always_inline void vma_read(struct vm_area_struct *vma, struct vma_answer *ret)
 {
 	ret->start = BPF_CORE_READ(vma, vm_start);
@@ -38,7 +44,7 @@ static __always_inline void vma_read(struct vm_area_struct *vma, struct vma_answ
 	ret->offset = BPF_CORE_READ(vma, vm_pgoff) << 12;
 	ret->file = code_file((u64)BPF_CORE_READ(vma, vm_file));
 	ret->exec = !!(BPF_CORE_READ(vma, vm_flags) & VM_EXEC);
-	ret->vdso = (u64)BPF_CORE_READ(vma, vm_mm, context.vdso);
+	ret->vdso = is_narrow(BPF_CORE_READ(vma, vm_mm)) ? 0 : (u64)BPF_CORE_READ(vma, vm_mm, context.vdso);
 	ret->found = 1;
 }
 

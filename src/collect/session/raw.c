@@ -111,6 +111,7 @@ static bool takes(struct scope *sc, uint32_t object, const struct spoor_object_e
 static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
+static const struct spoor_rule none = { .op = SPOOR_RULE_NONE };
 
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
@@ -166,7 +167,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 				break;
 			}
 		}
-		status = spoor_walk_step(&w, &w.s, rule);
+		status = spoor_walk_step(&w, &w.s, raw->narrow ? &none : rule);
 		if (status != SPOOR_WALK_NEXT)
 			break;
 		status = SPOOR_WALK_TRUNCATED;
