@@ -114,14 +114,12 @@ enum spoor_object_state {
 #define SPOOR_KERNEL_OBJECTS 32768 /* objects of one recording; what comes after is not walked through */
 #define SPOOR_OBJECT_LOADS 4
 struct spoor_kernel_object { /* value of the map `objects`, by object id; user space writes all but state, then state */
-	__u32 state;         /* enum spoor_object_state */
-	__u32 app;           /* 1: the application's own code */
-	__u32 limit;         /* mode custom: call sites taken of this object in one walk */
-	__u32 n_loads;
-	union {
-		__u64 text_base;
-		__u64 tried; /* FAILED: when it was announced last, ns */
-	};
+	__u32 state; /* enum spoor_object_state */
+	__u16 app;   /* 1: the application's own code */
+	__u16 n_loads;
+	__u32 limit; /* mode custom: call sites taken of this object in one walk */
+	__u32 tried; /* the kernel side's alone: FAILED: when it was announced last, in 2^20 ns */
+	__u64 text_base;
 	__u32 first_page; /* index into row_pages */
 	__u32 n_pages;
 	struct {

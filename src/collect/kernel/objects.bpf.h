@@ -101,7 +101,7 @@ __noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
 	return id;
 }
 
-#define AGAIN_NS 200000000ULL
+#define AGAIN 200 /* milliseconds, nearly: 2^20 ns */
 
 /*
  * The object's file could not be opened by the process that it was announced with: through the one that has it mapped
@@ -111,9 +111,9 @@ __noinline int object_again(u32 id, u64 pc, struct scratch *sc)
 {
 	struct spoor_kernel_object *o = bpf_map_lookup_elem(&objects, &id);
 	struct vma_answer a = {};
-	u64 now = bpf_ktime_get_ns();
+	u32 now = bpf_ktime_get_ns() >> 20;
 
-	if (!o || !sc || now - o->tried < AGAIN_NS)
+	if (!o || !sc || now - o->tried < AGAIN)
 		return 0;
 	o->tried = now;
 	if (find_mapping(pc, &a) || !a.file)
