@@ -16,6 +16,8 @@
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
  *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
  *
+ * A name, as those of tracepoints, must not be a macro's: `errno` is one, and with gcc's -std=gnu17 `linux` and `unix`.
+ *
  * Each is expanded several times, by putting a prefix before it: SPOOR_T_ its part of the description's type, SPOOR_I_
  * that one's initializer, SPOOR_V_ variables that hold its value, SPOOR_S_ its size, SPOOR_W_ its writing, SPOOR_Q_ its
  * type and name in words.
