@@ -7,6 +7,7 @@
 #define CALL 0xe8 /* call, followed by a distance of 4 bytes */
 #define CALL_SIZE 5
 #define LEAST_FRAMED 3 /* one of so many */
+#define FEW_CALLS 3
 #define MAX_BETWEEN 24 /* bytes of other instructions that compilers put between push and mov */
 static const uint8_t mov[] = { 0x48, 0x89, 0xe5 }; /* mov rbp, rsp */
 static const uint8_t endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
@@ -71,7 +72,8 @@ static bool begins_framed(const uint8_t *at, const uint8_t *last)
 /*
  * Code that keeps none has such an instruction, too, where a function needs the register (alloca()). What its own calls
  * lead to tells them apart: of functions that keep frame pointers nearly all, else hardly any begin so. Data that looks
- * like calls is among it. Where nothing calls, the instruction is believed.
+ * like calls is among it. Where hardly anything calls, the instruction is believed: in the C runtime's
+ * __do_global_dtors_aux(), which every object has.
  */
 static bool keeps_frame_pointers(const uint8_t *code, size_t size)
 {
@@ -89,7 +91,7 @@ static bool keeps_frame_pointers(const uint8_t *code, size_t size)
 		called++;
 		framed += begins_framed(code + to, last);
 	}
-	return framed * LEAST_FRAMED >= called;
+	return called < FEW_CALLS || framed * LEAST_FRAMED >= called;
 }
 
 static int add_gap(const struct spoor_elf_view *elf, uint64_t start, uint64_t end, struct rowset *rows)
