@@ -179,7 +179,7 @@ const char *spoor_walk_way_name(unsigned way)
 static char *format_label(const struct spoor_frame *f)
 {
 	const struct spoor_source_line *inner = f->n ? &f->lines[0] : NULL, *owner = f->n ? &f->lines[f->n - 1] : NULL;
-	const char *module = f->path ? spoor_basename(f->path) : "[anonymous]";
+	const char *module = f->path ? spoor_basename(f->path) : SPOOR_ANONYMOUS;
 	char *text = NULL;
 	int n;
 
@@ -214,7 +214,7 @@ char *spoor_site_label(struct spoor_symbolizer *z, const struct spoor_segment *s
 
 	for (unsigned i = 0; stack && i < stack->n; i++) {
 		uint32_t object = SPOOR_FRAME_OBJECT(stack->frames[i]);
-		const struct spoor_object *def = object ? spoor_segment_object(segment, object) : NULL;
+		const struct spoor_object *def = spoor_segment_object(segment, object);
 		const struct spoor_frame *f;
 
 		if (!def || !(def->flags & SPOOR_OBJECT_APP))

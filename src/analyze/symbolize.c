@@ -299,10 +299,8 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 	f->offset = SPOOR_FRAME_OFFSET(frame);
 	f->interrupted = exact;
 	o = f->object ? get_object(z, segment, f->object) : NULL;
-	if (o) {
+	if (o)
 		f->path = o->def->path;
-		f->app = (o->def->flags & SPOOR_OBJECT_APP) != 0;
-	}
 	n = resolve(z, o, f, pid, exact, lines);
 	if (n == 0)
 		return f;

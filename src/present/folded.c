@@ -31,7 +31,7 @@ static void put_field(FILE *out, const char *s, size_t len)
 
 static void put_frame(FILE *out, const struct spoor_frame *f, int line)
 {
-	const char *module = f->path ? spoor_basename(f->path) : "[anonymous]";
+	const char *module = f->path ? spoor_basename(f->path) : SPOOR_ANONYMOUS;
 
 	fputc(';', out);
 	if (line < f->n && f->lines[line].function) {

@@ -225,7 +225,7 @@ void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line)
 	else if (f->path)
 		spoor_put_string(out, spoor_basename(f->path));
 	else
-		fputs("[anonymous]", out);
+		fputs(SPOOR_ANONYMOUS, out);
 	if (!l || !l->function)
 		fprintf(out, "+%#" PRIx64, f->offset);
 }
@@ -249,7 +249,7 @@ static void put_frame_line(FILE *out, const struct spoor_frame *f, int line, con
 	}
 	if (l && l->function) {
 		fputs(" (", out);
-		spoor_put_string(out, f->path ? spoor_basename(f->path) : "[anonymous]");
+		spoor_put_string(out, f->path ? spoor_basename(f->path) : SPOOR_ANONYMOUS);
 		fprintf(out, "+%#" PRIx64 ")", f->offset);
 	}
 	fputc('\n', out);

@@ -189,7 +189,8 @@ static inline int spoor_pending_is_final(const struct spoor_pending *p)
 #define SPOOR_FRAME_OFFSET(f) ((f) & ((1ULL << SPOOR_FRAME_OFFSET_BITS) - 1))
 #define SPOOR_MAX_OBJECTS (1 << 16)
 #define SPOOR_MAX_FRAMES 512
-#define SPOOR_OBJECT_NONE 0 /* anonymous or JIT code: bare address */
+#define SPOOR_OBJECT_NONE 0 /* code of no file, as JIT code: bare address */
+#define SPOOR_ANONYMOUS "[anonymous]" /* how it is called */
 #define SPOOR_OBJECT_VDSO 1
 
 enum spoor_walk_status {

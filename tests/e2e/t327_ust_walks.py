@@ -160,6 +160,16 @@ def test_code_made_at_run_time(spoor, tmp_path):
     assert {e["stack"][1]["function"] for e in events_of(spoor)} == {"made_later"}
 
 
+@pytest.mark.parametrize("options", [("app-all", "--app", "[anonymous]"), ("app", "--app", "libc.so*,[[]anonymous]"),
+                                     ("custom", "--scope", "[anonymous]=1,*=0")])
+def test_code_made_at_run_time_is_named(spoor, tmp_path, options):
+    program = tracing.build_program(tmp_path / "jit", "ust_jit.c", "-fno-optimize-sibling-calls")
+    run = spoor("ust", "run", "--stack", *options, "-o", "t.spoor", "--", program)
+    assert run.returncode == 0, run.stderr
+    back = re.search(r"^inner returns to (\S+)$", run.stdout, re.M)[1]
+    assert [frames(e) for e in events_of(spoor)] == 5 * [[(None, back)]]
+
+
 def test_in_another_mount_namespace(spoor, walks, tmp_path): # noqa: F811
     """Its file is seen through /proc/PID/root alone; no rows are in the cache."""
     place = tmp_path / "place"

@@ -9,6 +9,7 @@ from collections import Counter
 import bt2
 import pytest
 
+from edges import build
 from recording import record, stack_of
 
 PYTHON = """
@@ -21,11 +22,27 @@ for i in range(11): deep(i)
 def order(a, b): return open('/etc/group').read() and 0
 ctypes.CDLL(None).qsort((ctypes.c_int * 5)(), 5, 4, order)
 """
+MADE = r"""
+/* push; mov; call *%rdi; pop; ret */
+static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+static void (*made)(void (*)(void));
+static int deep;
+NOINLINE void again(void) { if (deep--) made(again); else ask(); KEEP; }
+int main(void)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(p, code, sizeof(code));
+	mprotect(p, 4096, PROT_READ | PROT_EXEC);
+	made = (void (*)(void (*)(void)))p;
+	for (int i = 0; i < 7; i++) { deep = i; made(again); }
+	return 0;
+}"""
 PROGRAMS = {
     "python3": ["/usr/bin/python3", "-I", "-S", "-c", PYTHON],
     "git": ["/usr/bin/git", "--version"],
     "openssl": ["/usr/bin/openssl", "dgst", "-sha256", "/etc/passwd"],
     "perl": ["/usr/bin/perl", "-e", "sub f { my $n = shift; $n ? f($n - 1) : -e '/etc' } f($_) for 1..50; `true`"],
+    "made at run time": MADE,
 }
 
 
@@ -33,9 +50,13 @@ def is_main(path, program):
     return path is not None and os.path.realpath(path) == os.path.realpath(program)
 
 
+def is_named(path, pattern):
+    name = os.path.basename(path) if path else "[anonymous]"
+    return name == pattern or fnmatch.fnmatch(name, pattern)
+
+
 def app_frames(frames, names, program):
-    return [f for f in frames if f[0] and (any(fnmatch.fnmatch(os.path.basename(f[0]), n) for n in names) if names
-                                           else is_main(f[0], program))]
+    return [f for f in frames if (any(is_named(f[0], n) for n in names) if names else is_main(f[0], program))]
 
 
 def per_object(frames, limit_of):
@@ -55,7 +76,7 @@ def cut(frames, budget):
 def scope(rules, program):
     def limit(obj):
         for pattern, n in rules:
-            if pattern == "main" and is_main(obj, program) or obj and fnmatch.fnmatch(os.path.basename(obj), pattern):
+            if is_main(obj, program) if pattern == "main" else is_named(obj, pattern):
                 return n
         return 0
     return limit
@@ -68,12 +89,16 @@ MODES = {  # name: (options, the stack and status that follow from `all`)
     "app_all_3": (["-m", "app-all", "-S", "3"], lambda f, p: cut(app_frames(f, [], p), 3)),
     "app_named": (["-m", "app-all", "-S", "40", "--app", "libpython*,libsqlite*,libcrypto*,git,perl"],
                   lambda f, p: cut(app_frames(f, ["libpython*", "libsqlite*", "libcrypto*", "git", "perl"], p), 40)),
+    "app_made": (["-m", "app-all", "-S", "3", "--app", "[anonymous],libpython*"],
+                 lambda f, p: cut(app_frames(f, ["[anonymous]", "libpython*"], p), 3)),
     "lib": (["-m", "lib", "-S", "64"], lambda f, p: cut(per_object(f, lambda o: 1), 64)),
     "lib_2": (["-m", "lib", "-S", "2"], lambda f, p: cut(per_object(f, lambda o: 1), 2)),
     "custom": (["-m", "custom", "-S", "64", "--scope", ",".join(f"{p}={n}" for p, n in RULES)],
                lambda f, p: cut(per_object(f, scope(RULES, p)), 64)),
     "custom_4": (["-S", "4", "--scope", ",".join(f"{p}={n}" for p, n in RULES)],
                  lambda f, p: cut(per_object(f, scope(RULES, p)), 4)),
+    "custom_made": (["-S", "64", "--scope", "[anonymous]=2,*=0"],
+                    lambda f, p: cut(per_object(f, scope([("[anonymous]", 2)], p)), 64)),
     "all_7": (["-m", "all", "-S", "7"], lambda f, p: cut(f, 7)),
 }
 
@@ -94,6 +119,8 @@ def main_thread(recording):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_modes_follow_from_all(program, tmp_path):
     command = PROGRAMS[program]
+    if isinstance(command, str):
+        command = [str(build(tmp_path, "made", command, "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"))]
     record_calm(tmp_path / "warm.spoor", ["-m", "app"], command)  # so that rows come from the cache
     full = record_calm(tmp_path / "all.spoor", ["-m", "all", "-S", "512"], command)
     full.check()

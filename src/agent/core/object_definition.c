@@ -66,22 +66,18 @@ static int define(struct code_object *o, struct spoor_arena *a)
 	return arena_define(a, &d->def);
 }
 
-static uint32_t generation_of(const struct output *out)
-{
-	return slots[out->first_slot].generation;
-}
+struct code_class code_anonymous[SPOOR_OUTPUTS];
 
-/* Without a recorder, who says more. */
-static void classify_alone(struct code_object *o, const struct output *out, uint32_t generation)
+static void classify(struct code_class *c, uint16_t app, uint16_t limit, uint32_t generation)
 {
-	o->in[out - outputs].app = !!(o->flags & SPOOR_DEF_OBJECT_MAIN);
-	o->in[out - outputs].limit = 0;
-	__atomic_store_n(&o->in[out - outputs].classified, generation, __ATOMIC_RELEASE);
+	c->app = app;
+	c->limit = limit;
+	__atomic_store_n(&c->classified, generation, __ATOMIC_RELEASE);
 }
 
 static bool define_locked(struct code_object *o, const struct slot *s)
 {
-	uint32_t generation = generation_of(s->output), *defined = &o->in[s->output - outputs].defined;
+	uint32_t generation = output_generation(s->output), *defined = &o->in[s->output - outputs].defined;
 	ElfW(Ehdr) header = { 0 };
 
 	if (*defined == generation)
@@ -90,8 +86,8 @@ static bool define_locked(struct code_object *o, const struct slot *s)
 		code_object_read_headers(o, o->start + header.e_phoff, header.e_phnum);
 	if (define(o, s->arena))
 		return false;
-	if (s->output->wish.dir[0])
-		classify_alone(o, s->output, generation);
+	if (s->output->wish.dir[0]) /* without a recorder, who says more */
+		classify(&o->in[s->output - outputs], !!(o->flags & SPOOR_DEF_OBJECT_MAIN), 0, generation);
 	__atomic_store_n(defined, generation, __ATOMIC_RELEASE);
 	return true;
 }
@@ -103,7 +99,7 @@ bool code_object_define(struct code_object *o, const struct slot *s)
 
 	if (!out)
 		return true; /* the event goes nowhere */
-	if (__atomic_load_n(&o->in[out - outputs].defined, __ATOMIC_ACQUIRE) == generation_of(out))
+	if (__atomic_load_n(&o->in[out - outputs].defined, __ATOMIC_ACQUIRE) == output_generation(out))
 		return true;
 	if (!outputs_lock(true))
 		return false;
@@ -129,7 +125,7 @@ unsigned code_objects_awaited(const struct slot *s)
 	for (i = 0; s->output && i < n_code_objects; i++) {
 		const struct code_object *o = &code_objects[i];
 
-		n += !o->map && o->in[s->output - outputs].classified != generation_of(s->output);
+		n += !o->map && !code_class_of(o, s->output);
 	}
 	return n;
 }
@@ -138,14 +134,14 @@ void code_object_answer(const struct code_answer *a, const struct output *out)
 {
 	uint32_t i;
 
+	if (!a->start && !a->end && !a->bias)
+		classify(&code_anonymous[out - outputs], a->app, a->limit, output_generation(out));
 	for (i = n_code_objects; i--;) {
 		struct code_object *o = &code_objects[i];
 
 		if (o->gone || o->start != a->start || o->end != a->end || o->bias != a->bias)
 			continue;
-		o->in[out - outputs].app = a->app;
-		o->in[out - outputs].limit = a->limit;
-		__atomic_store_n(&o->in[out - outputs].classified, generation_of(out), __ATOMIC_RELEASE);
+		classify(&o->in[out - outputs], a->app, a->limit, output_generation(out));
 		if (o->rows == CODE_ROWS_AWAITED) {
 			bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
 

@@ -20,6 +20,13 @@ enum code_rows {
 	CODE_ROWS_NONE, /* it has none: frame pointers */
 };
 
+/* What the recorder of an output has of it; of the generation of its first slot: */
+struct code_class {
+	uint32_t defined;    /* it is in the arena */
+	uint32_t classified; /* the rest is known */
+	uint16_t app, limit; /* it is the application's own code; call sites to take of it */
+};
+
 struct code_object {
 	uintptr_t start, end, bias;
 	const void *map; /* the loader's; NULL: it stays for ever */
@@ -29,11 +36,7 @@ struct code_object {
 	struct spoor_row_table table;
 	uintptr_t id_at; /* where its build-id is in memory; 0: it has none */
 	uint8_t id_len, id[32];
-	struct {                     /* for each output; of the generation of its first slot: */
-		uint32_t defined;    /* it is in the arena */
-		uint32_t classified; /* the rest is known */
-		uint16_t app, limit; /* it is the application's own code; call sites to take of it */
-	} in[SPOOR_OUTPUTS];
+	struct code_class in[SPOOR_OUTPUTS];
 };
 
 /* Counted up whenever something that code_object_of() said may be so no more, or rows have come. */
@@ -55,9 +58,22 @@ bool code_object_is_there(const struct code_object *o, uintptr_t pc, bool held);
 unsigned code_object_number(const struct code_object *o);
 struct code_object *code_object_numbered(unsigned n);
 
+extern struct code_class code_anonymous[SPOOR_OUTPUTS] HIDDEN; /* code of no object */
+
+/* Of that object, or (NULL) of code of no object. NULL: not classified yet. Async-signal-safe. */
+static inline const struct code_class *code_class_of(const struct code_object *o, const struct output *out)
+{
+	static const struct code_class none;
+	const struct code_class *c = o ? &o->in[out - outputs] : &code_anonymous[out - outputs];
+
+	if (__atomic_load_n(&c->classified, __ATOMIC_ACQUIRE) == output_generation(out))
+		return c;
+	return o ? NULL : &none; /* of such code the recorder may have nothing to say */
+}
+
 /*
- * The recorder's answer for the object defined so; for that output. fd: its rows, which stays the caller's; -1: it has
- * none. Under the process's lock.
+ * The recorder's answer for the object defined so, or, if all three are 0, for code of no object; for that output. fd:
+ * its rows, which stays the caller's; -1: it has none. Under the process's lock.
  */
 struct code_answer {
 	uintptr_t start, end, bias;

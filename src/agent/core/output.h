@@ -72,6 +72,11 @@ static inline bool slot_knows(const struct slot *s, uint16_t id)
 	return __atomic_load_n(&s->known[id / 8], __ATOMIC_RELAXED) >> (id % 8) & 1;
 }
 
+static inline uint32_t output_generation(const struct output *o)
+{
+	return slots[o->first_slot].generation;
+}
+
 /* Makes the arena and takes slots. 0; -EBUSY: there are too many; or another -errno. Under the process's lock. */
 int output_open(const struct arena_wish *wish, struct output **ret);
 

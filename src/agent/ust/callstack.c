@@ -145,40 +145,23 @@ static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)
 
 /* ---- the scope: which call sites are taken ---- */
 
-static unsigned limit_of(const struct walk *w)
-{
-	const struct output *out = w->slot->output;
-
-	if (w->mode == SPOOR_STACK_LIB)
-		return 1;
-	return w->object && out ? w->object->in[out - outputs].limit : 0;
-}
-
-static bool is_app(const struct walk *w)
-{
-	const struct output *out = w->slot->output;
-
-	return w->object && out && w->object->in[out - outputs].app;
-}
-
-static bool is_classified(const struct walk *w)
-{
-	const struct output *out = w->slot->output;
-
-	return !w->object || !out ||
-	       __atomic_load_n(&w->object->in[out - outputs].classified, __ATOMIC_ACQUIRE) ==
-		       slots[out->first_slot].generation;
-}
-
 static bool takes(struct walk *w)
 {
-	unsigned number = w->object ? code_object_number(w->object) : 0;
+	unsigned number = w->object ? code_object_number(w->object) : 0, limit = 1;
+	const struct output *out = w->slot->output;
+	const struct code_class *c = NULL;
 
-	if (w->mode == SPOOR_STACK_ALL || !is_classified(w))
+	if (w->mode == SPOOR_STACK_ALL || !out) /* none: the event goes nowhere */
 		return true;
+	if (w->mode != SPOOR_STACK_LIB) {
+		c = code_class_of(w->object, out);
+		if (!c)
+			return true;
+		limit = c->limit;
+	}
 	if (w->mode == SPOOR_STACK_APP || w->mode == SPOOR_STACK_APP_ALL)
-		return is_app(w);
-	if (w->sc->met[number].taken >= limit_of(w))
+		return c->app;
+	if (w->sc->met[number].taken >= limit)
 		return false;
 	w->sc->met[number].taken++;
 	return true;

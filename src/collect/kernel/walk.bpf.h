@@ -73,13 +73,11 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 		if (object == SPOOR_OBJECT_NONE)
 			return SPOOR_WALK_GONE;
 	}
-	if (object != SPOOR_OBJECT_NONE) {
-		o = bpf_map_lookup_elem(&objects, &object);
-		if (!o)
-			return SPOOR_WALK_NO_ROWS;
-		if (o->state == SPOOR_OBJECT_NEW)
-			return WALK_RAW;
-	}
+	o = bpf_map_lookup_elem(&objects, &object);
+	if (!o)
+		return SPOOR_WALK_NO_ROWS;
+	if (o->state == SPOOR_OBJECT_NEW)
+		return WALK_RAW;
 	code_note(image, a.start, a.end);
 	pe->page = pc >> 12;
 	pe->image = image;
@@ -191,29 +189,26 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
 	c->rows[(slot ^ 1) & (ROW_SLOTS - 1)] = *e; /* the last one moves to the second place */
 	e->image = 0;
+	o = bpf_map_lookup_elem(&objects, &page.object);
+	if (!o)
+		return SPOOR_WALK_NO_ROWS;
+	if (o->state == SPOOR_OBJECT_FAILED) {
+		object_again(page.object, pc, sc);
+		return SPOOR_WALK_GONE;
+	}
 	vaddr = pc - page.delta;
+	if (page.object != SPOOR_OBJECT_VDSO)
+		vaddr = object_vaddr(o, vaddr);
+	e->app = o->app;
 	e->rule = fp;
-	e->app = 0;
-	if (page.object != SPOOR_OBJECT_NONE) {
-		o = bpf_map_lookup_elem(&objects, &page.object);
-		if (!o)
-			return SPOOR_WALK_NO_ROWS;
-		if (o->state == SPOOR_OBJECT_FAILED) {
-			object_again(page.object, pc, sc);
-			return SPOOR_WALK_GONE;
-		}
-		if (page.object != SPOOR_OBJECT_VDSO)
-			vaddr = object_vaddr(o, vaddr);
-		e->app = o->app;
-		if (o->state == SPOOR_OBJECT_NO_MEMORY)
-			e->rule.op = SPOOR_RULE_NONE;
-		if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
-			struct spoor_rule rule = {};
+	if (o->state == SPOOR_OBJECT_NO_MEMORY)
+		e->rule.op = SPOOR_RULE_NONE;
+	if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
+		struct spoor_rule rule = {};
 
-			if (row_search(o, vaddr, &rule))
-				rule.op = SPOOR_RULE_NONE;
-			e->rule = rule;
-		}
+		if (row_search(o, vaddr, &rule))
+			rule.op = SPOOR_RULE_NONE;
+		e->rule = rule;
 	}
 	if (unwind_with == SPOOR_UNWIND_SCAN)
 		e->rule.op = SPOOR_RULE_SCAN;

@@ -85,7 +85,7 @@ void spoor_definer_object(struct spoor_definer *d, uint32_t id)
 {
 	void *def; /* an event, which the compiler takes for packed to bytes */
 
-	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || d->in_segment[id] == d->segment)
+	if (id >= SPOOR_KERNEL_OBJECTS || d->in_segment[id] == d->segment)
 		return;
 	def = spoor_objects_definition(d->objects, id);
 	if (!def)

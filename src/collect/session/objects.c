@@ -48,10 +48,8 @@ static bool is_main(const struct spoor_object_entry *o, int fd)
 
 /* ---- loading (the loader's thread; preload before it starts) ---- */
 
-static void classify(struct spoor_objects *s, struct spoor_object_entry *o, int fd)
+static void classify(struct spoor_objects *s, struct spoor_object_entry *o, bool program)
 {
-	bool program = is_main(o, fd);
-
 	if (spoor_app_match(s->o.app, o->path, program))
 		o->flags |= SPOOR_OBJECT_APP;
 	o->limit = spoor_scope_limit(s->o.custom, o->path, program);
@@ -77,7 +75,7 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 	if (o->failed)
 		s->counts.failed++;
 	else if (!o->has_rows)
-		s->counts.no_rows++;
+		s->counts.no_rows += o->id != SPOOR_OBJECT_NONE;
 	else
 		s->counts.loaded++;
 	pthread_mutex_unlock(&s->lock);
@@ -112,7 +110,7 @@ static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 		return fd;
 	}
 	load_rows(s, o, fd);
-	classify(s, o, fd);
+	classify(s, o, is_main(o, fd));
 	return 0;
 }
 
@@ -245,7 +243,7 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	o->key = key;
 	enter(s, o);
 	load_rows(s, o, fd);
-	classify(s, o, fd);
+	classify(s, o, is_main(o, fd));
 	publish(s, o);
 	return 0;
 }
@@ -266,6 +264,19 @@ static void load_vdso(struct spoor_objects *s)
 		spoor_object_identify_mem(image, size, &o->identity);
 		o->has_rows = !spoor_rows_compile(image, size, &o->rows, NULL);
 	}
+	classify(s, o, false);
+	publish(s, o);
+}
+
+/* Code that a program makes as it runs: of any process, and without rows. */
+static void load_anonymous(struct spoor_objects *s)
+{
+	struct spoor_object_entry *o = spoor_objects_entry(SPOOR_OBJECT_NONE, SPOOR_ANONYMOUS, strlen(SPOOR_ANONYMOUS));
+
+	if (!o)
+		return;
+	enter(s, o);
+	classify(s, o, false);
 	publish(s, o);
 }
 
@@ -367,6 +378,7 @@ int spoor_objects_new(const struct spoor_objects_options *o, struct spoor_object
 	if (r)
 		return r;
 	load_vdso(s);
+	load_anonymous(s);
 	r = spoor_loader_start(s, e);
 	if (r)
 		return r;

@@ -87,22 +87,22 @@ struct scope {
 	} used[64];
 };
 
-static bool takes(struct scope *sc, uint32_t object, const struct spoor_object_entry *o)
+static bool takes(struct scope *sc, const struct spoor_object_entry *o)
 {
 	unsigned limit = 1, i;
 
 	if (sc->mode == SPOOR_MODE_APP || sc->mode == SPOOR_MODE_APP_ALL)
-		return o && (o->flags & SPOOR_OBJECT_APP);
+		return o->flags & SPOOR_OBJECT_APP;
 	if (sc->mode == SPOOR_MODE_ALL)
 		return true;
 	if (sc->mode == SPOOR_MODE_CUSTOM)
-		limit = o ? o->limit : 0;
-	for (i = 0; i < sc->n && sc->used[i].object != object; i++)
+		limit = o->limit;
+	for (i = 0; i < sc->n && sc->used[i].object != o->id; i++)
 		;
 	if (i == sc->n) {
 		if (i == sizeof(sc->used) / sizeof(sc->used[0]))
 			return false;
-		sc->used[sc->n].object = object;
+		sc->used[sc->n].object = o->id;
 		sc->used[sc->n++].taken = 0;
 	}
 	return sc->used[i].taken < limit && ++sc->used[i].taken;
@@ -128,19 +128,19 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 	for (; w.depth < MAX_DEPTH; w.depth++) {
 		const struct spoor_layout_range *g = range_of(layout, w.s.pc - !w.s.exact);
 		const struct spoor_rule *rule = &frame_pointer;
-		const struct spoor_object_entry *o = NULL;
+		const struct spoor_object_entry *o;
 		uint64_t vaddr = w.s.pc;
 
 		if (!g || g->unknown) {
 			status = SPOOR_WALK_NO_ROWS;
 			break;
 		}
+		o = lookup(ctx, g->object);
+		if (!o)
+			return SPOOR_RAW_WAIT;
 		if (g->object != SPOOR_OBJECT_NONE) {
 			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
 
-			o = lookup(ctx, g->object);
-			if (!o)
-				return SPOOR_RAW_WAIT;
 			if (o->failed) {
 				status = SPOOR_WALK_GONE;
 				break;
@@ -157,7 +157,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			}
 			vaddr += !w.s.exact;
 		}
-		if (takes(&scope, g->object, o)) {
+		if (takes(&scope, o)) {
 			frames[n] = SPOOR_FRAME(g->object, vaddr);
 			if (w.depth && w.s.exact)
 				frames[n] |= SPOOR_FRAME_INTERRUPTED;

@@ -7,7 +7,8 @@
  *
  * Both are lists of patterns, matched from left to right. A pattern is the word `main`, the executable itself, or a
  * glob (fnmatch(3)): of the whole path if it has a slash, where * crosses slashes, else of the name without its
- * directories. What equals a pattern literally matches it too, so "[vdso]" needs no quoting.
+ * directories. What equals a pattern literally matches it too, so "[vdso]" and "[anonymous]" (code of no file) need no
+ * quoting.
  */
 #include <stdbool.h>
 #include <stddef.h>

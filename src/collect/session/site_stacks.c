@@ -61,7 +61,7 @@ static void define_object(struct spoor_site_stacks *s, uint32_t id)
 {
 	void *def; /* an event, which the compiler takes for packed to bytes */
 
-	if (id == SPOOR_OBJECT_NONE || id >= SPOOR_KERNEL_OBJECTS || s->defined[id])
+	if (id >= SPOOR_KERNEL_OBJECTS || s->defined[id])
 		return;
 	def = spoor_objects_definition(s->objects, id);
 	if (!def)

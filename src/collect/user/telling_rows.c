@@ -25,22 +25,6 @@ static bool start(struct spoor_hub *h)
 	return true;
 }
 
-static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_source *s)
-{
-	const struct spoor_user_rows_asker who = { .program = p->id, .session = m->session->id };
-
-	spoor_user_arena_define(s->arena, spoor_taker_classes(m->session->taker));
-	while (s->live && s->rows_asked < s->arena->code.n && start(p->hub))
-		spoor_user_rows_ask(p->hub->rows, who, p->cred.pid, s->arena->code.all[s->rows_asked++].def);
-}
-
-void spoor_program_ask_rows(struct hub_program *p)
-{
-	for (unsigned i = 0; i < p->n_members; i++)
-		for (size_t k = 0; k < p->members[i].n_arenas; k++)
-			ask(p, &p->members[i], p->members[i].arenas[k]);
-}
-
 static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd)
 {
 	int r;
@@ -58,22 +42,35 @@ static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd
 	return 0;
 }
 
-static void tell(struct hub_program *p, const struct spoor_ust_session *s, const struct spoor_user_rows_answer *a)
+/* fd: rows, or -1. */
+static void tell(struct hub_program *p, const struct spoor_ust_session *s, struct spoor_control_rows m,
+		 const char *path, bool is_main, int fd)
 {
-	const struct spoor_def_object *d = a->def;
-	bool is_main = d->flags & SPOOR_DEF_OBJECT_MAIN;
-	struct spoor_control_rows m = {
-		.start = d->start,
-		.end = d->end,
-		.bias = d->bias,
-		.session = s->id,
-		.app = spoor_app_match(&s->app, d->path, is_main),
-		.limit = spoor_scope_limit(&s->custom, d->path, is_main),
-	};
-
+	m.session = s->id;
+	m.app = spoor_app_match(&s->app, path, is_main);
+	m.limit = spoor_scope_limit(&s->custom, path, is_main);
 	/* Who does not read walks by frame pointers: its loss. */
 	if (p->sock.fd >= 0)
-		send_rows(p, &m, a->fd);
+		send_rows(p, &m, fd);
+}
+
+static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_source *s)
+{
+	const struct spoor_user_rows_asker who = { .program = p->id, .session = m->session->id };
+
+	spoor_user_arena_define(s->arena, spoor_taker_classes(m->session->taker));
+	while (s->live && s->rows_asked < s->arena->code.n && start(p->hub)) {
+		if (!s->rows_asked)
+			tell(p, m->session, (struct spoor_control_rows){}, SPOOR_ANONYMOUS, false, -1);
+		spoor_user_rows_ask(p->hub->rows, who, p->cred.pid, s->arena->code.all[s->rows_asked++].def);
+	}
+}
+
+void spoor_program_ask_rows(struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		for (size_t k = 0; k < p->members[i].n_arenas; k++)
+			ask(p, &p->members[i], p->members[i].arenas[k]);
 }
 
 static struct hub_program *find(struct spoor_hub *h, uint64_t id)
@@ -100,9 +97,10 @@ void spoor_hub_tell_rows(struct spoor_hub *h)
 	while (spoor_user_rows_take(h->rows, &a)) {
 		struct hub_program *p = find(h, a.owner.program);
 		const struct spoor_ust_session *s = p ? session_of(p, a.owner.session) : NULL;
+		struct spoor_control_rows m = { .start = a.def->start, .end = a.def->end, .bias = a.def->bias };
 
 		if (s)
-			tell(p, s, &a);
+			tell(p, s, m, a.def->path, a.def->flags & SPOOR_DEF_OBJECT_MAIN, a.fd);
 		if (a.fd >= 0)
 			close(a.fd);
 		free(a.def);
