@@ -103,7 +103,7 @@ static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_des
 #define SPOOR_DECLARE_(name, proto, args)                                                                            \
 	SPOOR_DECLARED_("trace__" #name, "trace:" #name "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")")                \
 	static struct spoor_tracepoint spoor_tp_trace__##name __attribute__((unused));                               \
-	static __attribute__((noinline, unused)) void spoor_emit_trace__##name(SPOOR_PROTO_(proto))                  \
+	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_ void spoor_emit_trace__##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_trace__##name;                                        \
 		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \

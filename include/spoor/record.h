@@ -13,6 +13,12 @@
 #define SPOOR_RECORD_SIZE_(body) (((size_t)(body) + SPOOR_RECORD_HEAD_ + 7) & ~(size_t)7)
 #define SPOOR_STRING_MAX_ 32767
 #define SPOOR_INLINE_ static __inline__ __attribute__((always_inline, unused))
+/* What reads bytes beside those that are meant. */
+#ifdef __clang__
+#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, no_sanitize_memory, unused))
+#else
+#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, unused))
+#endif
 /* Keeps compilers from warning that we read beyond an array that they know, within its aligned 16 bytes. */
 #define SPOOR_UNKNOWN_(pointer) __asm__("" : "+r"(pointer))
 #define SPOOR_BARRIER_() __asm__ volatile("" ::: "memory")
@@ -47,7 +53,7 @@ SPOOR_INLINE_ void spoor_commit_(struct spoor_tracepoint *tp, struct spoor_handl
 }
 
 /* At most SPOOR_STRING_MAX_. Reads aligned 16 bytes at a time, which stay within the string's pages. */
-__attribute__((no_sanitize_address, unused)) static __inline__ size_t spoor_string_length_(const char *s)
+SPOOR_ANY_BYTES_ SPOOR_UNWATCHED_ static __inline__ size_t spoor_string_length_(const char *s)
 {
 	const __m128i zero = _mm_setzero_si128();
 	const char *at = (const char *)((uintptr_t)s & ~(uintptr_t)15);

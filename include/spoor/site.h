@@ -143,17 +143,27 @@ struct spoor_ops {
 
 /*
  * What the library writes while programs run. Compilers make two instructions of an atomic load and its use, where one
- * is enough; ThreadSanitizer is told what it is.
+ * is enough; ThreadSanitizer is told what it is. But in tests of ours it does not look into functions that write
+ * events: what hands buffers from thread to thread is the library, which is not instrumented.
  */
 #if defined(__SANITIZE_THREAD__)
-#define SPOOR_LOAD_(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define SPOOR_TSAN_
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
+#define SPOOR_TSAN_
+#endif
+#endif
+#ifdef SPOOR_TSAN_
 #define SPOOR_LOAD_(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
-#endif
-#endif
-#ifndef SPOOR_LOAD_
+#else
 #define SPOOR_LOAD_(x) (x)
+#endif
+#ifndef SPOOR_UNWATCHED_
+#ifdef SPOOR_TSAN_
+#define SPOOR_UNWATCHED_ __attribute__((no_sanitize_thread))
+#else
+#define SPOOR_UNWATCHED_
+#endif
 #endif
 
 /* One in each compilation unit that has sites of a tracepoint; all 0 and never read while the library is absent. */

@@ -224,7 +224,8 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
 	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \
 	SPOOR_STRICT_BEGIN_                                                                                          \
-	static __attribute__((noinline, unused)) void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))           \
+	static __attribute__((noinline, unused))                                                                     \
+	SPOOR_UNWATCHED_ void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))                                   \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_##provider##__##name;                                 \
 		SPOOR_CALL_PROBES_(SPOOR_P_(proto), SPOOR_P_(args))                                                  \

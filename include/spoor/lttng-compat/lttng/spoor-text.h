@@ -19,15 +19,15 @@ struct spoor_lttng_place_ {
 	int line;
 };
 
-static __inline__ __attribute__((unused)) char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_place_ *place,
-								   size_t file, size_t function)
+SPOOR_INLINE_ char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_place_ *place, size_t file,
+					   size_t function)
 {
 	__builtin_memcpy(at, &place->line, 4);
 	at = spoor_put_string_(at + 4, place->file, file);
 	return spoor_put_string_(at, place->function, function);
 }
 
-static __attribute__((noinline, unused, format(printf, 3, 0))) void
+static __attribute__((noinline, unused, format(printf, 3, 0))) SPOOR_UNWATCHED_ void
 spoor_lttng_text_(struct spoor_tracepoint *tp, const struct spoor_lttng_place_ *place, const char *format, va_list args)
 {
 	const size_t file = place ? spoor_string_length_(place->file) : 0;

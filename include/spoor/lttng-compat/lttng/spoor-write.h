@@ -78,7 +78,7 @@
 /* The event is recorded by a function of this source, which sites of other objects are given; the one that sites of
  * the same object call goes straight on to it. */
 #define SPOOR_LTTNG_RECORD_(class, symbol, args) \
-	static __attribute__((noinline)) void spoor_lttng_record_##symbol(SPOOR_LTTNG_PROTO_(args)) \
+	static __attribute__((noinline)) SPOOR_UNWATCHED_ void spoor_lttng_record_##symbol(SPOOR_LTTNG_PROTO_(args)) \
 	{ \
 		struct spoor_tracepoint *const spoor_tp_ = &spoor_lttng_tp_##symbol; \
 		struct spoor_lttng_pieces_##class spoor_pieces_; \
