@@ -14,6 +14,7 @@
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
+#include "agent/core/sanitizers.h"
 
 #define ANSWER_MS 1 /* where there is no board; what comes later is served by a kick */
 #define ROWS_MS 1000
@@ -145,7 +146,7 @@ static void handle_kicks(void)
 	struct sigaction a = { .sa_sigaction = on_urgent, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
 
 	sigfillset(&a.sa_mask);
-	sigaction(SIGURG, &a, &before);
+	sanitizers_sigaction(SIGURG, &a, &before);
 }
 
 /* ---- what the rest of the library calls ---- */

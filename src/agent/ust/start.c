@@ -11,6 +11,7 @@
 #include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
+#include "agent/core/sanitizers.h"
 #include "agent/ust/environment.h"
 #include "agent/ust/exported.h"
 #include "agent/ust/probes.h"
@@ -60,6 +61,7 @@ static void start(int argc, char **argv, char **envp)
 
 	(void)argc;
 	(void)argv;
+	sanitizers_begin();
 	if (!agent_serves() || process_init() || !process_lock())
 		return;
 	if (!first)
