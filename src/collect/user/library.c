@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,17 +38,25 @@ int spoor_ust_library(char *path)
 	return -ENOENT;
 }
 
-void spoor_ust_preload(const char *path)
+/* What the environment has for `name` comes after `mine` if that is to be first, else before it. */
+static void join(const char *name, const char *mine, bool first)
 {
-	const char *others = getenv("LD_PRELOAD");
+	const char *there = getenv(name);
 	char *all = NULL;
 
-	if (!others || !*others) {
-		setenv("LD_PRELOAD", path, 1);
+	if (!there || !*there) {
+		setenv(name, mine, 1);
 		return;
 	}
-	if (asprintf(&all, "%s:%s", path, others) < 0)
+	if (asprintf(&all, "%s:%s", first ? mine : there, first ? there : mine) < 0)
 		return;
-	setenv("LD_PRELOAD", all, 1);
+	setenv(name, all, 1);
 	free(all);
+}
+
+void spoor_ust_preload(const char *path)
+{
+	join("LD_PRELOAD", path, true);
+	/* AddressSanitizer, where it is a library (gcc's), else ends a program whose first library is another. */
+	join("ASAN_OPTIONS", "verify_asan_link_order=0", false);
 }

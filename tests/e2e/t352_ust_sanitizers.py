@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs that are built with sanitizers, whose runtimes stand between them and libc: they run, nothing is reported of
+them, and every event is there. The library itself is never built so (t325_ust_races.py does it, to watch it)."""
+import re
+import subprocess
+
+import pytest
+import tracing
+from daemons import daemon, in_a_row  # noqa: F401
+from processes import wait_for
+
+WAYS = [("gcc", "address"), ("gcc", "address,undefined"), ("gcc", "thread"), ("gcc", "leak"),
+        ("clang", "address"), ("clang", "thread"), ("clang", "memory"), ("clang", "undefined"), ("clang", "leak")]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: "-".join(way).replace(",", "-"))
+def sanitized(request, tmp_path_factory):
+    compiler, sanitizer = request.param
+    return tracing.build_program(tmp_path_factory.mktemp("bin") / "ticker", "ust_ticker.c", f"-fsanitize={sanitizer}",
+                                 "-fno-sanitize-recover=all", compiler=compiler)
+
+
+def numbers(events, thread):
+    return [e["fields"]["n"] for e in events if e["event"] == "zoo:tick" and e["fields"]["thread"] == thread]
+
+
+@pytest.mark.parametrize("through", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["command", "shell"])
+def test_run(build, daemon, sanitized, tmp_path, through):
+    """Threads that come after others use their buffers, a child its own; strings end wherever they do."""
+    run = subprocess.run([build / "spoor", "ust", "run", "-o", "t.spoor", "--", *through, sanitized, "4", "2003", "0",
+                          "fork"], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    said = [line for line in run.stderr.splitlines() if not line.startswith("spoor: ")]
+    assert run.returncode == 0 and not said, run
+    events = daemon.events()
+    threads = {e["fields"]["thread"] for e in events if e["event"] == "zoo:tick"}
+    assert len(threads) == 8
+    for thread in threads:
+        assert numbers(events, thread) == list(range(2003))
+
+
+def test_found(daemon, sanitized):
+    """One that runs already is reached: its handler of ours is there, though installed before the runtime began."""
+    p = daemon.program(sanitized, 2, 0, 500, ASAN_OPTIONS="verify_asan_link_order=0")
+    assert daemon.ust("start", "-o", "t.spoor", p.pid).stdout.startswith("1 program, 2 sites")
+    wait_for(lambda: re.search(r"\d{3} events", daemon.ust("status").stdout))
+    daemon.ust("end")
+    assert p.poll() is None
+    events = daemon.events()
+    assert all(len(numbers(events, t)) > 10 and in_a_row(numbers(events, t)) for t in (0, 1))
+
+
+def test_beside_a_string(build, tmp_path):
+    """Bytes behind a string's end, which are read with it, need not have been written."""
+    (tmp_path / "strings.c").write_text("""
+#include <stdio.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, name, TP_PROTO(const char *s), TP_ARGS(s), TP_FIELDS(spoor_string(s, s)))
+int main(void)
+{
+	char s[64];
+	for (int i = 0; i < 1000; i++) {
+		snprintf(s, sizeof(s), "%.*s%d", i % 50, "12345678901234567890123456789012345678901234567890", i);
+		spoor_trace(zoo, name, s);
+	}
+	return 0;
+}
+""")
+    program = tracing.build_program(tmp_path / "strings", tmp_path / "strings.c", "-fsanitize=memory", compiler="clang")
+    run, [arena] = tracing.traced(build, tmp_path / "out", program)
+    assert run.returncode == 0 and not run.stderr, run.stderr
+    digits = "1234567890" * 5
+    assert [e.values["s"] for e in arena.events] == [digits[:i % 50] + str(i) for i in range(1000)]
