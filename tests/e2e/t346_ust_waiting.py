@@ -182,6 +182,17 @@ def test_keeper_is_killed(daemon, ticker):
     assert ticks == {i: list(range(4)) for i in range(3)}
 
 
+def test_keeper_without_descriptors(daemon, ticker):
+    """What it cannot hold it does not hold; a daemon that is there has it all the same."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (3, resource.prlimit(keeper, resource.RLIMIT_NOFILE)[1]))
+    begin_and_end(daemon, ticker, 0, 5)
+    assert end(daemon).startswith("20 events of 5 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(5)}
+    assert keeper_pid(f"{daemon.socket}.keeper") == keeper
+
+
 def test_nothing_is_left_behind(daemon, ticker):
     """With the last session goes the place to wait; and with the last daemon whoever kept it."""
     place = daemon.cwd / "ust.sock.waiting"

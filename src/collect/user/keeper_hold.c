@@ -148,6 +148,8 @@ int keeper_serve(struct keeper *k, int daemon)
 	struct keeper_message m;
 	int r = keeper_receive(daemon, &m, &fd);
 
+	if (r == -EMFILE) /* what there is no descriptor for is not held; the daemon is there all the same */
+		return 0;
 	return r ? r : carry_out(k, &m, &fd, daemon);
 }
 
