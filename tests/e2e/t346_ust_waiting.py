@@ -107,18 +107,15 @@ def test_daemon_killed_before_it_has_let_them_in(daemon, ticker):
     assert by_thread(daemon) == {i: list(range(4)) for i in range(20)}
 
 
-@pytest.mark.parametrize("call, first", [("getsockopt", 1), ("epoll_ctl", 1), ("sendmsg", 2)])
-def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call, first):
-    """
-    Before each such call, when the program has ended already: what was taken from its socket is not lost. But for the
-    first sendmsg, by which the keeper has the connection: nothing comes between accept4 and it.
-    """
+@pytest.mark.parametrize("call", ["getsockopt", "epoll_ctl", "sendmsg", "recvmsg", "poll"])
+def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call):
+    """Before each such call, when the program has ended already: what was taken from its socket is not lost."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     for i in range(8):
         daemon.process.send_signal(signal.SIGSTOP)
         begin_and_end(daemon, ticker, i, 1)
         tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e",
-                                   f"inject={call}:signal=KILL:when={first + i}", "-p", str(daemon.process.pid)],
+                                   f"inject={call}:signal=KILL:when={1 + i}", "-p", str(daemon.process.pid)],
                                   stderr=subprocess.PIPE, text=True)
         assert "attached" in tracer.stderr.readline()
         daemon.process.send_signal(signal.SIGCONT)
@@ -180,6 +177,22 @@ def test_keeper_is_killed(daemon, ticker):
     ticks = by_thread(daemon)
     assert ticks[6][0] == 0 and in_a_row(ticks.pop(6)) and in_a_row(ticks.pop(10))
     assert ticks == {i: list(range(4)) for i in range(3)}
+
+
+def test_keeper_that_does_not_answer(daemon, ticker):
+    """The daemon lets programs in itself meanwhile; and none is twice there, or nowhere, when it answers again."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    for i in range(0, 12, 4):
+        os.kill(keeper, signal.SIGSTOP)
+        begin_and_end(daemon, ticker, i, 2)
+        daemon.process.send_signal(signal.SIGSTOP)
+        begin_and_end(daemon, ticker, i + 2, 2)
+        os.kill(keeper, signal.SIGCONT)
+        time.sleep(0.1)
+        daemon.process.send_signal(signal.SIGCONT)
+    assert end(daemon).startswith("48 events of 12 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(12)}
 
 
 def test_keeper_without_descriptors(daemon, ticker):

@@ -77,7 +77,7 @@ static void note_words(void *ctx, const void *bytes, size_t size, int fd)
 	heard++;
 }
 
-static void note_end(void *ctx, uint32_t turned_away, int listener)
+static void note_end(void *ctx, uint32_t turned_away, int listener, bool accepts)
 {
 	if (listener >= 0)
 		close(listener);

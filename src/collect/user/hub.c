@@ -159,13 +159,13 @@ static int serve_once(struct spoor_hub *h)
 		if (f->fd < 0)
 			continue; /* of what came before it in this turn */
 		if (f->kind == HUB_LISTENER)
-			spoor_program_accept(h, f->fd);
+			spoor_hub_accept(h, f->fd);
 		else if (f->kind == HUB_WAKER)
 			spoor_hub_full(h);
 		else if (f->kind == HUB_ROWS)
 			spoor_hub_tell_rows(h);
 		else if (f->kind == HUB_KEEPER)
-			spoor_orphans_keeper_ended(h);
+			spoor_hub_keeper_says(h);
 		else if (f->kind == HUB_PEER)
 			serve_peer(f->owner);
 		else
@@ -184,7 +184,7 @@ static bool has_ended(const struct hub_program *p)
 
 static void accept_all(struct spoor_hub *h, int listener)
 {
-	for (int i = 0; i < MOST_TURNS * 8 && spoor_program_accept(h, listener); i++)
+	for (int i = 0; i < MOST_TURNS * 8 && spoor_hub_accept(h, listener); i++)
 		;
 }
 

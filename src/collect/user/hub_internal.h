@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * The hub's parts: hub.c (sockets), hub_rounds.c, hub_end.c, program.c (traced programs), request.c (clients), kick.c.
+ * The hub's parts: hub.c (sockets), hub_accept.c, hub_rounds.c, hub_end.c, program.c (traced programs), request.c
+ * (clients), kick.c.
  */
 #include <sys/types.h>
 #include <sys/socket.h>
@@ -111,6 +112,14 @@ struct hub_waited {
 	bool failed; /* there is no socket for them, which was said */
 };
 
+/* Whom the keeper was asked to let in. */
+struct hub_asked {
+	uint64_t id; /* what he is to be; 0: nobody */
+	int listener;
+	enum spoor_keeper_socket socket; /* the same, as the keeper has it */
+	bool sent;   /* the answer is still to come */
+};
+
 struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
@@ -128,6 +137,8 @@ struct spoor_hub {
 	char keeper_path[128];
 	struct hub_fd kept;
 	int keeper; /* kept.fd; -1: none */
+	bool keeper_accepts; /* it can be asked to let programs in */
+	struct hub_asked asked;
 	uint64_t keeper_begun; /* ns */
 	unsigned keepers_ended; /* one soon after the other */
 	struct hub_board board;
@@ -180,8 +191,12 @@ void spoor_hub_unlink(struct spoor_hub *h, struct spoor_ust_session *s);
 /* hub_end.c */
 void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now);
 
+/* hub_accept.c */
+bool spoor_hub_accept(struct spoor_hub *h, int listener); /* there may be more */
+void spoor_hub_accept_asked(struct spoor_hub *h); /* whom the keeper was asked for, and could not be taken */
+void spoor_hub_keeper_says(struct spoor_hub *h);  /* or is gone */
+
 /* program.c */
-bool spoor_program_accept(struct spoor_hub *h, int listener); /* there may be more */
 void spoor_program_add(struct spoor_hub *h, struct hub_program *p); /* to those of the hub */
 struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL: it may not come; fd is taken over */
 void spoor_program_meet(struct hub_program *p);
@@ -251,7 +266,7 @@ void spoor_hub_retired_forget(struct spoor_ust_session *s); /* the keeper holds 
 /* hub_waiting.c */
 void spoor_waiting_came(void *hub, int fd, bool met);
 void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd);
-void spoor_waiting_end(void *hub, uint32_t turned_away, int listener);
+void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accepts);
 void spoor_waiting_hear(struct spoor_hub *h); /* what the keeper has told */
 void spoor_waiting_update(struct spoor_hub *h); /* programs are to wait while there are sessions */
 void spoor_waiting_close(struct spoor_hub *h);

@@ -187,6 +187,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 	if (now < h->due)
 		return (h->due - now) / 1000000 + 1;
 	spoor_hub_listen_to_all(h, true);
+	spoor_hub_accept_asked(h);
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		spoor_program_look(p, now);
 		spoor_program_ask_rows(p);

@@ -70,10 +70,11 @@ static void tell_turned_away(struct spoor_hub *h, uint32_t n)
 	spoor_hub_warn(h, text);
 }
 
-void spoor_waiting_end(void *hub, uint32_t turned_away, int listener)
+void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accepts)
 {
 	struct spoor_hub *h = hub;
 
+	h->keeper_accepts = accepts;
 	tell_turned_away(h, turned_away);
 	if (listener >= 0 && spoor_hub_watch(h, &h->waiting, listener, h, HUB_LISTENER))
 		spoor_hub_unwatch(h, &h->waiting);

@@ -196,6 +196,31 @@ void spoor_keeper_heard(int keeper, uint32_t id)
 		keeper_send_number(keeper, KEEPER_HEARD, id, -1);
 }
 
+int spoor_keeper_ask_in(int keeper, enum spoor_keeper_socket to, uint32_t id)
+{
+	struct keeper_message m = { .word = KEEPER_ACCEPT, .number = id, .kept.session = to };
+
+	return keeper_send_message(keeper, &m, -1);
+}
+
+int spoor_keeper_let_in(int keeper, int ms)
+{
+	struct pollfd p = { .fd = keeper, .events = POLLIN };
+	struct keeper_message m;
+	int fd = -1, r;
+
+	if (poll(&p, 1, ms) < 1)
+		return -EAGAIN;
+	do {
+		r = keeper_receive(keeper, &m, &fd);
+	} while (r == -ECONNRESET); /* it has ended, and what it sent before comes then */
+	if (!r && m.word == KEEPER_LET_IN)
+		return fd >= 0 ? fd : -ENOENT;
+	if (!r && fd >= 0)
+		close(fd);
+	return r == -EMFILE ? r : -EPIPE;
+}
+
 void spoor_keeper_own(int keeper, int fd)
 {
 	if (keeper >= 0)
@@ -230,7 +255,7 @@ static int take(const struct spoor_keeper_taker *t, const struct keeper_message 
 	else if (m->word == KEEPER_SAID)
 		t->said(t->ctx, m->said, m->number, TAKE_FD(*fd));
 	else if (m->word == KEEPER_END)
-		t->end(t->ctx, m->number, TAKE_FD(*fd));
+		t->end(t->ctx, m->number, TAKE_FD(*fd), m->kept.session >= KEEPER_ACCEPTS);
 	return m->word != KEEPER_END;
 }
 

@@ -6,7 +6,7 @@
  * is connected, or, for an hour at most, it holds something or programs may come; the next daemon gets everything from
  * it, and goes on with it. Used by the hub's thread.
  *
- *	program --HELLO, ARENA--> SOCKET           daemon  --KEEP, DROP--> SOCKET.keeper
+ *	program --HELLO, ARENA--> SOCKET           daemon  --ACCEPT, KEEP, DROP--> SOCKET.keeper
  *	        --HELLO, ARENA--> SOCKET.waiting   keeper          (no daemon is there)
  *	                                           keeper  --HERE, CAME, SAID--> the next daemon
  */
@@ -40,6 +40,18 @@ void spoor_keeper_drop(int keeper, const uint8_t uuid[16]);
  */
 void spoor_keeper_met(int keeper, uint32_t id, int fd);
 void spoor_keeper_heard(int keeper, uint32_t id);
+
+enum spoor_keeper_socket { SPOOR_KEEPER_OWN, SPOOR_KEEPER_OWN_TOO, SPOOR_KEEPER_LISTEN };
+/*
+ * The keeper is to let in who has connected to a socket of ours, so that it has him before we do: there is no moment at
+ * which we could be killed and he be nowhere. One question at a time. Asked for an id that it has, it gives that again.
+ */
+int spoor_keeper_ask_in(int keeper, enum spoor_keeper_socket to, uint32_t id);
+/*
+ * Its answer, for which it waits so many ms: who came, as after spoor_keeper_met(). -EAGAIN: not yet; -ENOENT: nobody,
+ * or it has no room; -EMFILE: we have none: he is to be asked for once more; -EPIPE: it is gone.
+ */
+int spoor_keeper_let_in(int keeper, int ms);
 /* The socket where programs come while no daemon is there; it stays the caller's. -1: none is to come any more. */
 void spoor_keeper_listen(int keeper, int fd);
 
@@ -49,7 +61,8 @@ struct spoor_keeper_taker {
 	void (*came)(void *ctx, int fd,
 		     bool met); /* a program, of which it is that is; met: we had let it in, before */
 	void (*said)(void *ctx, const void *bytes, size_t size, int fd); /* said; fd -1: without one */
-	void (*end)(void *ctx, uint32_t turned_away, int listener);      /* -1: there is no socket yet */
+	/* listener -1: there is no socket yet; accepts: it can be asked to let programs in */
+	void (*end)(void *ctx, uint32_t turned_away, int listener, bool accepts);
 	void *ctx;
 };
 /* Everything. It tells of programs, and who was turned away, until it hears spoor_keeper_taken(). */

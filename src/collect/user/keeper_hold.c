@@ -15,20 +15,25 @@
 /* What of a message is sent, but for what is said. */
 #define HEAD offsetof(struct keeper_message, said)
 
+int keeper_send_message(int to, const struct keeper_message *m, int fd)
+{
+	return spoor_fds_send(to, m, HEAD, &fd, fd >= 0, 0);
+}
+
 int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd)
 {
 	struct keeper_message m = { .word = word };
 
 	if (k)
 		m.kept = *k;
-	return spoor_fds_send(to, &m, HEAD, &fd, fd >= 0, 0);
+	return keeper_send_message(to, &m, fd);
 }
 
 int keeper_send_number(int to, uint32_t word, uint32_t number, int fd)
 {
 	struct keeper_message m = { .word = word, .number = number };
 
-	return spoor_fds_send(to, &m, HEAD, &fd, fd >= 0, 0);
+	return keeper_send_message(to, &m, fd);
 }
 
 int keeper_send_said(int to, const struct keeper_said *s)
@@ -86,6 +91,13 @@ static void keep(struct keeper *k, const struct spoor_kept *kept, int fd)
 		close(fd);
 }
 
+static int tell_end(const struct keeper *k, int daemon)
+{
+	struct keeper_message m = { .word = KEEPER_END, .number = k->turned_away, .kept.session = KEEPER_ACCEPTS };
+
+	return keeper_send_message(daemon, &m, k->listener);
+}
+
 static int tell_all(const struct keeper *k, int daemon)
 {
 	int r = 0;
@@ -94,7 +106,16 @@ static int tell_all(const struct keeper *k, int daemon)
 		r = keeper_send(daemon, KEEPER_HERE, &k->all[i].kept, k->all[i].fd);
 	if (!r)
 		r = keeper_tell_waiters(k, daemon);
-	return r ? r : keeper_send_number(daemon, KEEPER_END, k->turned_away, k->listener);
+	return r ? r : tell_end(k, daemon);
+}
+
+static int let_in(struct keeper *k, const struct keeper_message *m, int daemon)
+{
+	const int sockets[] = { k->own[0], k->own[1], k->listener };
+	uint32_t to = m->kept.session;
+	int fd = to < sizeof(sockets) / sizeof(*sockets) ? keeper_let_in(k, sockets[to], m->number) : -1;
+
+	return keeper_send_number(daemon, KEEPER_LET_IN, m->number, fd);
 }
 
 /* fd: the message's, which is taken over. */
@@ -121,6 +142,8 @@ static int carry_out(struct keeper *k, const struct keeper_message *m, int *fd, 
 	case KEEPER_HEARD:
 		keeper_heard(k, m->number);
 		return 0;
+	case KEEPER_ACCEPT:
+		return let_in(k, m, daemon);
 	case KEEPER_OWN:
 	case KEEPER_OWN_TOO:
 		own = &k->own[m->word == KEEPER_OWN_TOO];

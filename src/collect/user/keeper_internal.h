@@ -24,7 +24,11 @@ enum keeper_word {
 	KEEPER_OWN,   /* the daemon's own socket: who was not let in there yet waits, too, if it is killed */
 	KEEPER_ASK,   /* END: the daemon before is gone, and nobody is at its socket */
 	KEEPER_OWN_TOO, /* the daemon's socket without a file: as OWN */
+	KEEPER_ACCEPT,  /* let in who connected to kept.session, enum spoor_keeper_socket; number: as with MET */
+	KEEPER_LET_IN,  /* with the connection, which is as if it was told by MET; without: there is none */
 };
+
+#define KEEPER_ACCEPTS 1 /* in END's kept.session, of a keeper that knows ACCEPT */
 
 struct keeper_message {
 	uint32_t word;   /* enum keeper_word */
@@ -75,6 +79,7 @@ struct keeper {
 };
 
 int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd); /* fd -1: none; it stays the caller's */
+int keeper_send_message(int to, const struct keeper_message *m, int fd); /* that says nothing */
 int keeper_send_number(int to, uint32_t word, uint32_t number, int fd);
 int keeper_send_said(int to, const struct keeper_said *s);
 /* -errno, -EPIPE also for what is no message: then there is no descriptor. */
@@ -91,6 +96,7 @@ void keeper_let_go(struct keeper *k);
 unsigned keeper_wait_for(const struct keeper *k, struct pollfd *p); /* room: WAITING_POLLED */
 void keeper_wait_done(struct keeper *k, const struct pollfd *p);
 void keeper_meet(struct keeper *k, uint32_t id, int fd); /* fd is taken over */
+int keeper_let_in(struct keeper *k, int listener, uint32_t id); /* who has met it; -errno */
 void keeper_heard(struct keeper *k, uint32_t id);
 void keeper_daemon_left(struct keeper *k);
 int keeper_tell_waiters(const struct keeper *k, int daemon);

@@ -193,16 +193,36 @@ void keeper_wait_done(struct keeper *k, const struct pollfd *p)
 
 /* ---- the daemon that was there ---- */
 
-void keeper_meet(struct keeper *k, uint32_t id, int fd)
+static bool has_room_for_met(struct keeper *k)
 {
 	struct keeper_met *grown = reallocarray(k->met, k->n_met + 1, sizeof(*grown));
 
-	if (!grown) {
+	k->met = grown ? grown : k->met;
+	return grown;
+}
+
+void keeper_meet(struct keeper *k, uint32_t id, int fd)
+{
+	if (has_room_for_met(k))
+		k->met[k->n_met++] = (struct keeper_met){ id, fd };
+	else
 		close(fd);
-		return;
-	}
-	k->met = grown;
+}
+
+int keeper_let_in(struct keeper *k, int listener, uint32_t id)
+{
+	int fd;
+
+	for (size_t i = 0; i < k->n_met; i++)
+		if (k->met[i].id == id)
+			return k->met[i].fd;
+	if (!has_room_for_met(k))
+		return -ENOMEM;
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return -errno;
 	k->met[k->n_met++] = (struct keeper_met){ id, fd };
+	return fd;
 }
 
 void keeper_heard(struct keeper *k, uint32_t id)

@@ -59,6 +59,8 @@ static void open_keeper(struct spoor_hub *h)
 	if (r)
 		spoor_hub_unwatch(h, &h->kept);
 	h->keeper = h->kept.fd;
+	h->keeper_accepts = begun; /* of one that was there it is to be heard */
+	h->asked = (struct hub_asked){};
 	h->keeper_begun = spoor_now_monotonic();
 	if (r)
 		warn_of_no_keeper(h, r == -EMFILE ? "this recorder may open no more files (ulimit -n)" : strerror(-r));

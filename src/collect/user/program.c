@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/threads.h"
 
@@ -85,42 +84,6 @@ void spoor_program_heard(struct hub_program *p)
 	if (p->kept)
 		spoor_keeper_heard(p->hub->keeper, (uint32_t)p->id);
 	p->kept = false;
-}
-
-/* The keeper has it before all else: who has ended by the time we are killed does not come again. */
-static void let_in(struct spoor_hub *h, int listener, int fd)
-{
-	uint32_t id = (uint32_t)(h->last_program + 1);
-	struct hub_program *p = NULL;
-
-	spoor_keeper_met(h->keeper, id, fd);
-	if (spoor_beyond_root_lets_in(listener, fd))
-		p = spoor_program_take_in(h, fd);
-	else
-		close(fd);
-	if (p)
-		p->kept = h->keeper >= 0;
-	else
-		spoor_keeper_heard(h->keeper, id);
-}
-
-bool spoor_program_accept(struct spoor_hub *h, int listener)
-{
-	for (int i = 0; i < 64; i++) {
-		int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0 && errno == EAGAIN && h->crowd < HUB_BACKLOG)
-			h->crowd = 0;
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-			spoor_hub_no_files(h);
-			spoor_hub_listen_to_all(h, false);
-		}
-		if (fd < 0)
-			return false;
-		h->crowd++;
-		let_in(h, listener, fd);
-	}
-	return true;
 }
 
 /* ---- sending ---- */
