@@ -9,6 +9,7 @@ struct spoor_tally {
 	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* per call, by enum spoor_walk_status */
 	uint64_t ways[2];                      /* by enum spoor_walk_way */
 	uint64_t no_stack;                     /* none was asked for */
+	uint64_t empty;                        /* complete, and without any call site of what was asked for */
 	uint64_t user_events;
 };
 

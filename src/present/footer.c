@@ -27,6 +27,15 @@ static void put_share(FILE *out, const char *before, const char *name, uint64_t 
 	fprintf(out, "%s%s %s (%.4g %%)", before, name, count, 100.0 * (double)n / (double)total);
 }
 
+/* As of programs that run code of libraries or code made at run time: most of the report names nobody. */
+static void put_empty(FILE *out, uint64_t empty, uint64_t walked)
+{
+	if (walked >= 100 && empty >= walked / 5 * 4)
+		fputs("Hint: few of these stacks have code of the application's own. --app of spoor-record(1) says what that\n"
+		      "      is (libraries, modules, [anonymous] for code made at run time); -m lib takes of all code.\n",
+		      out);
+}
+
 static void put_walks(struct spoor_view *v)
 {
 	static const char *const ways[] = { "in the kernel", "in user space" };
@@ -52,6 +61,7 @@ static void put_walks(struct spoor_view *v)
 		fprintf(v->out, "; %s %s without a stack", count, spoor_plural(t->no_stack, "call", "calls"));
 	}
 	fputs(".\n", v->out);
+	put_empty(v->out, t->empty, walked);
 }
 
 static void put_lost(FILE *out, uint64_t n, const char *one, const char *many, const char *what)

@@ -123,6 +123,13 @@ def test_offsets_are_what_addr2line_takes(spoor, program):
     assert checked >= 3
 
 
+def test_hint_where_the_application_has_no_code(spoor, program):
+    """Only there: nearly all of these calls are main's or beneath it."""
+    assert "Hint:" not in spoor("report", record(spoor, "own.spoor", program)).stdout
+    none = record(spoor, "none.spoor", "--app", "another", program)
+    assert re.search(r"^Hint: .*--app", spoor("report", none).stdout, re.M)
+
+
 def test_stripped_program(spoor, program):
     subprocess.run(["strip", program], check=True)
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
