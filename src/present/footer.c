@@ -31,8 +31,8 @@ static void put_share(FILE *out, const char *before, const char *name, uint64_t 
 static void put_empty(FILE *out, uint64_t empty, uint64_t walked)
 {
 	if (walked >= 100 && empty >= walked / 5 * 4)
-		fputs("Hint: few of these stacks have code of the application's own. --app of spoor-record(1) says what that\n"
-		      "      is (libraries, modules, [anonymous] for code made at run time); -m lib takes of all code.\n",
+		fputs("Hint: few of these stacks have code of the application's own. record --app says what that is\n"
+		      "      (libraries, modules, [anonymous] for code made at run time); -m lib takes of all code.\n",
 		      out);
 }
 
