@@ -91,7 +91,7 @@ static void put_bytes(struct out *o, const char *s, int n)
 	}
 }
 
-size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size)
+static size_t escape_text(const char *s, size_t len, char *buf, size_t size, bool quoted)
 {
 	struct out o = { .buf = buf, .size = size };
 
@@ -100,7 +100,7 @@ size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size)
 		int n = spoor_utf8_decode(s + i, len - i, &code);
 		const char *escape = n ? short_escape(code) : NULL;
 
-		if (escape)
+		if (escape && (quoted || deceives(code)))
 			put(&o, escape, 2);
 		else if (!n || deceives(code))
 			put_bytes(&o, s + i, n ? n : 1);
@@ -109,6 +109,16 @@ size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size)
 		i += n ? n : 1;
 	}
 	return finish(&o);
+}
+
+size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size)
+{
+	return escape_text(s, len, buf, size, true);
+}
+
+size_t spoor_escape_line(const char *s, size_t len, char *buf, size_t size)
+{
+	return escape_text(s, len, buf, size, false);
 }
 
 size_t spoor_escape_json(const char *s, size_t len, char *buf, size_t size)

@@ -17,6 +17,8 @@
  * (C1 controls, U+200B-200F, U+2028-202E, U+2060-2069, U+FEFF).
  */
 size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size);
+/* The same of a line that is nobody's quotation: what may be shown, backslash and quote too, is as it was typed. */
+size_t spoor_escape_line(const char *s, size_t len, char *buf, size_t size);
 
 /*
  * The inside of a JSON string (RFC 8259, quotes not included). Bytes that are not valid UTF-8 become U+DCHH as \udcHH,

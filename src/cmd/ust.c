@@ -27,7 +27,7 @@ void spoor_ust_say(const char *text)
 {
 	char shown[1024];
 
-	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
+	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
 	fprintf(stderr, "spoor ust: %s\n", shown);
 }
 

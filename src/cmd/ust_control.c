@@ -109,7 +109,7 @@ static void print(const char *text, size_t len, FILE *out)
 {
 	char shown[SPOOR_CONTROL_MAX_SIZE * 4];
 
-	spoor_escape_terminal(text, len, shown, sizeof(shown));
+	spoor_escape_line(text, len, shown, sizeof(shown));
 	fprintf(out, "%s\n", shown);
 	fflush(out); /* the next may come in seconds */
 }

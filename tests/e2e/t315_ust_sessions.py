@@ -306,6 +306,15 @@ def test_channels(daemon, ticker):
     assert fast == list(range(500))
 
 
+def test_status_says_what_was_typed(daemon):
+    """Quotes and backslashes of a filter are not escaped once more; what a terminal would obey is."""
+    typed = r'what == "say \"it\" \\ *" && n < 500'
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:*", "--filter", typed)
+    assert f"  enabled zoo:* in all programs if {typed}\n" in daemon.ust("status").stdout
+    daemon.ust("enable", "zoo:rare", "-a", "--filter", 'what == "\x1b[31m"')
+    assert r'zoo:rare in all programs if what == "\x1b[31m"' in daemon.ust("status").stdout
+
+
 def channels(daemon, pid):
     """In which channels the events of a process are, by `spoor ust list`."""
     sites = listed(daemon, pid)

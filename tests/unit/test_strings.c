@@ -37,6 +37,13 @@ static void test_terminal(void **state)
 	EXPECT(spoor_escape_terminal, "\xef\xbb\xbf", "\\xef\\xbb\\xbf");
 }
 
+static void test_line(void **state)
+{
+	EXPECT(spoor_escape_line, "what == \"a\\\"b\" && n < 3", "what == \"a\\\"b\" && n < 3");
+	EXPECT(spoor_escape_line, "a\nb\tc\rd\0", "a\\nb\\tc\\rd\\x00");
+	EXPECT(spoor_escape_line, "\033[31mred\xc2\x9b\xe2\x80\xae\xff", "\\x1b[31mred\\xc2\\x9b\\xe2\\x80\\xae\\xff");
+}
+
 static void test_not_utf8(void **state)
 {
 	EXPECT(spoor_escape_terminal, "\xff", "\\xff");
@@ -202,10 +209,10 @@ static void test_plural(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plural),   cmocka_unit_test(test_deleted), cmocka_unit_test(test_terminal),
-		cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),    cmocka_unit_test(test_cut),
-		cmocka_unit_test(test_globs),    cmocka_unit_test(test_nearest), cmocka_unit_test(test_size),
-		cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
+		cmocka_unit_test(test_plural),   cmocka_unit_test(test_deleted),  cmocka_unit_test(test_terminal),
+		cmocka_unit_test(test_line),     cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
+		cmocka_unit_test(test_cut),      cmocka_unit_test(test_globs),    cmocka_unit_test(test_nearest),
+		cmocka_unit_test(test_size),     cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
