@@ -15,12 +15,16 @@
 #include "agent/control/protocol.h"
 #include "base/cleanup.h"
 #include "base/strings.h"
+#include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/ust.h"
 #include "cmd/ust_command.h"
 
 #define NO_ANSWER "the daemon does not answer: is it stopped? What was asked may be done yet"
+#define WAITS "waiting for the daemon, which is there and does not answer yet, as when its disk is slow (60 s at most)"
+#define NO_ANSWER_YET "the daemon is there, and has not answered in 60 s. What was asked may be done yet"
 #define PATIENCE_S 5
+#define MOST_PATIENCE_S 60 /* with one that is at work */
 #define PATIENCE_WRITING_S 10 /* for what ends with a trace on a disk, or at a relay */
 
 static int try_connect(const char *path, unsigned patience_s)
@@ -121,20 +125,60 @@ static int exit_code(int result)
 	return result == -EINVAL ? SPOOR_EXIT_USAGE : SPOOR_EXIT_FAILED;
 }
 
+/* It is there, and nobody has stopped it: it may be held up. Of another pid namespace we do not know, and believe. */
+static bool is_at_work(int fd)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	struct ucred daemon = {};
+	socklen_t len = sizeof(daemon);
+	char path[64], state = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &daemon, &len) || !daemon.pid)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/stat", daemon.pid);
+	f = fopen(path, "re");
+	return f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1 && !strchr("TZX", state);
+}
+
+/* Who waits longer than usual is told so, once. -ETIMEDOUT: the daemon is at work, and takes too long. */
+static ssize_t receive(int fd, void *to, size_t size, bool *told)
+{
+	uint64_t until = spoor_now_monotonic() + MOST_PATIENCE_S * SPOOR_NS_PER_SEC;
+	ssize_t n;
+
+	while ((n = recv(fd, to, size, 0)) < 0 && errno == EAGAIN && is_at_work(fd)) {
+		if (spoor_now_monotonic() >= until)
+			return -ETIMEDOUT;
+		if (!*told)
+			spoor_ust_say(WAITS);
+		*told = true;
+	}
+	return n < 0 ? -errno : n;
+}
+
+static const char *what_is_wrong(ssize_t n)
+{
+	if (n == -ETIMEDOUT)
+		return NO_ANSWER_YET;
+	if (n < 0)
+		return NO_ANSWER;
+	return n ? "the daemon is of another version" : "the daemon closed the connection";
+}
+
 /* Until the last line. */
 static int listen_to(int fd)
 {
+	bool told = false;
+
 	for (;;) {
 		_Alignas(8) char buf[SPOOR_CONTROL_MAX_SIZE];
 		const struct spoor_control_text *m = (void *)buf;
-		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+		ssize_t n = receive(fd, buf, sizeof(buf), &told);
 		size_t len;
 
 		if (n < (ssize_t)sizeof(*m) || m->head.magic != SPOOR_CONTROL_MAGIC ||
 		    m->head.type != SPOOR_CONTROL_TEXT || m->head.version != SPOOR_CONTROL_VERSION) {
-			spoor_ust_say(n < 0 ? NO_ANSWER :
-				      n     ? "the daemon is of another version" :
-					      "the daemon closed the connection");
+			spoor_ust_say(what_is_wrong(n));
 			return SPOOR_EXIT_FAILED;
 		}
 		len = n - sizeof(*m);

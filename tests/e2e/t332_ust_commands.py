@@ -4,6 +4,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 
@@ -191,3 +192,45 @@ def test_commands_behind_one_another(daemon, ticker):
         assert sorted(results) == [1, 2, 3] and [r == 0 for r in results.values()].count(True) == 1, results
         daemon.finish(p)
     assert daemon.ust("status").stdout == "no session\n"
+
+
+def delayed(daemon, call):
+    """The daemon's next such call takes seven seconds, as on a disk that others write to."""
+    tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                               f"inject={call}:delay_enter=7000000:when=1", "-p", str(daemon.process.pid)],
+                              stderr=subprocess.PIPE, text=True)
+    assert "attached" in tracer.stderr.readline()
+    return tracer
+
+
+def undelay(tracer):
+    tracer.terminate()
+    tracer.communicate(timeout=60)
+
+
+def test_slow_disk(daemon, ticker):
+    """Who asks is told that he waits, and gets the answer; programs that have answered meanwhile are not told of."""
+    p = daemon.program(ticker, 1, 0, 500)
+    tracer = delayed(daemon, "pwrite64")
+    time.sleep(0.5)  # it does that ten times a second
+    run = daemon.ust("status")
+    undelay(tracer)
+    assert run.stdout == "no session\n" and run.stderr.count("\n") == 1 and "waiting for the daemon" in run.stderr, run
+    tracer = delayed(daemon, "rename")
+    run = daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    undelay(tracer)
+    assert "1 program, 1 site" in run.stdout and "answer" not in run.stdout, run
+    assert run.stderr.count("\n") == 1 and "waiting for the daemon" in run.stderr
+    daemon.finish(p)
+    assert ", 0 lost" in daemon.ust("end").stdout
+
+
+def test_daemon_that_ends_while_it_is_asked(daemon):
+    """Another one may come and answer: it is waited for as long as a daemon that is there, and no longer."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    asks = subprocess.Popen([daemon.build / "spoor", "ust", "status", "--socket", daemon.socket],
+                            stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    daemon.kill()
+    said = asks.communicate(timeout=30)[1]
+    assert asks.returncode == 1 and said.count("\n") == 1 and "waiting" not in said

@@ -133,6 +133,7 @@ struct spoor_hub {
 	struct spoor_hub_request *requests;
 	uint32_t serial;
 	uint64_t period, due, last; /* ns; last: the round before */
+	uint64_t ticked; /* ns: when we were last asked whether there is anything to do */
 	uint32_t next_session;
 	char keeper_path[128];
 	struct hub_fd kept;
@@ -239,6 +240,7 @@ void spoor_request_note(struct spoor_hub_request *q, int result, const char *tex
 void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid);
 /* The request that waits for that program to come; NULL: none. It need not any more. */
 struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_program *p);
+void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns);
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 

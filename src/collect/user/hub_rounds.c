@@ -14,6 +14,7 @@
 #define CROWD 40
 #define BUSY 350 /* per mille of an arena in one round: look sooner */
 #define IDLE 180 /* so full is it when its program wakes us */
+#define HELD_UP (500 * 1000000ULL)
 #define PERIOD_ENDING (10 * 1000000ULL) /* while somebody waits for a session's end */
 
 /* ---- rounds ---- */
@@ -174,11 +175,22 @@ static bool anything_ends(const struct spoor_hub *h)
 	return s;
 }
 
+/* A slow disk may have held us up, while nobody heard what programs answer. */
+static void note_delay(struct spoor_hub *h, uint64_t now)
+{
+	uint64_t delay = h->ticked ? now - h->ticked : 0;
+
+	h->ticked = now;
+	if (delay >= HELD_UP)
+		spoor_requests_wait_longer(h, delay);
+}
+
 int spoor_hub_tick(struct spoor_hub *h)
 {
 	uint64_t now = spoor_now_monotonic();
 	int most;
 
+	note_delay(h, now);
 	spoor_board_tick(h, now);
 	if (h->crowd >= HUB_BACKLOG) { /* more than could wait for us */
 		h->crowd = 0;

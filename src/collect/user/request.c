@@ -188,6 +188,12 @@ static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)
 		}
 }
 
+void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns)
+{
+	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
+		q->deadline += ns;
+}
+
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 {
 	for (struct spoor_hub_request *q = h->requests, *next; q; q = next) {
