@@ -14,6 +14,9 @@ from processes import wait_for
 from relaying import relay  # noqa: F401
 
 CROWD = "ulimit -n > limit; for i in $(seq 60); do {} 1 100 5000 > /dev/null & done; wait"
+LACKS = ("spoor ust: what programs leave that end while no daemon is there is lost: no connection to a process that "
+         "holds it: this recorder may open no more files (ulimit -n)\n")
+AGAIN = "spoor ust: there is a process again that holds what programs leave while no daemon is there; "
 
 
 @pytest.mark.parametrize("verb", [["ust", "run"], ["record", "--ust", "-e", "getppid"]], ids=lambda v: v[0])
@@ -81,9 +84,56 @@ def test_no_descriptor_for_the_keeper(daemon):  # noqa: F811
     os.kill(keeper_pid(f"{daemon.socket}.keeper"), signal.SIGKILL)
     said = daemon.process.stderr.readline()
     resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-    assert said == ("spoor ust: what programs leave that end while no daemon is there is lost: no connection to a "
-                    "process that holds it: this recorder may open no more files (ulimit -n)\n")
+    assert said == LACKS
     assert "no session" in daemon.ust("status").stdout
+
+
+def said_after(daemon):
+    """What it says until it is killed."""
+    daemon.kill()
+    return daemon.process.stderr.readlines()
+
+
+def begin_and_end(daemon, ticker, i):
+    assert daemon.program(ticker, 1, 4, TICKER_FIRST=str(i)).wait(60) == 0
+
+
+def test_descriptor_for_the_keeper_later(daemon, ticker):  # noqa: F811
+    """It tries again, says so once each, and programs have somewhere to wait again."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    os.kill(keeper_pid(f"{daemon.socket}.keeper"), signal.SIGKILL)
+    time.sleep(2.5)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, limits)
+    said = [daemon.process.stderr.readline() for _ in range(3)]
+    assert said[0] == LACKS and "has ended" in said[1] and said[2].startswith(AGAIN), said
+    begin_and_end(daemon, ticker, 0)
+    assert said_after(daemon) == []
+    begin_and_end(daemon, ticker, 1)
+    daemon.start()
+    assert daemon.ust("end").stdout.startswith("8 events of 2 programs, 0 lost")
+
+
+def test_keeper_that_is_not_found_at_first(daemon, ticker):  # noqa: F811
+    """What it holds of programs that waited is taken later."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill()
+    begin_and_end(daemon, ticker, 0)
+    place, away = daemon.cwd / "ust.sock.keeper", daemon.cwd / "away"
+    place.rename(away)
+    place.mkdir()
+    daemon.start()
+    assert "no connection to a process that holds it: Address" in daemon.said[-1]
+    assert "1 session goes on" in daemon.process.stderr.readline()
+    assert "ready at" in daemon.process.stderr.readline()
+    time.sleep(1.5)
+    place.rmdir()
+    away.rename(place)
+    assert daemon.process.stderr.readline().startswith(AGAIN)
+    begin_and_end(daemon, ticker, 1)
+    assert daemon.ust("end").stdout.startswith("8 events of 2 programs, 0 lost")
+    assert said_after(daemon) == []
 
 
 def test_relay_waits_for_descriptors(relay, tmp_path):  # noqa: F811

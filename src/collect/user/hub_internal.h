@@ -142,6 +142,9 @@ struct spoor_hub {
 	struct hub_asked asked;
 	uint64_t keeper_begun; /* ns */
 	unsigned keepers_ended; /* one soon after the other */
+	bool keeper_told; /* what it held for us */
+	bool keeper_missed; /* there could be none, which was said */
+	uint64_t keeper_again; /* ns: then it is tried again */
 	struct hub_board board;
 	bool catching_up;
 	bool no_files; /* there was one too few, which was said */
@@ -275,6 +278,7 @@ void spoor_waiting_close(struct spoor_hub *h);
 
 /* orphans.c */
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
+void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now); /* where there could be none before */
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its program is gone: it was adopted */
 void spoor_orphans_free(struct spoor_hub *h);

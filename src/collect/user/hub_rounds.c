@@ -204,6 +204,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 		spoor_program_look(p, now);
 		spoor_program_ask_rows(p);
 	}
+	spoor_orphans_find_keeper(h, now);
 	spoor_orphans_look(h, false);
 	most = take_rounds(h, now);
 	for (struct hub_program *p = h->first; p; p = p->next)

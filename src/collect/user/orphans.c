@@ -15,6 +15,8 @@
 #define SOON_NS SPOOR_NS_PER_SEC /* after its beginning one ends that cannot live here, */
 #define MOST_SOON 5              /* if that many do */
 #define LOOK_NS SPOOR_NS_PER_SEC
+#define AGAIN_NS SPOOR_NS_PER_SEC /* where there could be none */
+#define MUCH_LATER_NS (60 * SPOOR_NS_PER_SEC) /* where one lives, and does not listen: that took some seconds */
 
 struct hub_orphan {
 	struct hub_orphan *next;
@@ -62,27 +64,41 @@ static void open_keeper(struct spoor_hub *h)
 	h->keeper_accepts = begun; /* of one that was there it is to be heard */
 	h->asked = (struct hub_asked){};
 	h->keeper_begun = spoor_now_monotonic();
-	if (r)
+	h->keeper_again = h->keeper_begun + (r == -EAGAIN ? MUCH_LATER_NS : AGAIN_NS);
+	if (r && !h->keeper_missed)
 		warn_of_no_keeper(h, r == -EMFILE ? "this recorder may open no more files (ulimit -n)" : strerror(-r));
-	else if (begun && h->sessions)
+	else if (!r && begun && h->sessions)
 		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
 				  "it held of programs that have ended is lost, and not counted");
+	h->keeper_missed |= r;
 	spoor_keeper_own(h->keeper, h->listener.fd);
 	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
 }
 
-void spoor_hub_keep(struct spoor_hub *h, const char *path)
+/* What it holds is asked for once: one that comes after it has nothing. */
+static void find_keeper(struct spoor_hub *h)
 {
 	const struct spoor_keeper_taker t = { note, spoor_waiting_came, spoor_waiting_said, spoor_waiting_end, h };
+
+	open_keeper(h);
+	if (h->keeper < 0)
+		return;
+	if (!h->keeper_told) {
+		h->keeper_told = true;
+		spoor_keeper_get(h->keeper, &t);
+		spoor_waiting_hear(h);
+	} else if (h->waiting.fd >= 0) {
+		spoor_keeper_listen(h->keeper, h->waiting.fd);
+	}
+	spoor_waiting_update(h);
+}
+
+void spoor_hub_keep(struct spoor_hub *h, const char *path)
+{
 	struct spoor_error e = { "" };
 
 	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", path);
-	open_keeper(h);
-	if (h->keeper >= 0) {
-		spoor_keeper_get(h->keeper, &t);
-		spoor_waiting_hear(h);
-		spoor_waiting_update(h);
-	}
+	find_keeper(h);
 	/* It has let go of what the daemon before us had. */
 	if (spoor_hub_open_beyond_root(h, &e))
 		spoor_hub_warn(h, e.text);
@@ -100,9 +116,20 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 		warn_of_no_keeper(h, "each one that is started ends at once");
 		return;
 	}
-	open_keeper(h);
-	if (h->waiting.fd >= 0)
-		spoor_keeper_listen(h->keeper, h->waiting.fd);
+	find_keeper(h);
+}
+
+void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now)
+{
+	if (h->keeper >= 0 || !h->keeper_missed || h->leaves || now < h->keeper_again)
+		return;
+	find_keeper(h);
+	if (h->keeper < 0)
+		return;
+	h->keeper_missed = false;
+	spoor_hub_open_beyond_root(h, NULL);
+	spoor_hub_warn(h, "there is a process again that holds what programs leave while no daemon is there; not what "
+			  "those leave that came while there was none");
 }
 
 static bool is_retired(const struct spoor_hub *h, const uint8_t *uuid)

@@ -71,9 +71,18 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 	return p;
 }
 
+/* Has it said what it has to say of the sessions that it was told of? */
+static bool is_settled(const struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++)
+		if (p->members[i].setup)
+			return false;
+	return p->program && !p->met && !p->arenas_to_come;
+}
+
 void spoor_program_meet(struct hub_program *p)
 {
-	if (p->kept || p->sock.fd < 0 || p->hub->keeper < 0)
+	if (p->kept || p->sock.fd < 0 || p->hub->keeper < 0 || is_settled(p))
 		return;
 	p->kept = true;
 	spoor_keeper_met(p->hub->keeper, (uint32_t)p->id, p->sock.fd);
@@ -390,15 +399,6 @@ static int carry_out(struct hub_program *p, const struct spoor_control_head *m, 
 		return 0;
 	}
 	return -EBADMSG;
-}
-
-/* Has it said what it has to say of the sessions that it was told of? */
-static bool is_settled(const struct hub_program *p)
-{
-	for (unsigned i = 0; i < p->n_members; i++)
-		if (p->members[i].setup)
-			return false;
-	return p->program && !p->met && !p->arenas_to_come;
 }
 
 int spoor_program_message(struct hub_program *p, const void *message, size_t size, int fd)
