@@ -82,6 +82,17 @@ int spoor_format_duration(uint64_t ns, char *buf, size_t size)
 	return snprintf(buf, size, "%.*f %s", digits, value, units[unit].name);
 }
 
+uint64_t spoor_suspended(void)
+{
+	struct timespec mono, boot;
+	int64_t d;
+
+	clock_gettime(CLOCK_MONOTONIC, &mono);
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	d = (boot.tv_sec - mono.tv_sec) * (int64_t)SPOOR_NS_PER_SEC + boot.tv_nsec - mono.tv_nsec;
+	return d < 1000000 ? 0 : d;
+}
+
 int spoor_boot_id(uint8_t *ret)
 {
 	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");

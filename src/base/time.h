@@ -11,6 +11,8 @@
 
 uint64_t spoor_now_monotonic(void);
 uint64_t spoor_now_realtime(void);
+/* CLOCK_BOOTTIME, which goes on in suspend, less CLOCK_MONOTONIC. */
+uint64_t spoor_suspended(void);
 /* The machine's boot, which CLOCK_MONOTONIC counts from. 16 bytes; untouched where the kernel does not tell: -errno. */
 int spoor_boot_id(uint8_t *ret);
 

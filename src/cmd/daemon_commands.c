@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "cmd/daemon_internal.h"
 #include "collect/user/perf.h"
 #include "collect/user/state.h"
-#include "collect/user/threads.h"
 
 struct spoor_ust_session *spoor_daemon_session(struct command *c, struct spoor_error *e)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "collect/user/session.h"
-#include "collect/user/threads.h"
 
 #define FORGET_FROM 64
 

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
-#include "collect/user/threads.h"
 
 #define SOON_NS SPOOR_NS_PER_SEC /* after its beginning one ends that cannot live here, */
 #define MOST_SOON 5              /* if that many do */

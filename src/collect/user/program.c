@@ -7,9 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
-#include "collect/user/threads.h"
 
 #define MOST_AWAITED 4096
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "collect/user/spill.h"
-#include "collect/user/threads.h"
 
 static void free_left(struct spoor_left *l)
 {

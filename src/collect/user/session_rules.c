@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "agent/ust/filter_core.h"
+#include "base/process.h"
 #include "collect/user/session.h"
-#include "collect/user/threads.h"
 
 /* The library parses it again; what is none is told here, once. */
 int spoor_ust_filter_check(const char *text, struct spoor_error *e)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -139,21 +138,9 @@ uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid)
 
 /* ---- definitions ---- */
 
-/* CLOCK_BOOTTIME, which goes on in suspend, less CLOCK_MONOTONIC. */
-static uint64_t suspended(void)
-{
-	struct timespec mono, boot;
-	int64_t d;
-
-	clock_gettime(CLOCK_MONOTONIC, &mono);
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	d = (boot.tv_sec - mono.tv_sec) * (int64_t)SPOOR_NS_PER_SEC + boot.tv_nsec - mono.tv_nsec;
-	return d < 1000000 ? 0 : d;
-}
-
 static uint64_t from_ticks(uint64_t ticks)
 {
-	uint64_t ns = ticks * (SPOOR_NS_PER_SEC / sysconf(_SC_CLK_TCK)), less = suspended();
+	uint64_t ns = ticks * (SPOOR_NS_PER_SEC / sysconf(_SC_CLK_TCK)), less = spoor_suspended();
 
 	return ns > less ? ns - less : 0;
 }
@@ -231,31 +218,4 @@ void spoor_source_forget(struct spoor_source *s)
 		free(s->threads->all);
 	free(s->threads);
 	s->threads = NULL;
-}
-
-/* ---- processes ---- */
-
-uint64_t spoor_process_start(uint32_t pid)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	unsigned long long start = 0;
-	char path[64], line[1024], *close;
-	size_t n;
-
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
-	f = fopen(path, "re");
-	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
-	line[n] = '\0';
-	close = strrchr(line, ')');
-	if (!close ||
-	    sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &start) != 1 ||
-	    close[2] == 'Z' || close[2] == 'X')
-		return 0;
-	return start;
-}
-
-bool spoor_process_runs(uint32_t pid, uint64_t start_time)
-{
-	return start_time && spoor_process_start(pid) == start_time;
 }

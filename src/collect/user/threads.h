@@ -9,7 +9,3 @@ uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid);
 void spoor_source_define(struct spoor_source *s, struct spoor_writer *w, uint64_t ts);
 /* A segment began: a thread is defined again when its next event comes. */
 void spoor_source_forget(struct spoor_source *s);
-/* When it was started (clock ticks since boot); 0: it does not run. */
-uint64_t spoor_process_start(uint32_t pid);
-/* Does the process of that number run that was started then (clock ticks since boot), and no later one? */
-bool spoor_process_runs(uint32_t pid, uint64_t start_time);
