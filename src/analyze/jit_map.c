@@ -2,7 +2,6 @@
 #include "analyze/jit_map.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,22 +10,6 @@
 
 #include "base/cleanup.h"
 
-#define MAX_MAP_SIZE (256u << 20)
-
-int spoor_jit_map_open(const char *folder, unsigned pid)
-{
-	_cleanup_(spoor_closep) int fd = -1;
-	char path[4096];
-	struct stat st;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/perf-%u.map", folder, pid) >= sizeof(path))
-		return -ENOENT;
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH)
-		return -ENOENT;
-	return TAKE_FD(fd);
-}
-
 /* The whole file with a NUL behind it. */
 static int read_map(int fd, char **ret)
 {
@@ -34,7 +17,7 @@ static int read_map(int fd, char **ret)
 	size_t done = 0, size;
 	struct stat st;
 
-	if (fstat(fd, &st) < 0 || st.st_size > MAX_MAP_SIZE)
+	if (fstat(fd, &st) < 0 || st.st_size > SPOOR_JIT_MAP_MAX)
 		return -ENOENT;
 	size = (size_t)st.st_size;
 	text = malloc(size + 1);

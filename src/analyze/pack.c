@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "analyze/jit_map.h"
+#include "analyze/jit_place.h"
 #include "analyze/object_file.h"
 #include "base/cleanup.h"
 #include "object/debuglink.h"
@@ -18,13 +18,14 @@
 
 struct pack {
 	const struct spoor_pack_options *o;
-	const char *debug_root, *jit_folder;
+	const char *debug_root;
+	struct spoor_jit_places places;
 	struct spoor_trace *trace;
 	struct spoor_packed *packed;
 	struct spoor_error *e;
 	const struct spoor_object *objects[SPOOR_MAX_OBJECTS]; /* by id: those that occur in stacks */
-	uint32_t *pids;
-	size_t n_pids, size_pids;
+	struct spoor_jit_owner *processes;
+	size_t n, size;
 	int bare; /* there are frames without an object */
 };
 
@@ -34,7 +35,7 @@ static void pack_freep(struct pack **p)
 		return;
 	spoor_packed_close((*p)->packed);
 	spoor_trace_close((*p)->trace);
-	free((*p)->pids);
+	free((*p)->processes);
 	free(*p);
 }
 
@@ -62,26 +63,31 @@ static void see_stack(struct pack *p, const struct spoor_event *ev)
 
 static int see_thread(struct pack *p, const struct spoor_thread *t)
 {
-	if (p->n_pids && p->pids[p->n_pids - 1] == t->pid)
-		return 0;
-	if (p->n_pids == p->size_pids) {
-		size_t size = p->size_pids ? p->size_pids * 2 : 64;
-		uint32_t *pids = reallocarray(p->pids, size, sizeof(*pids));
+	struct spoor_jit_owner o = spoor_jit_owner(t->pid, t);
 
-		if (!pids)
+	if (p->n && !memcmp(&p->processes[p->n - 1], &o, sizeof(o)))
+		return 0;
+	if (p->n == p->size) {
+		size_t size = p->size ? p->size * 2 : 64;
+		struct spoor_jit_owner *processes = reallocarray(p->processes, size, sizeof(*processes));
+
+		if (!processes)
 			return -ENOMEM;
-		p->pids = pids;
-		p->size_pids = size;
+		p->processes = processes;
+		p->size = size;
 	}
-	p->pids[p->n_pids++] = t->pid;
+	p->processes[p->n++] = o;
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
+/* Of several with one pid the last comes first. */
+static int by_pid(const void *a, const void *b)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const struct spoor_jit_owner *x = a, *y = b;
 
-	return x < y ? -1 : x > y;
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->start > y->start ? -1 : x->start < y->start;
 }
 
 static int collect(struct pack *p)
@@ -95,8 +101,8 @@ static int collect(struct pack *p)
 		else if (ev.h->id == SPOOR_EV_THREAD && see_thread(p, (const void *)ev.h) < 0)
 			return -ENOMEM;
 	}
-	if (p->n_pids)
-		qsort(p->pids, p->n_pids, sizeof(*p->pids), by_number);
+	if (p->n)
+		qsort(p->processes, p->n, sizeof(*p->processes), by_pid);
 	return r;
 }
 
@@ -188,18 +194,18 @@ static int pack_object(struct pack *p, const struct spoor_object *object)
 
 static int pack_maps(struct pack *p)
 {
-	for (size_t i = 0; p->bare && i < p->n_pids; i++) {
-		struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = p->pids[i] };
+	for (size_t i = 0; p->bare && i < p->n; i++) {
+		const struct spoor_jit_owner *o = &p->processes[i];
+		struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = o->pid };
 		_cleanup_(spoor_closep) int fd = -1;
-		char path[4096];
+		char path[SPOOR_JIT_PATH];
 		int r;
 
-		if (i && p->pids[i] == p->pids[i - 1])
+		if (i && o->pid == o[-1].pid)
 			continue;
-		fd = spoor_jit_map_open(p->jit_folder, p->pids[i]);
+		fd = spoor_jit_open(&p->places, o, path);
 		if (fd < 0)
 			continue;
-		snprintf(path, sizeof(path), "%s/perf-%u.map", p->jit_folder, p->pids[i]);
 		r = add(p, &name, fd, NULL, path);
 		if (r < 0)
 			return r;
@@ -229,11 +235,11 @@ int spoor_pack(const char *path, const struct spoor_pack_options *o, struct spoo
 	p->o = o;
 	p->e = e;
 	p->debug_root = o->debug_root ?: DEFAULT_DEBUG_ROOT;
-	p->jit_folder = o->jit_folder ?: "/tmp";
 	r = spoor_trace_open(path, &p->trace, e);
 	if (r < 0)
 		return r;
 	info = spoor_trace_info(p->trace);
+	p->places = spoor_jit_places(o->jit_folder, info);
 	if (info->live)
 		return spoor_fail(e, EBUSY, "%s: is being written; stop the recording first", path);
 	r = collect(p);

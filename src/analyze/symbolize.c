@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "analyze/jit_map.h"
+#include "analyze/jit_place.h"
 #include "analyze/object_file.h"
 #include "base/cleanup.h"
 #include "trace/packed.h"
@@ -34,6 +35,7 @@ struct slot {
 struct spoor_symbolizer {
 	char *debug_root; /* NULL: the default */
 	char *jit_folder;
+	struct spoor_jit_places places;
 	struct spoor_packed *packed; /* NULL: none */
 	struct object **objects;     /* by id */
 	size_t n_objects;
@@ -53,6 +55,7 @@ int spoor_symbolizer_new(const char *debug_root, const char *jit_folder, struct 
 		return -ENOMEM;
 	z->debug_root = debug_root ? strdup(debug_root) : NULL;
 	z->jit_folder = strdup(jit_folder ?: "/tmp");
+	z->places = spoor_jit_places(z->jit_folder, NULL);
 	z->size = 1024;
 	z->slots = calloc(z->size, sizeof(*z->slots));
 	if (!z->slots || !z->jit_folder || (debug_root && !z->debug_root)) {
@@ -119,6 +122,11 @@ static void note(struct spoor_symbolizer *z, const struct spoor_object *object, 
 void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed *packed)
 {
 	z->packed = packed;
+}
+
+void spoor_symbolizer_use_trace(struct spoor_symbolizer *z, const struct spoor_trace_info *info)
+{
+	z->places = spoor_jit_places(z->jit_folder, info);
 }
 
 /* The packed file of this name, or -1. */
@@ -194,19 +202,21 @@ static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_
 	return z->objects[id];
 }
 
-static int open_jit(struct spoor_symbolizer *z, uint32_t pid)
+static int open_jit(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid)
 {
+	struct spoor_jit_owner owner = spoor_jit_owner(pid, spoor_segment_thread(segment, pid, UINT64_MAX));
 	struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = pid };
+	char path[SPOOR_JIT_PATH];
 	uint64_t hash[2];
 	int fd;
 
 	if (z->packed && spoor_packed_get(z->packed, &name, &fd, hash) == 0)
 		return fd;
-	return spoor_jit_map_open(z->jit_folder, pid);
+	return spoor_jit_open(&z->places, &owner, path);
 }
 
 /* Only maps that exist are kept: a trace may name any number of processes. */
-static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
+static struct jit *get_jit(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid)
 {
 	_cleanup_(spoor_closep) int fd = -1;
 	struct spoor_symtab symtab = {};
@@ -215,7 +225,7 @@ static struct jit *get_jit(struct spoor_symbolizer *z, uint32_t pid)
 	for (size_t i = 0; i < z->n_jits; i++)
 		if (z->jits[i]->pid == pid)
 			return z->jits[i];
-	fd = open_jit(z, pid);
+	fd = open_jit(z, segment, pid);
 	if (fd < 0 || spoor_jit_map_load(fd, &symtab) < 0)
 		return NULL;
 	jits = reallocarray(z->jits, z->n_jits + 1, sizeof(*jits));
@@ -256,8 +266,8 @@ static int resolve_trampoline(const struct object *o, struct spoor_frame *f, str
  * the innermost frame's address is that after the system call instruction. One that a signal interrupted is looked up
  * at its address (exact).
  */
-static int resolve(struct spoor_symbolizer *z, const struct object *o, struct spoor_frame *f, uint32_t pid, bool exact,
-		   struct spoor_source_line *lines)
+static int resolve(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o,
+		   struct spoor_frame *f, uint32_t pid, bool exact, struct spoor_source_line *lines)
 {
 	unsigned back = !exact && f->offset;
 	uint64_t vaddr = f->offset - back;
@@ -276,7 +286,7 @@ static int resolve(struct spoor_symbolizer *z, const struct object *o, struct sp
 			lines[n - 1].function_offset += back;
 		return n > 0 ? n : 0;
 	}
-	jit = f->object ? NULL : get_jit(z, pid);
+	jit = f->object ? NULL : get_jit(z, segment, pid);
 	symbol = jit ? spoor_symtab_find(&jit->symtab, vaddr) : NULL;
 	if (!symbol)
 		return 0;
@@ -301,7 +311,7 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 	o = f->object ? get_object(z, segment, f->object) : NULL;
 	if (o)
 		f->path = o->def->path;
-	n = resolve(z, o, f, pid, exact, lines);
+	n = resolve(z, segment, o, f, pid, exact, lines);
 	if (n == 0)
 		return f;
 	f->lines = malloc((size_t)n * sizeof(*lines));

@@ -25,6 +25,9 @@ struct spoor_frame {
 int spoor_symbolizer_new(const char *debug_root, const char *jit_folder, struct spoor_symbolizer **ret);
 void spoor_symbolizer_free(struct spoor_symbolizer *z);
 
+/* What the trace tells of its processes finds the maps of those in containers. */
+void spoor_symbolizer_use_trace(struct spoor_symbolizer *z, const struct spoor_trace_info *info);
+
 struct spoor_packed;
 /* What was packed into the trace comes before what this machine has. Borrowed until free(). */
 void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed *packed);

@@ -99,6 +99,8 @@ static int report(struct spoor_report_options *o)
 		fputs("spoor report: out of memory\n", stderr);
 		r = SPOOR_EXIT_FAILED;
 	}
+	if (r == 0)
+		spoor_symbolizer_use_trace(o->view.symbols, spoor_trace_info(trace));
 	if (r == 0 && spoor_packed_open(spoor_trace_info(trace)->root, &packed) == 0)
 		spoor_symbolizer_use_packed(o->view.symbols, packed);
 	if (r == 0)

@@ -317,6 +317,7 @@ static char *report_with(form_fn *form, struct spoor_view v, struct spoor_select
 
 	assert_int_equal(spoor_trace_open(path, &v.trace, &e), 0);
 	assert_int_equal(spoor_symbolizer_new(NULL, folder, &v.symbols), 0);
+	spoor_symbolizer_use_trace(v.symbols, spoor_trace_info(v.trace));
 	v.select = select ?: &all;
 	v.out = open_memstream(&text, &size);
 	assert_int_equal(form(&v, &e), 0);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "analyze/jit_place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "analyze/jit_map.h"
+#include "base/cleanup.h"
+#include "base/process.h"
+#include "base/time.h"
+
+#define SLACK_NS SPOOR_NS_PER_SEC /* the kernel stamps files by a coarse clock, and clocks are adjusted */
+
+struct spoor_jit_owner spoor_jit_owner(uint32_t pid, const struct spoor_thread *leader)
+{
+	struct spoor_jit_owner o = { .pid = pid };
+
+	if (leader && leader->pid == pid && leader->h.tid == pid) {
+		o.inner = leader->vtid;
+		o.start = leader->start;
+	}
+	return o;
+}
+
+struct spoor_jit_places spoor_jit_places(const char *folder, const struct spoor_trace_info *info)
+{
+	struct spoor_jit_places places = { .folder = folder ?: "/tmp" };
+	uint8_t boot[16];
+
+	if (!info)
+		return places;
+	places.epoch_offset = info->epoch_offset;
+	places.here = spoor_boot_id(boot) == 0 && !memcmp(boot, info->boot_id, sizeof(boot));
+	return places;
+}
+
+/* ---- a file ---- */
+
+/* Ids in containers are few, and come again with each start of one: an older file is another process's. */
+static bool is_too_old(const struct spoor_jit_places *places, const struct spoor_jit_owner *o, const struct stat *st)
+{
+	uint64_t written = (uint64_t)st->st_mtim.tv_sec * SPOOR_NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
+
+	return o->start && written + SLACK_NS < o->start + places->epoch_offset;
+}
+
+/* root: O_PATH of the process's, beyond which no link in it leads; or AT_FDCWD. */
+static int open_map(int root, const char *path, const struct spoor_jit_places *places, const struct spoor_jit_owner *o)
+{
+	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
+	struct open_how how = { .flags = flags, .resolve = RESOLVE_IN_ROOT };
+	_cleanup_(spoor_closep) int fd = -1;
+	struct stat st;
+
+	fd = root == AT_FDCWD ? open(path, flags) : (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH ||
+	    st.st_size > SPOOR_JIT_MAP_MAX || is_too_old(places, o, &st))
+		return -ENOENT;
+	return TAKE_FD(fd);
+}
+
+static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_jit_owner *o, char *path)
+{
+	if (snprintf(path, SPOOR_JIT_PATH, "%s/perf-%u.map", places->folder, pid) >= SPOOR_JIT_PATH)
+		return -ENOENT;
+	return open_map(AT_FDCWD, path, places, o);
+}
+
+/* ---- the process ---- */
+
+/* Is it this one? The kernel tells of its begin in ticks, of a clock that went on in suspend. */
+static bool is_owner(const struct spoor_jit_places *places, const struct spoor_jit_owner *o, uint32_t pid)
+{
+	uint64_t tick = SPOOR_NS_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), began;
+
+	if (!places->here || !o->start || !pid)
+		return false;
+	began = spoor_process_start(pid) * tick;
+	return began && began + tick > o->start && began <= o->start + spoor_suspended() + SPOOR_NS_PER_SEC / 1000;
+}
+
+/* What the innermost of its pid namespaces calls it; 0: unknown. */
+static uint32_t inner_of(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[1024], *last;
+	uint32_t inner = 0;
+
+	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	while (f && !inner && fgets(line, sizeof(line), f)) {
+		last = strncmp(line, "NStgid:", 7) ? NULL : strrchr(line, '\t');
+		inner = last ? (uint32_t)strtoul(last, NULL, 10) : 0;
+	}
+	return inner;
+}
+
+/* The map in the root of the process that this namespace calls pid. -ESRCH: it is not the one, or its root not ours. */
+static int open_inside(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_jit_owner *o, char *path)
+{
+	_cleanup_(spoor_closep) int root = -1;
+	uint32_t inner = inner_of(pid);
+	int n;
+
+	n = snprintf(path, SPOOR_JIT_PATH, "/proc/%u/root", pid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || !inner || !is_owner(places, o, pid)) /* looked at last: so all was of this process */
+		return -ESRCH;
+	if (snprintf(path + n, (size_t)(SPOOR_JIT_PATH - n), "%s/perf-%u.map", places->folder, inner) >=
+	    SPOOR_JIT_PATH - n)
+		return -ENOENT;
+	return open_map(root, path + n, places, o);
+}
+
+/* ---- strangers ---- */
+
+static bool is_made_code(const char *mapping)
+{
+	char rights[8] = "";
+	unsigned long inode = 1;
+	int n = 0;
+
+	return sscanf(mapping, "%*x-%*x %7s %*x %*s %lu %n", rights, &inode, &n) == 2 && rights[2] == 'x' && !inode &&
+	       (!mapping[n] || !strncmp(mapping + n, "[anon", 5));
+}
+
+/* Does another process run here by this number, with code in it of which the map may be? */
+static bool may_be_of_another(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[4608];
+
+	if (!spoor_process_start(pid))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return true;
+	while (fgets(line, sizeof(line), f))
+		if (is_made_code(line))
+			return true;
+	return ferror(f) != 0;
+}
+
+int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_jit_owner *o,
+		   char ret_path[static SPOOR_JIT_PATH])
+{
+	int inside = open_inside(o->pid, places, o, ret_path), fd;
+	bool other = o->inner && o->inner != o->pid;
+
+	if (inside == -ESRCH && other)
+		inside = open_inside(o->inner, places, o, ret_path); /* we are in its container */
+	if (inside >= 0)
+		return inside;
+	fd = open_by(o->pid, places, o, ret_path);
+	if (fd >= 0 || inside != -ESRCH || !other || !places->here || !o->start)
+		return fd;
+	if (!is_owner(places, o, o->inner) && may_be_of_another(o->inner))
+		return -ENOENT;
+	return open_by(o->inner, places, o, ret_path);
+}

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Code that processes in containers make at run time: its names are in /tmp/perf-PID.map by their own pid and root."""
+import os
+import shutil
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from processes import ready, tell
+
+CALLS = 53
+# At one address, as nothing but luck keeps two processes' code apart else.
+PROGRAM = r"""
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+/* push %rbp; mov %rsp,%rbp; mov $39,%eax; syscall; pop %rbp; ret */
+static const char code[] = "\x55\x48\x89\xe5\xb8\x27\0\0\0\x0f\x05\x5d\xc3";
+int main(int argc, char **argv)
+{
+	int (*made)(void) = mmap((void *)0x7e0000000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	char path[64];
+	FILE *map;
+	memcpy((void *)made, code, sizeof(code));
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	map = strcmp(argv[1], "nothing") ? fopen(path, "w") : NULL;
+	if (map) {
+		fprintf(map, "%lx %zx %s\n", (unsigned long)made, sizeof(code), argv[1]);
+		fclose(map);
+	}
+	if (argc > 2) {
+		puts("ready");
+		fflush(stdout);
+		getchar();
+	}
+	for (int i = 0; i < 53; i++)
+		made();
+	if (argc > 2) {
+		puts("done");
+		fflush(stdout);
+		getchar();
+	}
+	return 0;
+}
+"""
+CONTAINER = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--propagation", "private", "sh", "-c"]
+
+
+def as_pid(number, line):
+    return f"echo {number - 1} > /proc/sys/kernel/ns_last_pid && {line}; :"
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "prog.c").write_text(PROGRAM)
+    subprocess.run(["gcc", "-O1", "-static", "-o", "quokka", "prog.c"], cwd=tmp_path, check=True, timeout=60)
+    return tmp_path / "quokka"
+
+
+@pytest.fixture
+def inner(start):
+    """The pid that a process will have in a container. Out here it is of one that makes no code."""
+    return start("sleep", "600").pid
+
+
+@pytest.fixture
+def shared(inner):
+    """Its map in the /tmp of everybody."""
+    path = Path(f"/tmp/perf-{inner}.map")
+    path.unlink(missing_ok=True)
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def names(trace):
+    """Of the code from which getpid was called."""
+    found = Counter(c["stack"][0]["function"] for c in trace.of("getpid") if len(c["stack"]) > 1 and
+                    c["stack"][0]["object"] is None)
+    assert found.total() == CALLS
+    return set(found)
+
+
+PLACES = {
+    "mounts": ("mount -t tmpfs none /tmp", "./quokka"),
+    "root": (":", "chroot root /quokka"),
+    "links": (":", "chroot links /quokka"),  # its links lead to where they lead for it
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_in_a_tmp_of_its_own(spoor, record, start, read, program, tmp_path, inner, shared, place):
+    """Found as long as the process lives; packed then, for ever and anywhere."""
+    for name in ("root", "links"):
+        (tmp_path / name / "elsewhere").mkdir(parents=True)
+        shutil.copy(program, tmp_path / name)
+    (tmp_path / "root/tmp").mkdir()
+    (tmp_path / "links/tmp").symlink_to("/elsewhere")
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    before, command = PLACES[place]
+    process = start(*CONTAINER, f"{before} && {as_pid(inner, f'{command} made_inside wait')}")
+    ready(process)
+    assert not shared.exists()
+    tell(process)
+    ready(process, b"done")
+    assert recording.stop() == 0
+    assert names(read(recording.trace)) == {"made_inside"}
+    shutil.copytree(recording.trace, tmp_path / "late.spoor")
+    packed = spoor("pack", recording.trace)
+    assert packed.returncode == 0 and f"/perf-{inner}.map: " in packed.stdout
+    process.kill()
+    process.wait()
+    assert names(read(recording.trace)) == {"made_inside"}
+    assert names(read(tmp_path / "late.spoor")) == {None}
+    shared.write_text("garbage")
+    assert names(read(recording.trace)) == {"made_inside"}
+
+
+def test_in_the_tmp_of_all(spoor, read, program, tmp_path, inner, shared):
+    """Found by the pid that the process saw itself, also when it has ended; but not one that is older than it."""
+    shared.write_text("7e0000000000 100 made_before\n")
+    os.utime(shared, (time.time() - 30,) * 2)
+    for what, found in (("nothing", None), ("made_inside", "made_inside")):
+        run = spoor("record", "-o", "t.spoor", "-m", "all", "-S", "64", "--", *CONTAINER,
+                    as_pid(inner, f"./quokka {what}"))
+        assert run.returncode == 0, run.stderr
+        assert names(read(tmp_path / "t.spoor")) == {found}
+        assert spoor("pack", "t.spoor").returncode == 0
+        if found:
+            shared.unlink()
+            assert names(read(tmp_path / "t.spoor")) == {found}
+        shutil.rmtree(tmp_path / "t.spoor")
+
+
+def test_seen_from_within(build, read, program, tmp_path, inner, shared):
+    """Recorded, reported and packed by a Spoor that is in the container."""
+    line = (f"{build}/spoor record -o t.spoor -m all -S 64 -- sh -c '{as_pid(inner, './quokka made_inside')}' && "
+            f"{build}/spoor report t.spoor -k --events && {build}/spoor pack t.spoor")
+    run = subprocess.run([*CONTAINER, line], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("made_inside") == CALLS and f"{shared}: " in run.stdout
+    shared.unlink()
+    assert names(read(tmp_path / "t.spoor")) == {"made_inside"}
+
+
+def test_of_another_with_that_number(spoor, start, read, program, tmp_path):
+    """Who has the inner number here and makes code, too, is the one whom a map of that number is of."""
+    other = ready(start(program, "made_outside", "wait"))
+    try:
+        run = spoor("record", "-o", "t.spoor", "-m", "all", "-S", "64", "--", *CONTAINER,
+                    "mount -t tmpfs none /tmp && " + as_pid(other.pid, "./quokka made_inside"))
+        os.utime(f"/tmp/perf-{other.pid}.map")
+        assert run.returncode == 0, run.stderr
+        assert names(read(tmp_path / "t.spoor")) == {None}
+    finally:
+        os.unlink(f"/tmp/perf-{other.pid}.map")
