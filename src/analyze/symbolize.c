@@ -251,14 +251,11 @@ static bool is_trampoline(const char *function)
 }
 
 /* A handler returns to the first byte of the trampoline, which nothing calls: one byte earlier lies something else. */
-static int resolve_trampoline(const struct object *o, struct spoor_frame *f, struct spoor_source_line *lines)
+static int resolve_trampoline(const struct object *o, const struct spoor_frame *f, struct spoor_source_line *lines)
 {
 	int n = spoor_symbols_resolve(o->symbols, f->offset, lines, SPOOR_MAX_INLINED);
 
-	if (n <= 0 || !is_trampoline(lines[n - 1].function))
-		return 0;
-	f->signal = 1;
-	return n;
+	return n > 0 && is_trampoline(lines[n - 1].function) ? n : 0;
 }
 
 /*
@@ -375,15 +372,10 @@ static const struct spoor_frame *get_frame(struct spoor_symbolizer *z, const str
 	return slot->frame;
 }
 
-/* The frame itself says whether it was interrupted; in older traces only a trampoline above it does. */
 const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
 					  const struct spoor_stack *stack, unsigned i)
 {
-	uint64_t frame = stack->frames[i] & ~SPOOR_FRAME_INTERRUPTED;
-	const struct spoor_frame *callee;
+	uint64_t frame = stack->frames[i];
 
-	if (stack->frames[i] & SPOOR_FRAME_INTERRUPTED)
-		return get_frame(z, segment, pid, frame, true);
-	callee = i ? get_frame(z, segment, pid, stack->frames[i - 1] & ~SPOOR_FRAME_INTERRUPTED, false) : NULL;
-	return get_frame(z, segment, pid, frame, callee && callee->signal);
+	return get_frame(z, segment, pid, frame & ~SPOOR_FRAME_INTERRUPTED, (frame & SPOOR_FRAME_INTERRUPTED) != 0);
 }

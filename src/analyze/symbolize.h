@@ -15,7 +15,6 @@ struct spoor_frame {
 	uint32_t object;  /* id; 0: anonymous or just-in-time compiled code */
 	uint64_t offset;  /* as recorded: the pc or return address as an address of the object */
 	const char *path; /* of the object; NULL if unknown */
-	uint8_t signal;   /* a signal handler's return: the frame beneath it was interrupted, it did not call */
 	uint8_t interrupted; /* its address is that of the instruction, not one behind a call */
 	uint8_t n;        /* lines, innermost inlined function first; 0: nothing known */
 	const struct spoor_source_line *lines;

@@ -222,6 +222,25 @@ def test_interrupted_pc_is_named_where_libc_is_left_out(tmp_path):
     assert seen == {"at_first": 83, "after_push": 2 * 83, "by_register": 83}
 
 
+def test_interrupted_frame_that_is_left_out(tmp_path):
+    """What stands beneath the trampoline then is who called the code that was interrupted, and was not itself."""
+    program = build(tmp_path, "raises", r"""
+	static void handler(int s) { ask(); KEEP; }
+	NOINLINE void caller(void) { raise(SIGUSR1); KEEP; }
+	int main(void)
+	{
+		signal(SIGUSR1, handler);
+		for (int i = 0; i < 83; i++) caller();
+		return 0;
+	}""")
+    recording = run(tmp_path, program, options=("--scope", "libc.so*=2,main=9", "-S", "16"))
+    stacks = Counter()
+    for c in asked(recording):
+        stacks[tuple((f["function"], bool(f.get("interrupted"))) for f in c["stack"][1:6])] += 1
+    assert stacks == {(("ask", False), ("handler", False), ("__restore_rt", False), ("caller", False),
+                       ("main", False)): 83}
+
+
 def test_threads_end_at_clone(tmp_path):
     program = build(tmp_path, "threads", r"""
 	NOINLINE void *work(void *p) { for (int i = 0; i < 1009; i++) ask(); return NULL; }
