@@ -78,3 +78,41 @@ def test_returned_descriptors(spoor, record, read, program):
     assert "= 100</etc/passwd>" in listing
     numbers = [line for line in listing.splitlines() if " ioctl(" in line and "0xb703" in line]
     assert len(numbers) == 1 and numbers[0].rstrip().split("= ")[-1].split()[0].isdigit()
+
+
+MOUNTS = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	int root = open("/", O_RDONLY), fs, tree, file;
+
+	fs = syscall(SYS_fsopen, "tmpfs", 0);
+	syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, 0, 0, 0);
+	syscall(SYS_fsmount, fs, 0, 0);
+	tree = syscall(SYS_open_tree, AT_FDCWD, argv[1], OPEN_TREE_CLONE);
+	openat(tree, "below", O_RDONLY | O_CREAT, 0600);
+	file = syscall(SYS_open_tree, tree, "below", OPEN_TREE_CLONE);
+	chroot(argv[1]);
+	chdir("/");
+	dup(root);
+	return file < 0;
+}
+"""
+
+
+def test_mounts_that_are_nowhere(record, read, tmp_path):
+    """The root of one is a directory called /, as /proc has it, and so is what lies above the process's own."""
+    subprocess.run(["gcc", "-O1", "-o", tmp_path / "quokka", "-x", "c", "-"], input=MOUNTS, text=True, check=True,
+                   timeout=60)
+    (tmp_path / "tree").mkdir()
+    recording = record("-e", "fsmount,open_tree,openat,dup", "--", tmp_path / "quokka", tmp_path / "tree", start=False)
+    assert recording.wait() == 0
+    calls = [c for c in read(recording.trace).whole().calls
+             if c["event"] != "openat" or "below" in c["args"]["filename"]]
+    assert [(c["event"], c["ret_fd"]["path"], c["ret_fd"]["kind"]) for c in calls] == [
+        ("fsmount", "/", "directory"), ("open_tree", "/", "directory"), ("openat", "/below", "file"),
+        ("open_tree", "/", "file"), ("dup", "/", "directory")]

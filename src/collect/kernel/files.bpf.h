@@ -63,6 +63,12 @@ __noinline int path_step(struct path_walk *w, struct scratch *sc)
 			w->whole = 1;
 			if (w->pos < PATH_SPACE)
 				return 1;
+			if (w->dentry == (u64)BPF_CORE_READ(m, mnt.mnt_root)) {
+				/* A mount that is nowhere (open_tree, umount -l), or what / is outside: as in /proc. */
+				w->pos = PATH_SPACE - 1;
+				sc->path[PATH_SPACE - 1] = '/';
+				return 1;
+			}
 			/* A file without a place in the tree: its kernel name ("[eventpoll]", "memfd:x"). */
 			name = BPF_CORE_READ(d, d_name.name);
 			len = BPF_CORE_READ(d, d_name.len);
