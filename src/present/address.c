@@ -93,6 +93,16 @@ static int inet_parts(const uint8_t *bytes, size_t len, char address[INET6_ADDRS
 	return family == AF_INET6 && len >= 24 && inet_ntop(AF_INET6, bytes + 8, address, INET6_ADDRSTRLEN);
 }
 
+/* Of AF_INET6: the interface that a link-local address is on; 0: none. */
+static uint32_t inet6_scope(const uint8_t *bytes, size_t len)
+{
+	uint32_t scope = 0;
+
+	if (len >= offsetof(struct sockaddr_in6, sin6_scope_id) + sizeof(scope))
+		memcpy(&scope, bytes + offsetof(struct sockaddr_in6, sin6_scope_id), sizeof(scope));
+	return scope;
+}
+
 void spoor_put_sockaddr(FILE *out, const uint8_t *bytes, size_t len)
 {
 	char address[INET6_ADDRSTRLEN], name[sizeof(struct sockaddr_un) + 1];
@@ -110,6 +120,8 @@ void spoor_put_sockaddr(FILE *out, const uint8_t *bytes, size_t len)
 		fprintf(out, ", sin_port=htons(%u), sin_addr=inet_addr(\"%s\")", port, address);
 	} else if (inet_parts(bytes, len, address, &port)) {
 		fprintf(out, ", sin6_port=htons(%u), sin6_addr=inet_pton(\"%s\")", port, address);
+		if (inet6_scope(bytes, len))
+			fprintf(out, ", sin6_scope_id=%" PRIu32, inet6_scope(bytes, len));
 	} else if (family == AF_UNIX) {
 		fputs(", sun_path=\"", out);
 		spoor_put_text(out, name, unix_name(bytes, len, name));
@@ -136,6 +148,8 @@ void spoor_put_sockaddr_json(FILE *out, const uint8_t *bytes, size_t len)
 	put_family(out, family, 1);
 	if (inet_parts(bytes, len, address, &port)) {
 		fprintf(out, ",\"address\":\"%s\",\"port\":%u", address, port);
+		if (family == AF_INET6 && inet6_scope(bytes, len))
+			fprintf(out, ",\"scope_id\":%" PRIu32, inet6_scope(bytes, len));
 	} else if (family == AF_UNIX) {
 		fputs(",\"path\":", out);
 		spoor_put_json_bytes(out, name, unix_name(bytes, len, name));

@@ -202,6 +202,9 @@ class Likeness:
             return bool(m) and m[1] + strace.unquote(m[2]).decode() == ours["path"]
         port, address = (strace.unquote(re.search(rf'_{word}=("(?:[^"\\]|\\.)*")', text)[1])
                          for word in ("port", "addr"))
+        scope = re.search(r"sin6_scope_id=(\d+)", text)
+        if ours.get("scope_id", 0) != (int(scope[1]) if scope else 0):
+            return False
         return socket.inet_ntop(family, address) == ours["address"] and self.same_port(ours["port"],
                                                                                       int.from_bytes(port, "big"))
 

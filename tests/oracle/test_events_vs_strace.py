@@ -34,7 +34,8 @@ u = socket.socket(socket.AF_UNIX); u.bind('./sock'); u.listen(1)
 v = socket.socket(socket.AF_UNIX); v.connect('./sock'); os.unlink('sock')
 w = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); w.bind('\\0abstract-of-spoor'); w.close()
 d = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); d.bind(('::1', 0)); d.sendto(b'x', ('::1', 9))
-for f in (lambda: socket.socket().connect(('127.0.0.1', 1)), lambda: socket.socket(socket.AF_UNIX).connect('/no')):
+for f in (lambda: socket.socket().connect(('127.0.0.1', 1)), lambda: d.connect(('fe80::1', 9, 0, 1)),
+          lambda: socket.socket(socket.AF_UNIX).connect('/no')):
     try: f()
     except OSError: pass
 r, w = os.pipe(); os.write(w, b'12345'); os.read(r, 3); os.dup2(r, 50); os.close(50)
