@@ -10,7 +10,7 @@
 _Static_assert(sizeof(struct spoor_desc_field) == sizeof(struct spoor_def_field), "");
 _Static_assert(offsetof(struct spoor_desc_field, n_labels) == offsetof(struct spoor_def_field, n_labels), "");
 
-#define BUCKETS 256
+#define BUCKETS 1024
 #define CHUNK 65536
 #define MAX_TEXT 4096
 #define MAX_DEFINITION 65536
@@ -29,10 +29,14 @@ void *keep(size_t size)
 	if (size > CHUNK / 4)
 		return agent_memory(size, false);
 	if (size > left) {
+		const bool many = chunk;
+
 		chunk = agent_memory(CHUNK, false);
 		left = chunk ? CHUNK : 0;
 		if (!chunk)
 			return NULL;
+		if (many)
+			arena_populate(chunk, CHUNK); /* at once, which is cheaper than page by page */
 	}
 	p = chunk;
 	chunk += size;
@@ -48,13 +52,22 @@ static const char *keep_string(const char *s)
 	return p ? memcpy(p, s, n) : NULL;
 }
 
-/* FNV-1a */
+/* By words; both halves of a product together, so that each bit changes any other (as in wyhash). */
 static uint64_t hash(uint64_t h, const void *data, size_t size)
 {
-	const uint8_t *at = data;
+	const char *at = data;
 
-	while (size--)
-		h = (h ^ *at++) * 0x100000001b3ULL;
+	while (size) {
+		size_t n = size < 8 ? size : 8;
+		unsigned __int128 product;
+		uint64_t word = 0;
+
+		memcpy(&word, at, n);
+		product = (unsigned __int128)(h ^ word) * 0x9e3779b97f4a7c15ULL;
+		h = (uint64_t)product ^ (uint64_t)(product >> 64);
+		at += n;
+		size -= n;
+	}
 	return h;
 }
 
@@ -143,6 +156,16 @@ static int fill(struct class *c, const struct spoor_desc *d, const struct parts 
 	return 0;
 }
 
+/* As a rule it is the one before. */
+static const char *keep_file(const char *file)
+{
+	static const char *kept = "";
+
+	if (strcmp(kept, file))
+		kept = keep_string(file) ?: "";
+	return kept;
+}
+
 struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t line)
 {
 	struct parts p;
@@ -158,7 +181,7 @@ struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t
 	c = keep(sizeof(*c));
 	if (!c || fill(c, desc, &p))
 		return NULL;
-	c->file = keep_string(file) ?: "";
+	c->file = keep_file(file);
 	c->line = line;
 	if (n_classes + 1 < SPOOR_ARENA_MAX_CLASSES)
 		c->id = (uint16_t)++n_classes;

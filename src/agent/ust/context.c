@@ -90,11 +90,12 @@ char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret
 {
 	unsigned i, n = 0;
 
-	for (i = 0; i < N_CONTEXTS; i++) {
-		size_t size = field_size(&contexts_known[i]);
+	for (i = 0; contexts && i < N_CONTEXTS; i++) {
+		size_t size;
 
 		if (!(contexts & contexts_known[i].bit))
 			continue;
+		size = field_size(&contexts_known[i]);
 		if (size > (size_t)(end - at))
 			return NULL;
 		put_field(&contexts_known[i], at, size);

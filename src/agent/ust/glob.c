@@ -12,6 +12,8 @@ bool glob_matches(const char *pattern, size_t len, const char *s)
 		if (pattern < end && *pattern == '*') {
 			star = ++pattern;
 			from = s;
+			if (pattern == end)
+				return true;
 		} else if (pattern < end && (*pattern == '?' || *pattern == *s)) {
 			pattern++;
 			s++;

@@ -9,12 +9,19 @@
  * who wants to know (SPOOR_AGENT_MEM). Where both are refused, code stays as it is.
  *
  * What is tried is tried on a scratch page, before any site depends on it.
+ *
+ * The kernel takes some 2 us to write a byte so, and no more to write a page. Where there is one thread, as when a
+ * program begins, a page's sites are written at once, with what is between them, which nobody else can be changing
+ * then but a debugger or the kernel's uprobes. A breakpoint that has gone meanwhile would stay, and end the program:
+ * what looks like one is never written. With more threads each byte is written by itself.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include "agent/ust/patch.h"
 
@@ -22,15 +29,28 @@
 #define PR_GET_MDWE 66
 #endif
 #define PAGE 4096UL
+#define BREAKPOINT 0xcc
+#define TOGETHER 256 /* at most */
+
+/* Sites of one page that are to be written, by rising addresses. Stacks may be too small for them. */
+static struct {
+	uintptr_t code;
+	uint8_t byte;
+} sites[TOGETHER];
 
 static long open_mem(void)
 {
 	return sys3(SYS_open, "/proc/self/mem", O_RDWR | O_CLOEXEC, 0);
 }
 
+static bool write_code(long mem, uintptr_t at, const uint8_t *bytes, size_t n)
+{
+	return sys6(SYS_pwrite64, mem, (long)bytes, (long)n, (long)at, 0, 0) == (long)n;
+}
+
 static bool write_byte(long mem, uintptr_t at, uint8_t byte)
 {
-	return sys6(SYS_pwrite64, mem, (long)&byte, 1, (long)at, 0, 0) == 1;
+	return write_code(mem, at, &byte, 1);
 }
 
 static bool is_denied_by_prctl(void)
@@ -75,6 +95,14 @@ enum spoor_agent_way patch_way(void)
 	return *way;
 }
 
+/* The directory has a link for each thread, and two of its own. */
+static bool is_alone(void)
+{
+	struct stat st = { .st_nlink = 0 };
+
+	return !sys_failed(sys3(SYS_stat, "/proc/self/task", &st, 0)) && st.st_nlink == 3;
+}
+
 int patch_begin(struct patching *ret)
 {
 	long fd;
@@ -84,6 +112,8 @@ int patch_begin(struct patching *ret)
 	fd = open_mem();
 	ret->mem = sys_failed(fd) ? -1 : (int)fd;
 	ret->written = 0;
+	ret->together = ret->mem >= 0 && is_alone();
+	ret->n = 0;
 	return 0;
 }
 
@@ -99,6 +129,64 @@ static int by_mprotect(uintptr_t code, uint8_t byte)
 	return 0;
 }
 
+static int write_site(struct patching *p, uintptr_t code, uint8_t byte)
+{
+	if (p->mem >= 0 && write_byte(p->mem, code, byte))
+		return 0;
+	return by_mprotect(code, byte);
+}
+
+/* How many of the sites from the first on can be written at once. */
+static uint32_t without_breakpoint(const struct patching *p, uint32_t first)
+{
+	uint32_t i;
+
+	for (i = first + 1; i < p->n; i++) {
+		uintptr_t at = sites[i - 1].code + 1;
+
+		if (memchr((const void *)at, BREAKPOINT, sites[i].code - at))
+			break;
+	}
+	return i - first;
+}
+
+static void write_some(struct patching *p, uint32_t first, uint32_t n)
+{
+	static uint8_t copy[PAGE];
+	uintptr_t from = sites[first].code;
+	size_t size = sites[first + n - 1].code - from + 1;
+	uint32_t i;
+
+	memcpy(copy, (const void *)from, size);
+	for (i = first; i < first + n; i++)
+		copy[sites[i].code - from] = sites[i].byte;
+	if (!memchr(copy, BREAKPOINT, size) && write_code(p->mem, from, copy, size))
+		return;
+	for (i = first; i < first + n; i++)
+		write_site(p, sites[i].code, sites[i].byte);
+}
+
+static void write_page(struct patching *p)
+{
+	uint32_t i, n;
+
+	for (i = 0; i < p->n; i += n) {
+		n = without_breakpoint(p, i);
+		write_some(p, i, n);
+	}
+	p->n = 0;
+}
+
+static void put_off(struct patching *p, uintptr_t code, uint8_t byte)
+{
+	const uintptr_t last = p->n ? sites[p->n - 1].code : 0;
+
+	if (p->n && (p->n == TOGETHER || code <= last || code / PAGE != last / PAGE))
+		write_page(p);
+	sites[p->n].code = code;
+	sites[p->n++].byte = byte;
+}
+
 int patch_site(struct patching *p, uintptr_t code, uint8_t byte)
 {
 	uint8_t now = *(volatile uint8_t *)code;
@@ -108,13 +196,15 @@ int patch_site(struct patching *p, uintptr_t code, uint8_t byte)
 	if (now != SITE_ON && now != SITE_OFF)
 		return -EILSEQ;
 	p->written++;
-	if (p->mem >= 0 && write_byte(p->mem, code, byte))
-		return 0;
-	return by_mprotect(code, byte);
+	if (!p->together)
+		return write_site(p, code, byte);
+	put_off(p, code, byte);
+	return 0;
 }
 
 void patch_end(struct patching *p)
 {
+	write_page(p);
 	if (p->mem >= 0)
 		sys3(SYS_close, p->mem, 0, 0);
 	if (!p->written)

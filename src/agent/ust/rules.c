@@ -33,7 +33,7 @@ static void rules_of(const struct session *s, const struct class *c, const struc
 	const struct rule *r;
 	unsigned i;
 
-	for (r = s->recording ? s->rules : NULL; r; r = r->next)
+	for (r = s->rules; r; r = r->next)
 		for (i = 0; r->channels >> i && rule_is_for(r, c); i++)
 			if (r->channels >> i & 1)
 				ret[i] = r;
@@ -64,7 +64,8 @@ void rules_assign(struct class *c)
 	unsigned i;
 
 	for (i = 0; i < SPOOR_SESSIONS; i++)
-		found |= slots_of(&sessions[i], c, &refused);
+		if (sessions[i].recording)
+			found |= slots_of(&sessions[i], c, &refused);
 	__atomic_store_n(&c->refused, refused, __ATOMIC_RELEASE);
 	__atomic_store_n(&c->slots, found, __ATOMIC_RELEASE);
 }
