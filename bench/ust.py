@@ -214,23 +214,24 @@ STARTS = {  # how: (the daemon: with a session, without, none; what is preloaded
     "Spoor, a session": (True, True, {}),
     "Spoor, alone": (None, True, {"SPOOR_UST_OUTPUT": "alone"}),
 }
+MANY = ", 1,000 sites more"
 LTTNG_STARTS = ("LTTng-UST, no daemon", "LTTng-UST, a daemon without a session", LTTNG)
 
 
 def run_start(case, settings):
     with MemoryScratch() as scratch:
         ctx = settings.context(scratch)
-        how = case.work[0]
+        how, started = case.work
         argv = [ctx.program("bench_ust_start"), "20" if settings.quick else "150"]
         if how in LTTNG_STARTS:
-            return timed_starts([*lttng_around(how, ctx), *argv, program(case, ctx, "bench_ust_start")], ctx)
+            return timed_starts([*lttng_around(how, ctx), *argv, program(case, ctx, started)], ctx)
         with_session, preloaded, more = STARTS[how]
         env = {"SPOOR_UST_SOCKET": scratch.file("ust.sock")} | {k: scratch.file(v) for k, v in more.items()}
         for directory in more.values():
             os.mkdir(scratch.file(directory))
         if preloaded:
             env["LD_PRELOAD"] = os.path.join(os.path.dirname(ctx.spoor), "src/agent/libspoor-ust.so")
-        argv += [f"{k}={v}" for k, v in env.items()] + [program(case, ctx, "bench_ust_start")]
+        argv += [f"{k}={v}" for k, v in env.items()] + [program(case, ctx, started)]
         if with_session is None:
             return timed_starts(argv, ctx)
         with Daemon(ctx, with_session):
@@ -252,9 +253,12 @@ def timed_starts(argv, ctx):
 
 
 def start_cases():
-    cases = [Case("bare", NATIVE, ["bare"]), Case("bare again", AGAIN, ["bare"], again="bare")]
-    cases += [Case(how, RECORDED, [how], "bare") for how in STARTS if how != "bare"]
-    return cases + [Case(how, LTTNG_RECORDED, [how], "bare") for how in LTTNG_STARTS]
+    two, many = "bench_ust_start", "bench_ust_start_many"
+    cases = [Case("bare", NATIVE, ["bare", two]), Case("bare again", AGAIN, ["bare", two], again="bare")]
+    cases += [Case(how, RECORDED, [how, two], "bare") for how in STARTS if how != "bare"]
+    cases += [Case("bare" + MANY, NATIVE, ["bare", many])]
+    cases += [Case(how + MANY, RECORDED, [how, many], "bare" + MANY) for how in STARTS if how != "bare"]
+    return cases + [Case(how, LTTNG_RECORDED, [how, two], "bare") for how in LTTNG_STARTS]
 
 
 # --- a million events a second ----------------------------------------------------------------------------------------
@@ -371,7 +375,8 @@ def ust_scenarios():
                  about="1,000 places one after another, and work of one multiplication, a load and a store between "
                        "them; the least of 25 laps in turns, and of these the median of the rounds."),
         Scenario("uststart", "From exec to main()", "ms", "lower", start_cases(), run_start, 5,
-                 about="The program has two tracepoints. Spoor is preloaded, LTTng-UST linked."),
+                 about="The program has two tracepoints; or a thousand more, each with a site, all switched on. Spoor "
+                       "is preloaded, LTTng-UST linked."),
         Scenario("ustpaced", "A million events a second for a minute", "ms of CPU a million events", "lower",
                  [Case("Spoor", RECORDED, native=LTTNG), Case(LTTNG, LTTNG_RECORDED, native=LTTNG)], run_paced, 1,
                  ratios=(("x LTTng-UST", "native"),),

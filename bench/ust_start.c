@@ -5,7 +5,8 @@
  *   ust_start N [NAME=VALUE...] PROGRAM    starts it N times, one after another; prints the median
  *   ust_start                              is such a program: says what time it is, has some sites, ends
  *
- * Compiled twice: with Spoor's sites, and with LTTng-UST's (BENCH_LTTNG).
+ * Compiled three times: with two sites of Spoor's or LTTng-UST's (BENCH_LTTNG), and with a thousand tracepoints more,
+ * each with a site (BENCH_MANY).
  */
 #include <spawn.h>
 #include <stdint.h>
@@ -24,6 +25,25 @@
 #include "ust.h"
 #endif
 
+#ifdef BENCH_MANY
+#define DECLARE(n)                                              \
+	SPOOR_TRACEPOINT(many, n, TP_PROTO(int a, long b), TP_ARGS(a, b), \
+			 TP_FIELDS(spoor_int(int, a, a), spoor_int(long, b, b)))
+#define TRACE(n) spoor_trace(many, n, 1, 2);
+#define TEN(what, n) \
+	what(n##0) what(n##1) what(n##2) what(n##3) what(n##4) what(n##5) what(n##6) what(n##7) what(n##8) what(n##9)
+#define HUNDRED(what, n)                                                                                       \
+	TEN(what, n##0) TEN(what, n##1) TEN(what, n##2) TEN(what, n##3) TEN(what, n##4) TEN(what, n##5)        \
+	TEN(what, n##6) TEN(what, n##7) TEN(what, n##8) TEN(what, n##9)
+#define THOUSAND(what)                                                                                         \
+	HUNDRED(what, e0) HUNDRED(what, e1) HUNDRED(what, e2) HUNDRED(what, e3) HUNDRED(what, e4)              \
+	HUNDRED(what, e5) HUNDRED(what, e6) HUNDRED(what, e7) HUNDRED(what, e8) HUNDRED(what, e9)
+THOUSAND(DECLARE)
+#else
+#define TRACE(n)
+#define THOUSAND(what)
+#endif
+
 extern char **environ;
 
 static uint64_t now(void)
@@ -40,6 +60,7 @@ static int started(void)
 
 	TRACE_TWO(1, 2);
 	TRACE_TEXT(3, "text");
+	THOUSAND(TRACE)
 	return write(STDOUT_FILENO, &at, sizeof(at)) != sizeof(at);
 }
 
