@@ -218,6 +218,8 @@ int spoor_keeper_let_in(int keeper, int ms)
 		return fd >= 0 ? fd : -ENOENT;
 	if (!r && fd >= 0)
 		close(fd);
+	if (!r && m.word == KEEPER_HAS_HIM)
+		return -EMFILE;
 	return r == -EMFILE ? r : -EPIPE;
 }
 

@@ -26,6 +26,7 @@ enum keeper_word {
 	KEEPER_OWN_TOO, /* the daemon's socket without a file: as OWN */
 	KEEPER_ACCEPT,  /* let in who connected to kept.session, enum spoor_keeper_socket; number: as with MET */
 	KEEPER_LET_IN,  /* with the connection, which is as if it was told by MET; without: there is none */
+	KEEPER_HAS_HIM, /* in place of LET_IN: the connection is here, and cannot be passed now */
 };
 
 #define KEEPER_ACCEPTS 1 /* in END's kept.session, of a keeper that knows ACCEPT */
