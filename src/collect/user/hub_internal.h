@@ -78,6 +78,7 @@ struct spoor_hub_request {
 	struct hub_program *client; /* NULL: it left, or there is none */
 	uint32_t serial;            /* of its command */
 	unsigned awaited;
+	uint64_t waited;   /* ms: for the client to read */
 	uint64_t deadline; /* ns */
 	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Clients' commands, and the answers of programs that they wait for. */
 #include <errno.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,24 @@
 #include "collect/user/hub_internal.h"
 
 #define PATIENCE_NS SPOOR_NS_PER_SEC
+#define MOST_WAIT_MS 500 /* for a client to read, in all */
 #define GREET_NS (300 * 1000000ULL)
+
+/* What is many lines does not fit into a socket at once. */
+static bool send_in_time(struct spoor_hub_request *q, const void *m, size_t size)
+{
+	struct pollfd f = { .fd = q->client->sock.fd, .events = POLLOUT };
+
+	while (send(f.fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
+		uint64_t before = spoor_now_monotonic();
+
+		if (errno != EAGAIN || q->waited >= MOST_WAIT_MS)
+			return false;
+		poll(&f, 1, (int)(MOST_WAIT_MS - q->waited));
+		q->waited += 1 + (spoor_now_monotonic() - before) / 1000000;
+	}
+	return true;
+}
 
 static void send_text(struct spoor_hub_request *q, const char *text, bool last)
 {
@@ -30,9 +48,11 @@ static void send_text(struct spoor_hub_request *q, const char *text, bool last)
 		.result = last ? q->result : 0,
 	};
 	memcpy(m->text, text, n);
-	/* A client that does not read what it asked for gets no more of it: its loss. */
-	if (send(q->client->sock.fd, m, m->head.size, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	/* A client that does not read what it asked for gets no more of it: its loss, of which it hears. */
+	if (!send_in_time(q, m, m->head.size)) {
+		shutdown(q->client->sock.fd, SHUT_WR);
 		q->client = NULL;
+	}
 }
 
 void spoor_hub_answer(struct spoor_hub_request *q, const char *text)
