@@ -212,7 +212,9 @@ int spoor_cmd_daemon(int argc, char **argv)
 		return spoor_cmd_misuse("daemon", &e);
 	spoor_descriptors_raise();
 	signal_fd = spoor_server_signals();
-	if (o.socket)
+	if (!o.socket)
+		o.socket = getenv(SPOOR_CONTROL_VARIABLE);
+	if (o.socket && *o.socket)
 		named_socket(o.socket, d.socket);
 	else
 		r = standard_socket(d.socket, sizeof(d.socket), &e);

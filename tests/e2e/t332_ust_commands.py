@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What commands to a daemon say, and leave, when things are not as they should be."""
+import os
 import signal
 import socket
 import struct
@@ -11,6 +12,17 @@ import pytest
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
 from fakeprogram import COMMAND, message
 from processes import wait_for
+
+
+def test_the_socket_that_the_environment_names(build, tmp_path):
+    """Daemon, commands and programs go by the same variable."""
+    env = os.environ | {"SPOOR_UST_SOCKET": str(tmp_path / "mine.sock")}
+    with subprocess.Popen([build / "spoor", "daemon"], env=env, stderr=subprocess.PIPE, text=True) as p:
+        said = p.stderr.readline()
+        run = subprocess.run([build / "spoor", "ust", "status"], env=env, capture_output=True, text=True)
+        p.terminate()
+    assert said == f"spoor daemon: ready at {tmp_path}/mine.sock\n"
+    assert (run.returncode, run.stdout) == (0, "no session\n"), run
 
 
 def test_failed_start_leaves_no_session(daemon, tmp_path):
