@@ -3,12 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "analyze/jit_map.h"
@@ -18,55 +16,36 @@
 
 #define SLACK_NS SPOOR_NS_PER_SEC /* the kernel stamps files by a coarse clock, and clocks are adjusted */
 
-struct spoor_jit_owner spoor_jit_owner(uint32_t pid, const struct spoor_thread *leader)
-{
-	struct spoor_jit_owner o = { .pid = pid };
-
-	if (leader && leader->pid == pid && leader->h.tid == pid) {
-		o.inner = leader->vtid;
-		o.start = leader->start;
-	}
-	return o;
-}
-
 struct spoor_jit_places spoor_jit_places(const char *folder, const struct spoor_trace_info *info)
 {
-	struct spoor_jit_places places = { .folder = folder ?: "/tmp" };
-	uint8_t boot[16];
-
-	if (!info)
-		return places;
-	places.epoch_offset = info->epoch_offset;
-	places.here = spoor_boot_id(boot) == 0 && !memcmp(boot, info->boot_id, sizeof(boot));
-	return places;
+	return (struct spoor_jit_places){ .folder = folder ?: "/tmp", .trace = spoor_trace_place(info) };
 }
 
 /* ---- a file ---- */
 
 /* Ids in containers are few, and come again with each start of one: an older file is another process's. */
-static bool is_too_old(const struct spoor_jit_places *places, const struct spoor_jit_owner *o, const struct stat *st)
+static bool is_too_old(const struct spoor_jit_places *places, const struct spoor_traced_process *o, const struct stat *st)
 {
 	uint64_t written = (uint64_t)st->st_mtim.tv_sec * SPOOR_NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
 
-	return o->start && written + SLACK_NS < o->start + places->epoch_offset;
+	return o->start && written + SLACK_NS < o->start + places->trace.epoch_offset;
 }
 
 /* root: O_PATH of the process's, beyond which no link in it leads; or AT_FDCWD. */
-static int open_map(int root, const char *path, const struct spoor_jit_places *places, const struct spoor_jit_owner *o)
+static int open_map(int root, const char *path, const struct spoor_jit_places *places, const struct spoor_traced_process *o)
 {
 	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
-	struct open_how how = { .flags = flags, .resolve = RESOLVE_IN_ROOT };
 	_cleanup_(spoor_closep) int fd = -1;
 	struct stat st;
 
-	fd = root == AT_FDCWD ? open(path, flags) : (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+	fd = root == AT_FDCWD ? open(path, flags) : spoor_open_in_root(root, path, flags);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH ||
 	    st.st_size > SPOOR_JIT_MAP_MAX || is_too_old(places, o, &st))
 		return -ENOENT;
 	return TAKE_FD(fd);
 }
 
-static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_jit_owner *o, char *path)
+static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o, char *path)
 {
 	if (snprintf(path, SPOOR_JIT_PATH, "%s/perf-%u.map", places->folder, pid) >= SPOOR_JIT_PATH)
 		return -ENOENT;
@@ -74,17 +53,6 @@ static int open_by(uint32_t pid, const struct spoor_jit_places *places, const st
 }
 
 /* ---- the process ---- */
-
-/* Is it this one? The kernel tells of its begin in ticks, of a clock that went on in suspend. */
-static bool is_owner(const struct spoor_jit_places *places, const struct spoor_jit_owner *o, uint32_t pid)
-{
-	uint64_t tick = SPOOR_NS_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), began;
-
-	if (!places->here || !o->start || !pid)
-		return false;
-	began = spoor_process_start(pid) * tick;
-	return began && began + tick > o->start && began <= o->start + spoor_suspended() + SPOOR_NS_PER_SEC / 1000;
-}
 
 /* What the innermost of its pid namespaces calls it; 0: unknown. */
 static uint32_t inner_of(uint32_t pid)
@@ -103,16 +71,17 @@ static uint32_t inner_of(uint32_t pid)
 }
 
 /* The map in the root of the process that this namespace calls pid. -ESRCH: it is not the one, or its root not ours. */
-static int open_inside(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_jit_owner *o, char *path)
+static int open_inside(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o,
+		       char *path)
 {
 	_cleanup_(spoor_closep) int root = -1;
 	uint32_t inner = inner_of(pid);
 	int n;
 
-	n = snprintf(path, SPOOR_JIT_PATH, "/proc/%u/root", pid);
-	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root < 0 || !inner || !is_owner(places, o, pid)) /* looked at last: so all was of this process */
+	root = inner ? spoor_process_root(&places->trace, o, pid) : -ESRCH;
+	if (root < 0)
 		return -ESRCH;
+	n = snprintf(path, SPOOR_JIT_PATH, "/proc/%u/root", pid);
 	if (snprintf(path + n, (size_t)(SPOOR_JIT_PATH - n), "%s/perf-%u.map", places->folder, inner) >=
 	    SPOOR_JIT_PATH - n)
 		return -ENOENT;
@@ -149,7 +118,7 @@ static bool may_be_of_another(uint32_t pid)
 	return ferror(f) != 0;
 }
 
-int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_jit_owner *o,
+int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_traced_process *o,
 		   char ret_path[static SPOOR_JIT_PATH])
 {
 	int inside = open_inside(o->pid, places, o, ret_path), fd;
@@ -160,9 +129,9 @@ int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_jit
 	if (inside >= 0)
 		return inside;
 	fd = open_by(o->pid, places, o, ret_path);
-	if (fd >= 0 || inside != -ESRCH || !other || !places->here || !o->start)
+	if (fd >= 0 || inside != -ESRCH || !other || !places->trace.here || !o->start)
 		return fd;
-	if (!is_owner(places, o, o->inner) && may_be_of_another(o->inner))
+	if (!spoor_process_is(&places->trace, o, o->inner) && may_be_of_another(o->inner))
 		return -ENOENT;
 	return open_by(o->inner, places, o, ret_path);
 }

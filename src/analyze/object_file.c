@@ -2,6 +2,7 @@
 #include "analyze/object_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,24 +83,45 @@ static enum spoor_object_state open_vdso(const struct spoor_object *object, int 
 	return SPOOR_OBJECT_SAME;
 }
 
-enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, int *ret_fd)
+/* fd: taken over. */
+static enum spoor_object_state look(const struct spoor_object *object, int fd, int *ret_fd)
 {
-	_cleanup_(spoor_closep) int fd = -1;
+	_cleanup_(spoor_closep) int own = fd;
 	struct stat st;
 
-	if (is_vdso(object))
-		return open_vdso(object, ret_fd);
-	if (object->path[0] != '/')
-		return SPOOR_OBJECT_UNREADABLE;
-	fd = spoor_open_regular(object->path);
 	if (fd == -EINVAL)
 		return SPOOR_OBJECT_CHANGED;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return SPOOR_OBJECT_UNREADABLE;
 	if (!is_same(object, fd, &st))
 		return SPOOR_OBJECT_CHANGED;
-	*ret_fd = TAKE_FD(fd);
+	*ret_fd = TAKE_FD(own);
 	return SPOOR_OBJECT_SAME;
+}
+
+static int open_regular_in(int root, const char *path)
+{
+	_cleanup_(spoor_closep) int handle = spoor_open_in_root(root, path, O_PATH);
+	char self[64];
+
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", handle);
+	return handle < 0 ? handle : spoor_open_regular(self);
+}
+
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const struct spoor_roots *roots,
+					       int *ret_fd)
+{
+	enum spoor_object_state state;
+
+	if (is_vdso(object))
+		return open_vdso(object, ret_fd);
+	if (object->path[0] != '/')
+		return SPOOR_OBJECT_UNREADABLE;
+	state = look(object, spoor_open_regular(object->path), ret_fd);
+	for (size_t i = 0; roots && i < roots->n && state != SPOOR_OBJECT_SAME; i++)
+		if (look(object, open_regular_in(roots->all[i].fd, object->path), ret_fd) == SPOOR_OBJECT_SAME)
+			state = SPOOR_OBJECT_SAME;
+	return state;
 }
 
 int spoor_object_packed_open(const struct spoor_object *object, struct spoor_packed *packed, int *ret_fd)

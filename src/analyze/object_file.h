@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /* The file of a recorded object, if it is still the one that was recorded. */
-#include "trace/record.h"
+#include "analyze/process_root.h"
 
 enum spoor_object_state {
 	SPOOR_OBJECT_SAME,       /* proven by content, or by size and modification time */
@@ -10,10 +10,12 @@ enum spoor_object_state {
 };
 
 /*
- * Opens what object->path names. *ret_fd is open only for SPOOR_OBJECT_SAME; the caller closes it.
+ * Opens what object->path names, for us, or in one of these roots (NULL: none). *ret_fd is open only for
+ * SPOOR_OBJECT_SAME; the caller closes it.
  * The vDSO is this machine's own, if it has the recorded build-id.
  */
-enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, int *ret_fd);
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const struct spoor_roots *roots,
+					       int *ret_fd);
 
 struct spoor_packed;
 /*

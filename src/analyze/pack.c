@@ -20,11 +20,12 @@ struct pack {
 	const struct spoor_pack_options *o;
 	const char *debug_root;
 	struct spoor_jit_places places;
+	struct spoor_roots roots; /* of containers whose processes run still */
 	struct spoor_trace *trace;
 	struct spoor_packed *packed;
 	struct spoor_error *e;
 	const struct spoor_object *objects[SPOOR_MAX_OBJECTS]; /* by id: those that occur in stacks */
-	struct spoor_jit_owner *processes;
+	struct spoor_traced_process *processes;
 	size_t n, size;
 	int bare; /* there are frames without an object */
 };
@@ -35,6 +36,7 @@ static void pack_freep(struct pack **p)
 		return;
 	spoor_packed_close((*p)->packed);
 	spoor_trace_close((*p)->trace);
+	spoor_roots_done(&(*p)->roots);
 	free((*p)->processes);
 	free(*p);
 }
@@ -63,13 +65,13 @@ static void see_stack(struct pack *p, const struct spoor_event *ev)
 
 static int see_thread(struct pack *p, const struct spoor_thread *t)
 {
-	struct spoor_jit_owner o = spoor_jit_owner(t->pid, t);
+	struct spoor_traced_process o = spoor_traced_process(t->pid, t);
 
 	if (p->n && !memcmp(&p->processes[p->n - 1], &o, sizeof(o)))
 		return 0;
 	if (p->n == p->size) {
 		size_t size = p->size ? p->size * 2 : 64;
-		struct spoor_jit_owner *processes = reallocarray(p->processes, size, sizeof(*processes));
+		struct spoor_traced_process *processes = reallocarray(p->processes, size, sizeof(*processes));
 
 		if (!processes)
 			return -ENOMEM;
@@ -83,7 +85,7 @@ static int see_thread(struct pack *p, const struct spoor_thread *t)
 /* Of several with one pid the last comes first. */
 static int by_pid(const void *a, const void *b)
 {
-	const struct spoor_jit_owner *x = a, *y = b;
+	const struct spoor_traced_process *x = a, *y = b;
 
 	if (x->pid != y->pid)
 		return x->pid < y->pid ? -1 : 1;
@@ -180,7 +182,7 @@ static int pack_object(struct pack *p, const struct spoor_object *object)
 		return 0;
 	}
 	if (r < 0) {
-		enum spoor_object_state state = spoor_object_file_open(object, &fd);
+		enum spoor_object_state state = spoor_object_file_open(object, &p->roots, &fd);
 
 		if (state != SPOOR_OBJECT_SAME) {
 			item.state = state == SPOOR_OBJECT_CHANGED ? SPOOR_PACK_CHANGED : SPOOR_PACK_UNREADABLE;
@@ -195,7 +197,7 @@ static int pack_object(struct pack *p, const struct spoor_object *object)
 static int pack_maps(struct pack *p)
 {
 	for (size_t i = 0; p->bare && i < p->n; i++) {
-		const struct spoor_jit_owner *o = &p->processes[i];
+		const struct spoor_traced_process *o = &p->processes[i];
 		struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = o->pid };
 		_cleanup_(spoor_closep) int fd = -1;
 		char path[SPOOR_JIT_PATH];
@@ -245,6 +247,8 @@ int spoor_pack(const char *path, const struct spoor_pack_options *o, struct spoo
 	r = collect(p);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot read: %s", path, strerror(-r));
+	for (size_t i = 0; i < p->n; i++)
+		spoor_roots_add(&p->roots, &p->places.trace, &p->processes[i]);
 	r = spoor_packed_begin(info->root, &p->packed, e);
 	if (r < 0)
 		return r;

@@ -36,6 +36,8 @@ struct spoor_symbolizer {
 	char *debug_root; /* NULL: the default */
 	char *jit_folder;
 	struct spoor_jit_places places;
+	struct spoor_roots roots;
+	const struct spoor_segment *roots_of; /* whose processes' these are; NULL: nobody's yet */
 	struct spoor_packed *packed; /* NULL: none */
 	struct object **objects;     /* by id */
 	size_t n_objects;
@@ -94,6 +96,7 @@ void spoor_symbolizer_free(struct spoor_symbolizer *z)
 	free(z->objects);
 	free(z->jits);
 	free(z->slots);
+	spoor_roots_done(&z->roots);
 	free(z->debug_root);
 	free(z->jit_folder);
 	free(z);
@@ -145,14 +148,36 @@ static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum 
 	return r < 0 ? -1 : fd;
 }
 
+/* Of the segment's processes that run still, in containers. */
+static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const struct spoor_segment *segment)
+{
+	const struct spoor_thread *t;
+
+	if (z->roots_of == segment || !z->places.trace.here)
+		return &z->roots;
+	spoor_roots_done(&z->roots);
+	z->roots_of = segment;
+	for (size_t i = 0; (t = spoor_segment_thread_at(segment, i)); i++) {
+		struct spoor_traced_process p = spoor_traced_process(t->h.tid, t);
+
+		if (p.start)
+			spoor_roots_add(&z->roots, &z->places.trace, &p);
+	}
+	return &z->roots;
+}
+
 /* The descriptor of the object's file, or -1 with a note. */
-static int open_file(struct spoor_symbolizer *z, const struct object *o)
+static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o)
 {
 	int fd = z->packed ? open_packed(z, o, SPOOR_PACKED_OBJECT) : -1;
+	enum spoor_object_state state;
 
 	if (fd >= 0)
 		return fd;
-	switch (spoor_object_file_open(o->def, &fd)) {
+	state = spoor_object_file_open(o->def, NULL, &fd);
+	if (state != SPOOR_OBJECT_SAME)
+		state = spoor_object_file_open(o->def, roots_of(z, segment), &fd);
+	switch (state) {
 	case SPOOR_OBJECT_SAME:
 		return fd;
 	case SPOOR_OBJECT_CHANGED:
@@ -165,9 +190,9 @@ static int open_file(struct spoor_symbolizer *z, const struct object *o)
 	return -1;
 }
 
-static void open_symbols(struct spoor_symbolizer *z, struct object *o)
+static void open_symbols(struct spoor_symbolizer *z, const struct spoor_segment *segment, struct object *o)
 {
-	_cleanup_(spoor_closep) int fd = open_file(z, o);
+	_cleanup_(spoor_closep) int fd = open_file(z, segment, o);
 
 	if (fd < 0 || spoor_symbols_open(fd, z->debug_root, &o->symbols, NULL) < 0 || !z->packed)
 		return;
@@ -198,13 +223,13 @@ static struct object *get_object(struct spoor_symbolizer *z, const struct spoor_
 	if (!z->objects[id])
 		return NULL;
 	z->objects[id]->def = def;
-	open_symbols(z, z->objects[id]);
+	open_symbols(z, segment, z->objects[id]);
 	return z->objects[id];
 }
 
 static int open_jit(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid)
 {
-	struct spoor_jit_owner owner = spoor_jit_owner(pid, spoor_segment_thread(segment, pid, UINT64_MAX));
+	struct spoor_traced_process owner = spoor_traced_process(pid, spoor_segment_thread(segment, pid, UINT64_MAX));
 	struct spoor_packed_name name = { .kind = SPOOR_PACKED_JIT, .pid = pid };
 	char path[SPOOR_JIT_PATH];
 	uint64_t hash[2];

@@ -268,6 +268,11 @@ const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *
 	return get(&s->files, id);
 }
 
+const struct spoor_thread *spoor_segment_thread_at(const struct spoor_segment *s, size_t i)
+{
+	return i < s->n_threads ? s->threads[i].def : NULL;
+}
+
 static const struct spoor_thread *find_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts)
 {
 	const struct spoor_thread_def *d = get(&s->tids, tid), *end;

@@ -89,6 +89,8 @@ const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, u
 const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id);
 /* Who tid was at time ts: NULL if nobody. From the thread's start on, even if it was defined later. */
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);
+/* The i-th definition of a thread, from 0; NULL beyond the last. */
+const struct spoor_thread *spoor_segment_thread_at(const struct spoor_segment *s, size_t i);
 
 /* A segment in memory, for definitions that are in no file; each is copied. free() takes NULL. */
 int spoor_definitions_new(struct spoor_segment **ret);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Code that processes in containers make at run time: its names are in /tmp/perf-PID.map by their own pid and root."""
+"""Names of code of processes in containers: in files of their own root; of code that they make at run time, in
+/tmp/perf-PID.map by their own pid."""
 import os
 import shutil
 import subprocess
@@ -159,3 +160,38 @@ def test_of_another_with_that_number(spoor, start, read, program, tmp_path):
         assert names(read(tmp_path / "t.spoor")) == {None}
     finally:
         os.unlink(f"/tmp/perf-{other.pid}.map")
+
+
+@pytest.mark.parametrize("place", ["root", "links", "mounts"])
+def test_program_in_a_root_of_its_own(spoor, record, start, read, program, tmp_path, place):
+    """Its file is no file of ours, or another; named as long as it runs, and for ever when it is packed."""
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    if place == "links":  # absolute ones lead to where they lead for it
+        (inside / "elsewhere").mkdir()
+        shutil.copy(program, inside / "elsewhere/quokka")
+        (inside / "quokka").symlink_to("/elsewhere/quokka")
+    else:
+        shutil.copy(program, inside / "quokka")
+    (inside / "tmp").mkdir()
+    enter = {"mounts": "mount --bind inside /mnt && exec chroot /mnt"}.get(place, "exec chroot inside")
+    process = start("unshare", "-m", "--propagation", "private", "sh", "-c", f"{enter} /quokka nothing wait")
+    ready(process)
+    tell(process)
+    ready(process, b"done")
+    assert recording.stop() == 0
+    path = "/elsewhere/quokka" if place == "links" else "/quokka"
+    assert not Path(path).exists()
+
+    def named():
+        calls = read(recording.trace).of("getpid")
+        functions = {f["function"] for c in calls for f in c["stack"] if f["object"] == path}
+        return len(calls) >= CALLS and "main" in functions and None not in functions
+
+    assert named()
+    assert spoor("pack", recording.trace).returncode == 0
+    process.kill()
+    process.wait()
+    shutil.rmtree(inside)
+    assert named()
