@@ -24,7 +24,8 @@ struct spoor_jit_places spoor_jit_places(const char *folder, const struct spoor_
 /* ---- a file ---- */
 
 /* Ids in containers are few, and come again with each start of one: an older file is another process's. */
-static bool is_too_old(const struct spoor_jit_places *places, const struct spoor_traced_process *o, const struct stat *st)
+static bool is_too_old(const struct spoor_jit_places *places, const struct spoor_traced_process *o,
+		       const struct stat *st)
 {
 	uint64_t written = (uint64_t)st->st_mtim.tv_sec * SPOOR_NS_PER_SEC + (uint64_t)st->st_mtim.tv_nsec;
 
@@ -32,7 +33,8 @@ static bool is_too_old(const struct spoor_jit_places *places, const struct spoor
 }
 
 /* root: O_PATH of the process's, beyond which no link in it leads; or AT_FDCWD. */
-static int open_map(int root, const char *path, const struct spoor_jit_places *places, const struct spoor_traced_process *o)
+static int open_map(int root, const char *path, const struct spoor_jit_places *places,
+		    const struct spoor_traced_process *o)
 {
 	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
 	_cleanup_(spoor_closep) int fd = -1;
@@ -45,7 +47,8 @@ static int open_map(int root, const char *path, const struct spoor_jit_places *p
 	return TAKE_FD(fd);
 }
 
-static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o, char *path)
+static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o,
+		   char *path)
 {
 	if (snprintf(path, SPOOR_JIT_PATH, "%s/perf-%u.map", places->folder, pid) >= SPOOR_JIT_PATH)
 		return -ENOENT;
