@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Scope-bound release: `_cleanup_(spoor_freep) char *s = ...;`. Every destructor accepts NULL (or -1 for fds). */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -22,6 +23,12 @@ static inline void spoor_fclosep(FILE **f)
 {
 	if (*f)
 		fclose(*f);
+}
+
+static inline void spoor_closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
 }
 
 /* Hands an owned pointer on: returns p and leaves NULL behind. */

@@ -2,26 +2,63 @@
 #include "base/process.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 
-uint64_t spoor_process_start(uint32_t pid)
+/* Of a thread: its state's letter, '\0': there is none; and when it was started. */
+static char state_of(uint32_t tid, uint64_t *ret_start)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	unsigned long long start = 0;
-	char path[64], line[1024], *close;
+	char path[64], line[1024], state = 0, *close;
 	size_t n;
 
-	snprintf(path, sizeof(path), "/proc/%u/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%u/stat", tid);
 	f = fopen(path, "re");
 	n = f ? fread(line, 1, sizeof(line) - 1, f) : 0;
 	line[n] = '\0';
 	close = strrchr(line, ')');
 	if (!close ||
-	    sscanf(close + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &start) != 1 ||
-	    close[2] == 'Z' || close[2] == 'X')
+	    sscanf(close + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &state, &start) != 2)
+		return 0;
+	*ret_start = start;
+	return state;
+}
+
+static bool has_ended(char state)
+{
+	return !state || state == 'Z' || state == 'X';
+}
+
+uint32_t spoor_process_thread(uint32_t pid)
+{
+	_cleanup_(spoor_closedirp) DIR *threads = NULL;
+	struct dirent *d;
+	uint64_t start;
+	char path[64];
+
+	if (!has_ended(state_of(pid, &start)))
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	threads = opendir(path);
+	while (threads && (d = readdir(threads))) {
+		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
+
+		if (tid && !has_ended(state_of(tid, &start)))
+			return tid;
+	}
+	return pid;
+}
+
+uint64_t spoor_process_start(uint32_t pid)
+{
+	uint64_t start;
+	char state = state_of(pid, &start);
+
+	if (!state || (has_ended(state) && spoor_process_thread(pid) == pid))
 		return 0;
 	return start;
 }

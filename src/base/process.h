@@ -4,7 +4,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of a process whose first thread has ended and others go on (pthread_exit() in main()), these are as of any other. */
+
 /* When it was started (clock ticks since boot); 0: it does not run. */
 uint64_t spoor_process_start(uint32_t pid);
 /* Does the process of that number run that was started then (clock ticks since boot), and no later one? */
 bool spoor_process_runs(uint32_t pid, uint64_t start_time);
+/* Through which thread its memory is seen: by its own number, or, if its first thread has ended, another's. */
+uint32_t spoor_process_thread(uint32_t pid);

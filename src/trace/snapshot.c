@@ -25,12 +25,6 @@ struct snapshot {
 	} parts[SPOOR_MAX_PARTS];
 };
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 static int open_dir(int at, const char *name)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -79,7 +73,7 @@ static int link_or_copy(int from_dir, int to_dir, const char *name)
 
 static int take_files(int from, int to)
 {
-	_cleanup_(closedirp) DIR *d = NULL;
+	_cleanup_(spoor_closedirp) DIR *d = NULL;
 	int fd = fcntl(from, F_DUPFD_CLOEXEC, 0), r = 0;
 
 	d = fd < 0 ? NULL : fdopendir(fd);

@@ -18,12 +18,6 @@
 
 #define NAME_SIZE 64
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 static DIR *open_dir(int at, const char *name)
 {
 	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -50,7 +44,7 @@ static bool is_stream(const char *name)
 
 static uint64_t bytes_of(int part_fd, const char *name)
 {
-	_cleanup_(closedirp) DIR *d = open_dir(part_fd, name);
+	_cleanup_(spoor_closedirp) DIR *d = open_dir(part_fd, name);
 	uint64_t bytes = 0;
 	struct stat st;
 
@@ -63,7 +57,7 @@ static uint64_t bytes_of(int part_fd, const char *name)
 /* Those on disk, oldest first, all as if they were closed. */
 static int list_segments(struct writer_part *p, unsigned *ret_n)
 {
-	_cleanup_(closedirp) DIR *d = open_dir(p->fd, ".");
+	_cleanup_(spoor_closedirp) DIR *d = open_dir(p->fd, ".");
 	unsigned n = 0;
 
 	if (!d)
@@ -90,7 +84,7 @@ static int list_segments(struct writer_part *p, unsigned *ret_n)
 /* What a kill in the middle of a write has left. */
 static int cut_torn(int segment_fd)
 {
-	_cleanup_(closedirp) DIR *d = open_dir(segment_fd, ".");
+	_cleanup_(spoor_closedirp) DIR *d = open_dir(segment_fd, ".");
 	int r = d ? 0 : -errno;
 
 	for (struct dirent *de; r == 0 && (de = readdir(d));) {

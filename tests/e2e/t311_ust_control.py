@@ -108,6 +108,55 @@ def test_title_over_its_environment(daemon, tmp_path):
     assert daemon.ticks() == {(p.pid, 0): [1]}
 
 
+LEADERLESS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n), spoor_int(int, thread, 0)))
+
+static void *run(void *arg)
+{
+	char c;
+
+	for (int n = 0; read(0, &c, 1) == 1; n++)
+		spoor_trace(zoo, tick, n);
+	return arg;
+}
+
+int main(void)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, run, NULL);
+	puts("ready");
+	fflush(stdout);
+	pthread_exit(NULL);
+}
+"""
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["daemon", "next daemon"])
+def test_main_has_ended_and_threads_go_on(daemon, tmp_path, again):
+    """Such a process is a zombie to who looks at its first thread alone."""
+    (tmp_path / "leaderless.c").write_text(LEADERLESS)
+    program = tracing.build_program(tmp_path / "leaderless", tmp_path / "leaderless.c", "-pthread")
+    p = daemon.program(program, stdin=subprocess.PIPE)
+    wait_for(lambda: Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    assert listed(daemon, p.pid)["zoo:tick"]["state"] == "off"
+    assert daemon.ust("start", "-o", "t.spoor", p.pid).stdout == "1 program, 1 site\n"
+    p.stdin.write(b"xxx")
+    p.stdin.flush()
+    wait_for(lambda: "3 events" in daemon.ust("status").stdout)
+    if again:
+        daemon.kill(signal.SIGKILL)
+        daemon.start()
+        wait_for(lambda: f"{p.pid} leaderless" in daemon.ust("status").stdout)
+    p.communicate(b"xx", timeout=30)
+    daemon.ust("end")
+    assert daemon.ticks() == {(p.pid, 0): list(range(5))}
+
+
 WANDERER = r"""
 #include <stdio.h>
 #include <unistd.h>

@@ -93,7 +93,7 @@ static void let_in(struct spoor_hub *h, const struct hub_asked *who, int fd)
 bool spoor_hub_accept(struct spoor_hub *h, int listener)
 {
 	for (int i = 0; i < AT_A_TIME; i++) {
-		struct hub_asked who;
+		struct hub_asked who = {};
 		int fd = from_keeper(h, listener, &who);
 
 		if (fd < 0)
@@ -120,7 +120,7 @@ void spoor_hub_accept_asked(struct spoor_hub *h)
 
 void spoor_hub_keeper_says(struct spoor_hub *h)
 {
-	struct hub_asked who;
+	struct hub_asked who = {};
 	int fd;
 
 	if (!h->asked.sent) {

@@ -114,10 +114,9 @@ static int let_in(struct keeper *k, const struct keeper_message *m, int daemon)
 	const int sockets[] = { k->own[0], k->own[1], k->listener };
 	uint32_t to = m->kept.session;
 	int fd = to < sizeof(sockets) / sizeof(*sockets) ? keeper_let_in(k, sockets[to], m->number) : -1;
-
 	int r = keeper_send_number(daemon, KEEPER_LET_IN, m->number, fd);
 
-	/* Too many descriptors are on their way (unix(7), ETOOMANYREFS): it is to ask again for whom we have. */
+	/* As where too many descriptors are on their way (unix(7), ETOOMANYREFS): it is to ask again for whom we have. */
 	return r && fd >= 0 ? keeper_send_number(daemon, KEEPER_HAS_HIM, m->number, -1) : r;
 }
 

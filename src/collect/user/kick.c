@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "collect/user/hub_internal.h"
 
 int spoor_kick(uint32_t pid)
@@ -45,7 +46,7 @@ static bool has_library(uint32_t pid)
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	char path[64], line[4352];
 
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") ||
@@ -80,7 +81,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 	size_t room = 0;
 	bool any = false, overwritten = true;
 
-	snprintf(path, sizeof(path), "/proc/%u/environ", pid);
+	snprintf(path, sizeof(path), "/proc/%u/environ", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	if (!f)
 		return true;

@@ -10,6 +10,7 @@
 
 #include "agent/ust/state.h"
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "collect/user/sites_internal.h"
 
 #define SITE_OFF 0xa9
@@ -211,12 +212,12 @@ int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx
 	_cleanup_(spoor_fclosep) FILE *maps = NULL;
 	_cleanup_(spoor_freep) struct object *seen = calloc(MOST_OBJECTS, sizeof(*seen));
 	_cleanup_(spoor_closep) int mem = -1;
-	struct process p = { .pid = pid, .each = each, .ctx = ctx, .seen = seen, .sdt = sdt };
+	struct process p = { .pid = spoor_process_thread(pid), .each = each, .ctx = ctx, .seen = seen, .sdt = sdt };
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%u/mem", pid);
+	snprintf(path, sizeof(path), "/proc/%u/mem", p.pid);
 	mem = open(path, O_RDONLY | O_CLOEXEC);
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%u/maps", p.pid);
 	maps = mem < 0 ? NULL : fopen(path, "re");
 	if (!maps || !seen)
 		return spoor_fail(e, errno == ENOENT ? ESRCH : errno, "process %u: %s", pid,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 
@@ -127,7 +128,7 @@ bool spoor_process_left(uint32_t pid, ino_t ino)
 	char line[4352], path[64];
 	bool any = false;
 
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		unsigned long long found;
