@@ -195,6 +195,23 @@ def test_keeper_that_does_not_answer(daemon, ticker):
     assert by_thread(daemon) == {i: list(range(4)) for i in range(12)}
 
 
+def test_keeper_that_is_slow(daemon, ticker):
+    """The daemon takes the answer as it lets in who came next, and is told of it once more: that is not its end."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 0, 1)
+    time.sleep(0.5)  # it is asked, and waited for no longer
+    daemon.process.send_signal(signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 1, 3)
+    os.kill(keeper, signal.SIGCONT)
+    time.sleep(0.1)
+    daemon.process.send_signal(signal.SIGCONT)
+    begin_and_end(daemon, ticker, 4, 1)
+    assert end(daemon).startswith("20 events of 5 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(5)}
+
+
 def test_keeper_without_descriptors(daemon, ticker):
     """What it cannot hold it does not hold; a daemon that is there has it all the same."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

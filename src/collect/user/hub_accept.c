@@ -118,13 +118,22 @@ void spoor_hub_accept_asked(struct spoor_hub *h)
 		spoor_hub_accept(h, h->asked.listener);
 }
 
+/* A late answer may have been taken since epoll_wait() told of it. */
+static bool is_silent(int keeper)
+{
+	char byte;
+
+	return recv(keeper, &byte, sizeof(byte), MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
 void spoor_hub_keeper_says(struct spoor_hub *h)
 {
 	struct hub_asked who = {};
 	int fd;
 
 	if (!h->asked.sent) {
-		spoor_orphans_keeper_ended(h);
+		if (!is_silent(h->keeper))
+			spoor_orphans_keeper_ended(h);
 		return;
 	}
 	fd = from_keeper(h, h->asked.listener, &who);
