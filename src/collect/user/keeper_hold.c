@@ -116,7 +116,7 @@ static int let_in(struct keeper *k, const struct keeper_message *m, int daemon)
 	int fd = to < sizeof(sockets) / sizeof(*sockets) ? keeper_let_in(k, sockets[to], m->number) : -1;
 	int r = keeper_send_number(daemon, KEEPER_LET_IN, m->number, fd);
 
-	/* As where too many descriptors are on their way (unix(7), ETOOMANYREFS): it is to ask again for whom we have. */
+	/* Too many descriptors are on their way (unix(7), ETOOMANYREFS): it is to ask again for whom we have. */
 	return r && fd >= 0 ? keeper_send_number(daemon, KEEPER_HAS_HIM, m->number, -1) : r;
 }
 
