@@ -20,7 +20,7 @@ static __always_inline struct spoor_ctl_raw *raw_begin(struct reservation *r, u3
 	read_dwarf_regs(raw->dwarf_regs, regs);
 	raw->pc = regs->ip;
 	raw->mode = mode;
-	raw->narrow = is_narrow(task->mm);
+	raw->narrow = !is_wide(task->mm);
 	raw->budget = budget;
 	raw->layout = 0;
 	raw->remote = 0;

@@ -31,10 +31,10 @@ __noinline u64 code_file(u64 file)
 	return name == DEV_ZERO ? 0 : file;
 }
 
-/* Of a program of 32 bits, whose frames no row tells of, and whose vDSO is not ours. */
-static __always_inline bool is_narrow(struct mm_struct *mm)
+/* 0: of a program of 32 bits, whose frames no row tells of, and whose vDSO is not ours; else 1: 47 bits or more. */
+static __always_inline u64 is_wide(struct mm_struct *mm)
 {
-	return !(BPF_CORE_READ(mm, task_size) >> 32);
+	return BPF_CORE_READ(mm, task_size) >> 46 & 1;
 }
 
 static __always_inline void vma_read(struct vm_area_struct *vma, struct vma_answer *ret)
@@ -44,7 +44,8 @@ static __always_inline void vma_read(struct vm_area_struct *vma, struct vma_answ
 	ret->offset = BPF_CORE_READ(vma, vm_pgoff) << 12;
 	ret->file = code_file((u64)BPF_CORE_READ(vma, vm_file));
 	ret->exec = !!(BPF_CORE_READ(vma, vm_flags) & VM_EXEC);
-	ret->vdso = is_narrow(BPF_CORE_READ(vma, vm_mm)) ? 0 : (u64)BPF_CORE_READ(vma, vm_mm, context.vdso);
+	/* No branch: the verifier would follow both, from each way through the tree. */
+	ret->vdso = (u64)BPF_CORE_READ(vma, vm_mm, context.vdso) * is_wide(BPF_CORE_READ(vma, vm_mm));
 	ret->found = 1;
 }
 

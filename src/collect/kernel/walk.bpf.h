@@ -212,7 +212,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	}
 	if (unwind_with == SPOOR_UNWIND_SCAN)
 		e->rule.op = SPOOR_RULE_SCAN;
-	if (is_narrow(bpf_get_current_task_btf()->mm))
+	if (!is_wide(bpf_get_current_task_btf()->mm))
 		e->rule.op = SPOOR_RULE_NONE;
 	e->pc = pc;
 	e->frame = SPOOR_FRAME(page.object, vaddr);
