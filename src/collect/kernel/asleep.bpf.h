@@ -15,10 +15,21 @@ struct far_read {
 	bool string;    /* ends with a NUL */
 };
 
+/* Not inlined: the verifier would follow all ways through the tables from each way to here. */
+__noinline u64 far_translate(u64 pgd, u64 addr)
+{
+	return bpf_rdonly_cast ? translate(pgd, direct_map, addr) : 0;
+}
+
+static __always_inline u64 far_page(struct far_read *f, u64 addr)
+{
+	return far_translate(address_of(f->sc, f->task->mm->pgd), addr);
+}
+
 /* A page counts if it is still the same when it was read. */
 static __always_inline bool far_page_stays(struct far_read *f, u64 addr)
 {
-	return f->page && direct_page(f->sc, f->task, direct_map, addr) == f->page;
+	return f->page && far_page(f, addr) == f->page;
 }
 
 static long far_byte(u32 i, void *ctx)
@@ -28,7 +39,7 @@ static long far_byte(u32 i, void *ctx)
 	u8 byte;
 
 	if (!i || !(addr & 4095)) {
-		f->page = !i || far_page_stays(f, addr - 1) ? direct_page(f->sc, f->task, direct_map, addr) : 0;
+		f->page = !i || far_page_stays(f, addr - 1) ? far_page(f, addr) : 0;
 		if (!f->page)
 			return 1;
 	}

@@ -39,10 +39,10 @@ static __always_inline u64 table_entry(u64 map, u64 e, u64 addr, u32 shift)
 	return kernel_word(map + (e & ((1ULL << (physical_bits & 63)) - 4096)) + (addr >> shift & 511) * 8);
 }
 
-/* Where the kernel has the page of addr mapped for itself, if its mapping is at `map`; 0: it cannot be told. */
-static __always_inline u64 direct_page(struct scratch *sc, struct task_struct *task, u64 map, u64 addr)
+/* Where the kernel has the page of addr mapped for itself, by the first table; 0: it cannot be told. */
+static __always_inline u64 translate(u64 pgd, u64 map, u64 addr)
 {
-	u64 e = (address_of(sc, task->mm->pgd) - map) | ENTRY_PRESENT | ENTRY_USER;
+	u64 e = (pgd - map) | ENTRY_PRESENT | ENTRY_USER;
 	u32 shift = 12;
 
 	if (five_levels)
@@ -62,6 +62,12 @@ static __always_inline u64 direct_page(struct scratch *sc, struct task_struct *t
 		return 0;
 	e &= ((1ULL << (physical_bits & 63)) - 1) & ~((1ULL << shift) - 1);
 	return map + e + (addr & ((1ULL << shift) - 4096));
+}
+
+/* The same of a process, if the kernel's mapping is at `map`. */
+static __always_inline u64 direct_page(struct scratch *sc, struct task_struct *task, u64 map, u64 addr)
+{
+	return translate(address_of(sc, task->mm->pgd), map, addr);
 }
 
 /* 64 bytes at addr, if they lie in one page. */
