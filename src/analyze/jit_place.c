@@ -111,7 +111,7 @@ static bool may_be_of_another(uint32_t pid)
 
 	if (!spoor_process_start(pid))
 		return false;
-	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
+	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	if (!f)
 		return true;

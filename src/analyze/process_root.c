@@ -53,7 +53,7 @@ int spoor_process_root(const struct spoor_trace_place *place, const struct spoor
 	_cleanup_(spoor_closep) int root = -1;
 	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%u/root", pid);
+	snprintf(path, sizeof(path), "/proc/%u/root", spoor_process_thread(pid));
 	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0 || !spoor_process_is(place, p, pid)) /* looked at last: so all was of this process */
 		return -ESRCH;
@@ -75,7 +75,7 @@ static bool mounts_of(uint32_t pid, uint64_t *ret)
 	char path[64];
 	struct stat st;
 
-	snprintf(path, sizeof(path), "/proc/%u/ns/mnt", pid);
+	snprintf(path, sizeof(path), "/proc/%u/ns/mnt", spoor_process_thread(pid));
 	if (stat(path, &st))
 		return false;
 	*ret = st.st_ino;
