@@ -33,6 +33,13 @@ static bool has_ended(char state)
 	return !state || state == 'Z' || state == 'X';
 }
 
+char spoor_process_state(uint32_t pid)
+{
+	uint64_t start;
+
+	return state_of(pid, &start);
+}
+
 uint32_t spoor_process_thread(uint32_t pid)
 {
 	_cleanup_(spoor_closedirp) DIR *threads = NULL;

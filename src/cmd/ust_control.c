@@ -14,6 +14,7 @@
 
 #include "agent/control/protocol.h"
 #include "base/cleanup.h"
+#include "base/process.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -128,16 +129,14 @@ static int exit_code(int result)
 /* It is there, and nobody has stopped it: it may be held up. Of another pid namespace we do not know, and believe. */
 static bool is_at_work(int fd)
 {
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	struct ucred daemon = {};
 	socklen_t len = sizeof(daemon);
-	char path[64], state = 0;
+	char state;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &daemon, &len) || !daemon.pid)
 		return true;
-	snprintf(path, sizeof(path), "/proc/%d/stat", daemon.pid);
-	f = fopen(path, "re");
-	return f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1 && !strchr("TZX", state);
+	state = spoor_process_state((uint32_t)daemon.pid);
+	return state && !strchr("TZX", state);
 }
 
 /* Who waits longer than usual is told so, once. -ETIMEDOUT: the daemon is at work, and takes too long. */
