@@ -197,3 +197,24 @@ def test_huge_pages(tmp_path):
     assert names_of(recording, {"ask", "leaf", "body", "main"}) == {("ask", "leaf", "body"): 101}
     paths = Counter(c["args"]["filename"] for c in recording.calls if c["event"] == "access")
     assert paths["/nowhere/huge"] == 101
+
+
+def test_code_in_a_memfd(tmp_path):
+    """As runtimes that map their code twice have it: it is called by the name that the file was made with. Nothing has
+    that file but the process, which must live until its rows are read."""
+    program = build(tmp_path, "double", r"""
+	/* push; mov; call *%rdi; pop; ret */
+	static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 };
+	NOINLINE void through(void (*f)(void (*)(void))) { f(ask); KEEP; }
+	int main(void)
+	{
+		int fd = memfd_create("doublemapped", 0);
+		write(fd, code, sizeof(code));
+		void *p = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_SHARED, fd, 0);
+		for (int i = 0; i < 107; i++) through((void (*)(void (*)(void)))p);
+		usleep(1500000);
+		return 0;
+	}""", "-fno-omit-frame-pointer")
+    recording = run(tmp_path, program)
+    assert names_of(recording, {"ask", "through", "main"}) == {("ask", "through", "main"): 107}
+    assert {c["stack"][2]["object"] for c in asked(recording)} == {"memfd:doublemapped"}

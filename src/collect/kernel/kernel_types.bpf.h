@@ -105,6 +105,8 @@ struct backing_file { /* of a layer, mapped in the stead of an overlay's file; s
 	struct path user_path;
 };
 
+struct file_range {}; /* came when FMODE_BACKING got its present value */
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
@@ -292,7 +294,8 @@ enum {
 	S_IFCHR = 0020000,
 	S_IFIFO = 0010000,
 	VM_EXEC = 4,
-	FMODE_BACKING = 1 << 25, /* since 6.5 */
+	FMODE_BACKING = 1 << 24,       /* since 6.14 */
+	FMODE_BACKING_FIRST = 1 << 25, /* since 6.5; now another's, which memfds have, too */
 	maple_leaf_64 = 1,       /* types of nodes: struct maple_range_64, too */
 	maple_arange_64 = 3,
 	TS_COMPAT = 2, /* thread_info.status: the current system call is an i386 one */

@@ -41,7 +41,9 @@ int object_key_at(u64 *args)
 /* Where the process sees the file behind a mapping: an overlay maps its layer's file, which lies elsewhere. */
 static __always_inline u64 shown_path(u64 file)
 {
-	if (bpf_core_type_exists(struct backing_file) && BPF_CORE_READ((struct file *)file, f_mode) & FMODE_BACKING)
+	u32 backing = bpf_core_type_exists(struct file_range) ? FMODE_BACKING : FMODE_BACKING_FIRST;
+
+	if (bpf_core_type_exists(struct backing_file) && BPF_CORE_READ((struct file *)file, f_mode) & backing)
 		return file + bpf_core_field_offset(struct backing_file, user_path);
 	return file + bpf_core_field_offset(struct file, f_path);
 }
