@@ -7,29 +7,28 @@
 #include "collect/kernel/syscalls.bpf.h"
 
 struct far_read {
-	struct scratch *sc;
-	struct task_struct *task;
 	struct thread *t;
+	u64 task;       /* struct task_struct * */
 	u64 addr, page; /* in the process; where the kernel has the page that was read last, 0: nowhere */
 	u32 at, n;      /* where in t->data; bytes read so far */
 	bool string;    /* ends with a NUL */
 };
 
-/* Not inlined: the verifier would follow all ways through the tables from each way to here. */
-__noinline u64 far_translate(u64 pgd, u64 addr)
+/*
+ * Where the kernel has a process's page of addr mapped for itself. Not inlined: the verifier would follow all ways
+ * through the tables from each way to here. And by the task's number: for each pointer that is loaded through a typed
+ * one the verifier searches all of the kernel's types.
+ */
+__noinline u64 far_page(u64 task, u64 addr)
 {
-	return bpf_rdonly_cast ? translate(pgd, direct_map, addr) : 0;
-}
-
-static __always_inline u64 far_page(struct far_read *f, u64 addr)
-{
-	return far_translate(address_of(f->sc, f->task->mm->pgd), addr);
+	return bpf_rdonly_cast ? translate((u64)BPF_CORE_READ((struct task_struct *)task, mm, pgd), direct_map, addr) :
+				 0;
 }
 
 /* A page counts if it is still the same when it was read. */
 static __always_inline bool far_page_stays(struct far_read *f, u64 addr)
 {
-	return f->page && far_page(f, addr) == f->page;
+	return f->page && far_page(f->task, addr) == f->page;
 }
 
 static long far_byte(u32 i, void *ctx)
@@ -39,7 +38,7 @@ static long far_byte(u32 i, void *ctx)
 	u8 byte;
 
 	if (!i || !(addr & 4095)) {
-		f->page = !i || far_page_stays(f, addr - 1) ? far_page(f, addr) : 0;
+		f->page = !i || far_page_stays(f, addr - 1) ? far_page(f->task, addr) : 0;
 		if (!f->page)
 			return 1;
 	}
@@ -97,7 +96,7 @@ static __always_inline void far_sockaddr(struct far_read *f, u32 *off, u64 addr,
 static __noinline int take_pointed_asleep(struct task_struct *task, struct thread *t, struct scratch *sc,
 					  const struct spoor_call_config *cfg)
 {
-	struct far_read f = { .sc = sc, .task = task, .t = t };
+	struct far_read f = { .task = address_of(sc, task), .t = t };
 	u32 off = t->len & 127;
 
 	if (!bpf_rdonly_cast || !direct_map) {

@@ -68,7 +68,7 @@ static long vma_found(struct task_struct *task, struct vm_area_struct *vma, void
  *     | parent | pivot[0] | ... | pivot[n-1] | slot[0]| ... | slot[n]  |   pivot[i]: the last address beneath slot[i];
  *     +--------+----------+-----+------------+--------+-----+----------+   0: slot[i] is the last
  */
-static __always_inline u64 tree_slot(u64 entry, u64 addr)
+__noinline u64 tree_slot(u64 entry, u64 addr)
 {
 	u64 node = TREE_ENTRY_NODE(entry), slots = node, pivot, next = 0;
 	bool arange = TREE_ENTRY_TYPE(entry) == maple_arange_64;
@@ -90,7 +90,7 @@ static __always_inline u64 tree_slot(u64 entry, u64 addr)
  * read all the same: RCU keeps its nodes. What is being changed may read wrong, so what is found counts only if it
  * says twice the same, and that it is of this address space and covers addr. 0, or -EBUSY.
  */
-static __noinline int find_mapping_unlocked(u64 addr, struct vma_answer *ret)
+__noinline int find_mapping_unlocked(u64 addr, struct vma_answer *ret)
 {
 	struct mm_struct *mm = bpf_get_current_task_btf()->mm;
 	struct vma_answer again = {};

@@ -28,7 +28,7 @@ static __always_inline u32 slot_of(u64 key, u32 image, u32 slots)
 /* From here on, a change of this mapping makes the image stale. */
 __noinline int code_note(u32 image, u64 start, u64 end)
 {
-	u32 key = image & (CODE_SLOTS - 1), i;
+	u32 key = image & (CODE_SLOTS - 1), n, i;
 	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
 
 	if (!code)
@@ -37,9 +37,14 @@ __noinline int code_note(u32 image, u64 start, u64 end)
 		code->n = 0;
 		code->image = image; /* the other image of this slot will count as stale at its next change */
 	}
-	for (i = 0; i < CODE_RANGES; i++)
-		if (i < code->n && code->ranges[i].start == start && code->ranges[i].end == end)
+	n = code->n;
+	for (i = 0; i < CODE_RANGES; i++) {
+		if (i >= n)
+			break;
+		/* One branch: the verifier would follow both of two, from each round. */
+		if (!((code->ranges[i].start ^ start) | (code->ranges[i].end ^ end)))
 			return 0;
+	}
 	i = __sync_fetch_and_add(&code->n, 1);
 	if (i < CODE_RANGES) {
 		code->ranges[i].start = start;
