@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What happens at the edges of rings, paths and lives: buffers that run full, targets that run on while the recording
-ends, programs too short for their rows, paths of any depth, files of another mount namespace."""
+ends, programs too short for their rows, paths of any depth, files of another mount namespace, busy machines."""
 import os
 import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,20 @@ def test_a_file_of_another_mount_namespace(record, read, tmp_path, mode, rotate)
     notes = subprocess.run(["readelf", "-n", "/bin/dash"], capture_output=True, text=True, check=True).stdout
     content, build_id = objects(recording.trace, "quokka")[-1]
     assert content and build_id.startswith(re.search(r"Build ID: (\w+)", notes)[1])
+
+
+@pytest.mark.parametrize("verb", ["record", "stat"])
+def test_begins_on_a_busy_machine(build, start, tmp_path, verb):
+    """While the kernel verifies, Spoor comes before others; the command has the nice level that Spoor was given."""
+    process = start("nice", "-n", "3", build / "spoor", verb, "-o", "out", "--", "nice")
+    levels = set()
+
+    def ended():
+        if (at := Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split())[0] == "Z":
+            return True
+        levels.add(int(at[16]))
+        return False
+
+    wait_for(ended, 60)
+    assert process.stdout.read() == b"3\n"
+    assert -20 in levels, levels

@@ -41,12 +41,14 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struct spoor_error *e)
 {
 	const struct spoor_targets *t = h->targets;
-	int r;
+	int r, nice;
 
 	ko->match_all = t->all;
 	ko->match_names = t->n_names;
 	ko->cgroup = t->cgroup;
-	r = spoor_kernel_open(ko, &h->kernel, e);
+	nice = spoor_privileges_ahead();
+	r = spoor_kernel_open(ko, &h->kernel, e); /* the kernel's verifier is what takes so long */
+	spoor_privileges_back(nice);
 	return r ? r : spoor_kernel_set_names(h->kernel, t->names, t->n_names, e);
 }
 

@@ -2,6 +2,7 @@
 #include "collect/session/privileges.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdint.h>
@@ -73,4 +74,19 @@ void spoor_privileges_hurry(bool at_once)
 	nice = getpriority(PRIO_PROCESS, 0);
 	if (!errno)
 		setpriority(PRIO_PROCESS, 0, nice - HURRY);
+}
+
+int spoor_privileges_ahead(void)
+{
+	int nice;
+
+	errno = 0;
+	nice = getpriority(PRIO_PROCESS, 0);
+	return errno || setpriority(PRIO_PROCESS, 0, -20) ? INT_MAX : nice;
+}
+
+void spoor_privileges_back(int nice)
+{
+	if (nice != INT_MAX)
+		setpriority(PRIO_PROCESS, 0, nice);
 }

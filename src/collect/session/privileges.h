@@ -24,3 +24,10 @@ void spoor_privileges_drop_all(void);
  * of that.
  */
 void spoor_privileges_hurry(bool at_once);
+
+/*
+ * The calling thread gets most of a CPU until it is put back to what this returns: what is a second's work takes half
+ * a minute of a fair share where sixteen threads want to run. INT_MAX: it was not allowed, and nothing changed.
+ */
+int spoor_privileges_ahead(void);
+void spoor_privileges_back(int nice);
