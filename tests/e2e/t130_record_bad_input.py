@@ -103,12 +103,13 @@ def test_long_setting(spoor, record, start, actor):
 
 @pytest.mark.parametrize("command, word", [("no-such-command", "no such command"), ("./no-such", "no such command"),
                                            ("", "no such command"), ("/etc", "not an executable"),
-                                           ("/etc/passwd", "not an executable"), ("./broken", "cannot execute")])
+                                           ("/etc/passwd", "not an executable"), ("./broken", "./broken: cannot"),
+                                           ("./orphan", "./orphan: cannot execute: the interpreter")])
 def test_command(spoor, tmp_path, command, word):
     """As with env and nohup nothing was run, so it is 125: the command's codes are its own."""
-    broken = tmp_path / "broken"
-    broken.write_bytes(b"\x7fELF and no more")
-    broken.chmod(0o755)
+    for name, content in (("broken", b"\x7fELF and no more"), ("orphan", b"#!/nonexistent/interpreter\n")):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
     refused(spoor("record", "-o", "t.spoor", "--", command), 125, word)
 
 
@@ -119,6 +120,14 @@ def test_no_such_pid(spoor, tmp_path):
     assert not (tmp_path / "t.spoor").exists()
 
 
+def test_no_such_name(spoor, read, tmp_path):
+    """One may come yet: it is said that none is there, and what was recorded is nothing."""
+    run = spoor("record", "-o", "t.spoor", "-n", f"absent{os.getpid()}", "--duration", "300ms")
+    assert run.returncode == 0 and ", 0 threads so far; " in run.stderr and ": 0 events, 0 lost; " in run.stderr
+    trace = read(tmp_path / "t.spoor").whole()
+    assert not trace.calls and "No call of the trace fits" in spoor("report", trace.path).stdout
+
+
 def test_zombie(spoor, tmp_path):
     """It has ended, although it still has its number; nothing would ever come of it."""
     zombie = subprocess.Popen(["true"])
@@ -126,6 +135,18 @@ def test_zombie(spoor, tmp_path):
     refused(spoor("record", "-o", "t.spoor", "-p", zombie.pid), 1, f"-p {zombie.pid}", "has ended", "zombie")
     assert not (tmp_path / "t.spoor").exists()
     zombie.wait()
+
+
+def test_ended_before_it_was_attached_to(spoor, start, tmp_path):
+    """The directory is made a while before; what of it was never recorded does not stay."""
+    brief = start("sh", "-c", "until [ -d t.spoor ]; do :; done")
+    refused(spoor("record", "-o", "t.spoor", "-p", brief.pid), 1, f"-p {brief.pid}", "ended before")
+    assert not (tmp_path / "t.spoor").exists()
+
+
+def test_spoor_itself(build):
+    refused(subprocess.run(["sh", "-c", f"exec {build}/spoor record -o t.spoor -p $$"], capture_output=True, text=True,
+                           timeout=30), 1, "Spoor itself")
 
 
 def test_thread_id(spoor, start, actor):

@@ -119,6 +119,8 @@ static int check_pid(pid_t pid, struct spoor_error *e)
 
 	if (!tgid)
 		return spoor_fail(e, ESRCH, "-p %d: no such process", pid);
+	if (tgid == getpid())
+		return spoor_fail(e, EINVAL, "-p %d is Spoor itself, whose own calls are never taken", pid);
 	if (tgid != pid)
 		return spoor_fail(e, EINVAL, "-p %d is a thread, not a process: give its process's pid, %d", pid, tgid);
 	if (is_kernel_thread(pid))
@@ -362,7 +364,7 @@ long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k
 		return 0;
 	n = spoor_kernel_take_in(k);
 	spoor_kernel_end_attach(k);
-	return n;
+	return !n && t->n_pids && !t->n_names && !t->all && !t->cgroup ? -ESRCH : n;
 }
 
 /* ---- the command ---- */
@@ -424,7 +426,7 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 	}
 	close(go[0]);
 	close(status[1]);
-	*ret = (struct spoor_command){ .pid = pid, .go_fd = go[1], .status_fd = status[0] };
+	*ret = (struct spoor_command){ .pid = pid, .go_fd = go[1], .status_fd = status[0], .path = path };
 	return 0;
 }
 
@@ -443,5 +445,8 @@ int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 	if (!err)
 		return 0;
 	waitpid(c->pid, NULL, 0);
-	return spoor_fail(e, err, "cannot execute the command: %s", strerror(err));
+	if (err == ENOENT && !access(c->path, F_OK))
+		return spoor_fail(e, err, "%s: cannot execute: the interpreter or loader that it names is not there",
+				  c->path);
+	return spoor_fail(e, err, "%s: cannot execute: %s", c->path, strerror(err));
 }

@@ -32,14 +32,18 @@ size_t spoor_targets_hidden(const struct spoor_targets *t);
 /* Loads the rows of what the targets have mapped or will map, before anything is attached. */
 void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects);
 
-/* After attaching: takes running targets in. Returns the number of threads, or -errno. */
+/*
+ * After attaching: takes running targets in. Returns the number of threads, or -errno; -ESRCH: only processes were
+ * given, and all have ended.
+ */
 long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k);
 
 /* A command that waits for its go: forked, not yet executing. */
 struct spoor_command {
 	pid_t pid;
-	int go_fd;     /* write end: one byte lets it run */
-	int status_fd; /* read end: an errno if execve failed, end of file if it worked */
+	int go_fd;        /* write end: one byte lets it run */
+	int status_fd;    /* read end: an errno if execve failed, end of file if it worked */
+	const char *path; /* of fork's caller, who keeps it */
 };
 int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e);
 /* Lets it execve. Returns 0, or -errno of the execve. */
