@@ -85,6 +85,12 @@ static void put_object(struct spoor_view *v, const struct spoor_event *ev, const
 		fprintf(v->out, "    on process %" PRId64 "\n", (int64_t)call->args[0].value);
 }
 
+/* A recording that was killed did not see how long the call went on. */
+static bool is_exact(const struct spoor_view *v, const struct spoor_pending *p)
+{
+	return p->exact && p->start && spoor_trace_info(v->trace)->ended;
+}
+
 static void put_blocked(struct spoor_view *v, const struct blocked *b)
 {
 	const struct spoor_pending *p = (const void *)b->ev.h;
@@ -101,7 +107,7 @@ static void put_blocked(struct spoor_view *v, const struct blocked *b)
 	fprintf(v->out, "[%u]%s", call.pid, v->colour ? "\033[0m" : "");
 	if (call.tid != call.pid)
 		fprintf(v->out, " thread %u", call.tid);
-	fprintf(v->out, ": for %s%s in ", p->exact && p->start ? "" : "at least ", time);
+	fprintf(v->out, ": for %s%s in ", is_exact(v, p) ? "" : "at least ", time);
 	spoor_put_call(v->out, &call, b->ev.segment);
 	fputc('\n', v->out);
 	put_object(v, &b->ev, &call);
