@@ -42,10 +42,13 @@ bool spoor_process_is(const struct spoor_trace_place *place, const struct spoor_
 {
 	uint64_t tick = SPOOR_NS_PER_SEC / (uint64_t)sysconf(_SC_CLK_TCK), began;
 
-	if (!place->here || !p->start || !pid)
+	if (!place->here || !pid)
 		return false;
 	began = spoor_process_start(pid) * tick;
-	return began && began + tick > p->start && began <= p->start + spoor_suspended() + SPOOR_NS_PER_SEC / 1000;
+	if (place->now)
+		return began;
+	return p->start && began && began + tick > p->start &&
+	       began <= p->start + spoor_suspended() + SPOOR_NS_PER_SEC / 1000;
 }
 
 int spoor_process_root(const struct spoor_trace_place *place, const struct spoor_traced_process *p, uint32_t pid)

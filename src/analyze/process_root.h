@@ -24,6 +24,7 @@ struct spoor_traced_process spoor_traced_process(uint32_t pid, const struct spoo
 struct spoor_trace_place {
 	uint64_t epoch_offset;
 	bool here; /* it was recorded on this machine, since it booted */
+	bool now;  /* it is being recorded: who runs by a number is the one whom it means */
 };
 
 /* info: NULL if there is no trace. */

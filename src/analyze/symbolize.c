@@ -132,6 +132,11 @@ void spoor_symbolizer_use_trace(struct spoor_symbolizer *z, const struct spoor_t
 	z->places = spoor_jit_places(z->jit_folder, info);
 }
 
+void spoor_symbolizer_use_now(struct spoor_symbolizer *z)
+{
+	z->places.trace = (struct spoor_trace_place){ .here = true, .now = true };
+}
+
 /* The packed file of this name, or -1. */
 static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum spoor_packed_kind kind)
 {
@@ -148,11 +153,13 @@ static int open_packed(struct spoor_symbolizer *z, const struct object *o, enum 
 	return r < 0 ? -1 : fd;
 }
 
-/* Of the segment's processes that run still, in containers. */
+/* Of the segment's processes that run still, in containers; of what is recorded now, of those that were met. */
 static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const struct spoor_segment *segment)
 {
 	const struct spoor_thread *t;
 
+	if (z->places.trace.now)
+		return &z->roots;
 	if (z->roots_of == segment || !z->places.trace.here)
 		return &z->roots;
 	spoor_roots_done(&z->roots);
@@ -327,6 +334,8 @@ static struct spoor_frame *make_frame(struct spoor_symbolizer *z, const struct s
 
 	if (!f)
 		return NULL;
+	if (z->places.trace.now)
+		spoor_roots_add(&z->roots, &z->places.trace, &(struct spoor_traced_process){ .pid = pid });
 	f->object = SPOOR_FRAME_OBJECT(frame);
 	f->offset = SPOOR_FRAME_OFFSET(frame);
 	f->interrupted = exact;

@@ -26,6 +26,8 @@ void spoor_symbolizer_free(struct spoor_symbolizer *z);
 
 /* What the trace tells of its processes finds the maps of those in containers. */
 void spoor_symbolizer_use_trace(struct spoor_symbolizer *z, const struct spoor_trace_info *info);
+/* Instead of a trace: the processes are those of this moment. */
+void spoor_symbolizer_use_now(struct spoor_symbolizer *z);
 
 struct spoor_packed;
 /* What was packed into the trace comes before what this machine has. Borrowed until free(). */

@@ -218,8 +218,10 @@ static int open_symbols(struct stat *s)
 	s->sites.symbols = s->symbols;
 	s->sites.chains = s->o.c.mode != SPOOR_MODE_APP || spoor_filter_uses(&s->o.c.filter, SPOOR_MODE_APP_ALL) ||
 			  spoor_filter_uses(&s->o.c.filter, SPOOR_MODE_LIB);
-	if (s->symbols)
+	if (s->symbols) {
+		spoor_symbolizer_use_now(s->symbols);
 		spoor_stat_sites_use(&s->o.view, &s->sites);
+	}
 	return 0;
 }
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Names of code of processes in containers: in files of their own root; of code that they make at run time, in
 /tmp/perf-PID.map by their own pid."""
+import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -195,3 +197,25 @@ def test_program_in_a_root_of_its_own(spoor, record, start, read, program, tmp_p
     process.wait()
     shutil.rmtree(inside)
     assert named()
+
+
+def test_counted_by_site(build, start, program, tmp_path, inner, shared):
+    """Nothing of it is to be found but through the process, which runs."""
+    (tmp_path / "root/tmp").mkdir(parents=True)
+    shutil.copy(program, tmp_path / "root/wombat")
+    count = ["stat", "-n", "wombat", "--by", "site", "-m", "lib", "--format", "json", "-o", "counts.json"]
+    counting = start(build / "spoor", *count, stderr=subprocess.PIPE)
+    while b"counting" not in counting.stderr.readline():
+        assert counting.poll() is None
+    process = start(*CONTAINER, as_pid(inner, "chroot root /wombat made_inside wait"))
+    ready(process)
+    tell(process)
+    ready(process, b"done")
+    counting.send_signal(signal.SIGINT)
+    assert counting.wait(30) == 0
+    assert not Path("/wombat").exists() and not shared.exists()
+    calls = [c for task in json.loads((tmp_path / "counts.json").read_text())["tasks"] for c in task["syscalls"]
+             if c["name"] == "getpid"]
+    found = {(s["stack"][0]["function"], s["stack"][1]["function"]): s["calls"] for c in calls for s in c["sites"]
+             if s["calls"] == CALLS}
+    assert found == {("made_inside", "main"): CALLS}
