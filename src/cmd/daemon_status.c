@@ -82,6 +82,7 @@ static void tell_code(struct command *c, const struct spoor_ust_session *s)
 
 static void tell_rule(struct command *c, const struct spoor_ust_session *s, const struct spoor_ust_rule *r)
 {
+	const char *level = spoor_ust_level_name(r->rule.level);
 	char line[1536], pid[32] = "all programs", channel[48] = "";
 
 	if (r->process.pid)
@@ -89,8 +90,9 @@ static void tell_rule(struct command *c, const struct spoor_ust_session *s, cons
 	for (unsigned i = 0; i < s->o.n_channels && s->o.n_channels > 1; i++)
 		if (r->rule.channels == 1U << i)
 			snprintf(channel, sizeof(channel), "%s/", s->o.channels[i].name);
-	snprintf(line, sizeof(line), "  %s %s%s in %s%s%s", r->rule.enable ? "enabled" : "disabled", channel,
-		 r->rule.pattern, pid, r->rule.filter[0] ? " if " : "", r->rule.filter);
+	snprintf(line, sizeof(line), "  %s %s%s%s%s in %s%s%s", r->rule.enable ? "enabled" : "disabled", channel,
+		 r->rule.pattern, level ? " up to " : "", level ? level : "", pid, r->rule.filter[0] ? " if " : "",
+		 r->rule.filter);
 	spoor_hub_answer(c->q, line);
 }
 

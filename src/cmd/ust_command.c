@@ -21,24 +21,62 @@ static const struct spoor_option options[] = {
 	{},
 };
 
-/* What words there may be behind a command. */
-static const struct {
+/* What words there may be behind a command, and which options say something with it. */
+static const struct takes {
 	const char *word;
 	bool events, pids;
+	const char *options; /* beside the session and the socket; NULL: all */
 } takes[] = {
-	{ "create", true, true }, { "start", true, true }, { "enable", true, true }, { "disable", true, true },
-	{ "stop", false, true },  { "status", false, true },
+	{ "create", true, true, NULL },
+	{ "start", true, true, NULL },
+	{ "enable", true, true, "event level filter channel all" },
+	{ "disable", true, true, "event channel all" },
+	{ "stop", false, true, "all" },
+	{ "status", false, true, "all" },
+	{ "snapshot", false, false, "output" },
+	{ "end", false, false, "" },
 };
+
+static const struct takes *find_command(const char *word)
+{
+	for (unsigned i = 0; i < sizeof(takes) / sizeof(*takes); i++)
+		if (!strcmp(word, takes[i].word))
+			return &takes[i];
+	return NULL;
+}
+
+static bool is_among(const char *word, const char *list)
+{
+	size_t n = strlen(word);
+
+	for (; *list; list += strspn(list, " ")) {
+		size_t len = strcspn(list, " ");
+
+		if (len == n && !memcmp(list, word, n))
+			return true;
+		list += len;
+	}
+	return false;
+}
+
+/* What was typed means something: an option that is passed over would not do what who typed it waits for. */
+static int check_options(const struct spoor_ust_command *c, uint64_t given, struct spoor_error *e)
+{
+	const struct takes *t = find_command(c->word);
+
+	for (unsigned i = 0; t && t->options && options[i].name; i++)
+		if (given >> i & 1 && !is_among(options[i].name, t->options) &&
+		    !is_among(options[i].name, "session socket"))
+			return spoor_fail(e, EINVAL, "--%s says nothing of '%s'; 'spoor help ust' tells more",
+					  options[i].name, c->word);
+	return 0;
+}
 
 static int check_arguments(const struct spoor_ust_command *c, struct spoor_error *e)
 {
-	bool events = false, pids = false;
+	const struct takes *t = find_command(c->word);
+	bool events = t && t->events, pids = t && t->pids;
 
-	for (unsigned i = 0; i < sizeof(takes) / sizeof(*takes); i++)
-		if (!strcmp(c->word, takes[i].word)) {
-			events = takes[i].events;
-			pids = takes[i].pids;
-		}
 	if (c->n_names && !events)
 		return spoor_fail(e, EINVAL, "%s %s: it takes no such word; -s NAME says which session", c->word,
 				  c->names[0]);
@@ -46,7 +84,7 @@ static int check_arguments(const struct spoor_ust_command *c, struct spoor_error
 		return spoor_fail(e, EINVAL, "%s %u: it is for a whole session (-s NAME), not for a process", c->word,
 				  c->pids[0]);
 	for (unsigned i = 0; i < c->n_names; i++)
-		if (c->names[i][0] >= '0' && c->names[i][0] <= '9')
+		if (!spoor_ust_may_be_events(c->names[i]))
 			return spoor_fail(e, EINVAL, "%s %s: neither a process nor an event (PROVIDER:NAME)", c->word,
 					  c->names[i]);
 	return 0;
@@ -86,6 +124,7 @@ static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, st
 int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
 {
 	struct spoor_command_line line = { .options = options };
+	uint64_t given = 0;
 	char verb[64];
 	int r;
 
@@ -94,9 +133,11 @@ int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, 
 	snprintf(verb, sizeof(verb), "ust %s", argv[0]);
 	line.verb = verb;
 	optind = 0; /* getopt begins anew */
-	r = spoor_options_parse(&line, argc, argv, c, NULL, e);
+	r = spoor_options_parse(&line, argc, argv, c, &given, e);
 	c->named = c->session != unnamed;
 	if (!r)
 		r = check_session(c->session, e);
+	if (!r)
+		r = check_options(c, given, e);
 	return r ? r : take_arguments(c, argc, argv, e);
 }

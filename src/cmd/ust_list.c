@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/ust.h"
+#include "cmd/ust_options.h"
 #include "collect/user/sites.h"
 
 struct list {
@@ -25,8 +26,6 @@ struct list {
 static const char *const kinds[] = { "tracepoint", "marker", "log", "sdt" };
 static const char *const states[] = { "?", "off", "on" };
 static const char *const ways[] = { "patched", "flag", "mem", "refused", "absent" };
-static const char *const levels[] = { "emerg", "alert", "crit", "err", "warning", "notice", "info", "7",
-				      "8",     "9",     "10",   "11",  "12",      "13",     "debug" };
 
 static const char *shown(const char *text, char *buf, size_t size)
 {
@@ -49,7 +48,7 @@ static void print_text(const struct list *l, const struct spoor_site_info *s)
 	if (s->kind != SPOOR_SITE_SDT)
 		printf(" %s", ways[s->way]);
 	if (s->level >= 0)
-		printf(" %s", levels[s->level]);
+		printf(" %s", spoor_ust_level_name(s->level));
 	printf(s->kind == SPOOR_SITE_MARKER || s->kind == SPOOR_SITE_LOG ? " \"%s\"" : " (%s)",
 	       shown(s->fields, c, sizeof(c)));
 	if (*s->file)
@@ -80,7 +79,7 @@ static void print_json(const struct list *l, const struct spoor_site_info *s)
 	if (s->kind != SPOOR_SITE_SDT)
 		print_string("how", ways[s->way]);
 	if (s->level >= 0)
-		print_string("level", levels[s->level]);
+		print_string("level", spoor_ust_level_name(s->level));
 	print_string(s->kind == SPOOR_SITE_MARKER || s->kind == SPOOR_SITE_LOG ? "format" : "fields", s->fields);
 	print_string("file", s->file);
 	printf(",\"line\":%u", s->line);

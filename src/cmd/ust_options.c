@@ -26,16 +26,22 @@ void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
 
 /* ---- events ---- */
 
+bool spoor_ust_may_be_events(const char *pattern)
+{
+	pattern += *pattern == '!';
+	return strpbrk(pattern, ":*?") && *pattern != '!' && (*pattern < '0' || *pattern > '9');
+}
+
 int spoor_ust_rule_option(const char *pattern, bool enable, struct spoor_ust_rule *ret, struct spoor_error *e)
 {
 	*ret = (struct spoor_ust_rule){ .rule = { .enable = enable, .channels = 1, .level = SPOOR_LEVEL_NONE } };
+	if (!spoor_ust_may_be_events(pattern) || strlen(pattern) >= sizeof(ret->rule.pattern))
+		return spoor_fail(e, EINVAL, "-e %s: a name such as server:request, * and ? stand for any characters",
+				  pattern);
 	if (*pattern == '!') {
 		ret->rule.enable = !enable;
 		pattern++;
 	}
-	if (!*pattern || strlen(pattern) >= sizeof(ret->rule.pattern))
-		return spoor_fail(e, EINVAL, "-e %s: a name such as server:request, * and ? stand for any characters",
-				  pattern);
 	strcpy(ret->rule.pattern, pattern);
 	return 0;
 }
@@ -71,6 +77,15 @@ int spoor_take_ust_level(void *level, const char *arg, struct spoor_error *e)
 				  arg);
 	*ret = n;
 	return 0;
+}
+
+const char *spoor_ust_level_name(unsigned level)
+{
+	static const char *const between[] = { "7", "8", "9", "10", "11", "12", "13" };
+
+	if (level > 14)
+		return NULL;
+	return level < 7 ? levels[level] : level == 14 ? levels[7] : between[level - 7];
 }
 
 int spoor_take_ust_filter(void *filter, const char *arg, struct spoor_error *e)

@@ -63,11 +63,15 @@ bool spoor_ust_options_shape(const struct spoor_ust_cmd_options *o);
 uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o);
 /* Of a bit of contexts, as --context has it; NULL: there is none. */
 const char *spoor_ust_context_name(unsigned bit);
+/* As --level has it; NULL: any. */
+const char *spoor_ust_level_name(unsigned level);
 /* "vpid,cpu,callstack" into a uint32_t. */
 int spoor_take_ust_contexts(void *contexts, const char *arg, struct spoor_error *e);
 
 void spoor_ust_options_init(struct spoor_ust_cmd_options *o);
 /* After the last: level and filter go to all rules; none: all events. */
 void spoor_ust_options_settle(struct spoor_ust_cmd_options *o);
+/* Can it match? Each event is PROVIDER:NAME, and no provider begins with a digit. */
+bool spoor_ust_may_be_events(const char *pattern);
 /* One event pattern, "!pattern" for those that are not; in the first channel. */
 int spoor_ust_rule_option(const char *pattern, bool enable, struct spoor_ust_rule *ret, struct spoor_error *e);

@@ -313,6 +313,11 @@ def test_status_says_what_was_typed(daemon):
     assert f"  enabled zoo:* in all programs if {typed}\n" in daemon.ust("status").stdout
     daemon.ust("enable", "zoo:rare", "-a", "--filter", 'what == "\x1b[31m"')
     assert r'zoo:rare in all programs if what == "\x1b[31m"' in daemon.ust("status").stdout
+    daemon.ust("enable", "zoo:*", "-a", "-l", "warning")
+    daemon.ust("enable", "x:*", "-a", "-l", "9", "--filter", "n < 5")
+    said = daemon.ust("status").stdout
+    assert "  enabled zoo:* up to warning in all programs\n" in said
+    assert "  enabled x:* up to 9 in all programs if n < 5\n" in said
 
 
 def channels(daemon, pid):
@@ -344,6 +349,15 @@ def test_words_that_say_nothing_are_refused(daemon, ticker):
             (("end", "1"), "whole session", 2), (("snapshot", "-o", "s.spoor", "1"), "whole session", 2),
             (("enable", "12x", "-a"), "neither a process nor an event", 2),
             (("start", "99999999999"), "neither a process nor an event", 2),
+            (("start", "ticker"), "neither a process nor an event", 2),
+            (("start", "--", "-1"), "neither a process nor an event", 2),
+            (("enable", "!!zoo:*", "-a"), "neither a process nor an event", 2),
+            (("enable", "-e", "tick", "-a"), "a name such as", 2), (("enable", "-e", "!", "-a"), "a name such as", 2),
+            (("enable", "x:y", "-o", "s", "-a"), "--output says nothing of 'enable'", 2),
+            (("enable", "x:y", "--buffers", "1M", "-a"), "--buffers says", 2),
+            (("disable", "x:y", "-l", "info", "-a"), "--level says", 2),
+            (("stop", "-e", "x:y", "-a"), "--event says", 2),
+            (("end", "-a"), "--all says", 2), (("snapshot", "-o", "s", "--rotate", "1s"), "--rotate says", 2),
             (("start", "--mode", "block"), "exists already", 1), (("start", "--buffers", "1M"), "exists already", 1),
             (("start", "--context", "cpu"), "exists already", 1), (("start", "--rotate", "1s"), "exists already", 1),
             (("enable", "zoo:*", "4194303"), "there is none", 1)]:

@@ -32,7 +32,7 @@ def test_wrong_values_are_said(build, actor, tmp_path, name, value, says):
 
 @pytest.mark.parametrize("name, value, says", [
     ("FILTER", "n ==", "nothing is recorded"), ("FILTER", "n " * 250, "longer than 499"),
-    ("OUTPUT", "/nonexistent", "no such"),
+    ("EVENTS", "actor:s*,step", "such as server:request"), ("OUTPUT", "/nonexistent", "no such"),
     ("OUTPUT", "/dev/null", "not a directory"),
 ])
 def test_what_cannot_be_is_said(build, actor, tmp_path, name, value, says):
@@ -54,8 +54,8 @@ def test_modes(build, actor, tmp_path, name, value, mode, block_us):
 
 def test_right_values_say_nothing(build, actor, tmp_path):
     run, (trace,) = tracing.traced(build, tmp_path / "out", actor, "count", 101, SPOOR_UST_BUFFERS="2M",
-                                   SPOOR_UST_EVENTS="!actor:n*", SPOOR_UST_CONTEXT="v*,!vtid", SPOOR_UST_STACK="all,7",
-                                   SPOOR_UST_MAX_SIZE="1G", SPOOR_UST_FILTER="n < 50")
+                                   SPOOR_UST_EVENTS="*,!actor:n*,", SPOOR_UST_CONTEXT="v*,!vtid",
+                                   SPOOR_UST_STACK="all,7", SPOOR_UST_MAX_SIZE="1G", SPOOR_UST_FILTER="n < 50")
     assert not run.stderr and len(trace.events) == 50
     assert set(trace.events[0].values) == {"n", "what", "vpid", "callstack", "callstack_status", "callstack_way",
                                            "reserved"}

@@ -267,6 +267,19 @@ static int parse_directory(const char *s, char *to, size_t size)
 	return 0;
 }
 
+/* Can each of them match? Every event is PROVIDER:NAME. */
+static bool may_be_events(const char *globs)
+{
+	size_t n;
+
+	for (; *globs; globs += n + (globs[n] == ',')) {
+		n = strcspn(globs, ",");
+		if (n && strcspn(globs, ":*?") >= n)
+			return false;
+	}
+	return true;
+}
+
 static bool parse_rule(char **envp, struct rule_wish *rule)
 {
 	const char *filter = variable(envp, "SPOOR_UST_FILTER");
@@ -274,6 +287,11 @@ static bool parse_rule(char **envp, struct rule_wish *rule)
 
 	*rule = (struct rule_wish){ .max_level = UINT32_MAX, .enable = true, .channels = 1 };
 	rule->globs = variable(envp, "SPOOR_UST_EVENTS") ?: "*";
+	if (!may_be_events(rule->globs)) {
+		say("SPOOR_UST_EVENTS", rule->globs,
+		    "names are such as server:request, * and ? stand for any characters", nothing);
+		return false;
+	}
 	if (!filter)
 		return true;
 	if (strlen(filter) > UST_MOST_FILTER)
