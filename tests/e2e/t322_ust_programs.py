@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What programs do to a tracer: threads, processes, signals, objects that come and go, sudden death."""
+import ctypes
 import json
+import mmap
 import os
 import random
 import signal
@@ -354,6 +356,19 @@ def test_start_up(build, ticker):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as out:
         tracing.check_start_up(ticker, tracing.environment(build, None, preload=False), {
             "preloaded": tracing.environment(build, None), "alone": tracing.environment(build, out)})
+
+
+def test_files_are_not_read_ahead(build, actor, tmp_path):
+    """Without a daemon, on disk: only what was written of the buffers is in the cache; no more is waited for."""
+    subprocess.run([actor, "count", "7"], env=tracing.environment(build, tmp_path / "out"), check=True, timeout=60)
+    path, = (tmp_path / "out").glob("*.arena")
+    size = path.stat().st_size
+    with open(path, "r+b") as f, mmap.mmap(f.fileno(), size) as m:
+        held = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+        there = ctypes.addressof(anchor := ctypes.c_char.from_buffer(m))
+        assert not ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(there), ctypes.c_size_t(size), held)
+        del anchor
+    assert 4 < sum(h & 1 for h in held) < size // mmap.PAGESIZE / 8
 
 
 def test_without_sites_no_memory(build, tmp_path):

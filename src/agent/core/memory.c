@@ -194,6 +194,8 @@ static int map(long at, long fd, const struct spoor_arena *head)
 
 	if (sys_failed(r))
 		return (int)r;
+	/* Of a file on disk the first store would read around itself as much as the disk's read-ahead is, up to all. */
+	sys3(SYS_madvise, at, (long)head->size, MADV_RANDOM);
 	r = arena_populate((char *)at, SPOOR_ARENA_DEFS_OFFSET + DEFS_STEP);
 	if (!r)
 		r = arena_populate((char *)at + head->headers_offset, head->data_offset - head->headers_offset);
