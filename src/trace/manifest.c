@@ -84,16 +84,6 @@ uint64_t spoor_writer_lost(const struct spoor_writer *w)
 	return lost;
 }
 
-uint64_t spoor_writer_lost_calls(const struct spoor_writer *w)
-{
-	uint64_t lost = 0;
-
-	for_each_part(p, w)
-		for (unsigned i = 0; i < p->n_streams; i++)
-			lost += p->streams[i].lost_calls;
-	return lost;
-}
-
 static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "hostname", spoor_text_json(w->hostname), "directory",

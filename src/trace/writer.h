@@ -113,7 +113,8 @@ int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_he
 /* The two that a recording of either part tells of itself; define: one of those above. */
 typedef int spoor_writer_definer(struct spoor_writer *w, const struct spoor_event_header *def);
 int spoor_define_clock(struct spoor_writer *w, spoor_writer_definer *define); /* the clocks as they are now */
-int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, const char *name, uint64_t value);
+int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, uint64_t ts, const char *name,
+			 uint64_t value);
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 
 /*
@@ -167,7 +168,8 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
-/* Of these, since the writer was opened: the last ones of system calls. */
-uint64_t spoor_writer_lost_calls(const struct spoor_writer *w);
+/* From now on each of them is shown to lost() as it is counted. */
+void spoor_writer_on_loss(struct spoor_writer *w, void (*lost)(void *ctx, const struct spoor_event_header *event),
+			  void *ctx);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e);

@@ -119,7 +119,8 @@ int spoor_define_clock(struct spoor_writer *w, spoor_writer_definer *define)
 	return define(w, &clock.h);
 }
 
-int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, const char *name, uint64_t value)
+int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, uint64_t ts, const char *name,
+			 uint64_t value)
 {
 	struct {
 		struct spoor_counter c;
@@ -129,7 +130,7 @@ int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, c
 	snprintf(def.name, sizeof(def.name), "%s", name);
 	def.c.h.id = SPOOR_EV_COUNTER;
 	def.c.h.size4 = SPOOR_SIZE4(sizeof(def.c) + strlen(def.name) + 1);
-	def.c.h.ts = spoor_now_monotonic();
+	def.c.h.ts = ts;
 	def.c.value = value;
 	return define(w, &def.c.h);
 }

@@ -26,8 +26,7 @@ struct writer_stream {
 	uint64_t seq;
 	uint64_t discarded; /* as the caller said last, and before it was resumed */
 	uint64_t before;    /* of these: before */
-	uint64_t lost;       /* events that could not be written */
-	uint64_t lost_calls; /* of these: the last ones of system calls */
+	uint64_t lost;      /* events that could not be written */
 };
 
 /* A segment of one part. */
@@ -69,6 +68,8 @@ struct spoor_writer {
 	int reserve_fd;      /* a file without a name: room for the last manifest on a full disk; -1: none */
 	size_t reserve_len;
 	uint64_t lost_before; /* before it was resumed */
+	void (*lost)(void *ctx, const struct spoor_event_header *event); /* NULL: nobody asks */
+	void *lost_ctx;
 	uint8_t failed; /* something could not be written, other than for want of room below max_size */
 
 	struct writer_part parts[SPOOR_MAX_PARTS];

@@ -195,17 +195,7 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 	return 0;
 }
 
-/* A call's last event: that it has ended, never does, or was in flight at the end. */
-static bool is_call(const struct spoor_event_header *h)
-{
-	const struct spoor_pending *p = (const void *)h;
-
-	if (h->id != SPOOR_EV_PENDING)
-		return h->id <= SPOOR_EV_SYSCALL_OTHER;
-	return spoor_event_size(h) >= sizeof(*p) && (p->why == SPOOR_PENDING_END || spoor_pending_is_final(p));
-}
-
-static void lose_events(struct writer_stream *s, const struct iovec *iov, int n)
+static void lose_events(const struct spoor_writer *w, struct writer_stream *s, const struct iovec *iov, int n)
 {
 	for (int i = 0; i < n; i++) {
 		size_t at = 0;
@@ -217,7 +207,8 @@ static void lose_events(struct writer_stream *s, const struct iovec *iov, int n)
 				break;
 			at += spoor_event_size(h);
 			s->lost++;
-			s->lost_calls += is_call(h);
+			if (w->lost)
+				w->lost(w->lost_ctx, h);
 		}
 	}
 }
@@ -261,7 +252,7 @@ static int check(struct spoor_writer *w, struct writer_stream *s, const struct i
 					  spans[i].iov_len);
 	if (p->ts_begin >= s->last_ts && p->ts_end >= p->ts_begin)
 		return 0;
-	lose_events(s, spans, n_spans);
+	lose_events(w, s, spans, n_spans);
 	spoor_stream_name(s, name, sizeof(name));
 	return spoor_fail(e, EINVAL, "%s: events of %s are out of order", w->path, name);
 }
@@ -289,9 +280,9 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 		if (r > 0)
 			r = spoor_stream_write(w, s, p, e);
 		else if (r == 0) /* max_size holds only the segments that are being written */
-			lose_events(s, spans, taken);
+			lose_events(w, s, spans, taken);
 		if (r < 0) {
-			lose_events(s, spans, n_spans);
+			lose_events(w, s, spans, n_spans);
 			return r;
 		}
 		p->ts_begin = p->ts_end;
@@ -336,12 +327,19 @@ uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane)
 	return s ? s->last_ts : 0;
 }
 
+void spoor_writer_on_loss(struct spoor_writer *w, void (*lost)(void *ctx, const struct spoor_event_header *event),
+			  void *ctx)
+{
+	w->lost = lost;
+	w->lost_ctx = ctx;
+}
+
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans)
 {
 	struct writer_stream *s = spoor_cpu_stream(w, cpu, level);
 
 	if (s)
-		lose_events(s, spans, n_spans);
+		lose_events(w, s, spans, n_spans);
 }
 
 static void switch_stream(struct writer_stream *s)

@@ -143,6 +143,20 @@ def test_unwritable(spoor, ticker):
     assert run.returncode == 125 and "/proc/t.spoor" in run.stderr and "ready" not in run.stdout
 
 
+@pytest.mark.parametrize("what, unseen", [(("clone", "3"), 1), (("exec", "2"), 2), (("count", "7"), 0)], ids=str)
+def test_recover_of_what_ended_without_exit(spoor, build, tmp_path, events, what, unseen):
+    """By _exit() or execve(): the files cannot tell these from a crash, and nothing is called one."""
+    actor = tracing.build_program(tmp_path / "ust_actor", "ust_actor.c")
+    tracing.traced(build, tmp_path / "alone", actor, *what)
+    run = spoor("ust", "recover", "alone", "-o", "t.spoor")
+    assert run.returncode == 0, run.stderr
+    assert ("ended by" in run.stdout) == bool(unseen), run.stdout
+    assert not unseen or f"; {unseen} ended by a crash, or by _exit() or execve()\n" in run.stdout
+    states = Counter(p["state"] for p in events("t.spoor")[1]["programs"])
+    assert states == Counter({"ended": 1} | ({"without exit()": unseen} if unseen else {})), states
+    assert "Crashed" not in spoor("report", "t.spoor").stdout
+
+
 def test_recover_alone(spoor, build, ticker, tmp_path, events):
     """Daemonless, many times what the buffers hold, with children; and while it runs."""
     out = tmp_path / "alone"
@@ -163,6 +177,24 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
     p.wait()
     assert "still running" in run.stdout, run
     assert len(ticks(events("running.spoor")[0])) == 1
+
+
+def test_a_recovered_trace_ends_with_its_last_event(spoor, build, ticker, tmp_path, events):
+    """And not when it was recovered, which may be days later."""
+    out = tmp_path / "alone"
+    p = subprocess.Popen([ticker, "1", "0", "1000"], env=tracing.environment(build, out), stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"ready\n"
+    time.sleep(0.2)
+    p.kill()
+    p.wait()
+    time.sleep(1.5)
+    assert spoor("ust", "recover", out, "-o", "t.spoor").returncode == 0
+    stamps = [float(line.split("]")[0][1:]) for line in subprocess.run(
+        ["babeltrace2", "--clock-seconds", tmp_path / "t.spoor"], capture_output=True, text=True, check=True)
+        .stdout.splitlines()]
+    last = max(float(e["ts"]) for e in events("t.spoor")[0])
+    assert last == pytest.approx(stamps[-1], abs=1e-4)
+    assert " ms.\n" in re.search(r"User events: .*\n", spoor("report", "t.spoor").stdout)[0]
 
 
 @pytest.mark.parametrize("settings, word", [({"SPOOR_UST_MAX_SIZE": "4M"}, "lost"),

@@ -37,10 +37,13 @@ struct spoor_consumer {
 	struct late_call { /* seen after the end began */
 		uint32_t tid;
 		uint64_t start;
+		int n; /* -1: lost when it was to be written */
 	} * late;
 	size_t n_late;
 	struct spoor_consumer_counts counts;
 };
+
+static void lose_call(void *ctx, const struct spoor_event_header *h);
 
 int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, struct spoor_writer *w,
 		       bool keep_definitions, struct spoor_consumer **ret)
@@ -60,6 +63,7 @@ int spoor_consumer_new(struct spoor_kernel *k, struct spoor_objects *objects, st
 		spoor_consumer_free(c);
 		return -ENOMEM;
 	}
+	spoor_writer_on_loss(w, lose_call, c);
 	for (unsigned i = 0; i < c->n_rings; i++) {
 		c->rings[i].ring = spoor_kernel_ring(k, i / SPOOR_LEVELS, i % SPOOR_LEVELS);
 		c->rings[i].epoch = 1;
@@ -119,7 +123,7 @@ static bool is_unfinished(const struct spoor_consumer *c, const struct spoor_pen
 	       (p->why != SPOOR_PENDING_MOVED && p->h.ts >= c->ends_at);
 }
 
-static void note_late(struct spoor_consumer *c, uint32_t tid, uint64_t start)
+static void note_late(struct spoor_consumer *c, uint32_t tid, uint64_t start, int n)
 {
 	struct late_call *grown = c->late;
 
@@ -128,10 +132,11 @@ static void note_late(struct spoor_consumer *c, uint32_t tid, uint64_t start)
 	if (!grown)
 		return; /* the count may be one too high */
 	c->late = grown;
-	c->late[c->n_late++] = (struct late_call){ tid, start };
+	c->late[c->n_late++] = (struct late_call){ tid, start, n };
 }
 
-static void count_call(struct spoor_consumer *c, const struct spoor_event_header *h)
+/* n: 1, or -1 if it was counted and then lost. */
+static void count_call(struct spoor_consumer *c, const struct spoor_event_header *h, int n)
 {
 	const struct spoor_syscall *call = (const void *)h; /* SYSCALL_OTHER begins alike */
 	const struct spoor_pending *p = (const void *)h;
@@ -139,9 +144,14 @@ static void count_call(struct spoor_consumer *c, const struct spoor_event_header
 
 	if (unfinished ? !is_unfinished(c, p) : h->id > SPOOR_EV_SYSCALL_OTHER)
 		return;
-	c->counts.events++;
+	c->counts.events += n;
 	if (h->ts >= c->ends_at)
-		note_late(c, h->tid, unfinished ? p->start : h->ts - call->dur);
+		note_late(c, h->tid, unfinished ? p->start : h->ts - call->dur, n);
+}
+
+static void lose_call(void *ctx, const struct spoor_event_header *h)
+{
+	count_call(ctx, h, -1);
 }
 
 static int by_call(const void *a, const void *b)
@@ -156,13 +166,19 @@ static int by_call(const void *a, const void *b)
 /* Calls that were reported as under way at the end, and slept or ended before everything was detached. */
 static uint64_t counted_twice(const struct spoor_consumer *c)
 {
-	uint64_t n = 0;
+	uint64_t twice = 0;
+	int of_call = 0;
 
 	if (c->n_late)
 		qsort(c->late, c->n_late, sizeof(*c->late), by_call);
-	for (size_t i = 1; i < c->n_late; i++)
-		n += !by_call(&c->late[i - 1], &c->late[i]);
-	return n;
+	for (size_t i = 0; i < c->n_late; i++) {
+		of_call += c->late[i].n;
+		if (i + 1 < c->n_late && !by_call(&c->late[i], &c->late[i + 1]))
+			continue;
+		twice += of_call > 1 ? of_call - 1 : 0;
+		of_call = 0;
+	}
+	return twice;
 }
 
 void spoor_consumer_ends(struct spoor_consumer *c)
@@ -214,7 +230,7 @@ static void scan(struct spoor_consumer *c, struct ring_state *r)
 				break;
 			if (h->id == SPOOR_EV_MAPPING)
 				spoor_definer_object(c->definer, ((const struct spoor_mapping *)h)->object);
-			count_call(c, h);
+			count_call(c, h, 1);
 		} else if (h->id == SPOOR_CTL_MARK) {
 			if (r->n_spans) /* what lies before it belongs to the old segment and is written first */
 				break;

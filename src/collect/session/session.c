@@ -280,7 +280,7 @@ static void run(struct session *s)
 
 static void define_counter(struct session *s, const char *name, uint64_t value)
 {
-	spoor_define_counter(s->writer, spoor_writer_define, name, value);
+	spoor_define_counter(s->writer, spoor_writer_define, spoor_now_monotonic(), name, value);
 }
 
 static const char *const status_words[SPOOR_WALK_STATUS_MAX] = { "complete",  "budget", "no_rows", "unreadable",
@@ -377,11 +377,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 	if (s.writer) {
 		int c;
 
-		/* Counted as events are calls alone; lost are threads, mappings and definitions, too. */
-		uint64_t lost = spoor_writer_lost_calls(s.writer);
-
 		ret->consumer.discarded += spoor_writer_lost(s.writer);
-		ret->consumer.events -= lost < ret->consumer.events ? lost : ret->consumer.events;
 		ret->bytes = spoor_writer_bytes(s.writer);
 		c = spoor_writer_close(s.writer, &close_error);
 		if (c && !ret->warning[0])

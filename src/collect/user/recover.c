@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/user/recover_left.h"
 
 #define FIRST_STEP (10 * 1000000ULL) /* ns of a round; it is adapted to how much that is */
@@ -178,7 +179,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 {
 	for (size_t i = 0; i < r->left.n; i++) {
 		struct spoor_source *s = &r->left.all[i]->source;
-		unsigned state = SPOOR_PROGRAM_CRASHED;
+		unsigned state = SPOOR_PROGRAM_UNSEEN;
 
 		if (s->arena->malformed || s->arena->size < s->arena->head.size)
 			state = SPOOR_PROGRAM_DAMAGED;
@@ -189,7 +190,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		spoor_taker_tell(t, s, state);
 		r->ret->programs++;
 		count_cut(r->ret, s->arena);
-		r->ret->crashed += state == SPOOR_PROGRAM_CRASHED;
+		r->ret->unseen += state == SPOOR_PROGRAM_UNSEEN;
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
 		r->ret->stuck += s->arena->head.n_stuck != 0;
 		r->ret->malformed += s->arena->malformed;
@@ -198,14 +199,33 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 	}
 }
 
-static void define_counters(const struct recovery *r, struct spoor_taker *t)
+/*
+ * When the last event of all was written. There the trace ends: what is told of the whole would else be of now, which
+ * may be days later, or a clock of another boot.
+ */
+static uint64_t end_of(const struct recovery *r)
 {
-	spoor_taker_counter(t, "ust_events", r->ret->events);
-	spoor_taker_counter(t, "ust_discarded", r->ret->lost);
-	spoor_taker_counter(t, "ust_overwritten", r->ret->overwritten);
-	spoor_taker_counter(t, "ust_malformed", r->ret->malformed);
-	spoor_taker_counter(t, "ust_programs", r->ret->programs);
-	spoor_taker_counter(t, "ust_crashed", r->ret->crashed);
+	uint64_t end = r->n_pieces ? r->pieces[0].begin : 0;
+
+	for (size_t i = 0; i < r->n_pieces; i++) {
+		struct spoor_left *l = r->pieces[i].left;
+		const struct spoor_user_arena *a = l->source.arena;
+		uint64_t last = a->packets[r->pieces[i].packet].last;
+
+		if (last && a->head.clock == SPOOR_ARENA_TSC)
+			last = spoor_user_clock_ns(&l->clock, last);
+		end = last > end ? last : end;
+	}
+	return end;
+}
+
+static void define_counters(const struct recovery *r, struct spoor_writer *w, uint64_t ts)
+{
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_events", r->ret->events);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_discarded", r->ret->lost);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->malformed);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_programs", r->ret->programs);
 }
 
 static int define_all(struct recovery *r, struct spoor_taker *t)
@@ -244,11 +264,15 @@ static int write_trace(struct recovery *r, const char *output, const char *comma
 	if (!err)
 		err = sweep(r, t, e);
 	if (t) {
+		uint64_t end = end_of(r);
+
+		if (end) /* else no round was made */
+			spoor_taker_round_until(t, end);
 		tell(r, t);
 		spoor_taker_counts(t, &counts);
 		r->ret->events = counts.events;
 		r->ret->lost += counts.late;
-		define_counters(r, t);
+		define_counters(r, w, end ? end : spoor_now_monotonic());
 	}
 	err2 = spoor_writer_close(w, err ? NULL : e);
 	spoor_taker_free(t);

@@ -12,7 +12,8 @@
 
 struct spoor_recovery {
 	uint64_t events, lost, overwritten, malformed;
-	unsigned programs, crashed, running;
+	unsigned programs, running;
+	unsigned unseen;             /* programs that ended without exit(): by a crash or not */
 	unsigned stuck;              /* programs with sites that could not be switched on */
 	unsigned cut;                /* files whose end is missing, */
 	uint64_t cut_bytes, missing; /* so many bytes, and of these that were events', as far as is known */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "collect/user/taker_internal.h"
 #include "collect/user/threads.h"
 
@@ -298,7 +299,7 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value)
 {
-	spoor_define_counter(t->w, spoor_writer_define_user, name, value);
+	spoor_define_counter(t->w, spoor_writer_define_user, spoor_now_monotonic(), name, value);
 }
 
 void spoor_taker_segment(struct spoor_taker *t)
