@@ -40,6 +40,18 @@ static void test_clock(void **state)
 	spoor_user_clock_done(&c);
 }
 
+/* Of the last stamps that there are, as only garbage has them: they do not begin at 0 again. */
+static void test_clock_ends(void **state)
+{
+	struct spoor_user_clock c = {};
+
+	assert_int_equal(spoor_user_clock_add(&c, (struct spoor_clock_pair){ 1000, 5000 }), 0);
+	assert_int_equal(spoor_user_clock_ns(&c, UINT64_MAX), UINT64_MAX);
+	assert_int_equal(spoor_user_clock_add(&c, (struct spoor_clock_pair){ 1000001000, 5000005000 }), 0);
+	assert_int_equal(spoor_user_clock_ns(&c, UINT64_MAX / 2), UINT64_MAX);
+	spoor_user_clock_done(&c);
+}
+
 /* ---- lanes ---- */
 
 #define RUNS 60
@@ -238,7 +250,7 @@ static void test_recover(void **state)
 	assert_int_equal(r.events, 200);
 	assert_int_equal(r.lost, 11);
 	assert_int_equal(r.malformed, 0);
-	assert_int_equal(r.crashed, 1);
+	assert_int_equal(r.unseen, 1);
 	assert_int_equal(r.programs, 1);
 	assert_int_equal(read_back(f, see_ints), 200);
 }
@@ -409,9 +421,10 @@ static void test_spill(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clock),   cmocka_unit_test(test_lanes), cmocka_unit_test(test_merge),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_cut),   TEST_OF_TRACE(test_recover),
-		TEST_OF_TRACE(test_crowd),      TEST_OF_TRACE(test_garbage),  TEST_OF_TRACE(test_spill),
+		cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_ends), cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_merge), cmocka_unit_test(test_refused),    cmocka_unit_test(test_cut),
+		TEST_OF_TRACE(test_recover),  TEST_OF_TRACE(test_crowd),         TEST_OF_TRACE(test_garbage),
+		TEST_OF_TRACE(test_spill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,10 +55,12 @@ uint64_t spoor_user_clock_before(const struct spoor_user_clock *c, uint64_t tsc)
  */
 static inline uint64_t spoor_user_clock_ns(struct spoor_user_clock *c, uint64_t tsc)
 {
+	unsigned __int128 ns;
+
 	if (__builtin_expect(tsc < c->piece.tsc || tsc >= c->piece.end, 0))
 		spoor_user_clock_find(c, tsc);
 	if (__builtin_expect(tsc < c->piece.tsc, 0))
 		return spoor_user_clock_before(c, tsc);
-	return c->piece.ns +
-	       (uint64_t)(((unsigned __int128)(tsc - c->piece.tsc) * c->piece.rate) >> SPOOR_CLOCK_RATE_SHIFT);
+	ns = c->piece.ns + (((unsigned __int128)(tsc - c->piece.tsc) * c->piece.rate) >> SPOOR_CLOCK_RATE_SHIFT);
+	return ns > UINT64_MAX ? UINT64_MAX : (uint64_t)ns;
 }

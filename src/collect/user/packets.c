@@ -44,10 +44,11 @@ static uint64_t consumed_of(const struct spoor_user_arena *a, unsigned i, uint64
 	return a->packets[i].overwritten ? SPOOR_CONSUMED_BYTES(consumed, serial) : consumed;
 }
 
-/* As its program would count them. */
+/* As its program would count them. Of an arena that was cut, those that are there. */
 static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t to)
 {
-	const uint8_t *at = a->base + p->offset, *end = at + (to < p->size ? to : p->size);
+	uint64_t there = p->offset < a->size ? a->size - p->offset : 0, most = there < p->size ? there : p->size;
+	const uint8_t *at = a->base + p->offset, *end = at + (to < most ? to : most);
 	struct spoor_event_header h;
 	uint64_t n = 0;
 
