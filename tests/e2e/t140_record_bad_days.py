@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Targets that other tools hold, that die in every way, that are huge, and files that were made to break readers.
 
-Clock steps and suspend have no test of their own here: everything in a trace is CLOCK_MONOTONIC, which neither changes,
-the realtime clock is only written down in pairs with it (t001 reads such traces), and to set this machine's clock
-would disturb whatever else runs on it; a time namespace cannot shift CLOCK_REALTIME.
+Clocks that are set, and a machine that sleeps, are in t150_record_files.py.
 """
 import json
 import os
