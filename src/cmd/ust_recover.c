@@ -52,6 +52,8 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	       spoor_plural(r->programs, "program", "programs"), output);
 	if (r->lost || r->overwritten)
 		printf(", %s", spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)));
+	if (r->crashed)
+		printf("; %u ended by a crash", r->crashed);
 	if (r->unseen)
 		printf("; %u ended by a crash, or by _exit() or execve()", r->unseen);
 	if (r->running)

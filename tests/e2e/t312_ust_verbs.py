@@ -143,20 +143,6 @@ def test_unwritable(spoor, ticker):
     assert run.returncode == 125 and "/proc/t.spoor" in run.stderr and "ready" not in run.stdout
 
 
-@pytest.mark.parametrize("what, unseen", [(("clone", "3"), 1), (("exec", "2"), 2), (("count", "7"), 0)], ids=str)
-def test_recover_of_what_ended_without_exit(spoor, build, tmp_path, events, what, unseen):
-    """By _exit() or execve(): the files cannot tell these from a crash, and nothing is called one."""
-    actor = tracing.build_program(tmp_path / "ust_actor", "ust_actor.c")
-    tracing.traced(build, tmp_path / "alone", actor, *what)
-    run = spoor("ust", "recover", "alone", "-o", "t.spoor")
-    assert run.returncode == 0, run.stderr
-    assert ("ended by" in run.stdout) == bool(unseen), run.stdout
-    assert not unseen or f"; {unseen} ended by a crash, or by _exit() or execve()\n" in run.stdout
-    states = Counter(p["state"] for p in events("t.spoor")[1]["programs"])
-    assert states == Counter({"ended": 1} | ({"without exit()": unseen} if unseen else {})), states
-    assert "Crashed" not in spoor("report", "t.spoor").stdout
-
-
 def test_recover_alone(spoor, build, ticker, tmp_path, events):
     """Daemonless, many times what the buffers hold, with children; and while it runs."""
     out = tmp_path / "alone"

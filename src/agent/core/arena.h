@@ -185,6 +185,8 @@ struct spoor_arena {
 	__u64 headers_offset; /* struct spoor_arena_packet[n_packets] */
 	__u64 data_offset;    /* page-aligned */
 	char comm[16];
+	__u32 marks_ends; /* 1: `leaving` is kept, and tells ends like these from a death by a signal */
+	__u32 leaving;    /* live: threads in _exit(), execve(), or another function that ends the program */
 	/* live, each on a cache line of its own: */
 	__u64 defs_used __attribute__((aligned(64))); /* bytes of definitions that are complete */
 	__u64 n_clocks; /* pairs ever noted; pair i stands in clocks[i % 64], the oldest may be torn */

@@ -92,6 +92,8 @@ static int lay_out(const struct arena_wish *wish, struct spoor_arena *a)
 	return 0;
 }
 
+bool arenas_mark_ends;
+
 static void describe(struct spoor_arena *a, const struct arena_wish *wish)
 {
 	struct spoor_arena_clock pair = clock_pair();
@@ -104,6 +106,7 @@ static void describe(struct spoor_arena *a, const struct arena_wish *wish)
 	a->realtime = clock_realtime();
 	a->uid = (uint32_t)sys0(SYS_geteuid);
 	a->n_stuck = wish->n_stuck;
+	a->marks_ends = arenas_mark_ends;
 	a->serial = 1;
 	self_boot_id(a->boot_id);
 	sys3(SYS_getrandom, a->uuid, sizeof(a->uuid), 1 /* GRND_NONBLOCK */);

@@ -35,6 +35,9 @@ struct arena_made {
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };
 
+/* Whether arenas say how their program ended: by itself, which it marks (outputs_leave()), or by a signal. */
+extern bool arenas_mark_ends HIDDEN;
+
 /* 0 or -errno. Takes some 100 us; packets get their memory when they are first used. Under the process's lock. */
 int arena_make(const struct arena_wish *wish, struct arena_made *ret);
 /* Nobody knows of it yet: nothing of it is left. */

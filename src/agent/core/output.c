@@ -154,6 +154,35 @@ void output_close(struct output *o)
 	memset(o, 0, sizeof(*o));
 }
 
+static void add_leaving(uint32_t n)
+{
+	int i;
+
+	for (i = 0; i < SPOOR_OUTPUTS; i++) {
+		/* Without the lock, whose holder may be stopped: where it is given up meanwhile, its memory stays. */
+		struct spoor_arena *a = __atomic_load_n(&outputs[i].made.arena, __ATOMIC_RELAXED);
+
+		if (a)
+			__atomic_fetch_add(&a->leaving, n, __ATOMIC_RELAXED);
+	}
+}
+
+uint32_t outputs_leave(void)
+{
+	uint32_t pid = sys_pid();
+
+	if (!process->alive || process->pid != pid)
+		return 0;
+	add_leaving(1);
+	return pid;
+}
+
+void outputs_stay(uint32_t left)
+{
+	if (left && left == sys_pid())
+		add_leaving(-1U);
+}
+
 void outputs_end(void)
 {
 	int i;

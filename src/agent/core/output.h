@@ -112,6 +112,13 @@ bool outputs_lock(bool wait);
 void outputs_end(void);
 
 /*
+ * This thread goes into what ends the program without exit(), or puts another one in its place; the arenas say so.
+ * Returns what outputs_stay() takes if it comes back. Async-signal-safe, and nothing in children by vfork.
+ */
+uint32_t outputs_leave(void);
+void outputs_stay(uint32_t left);
+
+/*
  * Writes a packet that this thread owns (whose state is READING) to the spill file, which makes room without anybody
  * outside. 0: written; -errno: it stays as it is.
  */

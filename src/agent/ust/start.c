@@ -12,6 +12,7 @@
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/core/sanitizers.h"
+#include "agent/ust/ends.h"
 #include "agent/ust/environment.h"
 #include "agent/ust/exported.h"
 #include "agent/ust/probes.h"
@@ -52,6 +53,11 @@ static void wish_alone(void)
 	record_alone();
 }
 
+/* In the archive, before whose functions those of libc cannot stand. */
+__attribute__((weak)) void ends_begin(void)
+{
+}
+
 /* The environment of a program that runs with more rights than its caller is not looked at. */
 static void start(int argc, char **argv, char **envp)
 {
@@ -61,6 +67,7 @@ static void start(int argc, char **argv, char **envp)
 
 	(void)argc;
 	(void)argv;
+	ends_begin();
 	sanitizers_begin();
 	if (!agent_serves() || process_init() || !process_lock())
 		return;

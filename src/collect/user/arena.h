@@ -70,12 +70,13 @@ void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock
 void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
 
 /*
- * What channels lost, what they overwrote of what was not taken, and whether its program said that it ends. What was
- * looked at counts as taken once spoor_user_packet_taken() or hold() has been told.
+ * What channels lost, and what they overwrote of what was not taken. What was looked at counts as taken once
+ * spoor_user_packet_taken() or hold() has been told.
  */
 uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a);
-unsigned spoor_user_arena_state(const struct spoor_user_arena *a);
+/* How its program ended, of which nothing is known but that it is gone: ENDED, CRASHED, or UNSEEN. */
+enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);
 
 /* What a packet has that was not taken yet. */

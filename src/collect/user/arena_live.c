@@ -114,9 +114,13 @@ uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
 	return sum;
 }
 
-unsigned spoor_user_arena_state(const struct spoor_user_arena *a)
+enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a)
 {
-	return LOAD(live(a)->state);
+	const struct spoor_arena *head = live(a);
+
+	if (LOAD(head->state) == SPOOR_ARENA_ENDED || LOAD(head->leaving))
+		return SPOOR_PROGRAM_ENDED;
+	return LOAD(head->marks_ends) ? SPOOR_PROGRAM_CRASHED : SPOOR_PROGRAM_UNSEEN;
 }
 
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet)

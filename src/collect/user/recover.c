@@ -179,17 +179,16 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 {
 	for (size_t i = 0; i < r->left.n; i++) {
 		struct spoor_source *s = &r->left.all[i]->source;
-		unsigned state = SPOOR_PROGRAM_UNSEEN;
+		unsigned state = spoor_user_arena_end(s->arena);
 
 		if (s->arena->malformed || s->arena->size < s->arena->head.size)
 			state = SPOOR_PROGRAM_DAMAGED;
-		else if (r->left.all[i]->runs)
+		else if (r->left.all[i]->runs && state != SPOOR_PROGRAM_ENDED) /* its process may execute another */
 			state = SPOOR_PROGRAM_RUNS;
-		else if (spoor_user_arena_state(s->arena) == SPOOR_ARENA_ENDED)
-			state = SPOOR_PROGRAM_ENDED;
 		spoor_taker_tell(t, s, state);
 		r->ret->programs++;
 		count_cut(r->ret, s->arena);
+		r->ret->crashed += state == SPOOR_PROGRAM_CRASHED;
 		r->ret->unseen += state == SPOOR_PROGRAM_UNSEEN;
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
 		r->ret->stuck += s->arena->head.n_stuck != 0;
@@ -226,6 +225,7 @@ static void define_counters(const struct recovery *r, struct spoor_writer *w, ui
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->malformed);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_programs", r->ret->programs);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_crashed", r->ret->crashed);
 }
 
 static int define_all(struct recovery *r, struct spoor_taker *t)

@@ -12,7 +12,7 @@
 
 struct spoor_recovery {
 	uint64_t events, lost, overwritten, malformed;
-	unsigned programs, running;
+	unsigned programs, running, crashed;
 	unsigned unseen;             /* programs that ended without exit(): by a crash or not */
 	unsigned stuck;              /* programs with sites that could not be switched on */
 	unsigned cut;                /* files whose end is missing, */

@@ -344,9 +344,7 @@ unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_e
 		return SPOOR_PROGRAM_DAMAGED;
 	if (end == SPOOR_END_KILLED)
 		return SPOOR_PROGRAM_CRASHED;
-	if (end != SPOOR_END_UNKNOWN || spoor_user_arena_state(source->arena) == SPOOR_ARENA_ENDED)
-		return SPOOR_PROGRAM_ENDED;
-	return SPOOR_PROGRAM_UNSEEN;
+	return end == SPOOR_END_UNKNOWN ? spoor_user_arena_end(source->arena) : SPOOR_PROGRAM_ENDED;
 }
 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end)
