@@ -81,3 +81,10 @@ def test_each_by_itself_while_there_are_threads(build, tmp_path, program, loaded
     assert SITES <= len(alone) < SITES + 50
     check_together([w for w in writes if len(w[1]) > 1])
     check_events(events, "many:linked", "many:loaded")
+
+
+def test_forked_while_they_are_switched(spoor, tmp_path, program, loaded):
+    """What the thread that switched them had left to do its child, which has no such thread, does itself."""
+    run = spoor("ust", "run", "-o", "t.spoor", "--", program, "forks", loaded)
+    assert run.returncode == 0 and "wholly" not in run.stderr, run.stderr
+    assert re.match(r"spoor: 50 events of 5\d programs, 0 lost; ", run.stderr), run.stderr

@@ -89,7 +89,7 @@ bool spoor_agent_any(void);
 void spoor_agent_rows(const struct spoor_control_rows *m, int fd);
 /* Objects that the recorder has yet to say that of, if call stacks are recorded. */
 unsigned spoor_agent_rows_awaited(void);
-/* Sites of the program, and how many of them cannot be switched on. */
+/* Sites of the program, and how many of them cannot be switched on. Under the lock. */
 unsigned spoor_agent_sites(__u32 *ret_stuck);
 /* The arena of a session, for a recorder that is new: 0, or -ENOENT. */
 int spoor_agent_arena(__u32 session, struct spoor_agent_arena *ret);

@@ -11,6 +11,7 @@
 #include "agent/core/reserve.h"
 #include "agent/ust/filter.h"
 #include "agent/ust/sites.h"
+#include "agent/ust/state.h"
 
 #define DEFAULT_BUFFERS (4 << 20)
 
@@ -263,7 +264,14 @@ bool spoor_agent_any(void)
 
 unsigned spoor_agent_sites(__u32 *ret_stuck)
 {
-	return sites_count(ret_stuck);
+	unsigned n = sites_count(ret_stuck);
+
+	/* A process that was forked while another thread switched them goes on with what that one had not done yet. */
+	if (*ret_stuck && spoor_agent_state.way != SPOOR_AGENT_REFUSED) {
+		sites_refresh(NULL);
+		n = sites_count(ret_stuck);
+	}
+	return n;
 }
 
 int spoor_agent_arena(__u32 id, struct spoor_agent_arena *ret)

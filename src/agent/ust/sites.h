@@ -27,7 +27,7 @@ int sites_record(unsigned session, bool on, unsigned first_slot);
 /* How many there are, and of these how many cannot be switched on (patch.h). */
 unsigned sites_count(unsigned *ret_stuck);
 
-/* A class's slot or probes were changed: switches its sites. */
+/* A class's slot or probes were changed: switches its sites. NULL: all sites. */
 int sites_refresh(struct class *c);
 
 /* Classes for all that there is, so that they can be listed or found by name. */
