@@ -110,9 +110,12 @@ static void crowd(char **argv)
 	recorded("actor:step", 0, 2 * n);
 }
 
+static unsigned long n_abrupt; /* threads whose event is written */
+
 static void *abrupt_thread(void *arg)
 {
 	steps((unsigned long)arg, 1, "abrupt");
+	__atomic_fetch_add(&n_abrupt, 1, __ATOMIC_RELAXED);
 	syscall(SYS_exit, 0); /* no destructor runs */
 	return NULL;
 }
@@ -131,6 +134,8 @@ static void abrupt(char **argv)
 			abort();
 		usleep(300);
 	}
+	while (__atomic_load_n(&n_abrupt, __ATOMIC_RELAXED) < n)
+		usleep(1000);
 	usleep(20000);
 	recorded("actor:step", 0, n);
 }
