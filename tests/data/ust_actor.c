@@ -120,7 +120,7 @@ static void *abrupt_thread(void *arg)
 	return NULL;
 }
 
-/* Thread-local storage of threads that end so is not given back: joined by their tids' absence. */
+/* Nobody joins them. */
 static void abrupt(char **argv)
 {
 	unsigned long n = number(argv, 0, 500), i;
