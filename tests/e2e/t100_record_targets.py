@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor record's targets: who is in is exact, whoever comes, goes, or becomes something else."""
+import ctypes
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from processes import children, go, ready, tell, wait_for
+from processes import children, go, has_ended, ready, tell, wait_for
 
 MARKS = ("-e", "getppid,execve,exit_group")
 
@@ -98,6 +100,34 @@ def test_pid_that_becomes_another_program(record, read, start, actor):
         trace = read(recording.trace).whole()
         assert trace.marks() == {shell.pid: 18} and trace.pids() == {shell.pid}
         assert trace.count("execve", ret=0) == 2
+
+
+def test_pid_and_its_name(record, read, start, actor, tmp_path):
+    """Who is in by both stays in where its name alone would take it out."""
+    shutil.copy("/bin/dash", tmp_path / "wombat")
+    shell = start(tmp_path / "wombat", "-c", f"read x; {actor()} marks 3; exec {actor()} marks 11")
+    recording = record("-n", "wombat", "-p", shell.pid)
+    tell(shell)
+    assert shell.wait(20) == 0 and recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert trace.marks()[shell.pid] == 11 and trace.count("execve", pid=shell.pid, ret=0) == 1
+
+
+@pytest.mark.parametrize("target", ["-p $!", "-n quokka"])
+def test_child_of_who_became_spoor(build, read, actor, start, tmp_path, target):
+    """A shell's, that has executed Spoor since: it is none of Spoor's helpers."""
+    child = f"until [ -e go ]; do sleep 0.1; done; exec {actor('quokka')} marks 101"
+    shell = f"sh -c '{child}' & echo $!; exec {build}/spoor record -o t.spoor {target}"
+    spoor = start("sh", "-c", shell, stderr=subprocess.PIPE)
+    born = int(spoor.stdout.readline())
+    while b"recording into" not in spoor.stderr.readline():
+        assert spoor.poll() is None
+    (tmp_path / "go").touch()
+    wait_for(lambda: has_ended(born), 20)
+    if "-n" in target:
+        spoor.terminate()
+    assert spoor.wait(20) == 0
+    assert read(tmp_path / "t.spoor").whole().marks() == {born: 101}
 
 
 # ---- -n NAME ----
@@ -250,6 +280,30 @@ def test_cgroup(record, read, start, actor, cgroups, cgroup):
     assert sorted(trace.marks().values()) == [31] * 3 + [404] * 3
     assert other.pid not in trace.pids() and not trace.count("read", pid=leaver.pid, ret=1)
     assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
+
+
+def by_namespace(cgroup, at):
+    (cgroup / "cgroup.procs").write_text(str(os.getpid()))
+    assert ctypes.CDLL(None).unshare(0x02020000) == 0  # CLONE_NEWCGROUP | CLONE_NEWNS
+    subprocess.run(["mount", "-t", "cgroup2", "none", at], check=True)
+
+
+def by_mount(cgroup, at):
+    assert ctypes.CDLL(None).unshare(0x00020000) == 0
+    subprocess.run(["mount", "--bind", cgroup, at], check=True)
+
+
+@pytest.mark.parametrize("hide", [by_namespace, by_mount])
+def test_cgroup_whose_parents_are_not_seen(record, read, start, actor, cgroup, tmp_path, hide):
+    at = tmp_path / "at"
+    at.mkdir()
+    member, other = (ready(start(actor(), "serve")) for _ in range(2))
+    move(member, cgroup / "inner")
+    recording = record("--cgroup", at / "inner", preexec_fn=lambda: hide(cgroup, at))
+    for process in member, other:
+        go(process)
+    assert recording.stop() == 0
+    assert sorted(read(recording.trace).whole().marks().values()) == [31, 404]
 
 
 def test_who_leaves_has_not_ended(spoor, record, cgroups, cgroup):

@@ -22,6 +22,15 @@ def test_exit_code_of_the_command(spoor, read, tmp_path, command, code):
     read(tmp_path / "t.spoor").whole()
 
 
+@pytest.mark.parametrize("verb", [("record", "-o", "t.spoor"), ("stat",), ("ust", "run", "-o", "t.spoor")], ids=str)
+def test_started_by_who_ignores_the_end_of_children(spoor, tmp_path, verb):
+    """Then ended children vanish by themselves. Spoor sees the command end all the same, which is started likewise."""
+    run = spoor(*verb, "--", "grep", "SigIgn", "/proc/self/status",
+                preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout.split()[1], 16) >> signal.SIGCHLD - 1 & 1
+
+
 def test_command_as_the_shell_finds_it(spoor, tmp_path):
     """An empty entry of PATH is the working directory; what has no #! is run by sh, with all its arguments."""
     script = tmp_path / "count"

@@ -164,6 +164,9 @@ def test_kernel_thread(spoor):
 def test_no_such_cgroup(spoor, tmp_path):
     refused(spoor("record", "-o", "t.spoor", "--cgroup", "/nonexistent"), 1, "no such cgroup")
     refused(spoor("record", "-o", "t.spoor", "--cgroup", tmp_path), 1, "not a cgroup v2")
+    for line in Path("/proc/mounts").read_text().splitlines():
+        if line.split()[2] == "cgroup":
+            refused(spoor("record", "-o", "t.spoor", "--cgroup", line.split()[1]), 1, "not a cgroup v2")
 
 
 def test_output_exists(spoor, tmp_path):

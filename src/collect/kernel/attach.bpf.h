@@ -73,7 +73,7 @@ int attach_tasks(struct bpf_iter__task *ctx)
 	pick = bpf_map_lookup_elem(&picks, &tgid);
 	if (is_ours(task) && !(pick && *pick & SPOOR_PICK_WAIT_EXEC)) /* the command is our child, too */
 		return 0;
-	if (!pick && !match_all && !(match_cgroup && in_cgroup(task->cgroups->dfl_cgrp)))
+	if (!pick && !match_all && !(match_cgroup && in_cgroup(task)))
 		return 0;
 	s = &c->spare;
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);

@@ -4,17 +4,28 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/kernel/kernel.h"
 #include "collect/kernel/refusal.h"
 #include "collect/kernel/skeleton.h"
+
+/* When this program began: children that its process has had for longer are not its own, but of who executed it. */
+static uint64_t began;
+
+__attribute__((constructor)) static void begin(void)
+{
+	began = spoor_now_monotonic();
+}
 
 /* What libbpf said last: the reason behind a failed load. */
 static char last_words[4096];
@@ -32,33 +43,22 @@ static size_t round_up(size_t n, size_t to)
 	return (n + to - 1) / to * to;
 }
 
-static int cgroup_of(const char *path, uint64_t *ret_id, uint32_t *ret_level, struct spoor_error *e)
+static int cgroup_of(const char *path, uint64_t *ret_id, struct spoor_error *e)
 {
 	struct {
 		struct file_handle h;
 		uint64_t id;
 	} handle = { .h.handle_bytes = 8 };
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	_cleanup_(spoor_freep) char *real = realpath(path, NULL);
-	uint32_t level = 0;
-	char procs[4096];
+	struct statfs fs;
 	int mount_id;
 
-	if (fd < 0 || !real)
+	if (fd < 0)
 		return spoor_fail(e, errno, "%s: no such cgroup (give the directory of a cgroup v2)", path);
-	snprintf(procs, sizeof(procs), "%s/cgroup.procs", real);
-	if (access(procs, F_OK) || name_to_handle_at(fd, "", &handle.h, &mount_id, AT_EMPTY_PATH))
+	if (fstatfs(fd, &fs) || fs.f_type != CGROUP2_SUPER_MAGIC ||
+	    name_to_handle_at(fd, "", &handle.h, &mount_id, AT_EMPTY_PATH))
 		return spoor_fail(e, EINVAL, "%s: not a cgroup v2 directory", path);
-	/* Its level: how many ancestors still are cgroups. */
-	while (strrchr(real, '/') && strrchr(real, '/') != real) {
-		*strrchr(real, '/') = 0;
-		snprintf(procs, sizeof(procs), "%s/cgroup.procs", real);
-		if (access(procs, F_OK))
-			break;
-		level++;
-	}
 	*ret_id = handle.id;
-	*ret_level = level;
 	return 0;
 }
 
@@ -124,16 +124,16 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.attached_threads = (unsigned long long *)&(s)->bss->attached_threads; \
 	} while (0)
 
-#define CONFIGURE(s, k, o, id, level)                                                    \
+#define CONFIGURE(s, k, o, id)                                                           \
 	do {                                                                             \
 		(s)->rodata->ring_mask = (k)->ring_size - 1;                             \
 		(s)->rodata->unwind_with = (o)->unwind;                                  \
 		(s)->bss->self_tgid = getpid();                                          \
+		(s)->bss->self_began = began;                                            \
 		(s)->rodata->match_all = (o)->match_all;                                 \
 		(s)->rodata->match_names = (o)->match_names;                             \
 		(s)->rodata->match_cgroup = (o)->cgroup;                                 \
 		(s)->rodata->cgroup_id = id;                                             \
-		(s)->rodata->cgroup_level = level;                                       \
 		describe_tables(&(s)->rodata->physical_bits, &(s)->rodata->five_levels); \
 		bpf_map__set_value_size((s)->maps.rings, (k)->ring_stride);              \
 		bpf_map__set_max_entries((s)->maps.rings, (k)->n_cpus *SPOOR_LEVELS);    \
@@ -207,7 +207,7 @@ static int no_scan(struct spoor_error *e)
 			  "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
 }
 
-static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup, uint32_t level,
+static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,
 			  struct spoor_error *e)
 {
 	struct spoor_collector_bpf *s = k->collector = spoor_collector_bpf__open();
@@ -216,7 +216,7 @@ static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_opti
 	if (!s)
 		return why_not_loaded(-errno, e);
 	k->obj = s->obj;
-	CONFIGURE(s, k, o, cgroup, level);
+	CONFIGURE(s, k, o, cgroup);
 	s->rodata->payload_max = o->payload;
 	if (!has_may_goto()) {
 		if (o->unwind == SPOOR_UNWIND_SCAN)
@@ -241,7 +241,7 @@ static void leave_out_walks(struct spoor_counter_bpf *s)
 		bpf_map__set_max_entries(maps[i], 1);
 }
 
-static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup, uint32_t level,
+static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,
 			struct spoor_error *e)
 {
 	struct spoor_counter_bpf *s = k->counter = spoor_counter_bpf__open();
@@ -250,7 +250,7 @@ static int load_counter(struct spoor_kernel *k, const struct spoor_kernel_option
 	if (!s)
 		return why_not_loaded(-errno, e);
 	k->obj = s->obj;
-	CONFIGURE(s, k, o, cgroup, level);
+	CONFIGURE(s, k, o, cgroup);
 	s->rodata->by_site = o->by_site;
 	s->rodata->by_process = o->by_process;
 	s->rodata->filtered = o->filtered;
@@ -278,7 +278,6 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 {
 	_cleanup_(spoor_kernel_closep) struct spoor_kernel *k = calloc(1, sizeof(*k));
 	uint64_t cgroup = 0;
-	uint32_t level = 0;
 	int r;
 
 	if (!k)
@@ -288,9 +287,9 @@ int spoor_kernel_open(const struct spoor_kernel_options *o, struct spoor_kernel 
 	k->n_cpus = libbpf_num_possible_cpus();
 	k->ring_size = o->ring_size;
 	k->ring_stride = round_up(SPOOR_RING_DATA + k->ring_size + SPOOR_RING_SLACK, 8);
-	if (o->cgroup && (r = cgroup_of(o->cgroup, &cgroup, &level, e)))
+	if (o->cgroup && (r = cgroup_of(o->cgroup, &cgroup, e)))
 		return r;
-	r = o->counting ? load_counter(k, o, cgroup, level, e) : load_collector(k, o, cgroup, level, e);
+	r = o->counting ? load_counter(k, o, cgroup, e) : load_collector(k, o, cgroup, e);
 	if (r)
 		return r;
 	find_self(k);

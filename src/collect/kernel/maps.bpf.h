@@ -25,13 +25,13 @@
 const volatile u64 ring_mask = (1 << 22) - 1;
 const volatile u32 unwind_with = SPOOR_UNWIND_CFI;
 u32 self_tgid = 0; /* spoor itself and its helpers are never recorded: is_ours() */
+u64 self_began = 0; /* when it began: children that are older are not its own */
 u32 own_level = 0; /* of the pid namespace in which spoor runs, */
 u64 own_ns = 0;    /* and that: it knows processes by their ids there */
 const volatile bool match_names = false;
 const volatile bool match_cgroup = false;
 const volatile bool match_all = false;
 const volatile u64 cgroup_id = 0;
-const volatile u32 cgroup_level = 0;
 const volatile u32 payload_max = 0;
 
 /* ---- settings, changed while recording ---- */

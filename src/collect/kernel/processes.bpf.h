@@ -109,19 +109,46 @@ __noinline int exec_matches(u64 filename, u64 file_name, struct scratch *sc)
 
 /* ---- coming in ---- */
 
-static __always_inline bool in_cgroup(struct cgroup *cgrp)
+struct ancestor_loop {
+	u64 cgrp;
+	bool found;
+};
+
+static long ancestor_step(u32 i, void *ctx)
 {
-	if (!cgrp || cgrp->level < (int)cgroup_level)
-		return false;
-	return BPF_CORE_READ(cgrp, ancestors[cgroup_level & 63], kn, id) == cgroup_id;
+	struct ancestor_loop *l = ctx;
+	struct cgroup *cgrp = (void *)l->cgrp;
+
+	l->found = BPF_CORE_READ(cgrp, ancestors[i], kn, id) == cgroup_id;
+	return l->found;
 }
 
-/* Spoor itself, what it forks (the row compiler), and what that forks (a worker an object). */
+/* At whatever level: where a mount of cgroups or a namespace begins says nothing of what is above. */
+__noinline int is_under_cgroup(u64 cgrp)
+{
+	struct ancestor_loop l = { .cgrp = cgrp };
+
+	bpf_loop(BPF_CORE_READ((struct cgroup *)cgrp, level) + 1, ancestor_step, &l, 0);
+	return l.found;
+}
+
+static __always_inline bool in_cgroup(struct task_struct *task)
+{
+	return is_under_cgroup((u64)BPF_CORE_READ(task, cgroups, dfl_cgrp));
+}
+
+static __always_inline bool is_our_child(struct task_struct *task)
+{
+	return task->real_parent->tgid == self_tgid && task->start_time >= self_began;
+}
+
+/*
+ * Spoor itself, what it forks (the row compiler), and what that forks (a worker an object); not what a shell had forked
+ * that then executed Spoor.
+ */
 static __always_inline bool is_ours(struct task_struct *task)
 {
-	struct task_struct *parent = task->real_parent;
-
-	return task->tgid == self_tgid || parent->tgid == self_tgid || parent->real_parent->tgid == self_tgid;
+	return task->tgid == self_tgid || is_our_child(task) || is_our_child(task->real_parent);
 }
 
 /*
@@ -171,7 +198,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	if (!p && is_ours(child))
 		return 0;
 	if (match_cgroup) { /* clone3 can bear into another one */
-		if (!in_cgroup(child->cgroups->dfl_cgrp))
+		if (!in_cgroup(child))
 			return 0;
 	} else if (!p) {
 		if (match_all)
@@ -280,7 +307,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 static __always_inline void decide_cgroup(struct task_struct *task)
 {
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
-	bool in = in_cgroup(task->cgroups->dfl_cgrp);
+	bool in = in_cgroup(task);
 
 	if (t && !in) {
 		on_move_out(task, t);

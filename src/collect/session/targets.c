@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/descriptors.h"
+#include "base/process.h"
 #include "base/strings.h"
 #include "object/executable.h"
 
@@ -352,14 +353,22 @@ static void pick_named(void *ctx, pid_t pid)
 	spoor_kernel_pick(ctx, pid, SPOOR_PICK_FOLLOW | SPOOR_PICK_NAMED);
 }
 
+/* It stays in whatever it executes, also if it is in by its name besides. */
+static void pick_by_number(const struct spoor_targets *t, struct spoor_kernel *k, pid_t pid)
+{
+	bool follow = t->follow || (t->n_names && name_matches(t, pid));
+
+	spoor_kernel_pick(k, pid, follow ? SPOOR_PICK_FOLLOW : 0);
+}
+
 long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k)
 {
 	long n;
 
-	for (size_t i = 0; i < t->n_pids; i++)
-		spoor_kernel_pick(k, t->pids[i], t->follow ? SPOOR_PICK_FOLLOW : 0);
 	if (t->n_names)
 		for_each_process(t, pick_named, k);
+	for (size_t i = 0; i < t->n_pids; i++)
+		pick_by_number(t, k, t->pids[i]);
 	if (!t->n_pids && !t->n_names && !t->all && !t->cgroup)
 		return 0;
 	n = spoor_kernel_take_in(k);
@@ -417,6 +426,7 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 			_exit(127);
 		prctl(PR_SET_PDEATHSIG, 0);
 		spoor_descriptors_restore();
+		spoor_children_restore();
 		execv(path, argv);
 		if (errno == ENOEXEC && !is_elf(path)) /* a script without #!, as execvp(3) does */
 			exec_by_shell(argv, path);
