@@ -40,6 +40,12 @@ static void quick(void)
 	quick_exit(3);
 }
 
+static void quick_and_crash(void)
+{
+	at_quick_exit(abort);
+	quick_exit(3);
+}
+
 static void *in_a_thread(void *arg)
 {
 	(void)arg;
@@ -172,6 +178,7 @@ static const struct {
 	{ "_exit", underscore_exit },
 	{ "_Exit", capital_exit },
 	{ "quick_exit", quick },
+	{ "quick-abort", quick_and_crash },
 	{ "thread", threaded_exit },
 	{ "daemon", daemonize },
 	{ "execl", by_execl },

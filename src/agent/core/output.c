@@ -154,6 +154,17 @@ void output_close(struct output *o)
 	memset(o, 0, sizeof(*o));
 }
 
+/* Of a process that has none no system call is made: it may have left itself few of them. */
+static bool have_arenas(void)
+{
+	int i;
+
+	for (i = 0; i < SPOOR_OUTPUTS; i++)
+		if (outputs[i].used)
+			return process->alive && process->pid == sys_pid();
+	return false;
+}
+
 static void add_leaving(uint32_t n)
 {
 	int i;
@@ -169,12 +180,10 @@ static void add_leaving(uint32_t n)
 
 uint32_t outputs_leave(void)
 {
-	uint32_t pid = sys_pid();
-
-	if (!process->alive || process->pid != pid)
+	if (!have_arenas())
 		return 0;
 	add_leaving(1);
-	return pid;
+	return process->pid;
 }
 
 void outputs_stay(uint32_t left)
@@ -187,8 +196,8 @@ void outputs_end(void)
 {
 	int i;
 
-	if (!process->alive || process->pid != sys_pid())
-		return; /* a child that wrote no event */
+	if (!have_arenas())
+		return; /* or a child that wrote no event */
 	for (i = 0; i < SPOOR_OUTPUTS; i++) {
 		if (!outputs[i].used)
 			continue;

@@ -3,39 +3,92 @@
  * Who reads a program's buffers without having seen it end must know a crash from _exit() and execve(), which run no
  * destructor. So the shared library has these functions before libc's, and each leaves a mark, which is taken back if
  * it returns. Of libc's own calls of _exit() daemon()'s alone ends a traced process; the others are of its children.
+ *
+ * They have libc's versions, and these hidden: no linker takes them, nor are they found for who means another function
+ * of the name, only at run time for who was linked with libc's.
  */
 #include "agent/ust/ends.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "agent/core/output.h"
 
-#define EACH(X) X(_exit) X(_Exit) X(quick_exit) X(daemon) X(execv) X(execve) X(execvp) X(execvpe) X(fexecve) X(execveat)
+#define EACH(X)                   \
+	X(_exit, "GLIBC_2.2.5")   \
+	X(_Exit, "GLIBC_2.2.5")   \
+	X(daemon, "GLIBC_2.2.5")  \
+	X(execl, "GLIBC_2.2.5")   \
+	X(execle, "GLIBC_2.2.5")  \
+	X(execlp, "GLIBC_2.2.5")  \
+	X(execv, "GLIBC_2.2.5")   \
+	X(execve, "GLIBC_2.2.5")  \
+	X(execvp, "GLIBC_2.2.5")  \
+	X(execvpe, "GLIBC_2.11")  \
+	X(fexecve, "GLIBC_2.2.5") \
+	X(execveat, "GLIBC_2.34")
+
+#define DECLARE(f, v)                  \
+	EXPORT __typeof__(f) ends_##f; \
+	__asm__(".symver ends_" #f ", " #f "@" v);
+EACH(DECLARE)
 
 /* The next ones of these names: libc's, or of another library that stands before it. */
 static struct {
-#define MEMBER(f) __typeof__(f) *f;
+#define MEMBER(f, v) __typeof__(f) *f;
 	EACH(MEMBER)
 } next;
 
-extern void own_exit(int status) __attribute__((alias("_exit"), visibility("hidden"), noreturn, nothrow, leaf));
-
-void ends_begin(void)
+/* Its runtime ends by system calls of its own. */
+static bool is_go(void)
 {
-	/* Of a library that came by dlopen() programs call none. */
-	arenas_mark_ends = &_exit == &own_exit;
-#define FIND(f) next.f = (__typeof__(f) *)dlsym(RTLD_NEXT, #f);
+	const ElfW(Phdr) *ph = (const void *)getauxval(AT_PHDR), *end = ph + getauxval(AT_PHNUM);
+	const char *base = NULL;
+
+	for (; ph < end; ph++) {
+		const char *at, *last;
+
+		if (ph->p_type == PT_PHDR)
+			base = (const char *)getauxval(AT_PHDR) - ph->p_vaddr;
+		at = base + ph->p_vaddr;
+		last = at + ph->p_memsz;
+		while (ph->p_type == PT_NOTE && (size_t)(last - at) > sizeof(ElfW(Nhdr))) {
+			const ElfW(Nhdr) *n = (const void *)at;
+
+			if (n->n_namesz == 4 && !memcmp(n + 1, "Go\0", 4))
+				return true;
+			at += sizeof(*n) + ((n->n_namesz + 3) & ~3U) + ((n->n_descsz + 3) & ~3U);
+		}
+	}
+	return false;
+}
+
+/* Handlers run in reverse order. */
+static void quick_exits(void)
+{
+	outputs_leave();
+}
+
+void ends_begin(bool first)
+{
+	arenas_mark_ends = first && !is_go() && !at_quick_exit(quick_exits);
+#define FIND(f, v)                                      \
+	next.f = (__typeof__(f) *)dlsym(RTLD_NEXT, #f); \
+	arenas_mark_ends = arenas_mark_ends && dlvsym(RTLD_DEFAULT, #f, v) == (void *)ends_##f;
 	EACH(FIND)
 }
 
 /* Constructors of others may come before ours. */
-#define NEXT(f) (next.f ? next.f : (ends_begin(), next.f))
+#define NEXT(f) (next.f ? next.f : (ends_begin(false), next.f))
 
 #define ENDS(f)                          \
-	EXPORT void f(int status)        \
+	void ends_##f(int status)        \
 	{                                \
 		outputs_leave();         \
 		NEXT(f)(status);         \
@@ -43,7 +96,6 @@ void ends_begin(void)
 	}
 ENDS(_exit)
 ENDS(_Exit)
-ENDS(quick_exit)
 
 /* What this returns is its caller's, unless it does not return. */
 #define MAY_END(call)                            \
@@ -54,37 +106,37 @@ ENDS(quick_exit)
 		r;                               \
 	})
 
-EXPORT int daemon(int stay, int keep)
+int ends_daemon(int stay, int keep)
 {
 	return MAY_END(NEXT(daemon)(stay, keep));
 }
 
-EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+int ends_execve(const char *path, char *const argv[], char *const envp[])
 {
 	return MAY_END(NEXT(execve)(path, argv, envp));
 }
 
-EXPORT int execv(const char *path, char *const argv[])
+int ends_execv(const char *path, char *const argv[])
 {
 	return MAY_END(NEXT(execv)(path, argv));
 }
 
-EXPORT int execvp(const char *file, char *const argv[])
+int ends_execvp(const char *file, char *const argv[])
 {
 	return MAY_END(NEXT(execvp)(file, argv));
 }
 
-EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+int ends_execvpe(const char *file, char *const argv[], char *const envp[])
 {
 	return MAY_END(NEXT(execvpe)(file, argv, envp));
 }
 
-EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+int ends_fexecve(int fd, char *const argv[], char *const envp[])
 {
 	return MAY_END(NEXT(fexecve)(fd, argv, envp));
 }
 
-EXPORT int execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
+int ends_execveat(int dir, const char *path, char *const argv[], char *const envp[], int flags)
 {
 	return MAY_END(NEXT(execveat)(dir, path, argv, envp, flags));
 }
@@ -112,7 +164,7 @@ static size_t count(va_list args)
 		argv;                                                            \
 	})
 
-EXPORT int execl(const char *path, const char *arg, ...)
+int ends_execl(const char *path, const char *arg, ...)
 {
 	va_list args;
 	int r = MAY_END(NEXT(execv)(path, COLLECT(arg, args)));
@@ -121,7 +173,7 @@ EXPORT int execl(const char *path, const char *arg, ...)
 	return r;
 }
 
-EXPORT int execlp(const char *file, const char *arg, ...)
+int ends_execlp(const char *file, const char *arg, ...)
 {
 	va_list args;
 	int r = MAY_END(NEXT(execvp)(file, COLLECT(arg, args)));
@@ -130,7 +182,7 @@ EXPORT int execlp(const char *file, const char *arg, ...)
 	return r;
 }
 
-EXPORT int execle(const char *path, const char *arg, ...)
+int ends_execle(const char *path, const char *arg, ...)
 {
 	va_list args;
 	char **argv = COLLECT(arg, args);

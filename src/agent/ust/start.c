@@ -54,8 +54,9 @@ static void wish_alone(void)
 }
 
 /* In the archive, before whose functions those of libc cannot stand. */
-__attribute__((weak)) void ends_begin(void)
+__attribute__((weak)) void ends_begin(bool first)
 {
+	(void)first;
 }
 
 /* The environment of a program that runs with more rights than its caller is not looked at. */
@@ -67,7 +68,7 @@ static void start(int argc, char **argv, char **envp)
 
 	(void)argc;
 	(void)argv;
-	ends_begin();
+	ends_begin(first);
 	sanitizers_begin();
 	if (!agent_serves() || process_init() || !process_lock())
 		return;
