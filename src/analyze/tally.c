@@ -16,5 +16,6 @@ void spoor_tally_stack(struct spoor_tally *t, const struct spoor_segment *segmen
 	}
 	t->walks[stack->status < SPOOR_WALK_STATUS_MAX ? stack->status : SPOOR_WALK_LOST] += n;
 	t->empty += stack->status == SPOOR_WALK_COMPLETE && !stack->n ? n : 0;
-	t->ways[stack->way == SPOOR_WAY_USER] += n;
+	if (stack->status != SPOOR_WALK_LOST) /* that one nobody walked */
+		t->ways[stack->way == SPOOR_WAY_USER] += n;
 }

@@ -28,7 +28,7 @@ static uint64_t sum(const void *counters, int count)
 static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
 	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
-		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
+		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX), lost = r->kernel.raw_lost + r->objects.overflow;
 	char user_time[32], system_time[32], losses[64];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
@@ -49,6 +49,11 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 		spoor_ust_say_not_recorded(&r->user.apart);
 	if (o->s.ust && r->user.why[0])
 		fprintf(stderr, "spoor: %s\n", r->user.why);
+	if (lost)
+		fprintf(stderr,
+			"spoor: %lu %s lost: no room for the raw copies to be walked in user space; give more "
+			"--buffers\n",
+			(unsigned long)lost, spoor_plural(lost, "stack was", "stacks were"));
 	if (r->kernel.thread_misses)
 		fprintf(stderr,
 			"spoor: %lu %s not recorded, nor perhaps what they started: no kernel memory for them\n",

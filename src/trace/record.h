@@ -200,7 +200,7 @@ enum spoor_walk_status {
 	SPOOR_WALK_UNREADABLE = 3, /* stack memory could not be read */
 	SPOOR_WALK_TRUNCATED = 4,  /* more frames than the walker follows, or a raw copy that was too short */
 	SPOOR_WALK_GONE = 5,       /* an object's file was gone before its rows could be read */
-	SPOOR_WALK_LOST = 6,       /* the stack's definition was lost (counted) */
+	SPOOR_WALK_LOST = 6,       /* no room for a raw copy of the stack, or its definition was lost (counted) */
 	SPOOR_WALK_BUSY = 7,       /* the address space was locked; no mapping could be looked up */
 	SPOOR_WALK_STATUS_MAX,
 };

@@ -64,6 +64,60 @@ def test_short_programs_have_stacks(spoor, record, read, tmp_path, monkeypatch):
     assert summary.get("no_stack", 0) <= 2  # the execve with which it begins
 
 
+def test_stacks_that_found_no_room(record, read, tmp_path, monkeypatch):
+    """Of code that nobody has met, while nobody reads: said, and counted as walked by nobody."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "mark.c").write_text("""#include <sys/syscall.h>
+#include <unistd.h>
+static int __attribute__((noinline)) deep(int n)
+{
+	int r = n ? deep(n - 1) + 1 : (int)syscall(SYS_getegid);
+	__asm__ volatile("");
+	return r;
+}
+int main(void)
+{
+	int s = 0;
+	for (int i = 0; i < 3001; i++) s += deep(i % 41);
+	return s == 1;
+}
+""")
+    subprocess.run(["gcc", "-O1", "-o", "quokka", "mark.c"], cwd=tmp_path, check=True)
+    recording = record("-m", "all", "-S", "64", "-e", "getegid", "-n", "quokka", "--buffers", "1M")
+    recording.process.send_signal(signal.SIGSTOP)
+    assert subprocess.run([tmp_path / "quokka"]).returncode == 0
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    summary = read(recording.trace).summary
+    lost, = map(int, re.findall(r"spoor: (\d+) stacks were lost: ", recording.said()))
+    assert lost and lost == summary["walks"]["lost"]
+    assert sum(summary["ways"].values()) == sum(summary["walks"].values()) - lost
+
+
+def test_a_stack_of_many_objects(record, read, tmp_path, monkeypatch):
+    """Each has its one call site, whoever walks: here user space, since nobody has met them."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "part.c").write_text("void NEXT(void);\nvoid THIS(void);\n"
+                                     "void THIS(void) { NEXT(); __asm__ volatile(\"\"); }\n")
+    (tmp_path / "main.c").write_text("#include <sys/syscall.h>\n#include <unistd.h>\nvoid f0(void);\nvoid f70(void);\n"
+                                     "void f70(void) { syscall(SYS_getegid); __asm__ volatile(\"\"); }\n"
+                                     "int main(void) { f0(); __asm__ volatile(\"\"); return 0; }\n")
+    for i in range(70):
+        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", f"-DTHIS=f{i}", f"-DNEXT=f{i + 1}", "-o", f"lib{i}.so",
+                        "part.c"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", "-O1", "-rdynamic", "-o", "quokka", "main.c", *(f"./lib{i}.so" for i in range(70))],
+                   cwd=tmp_path, check=True)
+    recording = record("-m", "lib", "-S", "512", "-e", "getegid", "-n", "quokka")
+    recording.process.send_signal(signal.SIGSTOP)
+    assert subprocess.run([tmp_path / "quokka"], cwd=tmp_path).returncode == 0
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    call, = read(recording.trace).calls
+    assert call["walk"] == "complete" and call["way"] == "user"
+    names = [f["function"] for f in call["stack"]]
+    assert {f"f{i}" for i in range(70)} <= set(names) and len(names) == len({f["object"] for f in call["stack"]})
+
+
 @pytest.mark.parametrize("how", ["many", "shared"])
 def test_code_that_nobody_has_met(record, read, compiled, tmp_path, how):
     """Stacks that user space unwinds: of a process with more mappings than are described at once, and of one for which

@@ -11,8 +11,11 @@ static __always_inline u64 last_ran(struct task_struct *task, u64 now)
 {
 	u32 key = task->thread_info.cpu;
 	struct cpu *c = bpf_map_lookup_elem(&cpus, &key);
-	u64 at = c && c->sched_offset ? task->se.exec_start + c->sched_offset : now;
+	u64 ran = task->se.exec_start; /* 0: the kernel has given it another CPU since */
+	u64 at = c && c->sched_offset && ran ? ran + c->sched_offset : now;
 
+	if (at < task->start_time)
+		at = task->start_time;
 	return at < now ? at : now;
 }
 

@@ -13,7 +13,6 @@
 
 #define ROW_SLOTS 4096
 #define PAGE_SLOTS 2048
-#define USED_SLOTS 4096
 #define WINDOW 512
 #define MEMO_SETS 512
 #define MEMO_POOL (1 << 18)
@@ -274,10 +273,7 @@ struct cpu {
 	struct memo_place memo_places[MEMO_SETS][MEMO_WAYS];
 	u8 memo_pool[MEMO_POOL + sizeof(struct memo)];
 	u32 memo_head; /* where the next one goes */
-	struct {
-		u32 object, n;
-		u64 walk;
-	} used[USED_SLOTS]; /* call sites taken per object in the walk numbered `walk` */
+	u64 used[SPOOR_KERNEL_OBJECTS]; /* of each object: number of the walk << 10 | call sites that it took of it */
 	u64 walk;
 	u64 sched_offset;    /* CLOCK_MONOTONIC less this CPU's scheduler clock, as measured before attaching */
 	struct thread spare; /* of an iterator */

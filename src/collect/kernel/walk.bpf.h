@@ -229,7 +229,8 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 
 static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row_entry *e)
 {
-	u32 object, limit = 1, i;
+	u32 object, limit = 1;
+	u64 *used;
 
 	if (w->mode == SPOOR_MODE_APP || w->mode == SPOOR_MODE_APP_ALL)
 		return e->app;
@@ -241,15 +242,12 @@ static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row
 
 		limit = o ? o->limit : 0;
 	}
-	i = object & (USED_SLOTS - 1);
-	if (c->used[i].walk != c->walk || c->used[i].object != object) {
-		c->used[i].walk = c->walk;
-		c->used[i].object = object;
-		c->used[i].n = 0;
-	}
-	if (c->used[i].n >= limit)
+	used = &c->used[object & (SPOOR_KERNEL_OBJECTS - 1)];
+	if (*used >> 10 != c->walk)
+		*used = c->walk << 10;
+	if ((*used & 1023) >= limit)
 		return false;
-	c->used[i].n++;
+	++*used;
 	return true;
 }
 

@@ -84,7 +84,7 @@ struct scope {
 	struct {
 		uint32_t object;
 		unsigned taken;
-	} used[64];
+	} used[SPOOR_MAX_FRAMES]; /* of more a stack can have none */
 };
 
 static bool takes(struct scope *sc, const struct spoor_object_entry *o)
