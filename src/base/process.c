@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "base/process.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,16 +73,4 @@ uint64_t spoor_process_start(uint32_t pid)
 bool spoor_process_runs(uint32_t pid, uint64_t start_time)
 {
 	return start_time && spoor_process_start(pid) == start_time;
-}
-
-static struct sigaction sigchld_before;
-
-void spoor_children_wait(void)
-{
-	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &sigchld_before);
-}
-
-void spoor_children_restore(void)
-{
-	sigaction(SIGCHLD, &sigchld_before, NULL);
 }

@@ -12,11 +12,5 @@ uint64_t spoor_process_start(uint32_t pid);
 bool spoor_process_runs(uint32_t pid, uint64_t start_time);
 /* Its first thread's state, a letter as in proc(5); '\0': there is none. */
 char spoor_process_state(uint32_t pid);
-/*
- * Ended children are to be waited for: who ignores SIGCHLD makes what he executes ignore it, and then they vanish by
- * themselves. restore(): as it was before, for what a child executes.
- */
-void spoor_children_wait(void);
-void spoor_children_restore(void);
 /* Through which thread its memory is seen: by its own number, or, if its first thread has ended, another's. */
 uint32_t spoor_process_thread(uint32_t pid);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "cmd/cmd.h"
 
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 {
 	const char *word = argc > 1 ? argv[1] : NULL;
 
-	spoor_children_wait();
+	spoor_signals_begin();
 	if (!word) {
 		print_verbs(stderr);
 		return SPOOR_EXIT_USAGE;

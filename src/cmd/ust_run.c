@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -133,22 +134,6 @@ static int open_session(struct run *r, struct spoor_error *e)
 	return 0;
 }
 
-static int block_signals(struct run *r)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	if (r->snapshot_signal)
-		sigaddset(&set, r->snapshot_signal);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return r->signal_fd < 0 ? -errno : 0;
-}
-
 static int begin(struct run *r, struct spoor_error *e)
 {
 	struct spoor_targets t = { .argv = r->argv };
@@ -161,8 +146,8 @@ static int begin(struct run *r, struct spoor_error *e)
 	if (!err)
 		err = open_session(r, e);
 	if (!err)
-		err = block_signals(r);
-	if (err)
+		err = r->signal_fd = spoor_signals_watch(r->snapshot_signal);
+	if (err < 0)
 		return err;
 	if (spoor_private_environment(&r->private, path, &why)) {
 		snprintf(text, sizeof(text), "%s: only programs that are linked with it are traced", why.text);

@@ -24,11 +24,25 @@ def test_exit_code_of_the_command(spoor, read, tmp_path, command, code):
 
 @pytest.mark.parametrize("verb", [("record", "-o", "t.spoor"), ("stat",), ("ust", "run", "-o", "t.spoor")], ids=str)
 def test_started_by_who_ignores_the_end_of_children(spoor, tmp_path, verb):
-    """Then ended children vanish by themselves. Spoor sees the command end all the same, which is started likewise."""
-    run = spoor(*verb, "--", "grep", "SigIgn", "/proc/self/status",
-                preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    """Then ended children vanish by themselves. Spoor sees the command end all the same, which has from whoever started
+    Spoor what is ignored and blocked."""
+    def begin():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+
+    run = spoor(*verb, "--", "grep", "-E", "SigIgn|SigBlk", "/proc/self/status", preexec_fn=begin)
     assert run.returncode == 0, run.stderr
-    assert int(run.stdout.split()[1], 16) >> signal.SIGCHLD - 1 & 1
+    blocked, ignored = (int(word, 16) for word in run.stdout.split()[1::2])
+    assert blocked == 1 << signal.SIGUSR1 - 1 and ignored >> signal.SIGCHLD - 1 & 1
+
+
+def test_nohup(record, read, start, actor):
+    recording = record("-p", ready(start(actor(), "sleep")).pid,
+                       preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    recording.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert recording.process.poll() is None and recording.stop() == 0
+    read(recording.trace).whole()
 
 
 def test_command_as_the_shell_finds_it(spoor, tmp_path):

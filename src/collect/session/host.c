@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/signals.h"
 #include "base/time.h"
 #include "collect/session/privileges.h"
 
@@ -54,18 +55,11 @@ int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struc
 
 int spoor_host_block_signals(struct spoor_host *h, int other)
 {
-	sigset_t set;
+	int fd = spoor_signals_watch(other);
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGCHLD);
-	if (other)
-		sigaddset(&set, other);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	h->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return h->signal_fd < 0 ? -errno : 0;
+	if (fd >= 0)
+		h->signal_fd = fd;
+	return fd < 0 ? fd : 0;
 }
 
 /* Who presses Ctrl-C before the command began does not want it to begin. */

@@ -17,7 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/descriptors.h"
-#include "base/process.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "object/executable.h"
 
@@ -413,20 +413,17 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 	if (pid < 0)
 		return spoor_fail(e, errno, "cannot fork: %s", strerror(errno));
 	if (!pid) {
-		sigset_t none;
 		char byte;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* only until execve: the command must outlive us, not this stub */
 		if (getppid() != parent)
 			_exit(127);
-		sigemptyset(&none);
-		sigprocmask(SIG_SETMASK, &none, NULL);
+		spoor_signals_restore();
 		close(go[1]);
 		if (read(go[0], &byte, 1) != 1)
 			_exit(127);
 		prctl(PR_SET_PDEATHSIG, 0);
 		spoor_descriptors_restore();
-		spoor_children_restore();
 		execv(path, argv);
 		if (errno == ENOEXEC && !is_elf(path)) /* a script without #!, as execvp(3) does */
 			exec_by_shell(argv, path);

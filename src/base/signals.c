@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "base/signals.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+static struct sigaction sigchld_before;
+static sigset_t mask_before;
+
+void spoor_signals_begin(void)
+{
+	sigaction(SIGCHLD, &(struct sigaction){ .sa_handler = SIG_DFL }, &sigchld_before);
+	sigprocmask(SIG_SETMASK, NULL, &mask_before);
+}
+
+int spoor_signals_watch(int other)
+{
+	struct sigaction hangup;
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGCHLD);
+	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
+		sigaddset(&set, SIGHUP);
+	if (other)
+		sigaddset(&set, other);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+void spoor_signals_restore(void)
+{
+	sigaction(SIGCHLD, &sigchld_before, NULL);
+	sigprocmask(SIG_SETMASK, &mask_before, NULL);
+}
