@@ -3,14 +3,14 @@
 /* Signals of a process that records, and as it began with them. Not thread-safe. */
 
 /*
- * First of all. Ended children are to be waited for: who ignores SIGCHLD makes what he executes ignore it, and then they
- * vanish by themselves.
+ * First of all. Ended children are to be waited for: who ignores SIGCHLD makes what he executes ignore it, and then
+ * they vanish by themselves.
  */
 void spoor_signals_begin(void);
 
 /*
- * Blocks what ends a recording (SIGINT, SIGTERM, and SIGHUP but under nohup(1)), SIGCHLD, and `other` (0: none). Returns
- * a signalfd of these, which is the caller's, or -errno.
+ * Blocks what ends a recording (SIGINT, SIGTERM, and SIGHUP but under nohup(1)), SIGCHLD, and `other` (0: none).
+ * Returns a signalfd of these, which is the caller's, or -errno.
  */
 int spoor_signals_watch(int other);
 

@@ -10,6 +10,7 @@
 #include "cmd/cmd.h"
 #include "cmd/record_options.h"
 #include "cmd/ust.h"
+#include "collect/kernel/control.h"
 #include "collect/session/check.h"
 #include "collect/session/remote.h"
 
@@ -62,6 +63,11 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	if (r->consumer.damaged)
 		fprintf(stderr, "spoor: %lu %s of a buffer made no sense: lost; this is an error of Spoor's\n",
 			(unsigned long)r->consumer.damaged, spoor_plural(r->consumer.damaged, "stretch", "stretches"));
+	if (r->full)
+		fprintf(stderr,
+			"spoor: there were more than %u programs and libraries: stacks end in those that came later; "
+			"record for a shorter time\n",
+			SPOOR_KERNEL_OBJECTS - 2);
 	if (r->objects.no_memory)
 		fprintf(stderr,
 			"spoor: the unwind rows of %lu %s did not fit: walks end there with \"no rows\"; "

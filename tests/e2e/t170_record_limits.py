@@ -94,6 +94,32 @@ int main(void)
     assert sum(summary["ways"].values()) == sum(summary["walks"].values()) - lost
 
 
+def test_more_objects_than_there_is_room_for(record, read, tmp_path):
+    """Each a file that is mapped as code once. It is said, and what was met before is walked through as ever."""
+    (tmp_path / "many.c").write_text("""#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(void)
+{
+	for (int i = 0; i < 33001; i++) {
+		int fd = memfd_create("part", 0);
+		if (ftruncate(fd, 4096)) return 1;
+		munmap(mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0), 4096);
+		close(fd);
+	}
+	syscall(SYS_getegid);
+	return 0;
+}
+""")
+    subprocess.run(["gcc", "-O1", "-o", "many", "many.c"], cwd=tmp_path, check=True)
+    recording = record("-m", "all", "-S", "64", "-e", "getegid", "--", tmp_path / "many", start=False)
+    assert recording.wait() == 0
+    assert "more than 32766 programs and libraries" in recording.said()
+    call, = read(recording.trace).calls
+    assert call["walk"] == "complete" and "main" in {f["function"] for f in call["stack"]}
+
+
 def test_a_stack_of_many_objects(record, read, tmp_path, monkeypatch):
     """Each has its one call site, whoever walks: here user space, since nobody has met them."""
     monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))

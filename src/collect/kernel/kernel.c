@@ -224,11 +224,19 @@ int spoor_kernel_key_of(struct spoor_kernel *k, int fd, struct spoor_object_key 
 	return 0;
 }
 
+bool spoor_kernel_is_full(const struct spoor_kernel *k)
+{
+	return __atomic_load_n(k->c.next_object, __ATOMIC_RELAXED) > SPOOR_KERNEL_OBJECTS;
+}
+
 int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id)
 {
 	const struct bpf_map *map = k->c.object_ids;
-	uint32_t id = __atomic_fetch_add(k->c.next_object, 1, __ATOMIC_SEQ_CST);
+	uint32_t id;
 
+	if (spoor_kernel_is_full(k))
+		return -ENOSPC;
+	id = __atomic_fetch_add(k->c.next_object, 1, __ATOMIC_SEQ_CST);
 	if (id >= SPOOR_KERNEL_OBJECTS)
 		return -ENOSPC;
 	if (bpf_map__update_elem(map, key, sizeof(*key), &id, sizeof(id), BPF_NOEXIST)) {

@@ -101,6 +101,8 @@ int spoor_kernel_key_of(struct spoor_kernel *k, int fd, struct spoor_object_key 
  * *ret_id is that, or 0 if nobody is told of it yet.
  */
 int spoor_kernel_add_object(struct spoor_kernel *k, const struct spoor_object_key *key, uint32_t *ret_id);
+/* Were there more objects than ids? */
+bool spoor_kernel_is_full(const struct spoor_kernel *k);
 
 static inline struct spoor_ring *spoor_kernel_ring(const struct spoor_kernel *k, unsigned cpu, unsigned level)
 {

@@ -91,6 +91,8 @@ __noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
 	known = bpf_map_lookup_elem(&object_ids, &key);
 	if (known)
 		return *known;
+	if (next_object > SPOOR_KERNEL_OBJECTS) /* or it would come to its begin again */
+		return SPOOR_OBJECT_NONE;
 	id = __sync_fetch_and_add(&next_object, 1);
 	if (id >= SPOOR_KERNEL_OBJECTS)
 		return SPOOR_OBJECT_NONE;

@@ -312,6 +312,7 @@ static void define_counters(struct session *s)
 	define_counter(s, "objects_loaded", r->objects.loaded);
 	define_counter(s, "objects_without_memory", r->objects.no_memory);
 	define_counter(s, "objects_failed", r->objects.failed);
+	define_counter(s, "objects_full", r->full);
 	define_counter(s, "objects_without_rows", r->objects.no_rows);
 	define_counter(s, "spoor_user_ns", r->user_ns);
 	define_counter(s, "spoor_system_ns", r->system_ns);
@@ -348,6 +349,7 @@ static void end(struct session *s)
 	spoor_consumer_counts(s->consumer, &r->consumer);
 	spoor_objects_counts(s->host.objects, &r->objects);
 	spoor_kernel_stats(s->host.kernel, &r->kernel);
+	r->full = spoor_kernel_is_full(s->host.kernel);
 	spoor_kernel_run_time(s->host.kernel, &r->program_ns, &r->program_runs);
 	r->overhead = s->settings.unheld;
 	r->kernel_bytes = spoor_kernel_memory(s->host.kernel);

@@ -46,6 +46,7 @@ struct spoor_session_result {
 	struct spoor_consumer_counts consumer;
 	struct spoor_objects_counts objects;
 	struct spoor_kernel_stats kernel;
+	bool full; /* there were more objects than it has room for */
 	struct spoor_hub_result user; /* of the part `ust` */
 	uint64_t duration_ns, user_ns, system_ns; /* our own */
 	uint64_t program_ns, program_runs;        /* of the kernel side; 0: not counted */
