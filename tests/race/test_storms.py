@@ -61,7 +61,10 @@ def test_many_recordings_one_after_another(record, read, start, compiled, librar
         last = record("-n", "storm", *CALLS, trace=f"{lap}.spoor")
         time.sleep(0.2)
         assert last.stop() == 0
-        read(last.trace, babeltrace=False).whole(**STORM)
+        trace = read(last.trace, babeltrace=False)
+        # Who is met in the midst of an execve may have another program's memory by the time his stack is walked.
+        met = [c for c in trace.of("execve") if not c.get("start_exact", True)]
+        trace.whole(**STORM, explained=sum(c["walk"] in ("no rows", "object gone") for c in met))
     target.send_signal(signal.SIGTERM)
     assert target.wait(30) == 0
     nothing_attached(last)
