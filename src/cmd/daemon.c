@@ -107,6 +107,8 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 
 	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
 	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
+	o.keeper = keeper;
+	o.goes_on = !access(d->state, F_OK);
 	if (!r)
 		r = spoor_hub_open(&o, &d->hub, e);
 	/* The keeper holds the socket of a daemon that was killed just now. */
@@ -114,13 +116,13 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 		r = spoor_hub_open(&o, &d->hub, e);
 	if (r)
 		return r;
-	if (d->relay && !access(d->state, F_OK))
+	if (d->relay && o.goes_on)
 		fprintf(stderr, "spoor daemon: asking %s what it has\n", relay->url);
 	r = spoor_state_load(d->hub, d->state, d->relay, e);
 	if (r < 0)
 		return r;
 	spoor_hub_publish(d->hub);
-	spoor_hub_keep(d->hub, keeper);
+	spoor_hub_keep(d->hub);
 	if (r) {
 		fprintf(stderr, "spoor daemon: %d %s on\n", r, spoor_plural(r, "session goes", "sessions go"));
 		spoor_state_save(d->hub, d->state, NULL);

@@ -107,6 +107,46 @@ def test_daemon_killed_before_it_has_let_them_in(daemon, ticker):
     assert by_thread(daemon) == {i: list(range(4)) for i in range(20)}
 
 
+def answers(daemon):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        return s.connect_ex(str(daemon.socket)) == 0
+
+
+@contextlib.contextmanager
+def begins(daemon):
+    """A daemon that listens at its socket, and still reads which sessions there are."""
+    state, aside = daemon.cwd / "ust.sock.state", daemon.cwd / "aside"
+    state.rename(aside)
+    os.mkfifo(state)
+    daemon.process = subprocess.Popen([daemon.build / "spoor", "daemon", "--socket", daemon.socket], cwd=daemon.cwd,
+                                      stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: answers(daemon))
+        yield
+    finally:
+        daemon.kill()
+        aside.rename(state)
+
+
+@pytest.mark.parametrize("keeper", ["stays", "killed"])
+def test_daemon_killed_before_it_is_ready(daemon, ticker, keeper):
+    """They had come to one that was killed before it knew of their session, twice, and have ended."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    pid = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill()
+    if keeper == "killed":
+        os.kill(pid, signal.SIGKILL)
+    for i in range(2):
+        with begins(daemon):
+            begin_and_end(daemon, ticker, 10 * i, 10)
+        assert ("has ended: what" in daemon.process.stderr.read()) == (keeper == "killed" and not i)
+    daemon.start()
+    assert end(daemon).startswith("80 events of 20 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(20)}
+    daemon.kill(signal.SIGTERM)
+    assert not list(daemon.cwd.glob("ust.sock.[!k]*"))
+
+
 @pytest.mark.parametrize("call", ["getsockopt", "epoll_ctl", "sendmsg", "recvmsg", "poll"])
 def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call):
     """Before each such call, when the program has ended already: what was taken from its socket is not lost."""

@@ -13,7 +13,7 @@
 
 #define NAME offsetof(struct sockaddr_un, sun_path)
 
-int spoor_beyond_root_listen(const char *path, int backlog, struct spoor_error *e)
+int spoor_beyond_root_bind(const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -22,7 +22,7 @@ int spoor_beyond_root_listen(const char *path, int backlog, struct spoor_error *
 
 	if (!r)
 		memcpy(a.sun_path + 1, path, n);
-	if (!r && (fd < 0 || bind(fd, (struct sockaddr *)&a, NAME + 1 + n) || listen(fd, backlog)))
+	if (!r && (fd < 0 || bind(fd, (struct sockaddr *)&a, NAME + 1 + n)))
 		r = errno;
 	if (r)
 		return spoor_fail(e, r,

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 
-/* The socket, or -errno. */
-int spoor_beyond_root_listen(const char *path, int backlog, struct spoor_error *e);
+/* The socket, which is not listened to yet, or -errno. */
+int spoor_beyond_root_bind(const char *path, struct spoor_error *e);
 /*
  * Such an address has no permissions: who comes by it may come if those of the path would let him. True for all other
  * listeners.

@@ -267,16 +267,19 @@ static uint32_t random_number(void)
 
 int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e)
 {
-	int fd;
+	int fd, r;
 
 	if (!h->o.everybody || h->beyond_root.fd >= 0)
 		return 0;
-	fd = spoor_beyond_root_listen(h->path, HUB_BACKLOG, e);
+	fd = spoor_beyond_root_bind(h->path, e);
 	if (fd < 0)
 		return fd;
 	spoor_hub_watch(h, &h->beyond_root, fd, h, HUB_LISTENER);
 	spoor_keeper_own_too(h->keeper, fd);
-	return 0;
+	r = spoor_hub_listen(fd, h->path, e);
+	if (r)
+		spoor_hub_unwatch(h, &h->beyond_root);
+	return r;
 }
 
 static int begin_waiting(struct spoor_hub *h, struct spoor_error *e)
@@ -292,30 +295,45 @@ static int begin_waiting(struct spoor_hub *h, struct spoor_error *e)
 	return r ? spoor_fail(e, -r, "cannot wait for what programs write: %s", strerror(-r)) : 0;
 }
 
+/* Who comes is lost if we are killed before the keeper has the socket: it gets it first, and nobody comes before. */
+static int begin_listening(struct spoor_hub *h, struct spoor_error *e)
+{
+	int fd = spoor_hub_bind(h->o.path, h->o.everybody, e), r;
+
+	if (fd < 0)
+		return fd;
+	spoor_socket_file_note(&h->file, h->path);
+	r = spoor_hub_watch(h, &h->listener, fd, h, HUB_LISTENER);
+	if (r)
+		return spoor_fail(e, -r, "%s: cannot wait for programs: %s", h->path, strerror(-r));
+	spoor_orphans_begin(h);
+	r = spoor_hub_listen(fd, h->path, e);
+	if (!r && !spoor_socket_file_is_there(&h->file, h->path))
+		r = spoor_hub_taken(h->path, e);
+	return r;
+}
+
 int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, struct spoor_error *e)
 {
 	struct spoor_hub *h = calloc(1, sizeof(*h));
-	int fd, r;
+	int r;
 
 	if (!h)
 		return spoor_fail(e, ENOMEM, "out of memory");
 	h->o = *o;
+	h->goes_on = o->goes_on;
 	h->period = FIRST_PERIOD;
 	h->next_session = random_number() >> 2;
 	h->board.generation = random_number();
 	h->listener.fd = h->wakes.fd = h->waiting.fd = h->kept.fd = h->rows_done.fd = h->keeper = h->board.fd = -1;
 	h->beyond_root.fd = -1;
-	r = begin_waiting(h, e);
-	fd = r ? r : spoor_hub_listen(o->path, o->everybody, e);
-	if (fd < 0) {
-		spoor_hub_close(h);
-		return fd;
-	}
 	snprintf(h->path, sizeof(h->path), "%s", o->path);
-	r = spoor_hub_watch(h, &h->listener, fd, h, HUB_LISTENER);
+	r = begin_waiting(h, e);
+	if (!r)
+		r = begin_listening(h, e);
 	if (r) {
 		spoor_hub_close(h);
-		return spoor_fail(e, -r, "%s: cannot wait for programs: %s", o->path, strerror(-r));
+		return r;
 	}
 	spoor_hub_open_beyond_root(h, NULL); /* or spoor_hub_keep() does */
 	*ret = h;
@@ -328,11 +346,12 @@ void spoor_hub_close(struct spoor_hub *h)
 		return;
 	while (h->first)
 		spoor_program_free(h->first);
+	h->goes_on = false; /* where they could not be added, nobody waits for us */
 	spoor_waiting_close(h);
 	spoor_hub_unwatch(h, &h->beyond_root);
 	if (h->listener.fd >= 0) {
+		spoor_socket_file_remove(&h->file, h->path);
 		spoor_hub_unwatch(h, &h->listener);
-		unlink(h->path);
 		if (h->board.fd >= 0)
 			spoor_board_remove(h);
 	}

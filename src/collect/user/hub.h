@@ -26,6 +26,8 @@ struct spoor_hub_request;
 struct spoor_hub_options {
 	const char *path; /* of the socket */
 	bool everybody;   /* programs of all users may come */
+	const char *keeper; /* where there is one, or is to be (keeper.h); NULL: none, we do without */
+	bool goes_on;       /* sessions of the recorder before us are to be added, before spoor_hub_keep() */
 	const char *cache_dir; /* of unwind rows; NULL: none */
 	/* A command of a client (`spoor ust`), words separated by NULs. Answers by spoor_hub_answer(). NULL: none. */
 	void (*command)(void *ctx, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
@@ -44,10 +46,10 @@ bool spoor_hub_maker_lives(const char *path);
 void spoor_hub_close(struct spoor_hub *h);
 
 /*
- * From here on arenas are held by a keeper (keeper.h) at path, which outlives us; those that it holds for us are taken.
- * Sessions must have been added before. Where there can be none the hub does without.
+ * What the keeper holds for us is taken; from here on it holds arenas, and outlives us. Sessions must have been added
+ * before. It has our socket since before anybody could come there. Where there can be none the hub does without.
  */
-void spoor_hub_keep(struct spoor_hub *h, const char *path);
+void spoor_hub_keep(struct spoor_hub *h);
 
 int spoor_hub_fd(const struct spoor_hub *h);
 void spoor_hub_serve(struct spoor_hub *h);

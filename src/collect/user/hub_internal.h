@@ -10,6 +10,7 @@
 #include "collect/user/hub.h"
 #include "collect/user/keeper.h"
 #include "collect/user/rows.h"
+#include "collect/user/socket_file.h"
 #include "collect/user/waker.h"
 
 #define HUB_MOST_ARENAS 64 /* of one process */
@@ -124,6 +125,7 @@ struct hub_asked {
 struct spoor_hub {
 	struct spoor_hub_options o;
 	char path[108];
+	struct spoor_socket_file file; /* there */
 	int epoll_fd;
 	struct hub_fd listener, beyond_root, wakes;
 	struct hub_fd waiting; /* where programs come while no recorder is there: the keeper has it, too */
@@ -144,6 +146,7 @@ struct spoor_hub {
 	uint64_t keeper_begun; /* ns */
 	unsigned keepers_ended; /* one soon after the other */
 	bool keeper_told; /* what it held for us */
+	bool goes_on; /* there are sessions of the recorder before us, and they have not been added yet */
 	bool keeper_missed; /* there could be none, which was said */
 	uint64_t keeper_again; /* ns: then it is tried again */
 	struct hub_board board;
@@ -175,7 +178,10 @@ int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);
 
 /* hub_listen.c */
 #define HUB_BACKLOG 4096 /* programs that wait to be let in */
-int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e);
+/* A socket there. Until it is listened to programs find nobody; who binds there meanwhile takes the path. */
+int spoor_hub_bind(const char *path, bool everybody, struct spoor_error *e);
+int spoor_hub_listen(int fd, const char *path, struct spoor_error *e);
+int spoor_hub_taken(const char *path, struct spoor_error *e); /* says so; returns -errno */
 
 /* board.c */
 void spoor_board_tick(struct spoor_hub *h, uint64_t now);
@@ -278,6 +284,7 @@ void spoor_waiting_update(struct spoor_hub *h); /* programs are to wait while th
 void spoor_waiting_close(struct spoor_hub *h);
 
 /* orphans.c */
+void spoor_orphans_begin(struct spoor_hub *h); /* before we listen; what a keeper holds is asked for later */
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
 void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now); /* where there could be none before */
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);

@@ -60,7 +60,7 @@ bool spoor_hub_maker_lives(const char *path)
 	return !poll(&ended, 1, DYING_MS);
 }
 
-static int say_taken(const char *path, struct spoor_error *e)
+int spoor_hub_taken(const char *path, struct spoor_error *e)
 {
 	struct stat st;
 
@@ -69,7 +69,7 @@ static int say_taken(const char *path, struct spoor_error *e)
 	return spoor_fail(e, EEXIST, "%s: it is there, and not a socket: choose a path that is free", path);
 }
 
-int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e)
+int spoor_hub_bind(const char *path, bool everybody, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
@@ -86,8 +86,13 @@ int spoor_hub_listen(const char *path, bool everybody, struct spoor_error *e)
 	r = bind(fd, (struct sockaddr *)&a, sizeof(a)) ? -errno : 0;
 	umask(mask);
 	if (r == -EADDRINUSE)
-		return say_taken(path, e);
-	if (r || listen(fd, HUB_BACKLOG))
-		return spoor_fail(e, r ? -r : errno, "%s: cannot listen there: %s", path, strerror(r ? -r : errno));
+		return spoor_hub_taken(path, e);
+	if (r)
+		return spoor_fail(e, -r, "%s: cannot listen there: %s", path, strerror(-r));
 	return TAKE_FD(fd);
+}
+
+int spoor_hub_listen(int fd, const char *path, struct spoor_error *e)
+{
+	return listen(fd, HUB_BACKLOG) ? spoor_fail(e, errno, "%s: cannot listen there: %s", path, strerror(errno)) : 0;
 }

@@ -124,8 +124,8 @@ static void open_place(struct spoor_hub *h)
 	int fd;
 
 	place_of(h, path, sizeof(path));
-	fd = spoor_hub_listen(path, h->o.everybody, &e);
-	if (fd >= 0 && !spoor_hub_watch(h, &h->waiting, fd, h, HUB_LISTENER)) {
+	fd = spoor_hub_bind(path, h->o.everybody, &e);
+	if (fd >= 0 && !spoor_hub_watch(h, &h->waiting, fd, h, HUB_LISTENER) && !spoor_hub_listen(fd, path, &e)) {
 		spoor_keeper_listen(h->keeper, fd);
 		return;
 	}
@@ -139,13 +139,15 @@ static void open_place(struct spoor_hub *h)
 	spoor_hub_warn(h, e.text);
 }
 
+/* A keeper that was there may have the socket: before that is heard none is made, nor removed. */
 void spoor_waiting_update(struct spoor_hub *h)
 {
+	bool wanted = h->sessions || h->goes_on;
 	char path[sizeof(h->path) + 32];
 
-	if (h->keeper < 0 || h->leaves || !h->sessions == (h->waiting.fd < 0))
+	if (h->keeper < 0 || !h->keeper_told || h->leaves || wanted == (h->waiting.fd >= 0))
 		return;
-	if (h->sessions) {
+	if (wanted) {
 		open_place(h);
 		return;
 	}

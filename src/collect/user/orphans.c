@@ -67,38 +67,53 @@ static void open_keeper(struct spoor_hub *h)
 	h->keeper_again = h->keeper_begun + (r == -EAGAIN ? MUCH_LATER_NS : AGAIN_NS);
 	if (r && !h->keeper_missed)
 		warn_of_no_keeper(h, r == -EMFILE ? "this recorder may open no more files (ulimit -n)" : strerror(-r));
-	else if (!r && begun && h->sessions)
+	else if (!r && begun && (h->sessions || h->goes_on))
 		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
 				  "it held of programs that have ended is lost, and not counted");
 	h->keeper_missed |= r;
 	spoor_keeper_own(h->keeper, h->listener.fd);
 	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
+	if (h->waiting.fd >= 0)
+		spoor_keeper_listen(h->keeper, h->waiting.fd);
 }
 
 /* What it holds is asked for once: one that comes after it has nothing. */
-static void find_keeper(struct spoor_hub *h)
+static void hear_keeper(struct spoor_hub *h)
 {
 	const struct spoor_keeper_taker t = { note, spoor_waiting_came, spoor_waiting_said, spoor_waiting_end, h };
 
-	open_keeper(h);
 	if (h->keeper < 0)
 		return;
 	if (!h->keeper_told) {
 		h->keeper_told = true;
 		spoor_keeper_get(h->keeper, &t);
 		spoor_waiting_hear(h);
-	} else if (h->waiting.fd >= 0) {
-		spoor_keeper_listen(h->keeper, h->waiting.fd);
 	}
 	spoor_waiting_update(h);
 }
 
-void spoor_hub_keep(struct spoor_hub *h, const char *path)
+static void find_keeper(struct spoor_hub *h)
+{
+	open_keeper(h);
+	hear_keeper(h);
+}
+
+void spoor_orphans_begin(struct spoor_hub *h)
+{
+	if (!h->o.keeper)
+		return;
+	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", h->o.keeper);
+	open_keeper(h);
+	h->keeper_told = h->keeper >= 0 && h->keeper_accepts; /* we have begun it: it holds nothing */
+	spoor_waiting_update(h);
+}
+
+void spoor_hub_keep(struct spoor_hub *h)
 {
 	struct spoor_error e = { "" };
 
-	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", path);
-	find_keeper(h);
+	h->goes_on = false;
+	hear_keeper(h);
 	/* It has let go of what the daemon before us had. */
 	if (spoor_hub_open_beyond_root(h, &e))
 		spoor_hub_warn(h, e.text);
