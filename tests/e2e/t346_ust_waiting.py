@@ -12,7 +12,7 @@ import time
 import pytest
 
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
-from processes import wait_for
+from processes import has_ended, wait_for
 
 GONE = [signal.SIGTERM, signal.SIGKILL]
 
@@ -217,6 +217,25 @@ def test_keeper_is_killed(daemon, ticker):
     ticks = by_thread(daemon)
     assert ticks[6][0] == 0 and in_a_row(ticks.pop(6)) and in_a_row(ticks.pop(10))
     assert ticks == {i: list(range(4)) for i in range(3)}
+
+
+def test_keeper_whose_file_was_removed(daemon, ticker):
+    """With its directory, say. When it ends it leaves alone what the next one has there."""
+    path = f"{daemon.socket}.keeper"
+    before = keeper_pid(path)
+    os.kill(before, signal.SIGSTOP)
+    daemon.kill(signal.SIGTERM)
+    os.unlink(path)
+    daemon.start()
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(path)
+    os.kill(before, signal.SIGCONT)
+    wait_for(lambda: has_ended(before))
+    assert keeper_pid(path) == keeper
+    daemon.kill()
+    begin_and_end(daemon, ticker, 0, 5)
+    daemon.start()
+    assert end(daemon).startswith("20 events of 5 programs")
 
 
 def test_keeper_that_does_not_answer(daemon, ticker):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A keeper that lives is left alone, whatever keeps us from it. */
+/* A keeper that lives is left alone, whatever keeps us from it; and it leaves alone what is another's. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "collect/user/keeper.h"
+#include "collect/user/keeper_internal.h"
 
 static int listen_at(struct sockaddr_un *a)
 {
@@ -46,10 +46,43 @@ static void test_without_descriptors(void **state)
 	close(fd);
 }
 
+static void listen_for(struct keeper *k, int listener)
+{
+	int pair[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	spoor_keeper_listen(pair[0], listener);
+	assert_int_equal(keeper_serve(k, pair[1]), 0);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* The file of a socket that it was given goes with it; not what another has made there since. */
+static void test_file_of_another(void **state)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct keeper k;
+	int own, other;
+
+	(void)state;
+	keeper_begin(&k);
+	own = listen_at(&a);
+	listen_for(&k, own);
+	other = listen_at(&a);
+	keeper_let_go(&k);
+	assert_int_equal(access(a.sun_path, F_OK), 0);
+	listen_for(&k, other);
+	keeper_let_go(&k);
+	assert_int_equal(access(a.sun_path, F_OK), -1);
+	close(own);
+	close(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_descriptors),
+		cmocka_unit_test(test_file_of_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void live(int listener)
 	keeper_let_go(&k);
 }
 
-static void be_keeper(int listener, const char *path)
+static void be_keeper(int listener, const char *path, const struct spoor_socket_file *file)
 {
 	sigset_t none;
 
@@ -90,7 +90,7 @@ static void be_keeper(int listener, const char *path)
 	close(1);
 	close(2); /* who waits for the end of the daemon's output does not wait for us */
 	live(3);
-	unlink(path);
+	spoor_socket_file_remove(file, path);
 	_exit(0);
 }
 
@@ -122,6 +122,7 @@ static int connect_to(const struct sockaddr_un *a)
 static int start(const struct sockaddr_un *a)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct spoor_socket_file file;
 	pid_t pid;
 
 	if (fd < 0)
@@ -129,10 +130,11 @@ static int start(const struct sockaddr_un *a)
 	unlink(a->sun_path); /* nobody listens there */
 	if (bind(fd, (const struct sockaddr *)a, sizeof(*a)) || chmod(a->sun_path, 0600) || listen(fd, 4))
 		return -errno;
+	spoor_socket_file_note(&file, a->sun_path);
 	pid = fork();
 	if (!pid) {
 		if (!fork()) /* nobody's child, so that nobody finds a zombie */
-			be_keeper(fd, a->sun_path);
+			be_keeper(fd, a->sun_path, &file);
 		_exit(0);
 	}
 	if (pid < 0)

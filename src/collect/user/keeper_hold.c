@@ -134,8 +134,7 @@ static int carry_out(struct keeper *k, const struct keeper_message *m, int *fd, 
 		drop(k, m->kept.uuid);
 		return 0;
 	case KEEPER_LISTEN:
-		keeper_hush(k);
-		k->listener = TAKE_FD(*fd);
+		keeper_listen(k, TAKE_FD(*fd));
 		return 0;
 	case KEEPER_MET:
 		if (*fd >= 0)

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include "collect/user/keeper.h"
+#include "collect/user/socket_file.h"
 
 #define KEEPER_MOST 20000 /* arenas that it holds */
 
@@ -68,6 +69,7 @@ struct keeper {
 	struct keeper_held *all;
 	size_t n, room;
 	int listener;           /* -1: no session, nobody is to wait */
+	struct spoor_socket_file place; /* the listener's */
 	int own[2];             /* the daemon's; -1: there is none */
 	struct keeper_met *met; /* by the daemon that is there */
 	size_t n_met;
@@ -102,4 +104,5 @@ void keeper_heard(struct keeper *k, uint32_t id);
 void keeper_daemon_left(struct keeper *k);
 int keeper_tell_waiters(const struct keeper *k, int daemon);
 void keeper_waiters_taken(struct keeper *k);
-void keeper_hush(struct keeper *k); /* and the socket's file is removed, if nobody has */
+void keeper_listen(struct keeper *k, int listener); /* it is taken over */
+void keeper_hush(struct keeper *k);                 /* and the socket's file is removed, if nobody has */

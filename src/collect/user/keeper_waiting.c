@@ -294,15 +294,34 @@ void keeper_waiters_taken(struct keeper *k)
 	k->turned_away = 0;
 }
 
+/* Where a socket is; "": nowhere that we could find. */
+static void path_of(int sock, struct sockaddr_un *ret)
+{
+	socklen_t len = sizeof(*ret) - 1;
+
+	*ret = (struct sockaddr_un){};
+	if (getsockname(sock, (struct sockaddr *)ret, &len) || ret->sun_family != AF_UNIX || ret->sun_path[0] != '/')
+		ret->sun_path[0] = '\0';
+}
+
+void keeper_listen(struct keeper *k, int listener)
+{
+	struct sockaddr_un a;
+
+	keeper_hush(k);
+	k->listener = listener;
+	path_of(listener, &a);
+	spoor_socket_file_note(&k->place, a.sun_path);
+}
+
 void keeper_hush(struct keeper *k)
 {
-	struct sockaddr_un a = {};
-	socklen_t len = sizeof(a) - 1;
+	struct sockaddr_un a;
 
 	if (k->listener < 0)
 		return;
-	if (!getsockname(k->listener, (struct sockaddr *)&a, &len) && a.sun_family == AF_UNIX && a.sun_path[0] == '/')
-		unlink(a.sun_path);
+	path_of(k->listener, &a);
+	spoor_socket_file_remove(&k->place, a.sun_path);
 	close(k->listener);
 	k->listener = -1;
 }
