@@ -2,13 +2,15 @@
 """Who may record whom: users' own daemons, setuid programs, strangers. As root, acting as others."""
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 
 import pytest
 import tracing
-from daemons import open_place as place  # noqa: F401
+from daemons import Daemon, end_keeper, open_place as place  # noqa: F401
+from processes import ready, tell, wait_for
 
 USER, STRANGER = 12345, 12346
 
@@ -114,3 +116,44 @@ def test_alone_as_user(build, place, linked):
     assert "zoo:tick off" in listing.communicate(timeout=20)[0]
     p.kill()
     p.wait()
+
+
+OTHERS = 100000  # the first user of a container's, as rootless ones have it
+
+
+def in_other_user_namespace(daemon, users, program, *args):
+    """As its root, who is user OTHERS here. users: as in uid_map; a program that has begun."""
+    enter = ["setpriv", f"--reuid={OTHERS}", f"--regid={OTHERS}", "--clear-groups", "unshare", "--user", "sh", "-c"]
+    p = daemon.program(*enter, 'echo ready; read go; exec "$0" "$@"', program, *args, stdin=subprocess.PIPE)
+    with open(f"/proc/{p.pid}/uid_map", "w") as f:
+        f.write(users)
+    tell(p)
+    return ready(p)
+
+
+@pytest.fixture
+def machines(build, place):
+    d = Daemon(build, place)
+    yield d.start()
+    for p in d.running:
+        p.kill()
+        p.wait()
+    d.kill()
+    end_keeper(f"{d.socket}.keeper")
+
+
+def test_user_namespace_without_the_recorders_user(machines, linked):
+    """What does not obey him is counted, once, with the reason; whose root he is is recorded."""
+    machines.environment = lambda *_: os.environ | {"SPOOR_UST_SOCKET": str(machines.socket)}
+    machines.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    stays = in_other_user_namespace(machines, f"0 {OTHERS} 65536\n", linked, 1, 0, 1000)
+    line = "1 program that came is not recorded: it is of a user namespace in which this recorder's user is a stranger"
+    wait_for(lambda: line in machines.ust("status").stdout)
+    machines.ust("enable", "-a", "zoo:tick")  # for which it is called once more
+    machines.kill(signal.SIGKILL)
+    machines.start()
+    knows = in_other_user_namespace(machines, f"0 0 1\n1 {OTHERS} 65535\n", linked, 1, 5)
+    assert knows.wait(20) == 0 and stays.poll() is None
+    said = machines.ust("end").stdout
+    assert said.startswith("5 events of 1 program") and line in said, said
+    assert [len(n) for n in machines.ticks().values()] == [5] and machines.summary["programs_not_recorded"] == 1

@@ -12,12 +12,25 @@
 
 #define FORGET_FROM 64
 
+static bool is_of(const struct spoor_apart_who *w, const struct spoor_ust_process *p)
+{
+	return w->process.pid == p->pid && w->process.start_time == p->start_time;
+}
+
+bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	for (size_t i = 0; i < s->n_apart_who; i++)
+		if (!s->apart_who[i].earlier && is_of(&s->apart_who[i], p))
+			return true;
+	return false;
+}
+
 static bool is_known(struct spoor_ust_session *s, const struct spoor_ust_process *p)
 {
 	for (size_t i = 0; i < s->n_apart_who; i++) {
 		struct spoor_apart_who *w = &s->apart_who[i];
 
-		if (!w->earlier || w->process.pid != p->pid || w->process.start_time != p->start_time)
+		if (!w->earlier || !is_of(w, p))
 			continue;
 		w->earlier = false; /* what it executes from here on is another program */
 		return true;

@@ -63,6 +63,7 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 		close(fd);
 		return NULL;
 	}
+	p->stranger = spoor_stranger_is(&p->cred);
 	p->process.fd = -1;
 	pidfd = pidfd_of(fd, p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
@@ -403,8 +404,10 @@ static int carry_out(struct hub_program *p, const struct spoor_control_head *m, 
 
 int spoor_program_message(struct hub_program *p, const void *message, size_t size, int fd)
 {
-	int r = carry_out(p, message, size, fd);
+	int r;
 
+	p->spoke = true;
+	r = carry_out(p, message, size, fd);
 	if (p->kept && is_settled(p))
 		spoor_program_heard(p);
 	return r;

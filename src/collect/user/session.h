@@ -140,6 +140,7 @@ int spoor_ust_filter_check(const char *text, struct spoor_error *e);
 /* Drops the rules of processes that have ended. */
 void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
 /* It comes and cannot be recorded. */
+bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p); /* it did */
 void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
 /* One that is counted already. */
 void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier);
