@@ -119,7 +119,7 @@ def test_channel_beside_another_over_daemons(daemon, build, ticker):
 def overflow(d, ticker, number):
     """Programs that have ended have filled more than is kept for snapshots; the daemon ends, and another comes."""
     d.ust("start", "-o", "t.spoor", "--mode", "overwrite", "--buffers", "16M", "-e", "zoo:tick")
-    for _ in range(5):
+    for _ in range(7):
         d.program(ticker, 1, 600_000).wait(20)
         wait_for(lambda: "ticker" not in d.ust("status").stdout)
     before = said(d.ust("status").stdout)
@@ -129,7 +129,7 @@ def overflow(d, ticker, number):
     after = wait_for(lambda: (now := said(d.ust("status").stdout))[2] == before[2] and now)
     assert after == before
     there, lost, overwritten = said(d.ust("end").stdout)
-    assert (lost, overwritten) == before[1:] and there + overwritten == 5 * 600_000
+    assert (lost, overwritten) == before[1:] and there + overwritten == 7 * 600_000
     return there, lost, overwritten
 
 

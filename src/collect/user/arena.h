@@ -105,5 +105,7 @@ void spoor_user_packet_hold(struct spoor_user_arena *a, unsigned i, size_t bytes
 void spoor_user_packet_release(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position, bool done);
 /* Bytes that are there to be taken. */
 uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a);
+/* Bytes of memory that it takes: a program touches only what it needs. */
+uint64_t spoor_user_arena_memory(const struct spoor_user_arena *a);
 /* Begins and ends looking without taking: from the start of all packets, and nothing is given back. */
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "collect/user/arena_internal.h"
@@ -111,6 +113,19 @@ uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
 
 		sum += LOAD(c->lost) + LOAD(c->lost_large) + LOAD(c->lost_nested);
 	}
+	return sum;
+}
+
+uint64_t spoor_user_arena_memory(const struct spoor_user_arena *a)
+{
+	size_t page = sysconf(_SC_PAGESIZE), n = (a->size + page - 1) / page;
+	_cleanup_(spoor_freep) uint8_t *there = malloc(n);
+	uint64_t sum = 0;
+
+	if (!there || !a->mapped || mincore(a->base, a->size, there))
+		return a->size;
+	for (size_t i = 0; i < n; i++)
+		sum += there[i] & 1 ? page : 0;
 	return sum;
 }
 

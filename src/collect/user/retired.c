@@ -6,24 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "collect/user/hub_internal.h"
 
-#define MOST_BYTES (64ULL << 20) /* of a session; docs/ust.md says so */
+#define MOST_BYTES (64ULL << 20) /* of memory, of a session; docs/ust.md says so */
 
-/* Into the session's trace, as it would have gone at its end. */
-static void let_go(struct spoor_hub *h, struct spoor_ust_session *s, size_t i)
+static void finish(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_retired *r)
 {
-	struct spoor_ust_retired r = s->retired[i];
-	struct spoor_error e = { "" };
+	spoor_ust_session_gone(s, r->source, r->end);
+	spoor_keeper_drop(h->keeper, r->source->arena->head.uuid);
+	spoor_source_done(r->source);
+	free(r->source);
+}
 
-	if (spoor_ust_session_drain(s, &r.source, 1, &e) < 0)
+/*
+ * Into the session's trace, as they would have gone at its end. Many at once: what is taken in one round is merged
+ * where it needs too many lanes, but each further round over the same time needs lanes of its own.
+ */
+static void let_go(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = calloc(s->n_retired, sizeof(*sources));
+	struct spoor_error e = { "" };
+	size_t n = 0;
+
+	for (; sources && n < s->n_retired && s->retired_bytes > MOST_BYTES / 2; n++) {
+		sources[n] = s->retired[n].source;
+		s->retired_bytes -= sources[n]->memory;
+	}
+	if (n && spoor_ust_session_drain(s, sources, n, &e) < 0)
 		spoor_ust_session_fails(s, e.text);
-	memmove(&s->retired[i], &s->retired[i + 1], (--s->n_retired - i) * sizeof(*s->retired));
-	s->retired_bytes -= r.source->arena->size;
-	spoor_ust_session_gone(s, r.source, r.end);
-	spoor_keeper_drop(h->keeper, r.source->arena->head.uuid);
-	spoor_source_done(r.source);
-	free(r.source);
+	for (size_t i = 0; i < n; i++)
+		finish(h, s, &s->retired[i]);
+	s->n_retired -= n;
+	memmove(s->retired, s->retired + n, s->n_retired * sizeof(*s->retired));
 }
 
 void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
@@ -45,21 +60,16 @@ void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 	}
 	s->retired = grown;
 	s->retired[s->n_retired++] = (struct spoor_ust_retired){ source, end };
-	s->retired_bytes += source->arena->size;
-	while (s->retired_bytes > MOST_BYTES)
-		let_go(h, s, 0);
+	source->memory = spoor_user_arena_memory(source->arena);
+	s->retired_bytes += source->memory;
+	if (s->retired_bytes > MOST_BYTES)
+		let_go(h, s);
 }
 
 void spoor_hub_retired_finish(struct spoor_hub *h, struct spoor_ust_session *s)
 {
-	for (size_t i = 0; i < s->n_retired; i++) {
-		struct spoor_source *source = s->retired[i].source;
-
-		spoor_ust_session_gone(s, source, s->retired[i].end);
-		spoor_keeper_drop(h->keeper, source->arena->head.uuid);
-		spoor_source_done(source);
-		free(source);
-	}
+	for (size_t i = 0; i < s->n_retired; i++)
+		finish(h, s, &s->retired[i]);
 	s->n_retired = 0;
 }
 

@@ -39,6 +39,7 @@ struct spoor_source {
 	uint64_t refused;  /* events that were taken and for which the writer had no room: lost */
 	unsigned held;     /* of what was taken, pieces that are not released */
 	size_t rows_asked; /* of its objects */
+	uint64_t memory;   /* once its program has ended: what its arena takes */
 };
 
 #define SPOOR_TAKER_END (1ULL << 62) /* no clock has come so far, ns */
