@@ -69,9 +69,10 @@ void spoor_writer_last(struct spoor_writer *w);
 int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans,
 			uint64_t ts_begin, uint64_t ts_end, uint64_t discarded, struct spoor_error *e);
 /*
- * The same for a lane. Never split: n_spans < 1000. sources: where the events were taken from, on disk with them or
- * not at all; their positions are what spoor_trace_sources() tells a consumer that is started again. -ENOBUFS, without
- * words: its store has no room for it now, and what was in it is counted as lost.
+ * The same for a lane. Never split: n_spans < 1000; none: a packet without events, at the end of the lane's last one
+ * (of a lane that has none yet the next one tells of what is discarded). sources: where the events were taken from, on
+ * disk with them or not at all; their positions are what spoor_trace_sources() tells a consumer that is started again.
+ * -ENOBUFS, without words: its store has no room for it now, and what was in it is counted as lost.
  */
 struct spoor_lane_packet {
 	const struct iovec *spans;

@@ -257,6 +257,13 @@ static int check(struct spoor_writer *w, struct writer_stream *s, const struct i
 	return spoor_fail(e, EINVAL, "%s: events of %s are out of order", w->path, name);
 }
 
+/* It may have told of more before it was taken over. */
+static void note_discarded(struct writer_stream *s, uint64_t discarded)
+{
+	if (s->discarded < s->before + discarded)
+		s->discarded = s->before + discarded;
+}
+
 /* One packet, or several if there are more spans than one can have. p: its times, and what its header says. */
 static int write_events(struct spoor_writer *w, struct writer_stream *s, const struct iovec *spans, int n_spans,
 			struct writer_packet *p, uint64_t discarded, struct spoor_error *e)
@@ -267,8 +274,7 @@ static int write_events(struct spoor_writer *w, struct writer_stream *s, const s
 	r = check(w, s, spans, n_spans, p, e);
 	if (r < 0)
 		return r;
-	if (s->discarded < s->before + discarded) /* it may have told of more before it was taken over */
-		s->discarded = s->before + discarded;
+	note_discarded(s, discarded);
 	while (n_spans > 0) {
 		taken = gather(w, spans, n_spans, &p->n, &p->bytes);
 		if (!p->n)
@@ -303,6 +309,20 @@ int spoor_writer_packet(struct spoor_writer *w, unsigned cpu, unsigned level, co
 	return write_events(w, s, spans, n_spans, &p, discarded, e);
 }
 
+/* No events, but what became of some; where the last ones were. */
+static int write_counts(struct spoor_writer *w, struct writer_stream *s, struct writer_packet *p, uint64_t discarded,
+			struct spoor_error *e)
+{
+	int r;
+
+	note_discarded(s, discarded);
+	if (!s->last_ts)
+		return 0;
+	p->ts_begin = p->ts_end = s->last_ts;
+	r = spoor_segments_make_room(w, packet_size(p) + room_of_definitions(w), e);
+	return r > 0 ? spoor_stream_write(w, s, p, e) : r;
+}
+
 int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct spoor_lane_packet *l,
 			     struct spoor_error *e)
 {
@@ -317,7 +337,8 @@ int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct
 
 	if (!s || l->n_spans > SPOOR_MAX_SPANS || l->n_sources > SPOOR_MAX_SOURCES)
 		return spoor_fail(e, EINVAL, "%s: no lane %u, or more than it takes at once", w->path, lane);
-	return write_events(w, s, l->spans, l->n_spans, &p, l->discarded, e);
+	return l->n_spans ? write_events(w, s, l->spans, l->n_spans, &p, l->discarded, e) :
+			    write_counts(w, s, &p, l->discarded, e);
 }
 
 uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane)

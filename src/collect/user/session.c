@@ -130,7 +130,7 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s)
 	struct spoor_written_sum sum;
 
 	spoor_written_sum(&s->written, &sum);
-	spoor_taker_count_from(s->taker, sum.events, sum.overwritten);
+	spoor_taker_count_from(s->taker, sum.events, sum.overwritten, sum.late);
 	s->n_programs = sum.programs;
 	s->lost_earlier = sum.lost;
 	s->unwritten_earlier = spoor_writer_lost(s->w);

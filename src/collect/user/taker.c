@@ -249,10 +249,12 @@ void spoor_taker_undo(struct spoor_taker *t)
 	t->used = 0;
 }
 
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten)
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten, uint64_t late)
 {
-	t->written = t->counts.events = events;
+	t->written = events;
+	t->counts.events = events + late;
 	t->counts.overwritten = overwritten;
+	t->counts.late = late;
 }
 
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)

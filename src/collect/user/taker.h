@@ -106,8 +106,8 @@ void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
 void spoor_source_done(struct spoor_source *s);
 
-/* Another one has written so many events to this trace, and told of so many that were overwritten. */
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten);
+/* Another one has written so many events to this trace, and told of so many that were overwritten, or came too late. */
+void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten, uint64_t late);
 
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */

@@ -81,6 +81,9 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 	if (t->counts.overwritten)
 		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_OVERWRITTEN,
 								.position = t->counts.overwritten };
+	if (t->counts.late)
+		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_LATE,
+								.position = t->counts.late };
 	for (size_t i = first; i < first + n_runs; i++) {
 		const struct taken *k = t->runs[i].owner;
 
@@ -123,6 +126,7 @@ static int write_packet(struct spoor_taker *t, const struct spoor_run *all, cons
 	int r;
 
 	t->counts.packets++;
+	t->written -= late; /* the runs have them */
 	p.n_sources = name_sources(t, first, n_runs);
 	t->discarded[all->lane] += t->lost;
 	t->lost = 0;
@@ -203,13 +207,23 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 		return spoor_fail(e, -r, "out of memory");
 	t->counts.merged++;
 	cut_late(t, &all);
-	if (!all.len)
-		return 0;
-	r = spoor_lanes_place(&t->lanes, &all);
+	all.lane = 0; /* without events, and all lanes are in use */
+	r = all.len ? spoor_lanes_place(&t->lanes, &all) : 0;
 	if (r)
 		return spoor_fail(e, EINVAL, "no lane takes what was merged");
 	span = (struct iovec){ all.data, all.len };
-	return write_packet(t, &all, &span, 1, 0, 0, t->n_runs, t->counts.late - late, e);
+	return write_packet(t, &all, &span, all.len != 0, 0, 0, t->n_runs, t->counts.late - late, e);
+}
+
+/*
+ * What was lost since the last packet, where none is due: a program that has ended is forgotten before the next one.
+ * Not as the first of all, from whose counts babeltrace2 begins.
+ */
+static int write_lost(struct spoor_taker *t, struct spoor_error *e)
+{
+	struct spoor_run none = {};
+
+	return t->lost && t->lanes.n ? write_packet(t, &none, NULL, 0, 0, 0, 0, 0, e) : 0;
 }
 
 static void give_back(struct spoor_taker *t)
@@ -257,6 +271,8 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 			r2 = write_runs(t, r ? NULL : e);
 		else
 			r2 = write_merged(t, r ? NULL : e);
+	} else {
+		r2 = write_lost(t, r ? NULL : e);
 	}
 	t->n_runs = all;
 	give_back(t);

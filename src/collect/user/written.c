@@ -8,7 +8,8 @@ void spoor_written_sum(struct spoor_source_list *w, struct spoor_written_sum *re
 	static const uint8_t none[16];
 
 	*ret = (struct spoor_written_sum){ .events = spoor_source_list_find(w, none, SPOOR_SOURCE_EVENTS),
-					   .overwritten = spoor_source_list_find(w, none, SPOOR_SOURCE_OVERWRITTEN) };
+					   .overwritten = spoor_source_list_find(w, none, SPOOR_SOURCE_OVERWRITTEN),
+					   .late = spoor_source_list_find(w, none, SPOOR_SOURCE_LATE) };
 	for (size_t i = 0; i < w->n; i++) {
 		const uint8_t *uuid = w->all[i].arena;
 
