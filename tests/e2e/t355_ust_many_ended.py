@@ -7,6 +7,7 @@ import pytest
 import tracing
 from daemons import daemon  # noqa: F401
 from processes import wait_for
+from relaying import proxy, relay, sender  # noqa: F401
 
 # Its children write once, wait for each other, and write the rest: their runs lie in the same time, all of them.
 CROWD = """
@@ -53,11 +54,10 @@ def crowd(tmp_path_factory):
     return tracing.build_program(path / "crowd", path / "crowd.c")
 
 
-def check(build, d, result, children, count):
+def check(build, trace, said, children, count):
     """As `end` said, and as the trace has it."""
-    assert re.search(rf"^{children * count} events of {children} programs, 0 lost", result.stdout, re.M), result.stdout
-    told = subprocess.run([build / "spoor", "report", d.cwd / "t.spoor"], capture_output=True, text=True,
-                          timeout=60).stdout
+    assert re.search(rf"^{children * count} events of {children} programs, 0 lost", said, re.M), said
+    told = subprocess.run([build / "spoor", "report", trace], capture_output=True, text=True, timeout=60).stdout
     assert re.search(rf"^User events: {children * count:,}, ", told, re.M), told
     assert re.search(r"^Lost: nothing\.", told, re.M), told
 
@@ -68,7 +68,7 @@ def test_in_a_flight_recorder(daemon, build, crowd, count):
     daemon.ust("start", "-o", "t.spoor", "--mode", "overwrite")
     daemon.program(crowd, 120, count).wait(60)
     wait_for(lambda: "crowd" not in daemon.ust("status").stdout)
-    check(build, daemon, daemon.ust("end"), 120, count)
+    check(build, daemon.cwd / "t.spoor", daemon.ust("end").stdout, 120, count)
 
 
 def test_in_a_flight_recorder_that_is_killed(daemon, build, crowd):
@@ -77,4 +77,22 @@ def test_in_a_flight_recorder_that_is_killed(daemon, build, crowd):
     wait_for(lambda: "crowd" not in daemon.ust("status").stdout)
     daemon.kill()
     daemon.start()
-    check(build, daemon, daemon.ust("end"), 120, 30_000)
+    check(build, daemon.cwd / "t.spoor", daemon.ust("end").stdout, 120, 30_000)
+
+
+# Of the second ones the first have to make room for the others. The relay is slow, and the daemon is killed meanwhile.
+@pytest.mark.parametrize("children, memory", [(40, "64M"), (14, "1M")])
+def test_before_the_relay_has_it(build, relay, sender, proxy, crowd, children, memory):  # noqa: F811
+    between = proxy()
+    s = sender("host", between.url, "--relay-memory", memory)
+    s.ust("start", "-o", "t.spoor")
+    between.holds = (0, 1)
+    s.program(crowd, children, 100).wait(20)
+    wait_for(lambda: f"so far: {children * 100} events" in s.status())
+    s.kill()
+    between.cut()
+    between.holds = ()
+    s.start()
+    said = s.end()
+    wait_for(lambda: "host/t.spoor (" in relay.said() and "complete" in relay.said())
+    check(build, relay.directory / "host/t.spoor", said, children, 100)

@@ -36,12 +36,22 @@ void spoor_hub_full(struct spoor_hub *h)
 	h->due = soon < h->due ? soon : h->due;
 }
 
-static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_source ***ret)
+/* A program's, which may be asked for only if it was let go. NULL: none. */
+static const struct hub_member *member_of(struct hub_program *p, const struct spoor_ust_session *s, bool let_go)
+{
+	const struct hub_member *m = spoor_program_member(p, s);
+
+	return m && (m->let_go || !let_go) ? m : NULL;
+}
+
+/* let_go: only of those that were. */
+static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s, bool let_go,
+			 struct spoor_source ***ret)
 {
 	size_t n = 0;
 
 	for (struct hub_program *p = h->first; p; p = p->next) {
-		const struct hub_member *m = spoor_program_member(p, s);
+		const struct hub_member *m = member_of(p, s, let_go);
 
 		n += m ? m->n_arenas : 0;
 	}
@@ -52,7 +62,7 @@ static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s,
 	for (n = 0; n < s->n_retired; n++)
 		(*ret)[n] = s->retired[n].source;
 	for (struct hub_program *p = h->first; p; p = p->next) {
-		const struct hub_member *m = spoor_program_member(p, s);
+		const struct hub_member *m = member_of(p, s, let_go);
 
 		for (size_t i = 0; m && i < m->n_arenas; i++)
 			(*ret)[n++] = m->arenas[i];
@@ -60,37 +70,67 @@ static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s,
 	return n;
 }
 
-static uint64_t bytes_of_gone(const struct hub_program *p, const struct spoor_ust_session *s)
+/* What a program that has ended left, if that was let go, or if it was not: bytes of memory. */
+static uint64_t memory_of_gone(struct hub_program *p, const struct spoor_ust_session *s, bool let_go)
 {
-	const struct hub_member *m = p->gone ? spoor_program_member((struct hub_program *)p, s) : NULL;
+	const struct hub_member *m = p->gone ? spoor_program_member(p, s) : NULL;
 	uint64_t sum = 0;
 
-	for (size_t i = 0; m && i < m->n_arenas; i++)
-		sum += m->arenas[i]->arena->size;
+	for (size_t i = 0; m && m->let_go == let_go && i < m->n_arenas; i++)
+		sum += m->arenas[i]->memory;
 	return sum;
 }
 
-/* Those that have ended and wait for the relay must not pile up: of what the first ones left goes what can. */
-static int let_go(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+/* Of all programs. */
+static uint64_t memory_of_all_gone(struct spoor_hub *h, const struct spoor_ust_session *s, bool let_go,
+				   struct hub_program **ret_first)
 {
-	struct hub_program *last = NULL;
-	uint64_t sum = 0, size;
-	int r = 0;
+	uint64_t sum = 0;
 
-	for (struct hub_program *p = h->first; p; last = p, p = p->next)
-		sum += bytes_of_gone(p, s);
-	for (struct hub_program *p = last; p && sum > spoor_sender_memory(s->sender) && r >= 0; p = p->prev) {
-		struct hub_member *m;
+	*ret_first = NULL;
+	for (struct hub_program *p = h->first; p; p = p->next) {
+		sum += memory_of_gone(p, s, let_go);
+		*ret_first = p;
+	}
+	return sum;
+}
 
-		size = bytes_of_gone(p, s);
-		if (!size || size == sum) /* one is held, whatever its size */
-			continue;
-		m = spoor_program_member(p, s);
-		m->let_go = true;
-		r = spoor_ust_session_drain(s, m->arenas, m->n_arenas, e);
+/* What was let go and is not there yet is kept as long as it is no more than the relay's memory again. */
+static void drop(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	struct hub_program *p;
+	uint64_t sum = memory_of_all_gone(h, s, true, &p), size;
+
+	for (; p && sum > spoor_sender_memory(s->sender); p = p->prev) {
+		size = memory_of_gone(p, s, true);
+		if (size)
+			spoor_program_member(p, s)->dropped = true;
 		sum -= size;
 	}
-	return r;
+}
+
+/*
+ * Those that have ended and wait for the relay must not pile up: of what the first ones left goes what can. Many at
+ * once, as in any other round, for it would lie behind what the others wrote.
+ */
+static int let_go(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
+	struct hub_program *p;
+	uint64_t sum = memory_of_all_gone(h, s, false, &p), size;
+	size_t n;
+
+	if (sum <= spoor_sender_memory(s->sender))
+		return 0;
+	for (; p && sum > spoor_sender_memory(s->sender) / 2; p = p->prev) {
+		size = memory_of_gone(p, s, false);
+		if (!size || size == sum) /* one is held, whatever its size */
+			continue;
+		spoor_program_member(p, s)->let_go = true;
+		sum -= size;
+	}
+	n = sources_of(h, s, true, &sources);
+	return spoor_ust_session_drain(s, sources, n, e);
 }
 
 int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_taking how)
@@ -102,10 +142,11 @@ int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_ta
 
 	if (s->flight && how == TAKE_DUE)
 		return 0;
-	n = sources_of(h, s, &sources);
+	n = sources_of(h, s, false, &sources);
 	if (s->sender) {
 		spoor_network_losses(s, sources, n);
 		share = let_go(h, s, &e);
+		drop(h, s);
 	}
 	if (share >= 0)
 		share = how == TAKE_ALL ? spoor_ust_session_drain(s, sources, n, &e) :
@@ -262,7 +303,7 @@ void spoor_hub_unlink(struct spoor_hub *h, struct spoor_ust_session *s)
 void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = sources_of(h, s, &sources);
+	size_t n = sources_of(h, s, false, &sources);
 
 	spoor_ust_session_segment(s, sources, n);
 }
@@ -270,7 +311,7 @@ void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s)
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = sources_of(h, s, &sources);
+	size_t n = sources_of(h, s, false, &sources);
 
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
 }
@@ -279,7 +320,7 @@ int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const c
 static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
-	size_t n = sources_of(h, s, &sources);
+	size_t n = sources_of(h, s, false, &sources);
 
 	for (size_t i = 0; i < n; i++) {
 		ret->lost += spoor_user_arena_lost(sources[i]->arena) - sources[i]->lost_earlier;

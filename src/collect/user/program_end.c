@@ -12,11 +12,20 @@
 
 #define LOOK_NS (1 * SPOOR_NS_PER_SEC)
 
+/* What was refused is counted, and nobody is to find it again. */
+static bool is_refused(const struct hub_member *m)
+{
+	for (size_t i = 0; i < m->n_arenas; i++)
+		if (m->arenas[i]->refused)
+			return true;
+	return false;
+}
+
 static bool is_taken(const struct hub_member *m)
 {
-	if (m->let_go)
+	if (m->dropped || (m->let_go && is_refused(m)))
 		return true;
-	if (m->session->missed && m->n_arenas)
+	if (m->session->missed && m->n_arenas && !m->let_go)
 		return false;
 	for (size_t i = 0; i < m->n_arenas; i++)
 		if (m->arenas[i]->held)
@@ -66,6 +75,12 @@ static void retire_member(struct hub_program *p, struct hub_member *m)
 	m->n_arenas = 0;
 }
 
+static void note_memory(struct hub_member *m)
+{
+	for (size_t i = 0; i < m->n_arenas; i++)
+		m->arenas[i]->memory = spoor_user_arena_memory(m->arenas[i]->arena);
+}
+
 /*
  * What is left in them is taken in the session's next round: taken alone, it would lie behind what others, who are not
  * read yet, wrote before.
@@ -76,6 +91,8 @@ void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end)
 	for (unsigned i = 0; i < p->n_members; i++)
 		if (p->members[i].session->flight)
 			retire_member(p, &p->members[i]);
+		else if (p->members[i].session->sender)
+			note_memory(&p->members[i]);
 	p->gone = spoor_program_arenas(p);
 }
 
