@@ -80,19 +80,21 @@ def test_in_a_flight_recorder_that_is_killed(daemon, build, crowd):
     check(build, daemon.cwd / "t.spoor", daemon.ust("end").stdout, 120, 30_000)
 
 
-# Of the second ones the first have to make room for the others. The relay is slow, and the daemon is killed meanwhile.
-@pytest.mark.parametrize("children, memory", [(40, "64M"), (14, "1M")])
-def test_before_the_relay_has_it(build, relay, sender, proxy, crowd, children, memory):  # noqa: F811
+# Of the second and third ones the first have to make room. The relay is slow, and the daemon is killed meanwhile.
+@pytest.mark.parametrize("children, count, mode, memory", [(40, 100, "discard", "64M"), (14, 100, "discard", "1M"),
+                                                           (120, 30_000, "overwrite", "64M")])
+def test_before_the_relay_has_it(build, relay, sender, proxy, crowd, children, count, mode, memory):  # noqa: F811
     between = proxy()
     s = sender("host", between.url, "--relay-memory", memory)
-    s.ust("start", "-o", "t.spoor")
+    s.ust("start", "-o", "t.spoor", "--mode", mode)
     between.holds = (0, 1)
-    s.program(crowd, children, 100).wait(20)
-    wait_for(lambda: f"so far: {children * 100} events" in s.status())
+    s.program(crowd, children, count).wait(20)
+    taken = f"{children * count}" if mode == "discard" else r"[1-9]\d{5}\d*"
+    wait_for(lambda: re.search(rf"so far: {taken} events", s.status()))
     s.kill()
     between.cut()
     between.holds = ()
     s.start()
     said = s.end()
     wait_for(lambda: "host/t.spoor (" in relay.said() and "complete" in relay.said())
-    check(build, relay.directory / "host/t.spoor", said, children, 100)
+    check(build, relay.directory / "host/t.spoor", said, children, count)

@@ -279,6 +279,7 @@ enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
 /* retired.c: takes the source over. */
 void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
 		      enum spoor_program_end end);
+void spoor_hub_retired_look(struct spoor_hub *h, struct spoor_ust_session *s); /* those that the relay has are done */
 void spoor_hub_retired_finish(struct spoor_hub *h, struct spoor_ust_session *s);
 void spoor_hub_retired_forget(struct spoor_ust_session *s); /* the keeper holds them */
 

@@ -59,8 +59,10 @@ static size_t sources_of(struct spoor_hub *h, const struct spoor_ust_session *s,
 	*ret = calloc(n ? n : 1, sizeof(**ret));
 	if (!*ret)
 		return 0;
-	for (n = 0; n < s->n_retired; n++)
-		(*ret)[n] = s->retired[n].source;
+	n = 0;
+	for (size_t i = 0; i < s->n_retired; i++)
+		if (!s->retired[i].sent)
+			(*ret)[n++] = s->retired[i].source;
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		const struct hub_member *m = member_of(p, s, let_go);
 
@@ -140,6 +142,10 @@ int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_ta
 	int share = 0, r = 0;
 	size_t n;
 
+	if (s->flight && s->sender) {
+		spoor_network_release(s);
+		spoor_hub_retired_look(h, s);
+	}
 	if (s->flight && how == TAKE_DUE)
 		return 0;
 	n = sources_of(h, s, false, &sources);
@@ -316,18 +322,25 @@ int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const c
 	return spoor_ust_session_snapshot(s, sources, n, path, e);
 }
 
+static void add_source(const struct spoor_source *source, struct spoor_hub_result *ret)
+{
+	ret->lost += spoor_user_arena_lost(source->arena) - source->lost_earlier;
+	ret->overwritten += spoor_source_overwritten(source) - source->overwritten;
+	ret->malformed += source->arena->malformed;
+	ret->programs += source->n && !source->known;
+}
+
 /* Those that are here still. */
 static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
 	size_t n = sources_of(h, s, false, &sources);
 
-	for (size_t i = 0; i < n; i++) {
-		ret->lost += spoor_user_arena_lost(sources[i]->arena) - sources[i]->lost_earlier;
-		ret->overwritten += spoor_source_overwritten(sources[i]) - sources[i]->overwritten;
-		ret->malformed += sources[i]->arena->malformed;
-		ret->programs += sources[i]->n && !sources[i]->known;
-	}
+	for (size_t i = 0; i < n; i++)
+		add_source(sources[i], ret);
+	for (size_t i = 0; i < s->n_retired; i++)
+		if (s->retired[i].sent)
+			add_source(s->retired[i].source, ret);
 }
 
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)

@@ -50,12 +50,17 @@ int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e)
 	return r ? spoor_fail(e, -r, "what the relay says of the trace: %s", strerror(-r)) : 0;
 }
 
+void spoor_network_release(struct spoor_ust_session *s)
+{
+	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
+}
+
 size_t spoor_network_room(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n)
 {
 	uint64_t waiting = 0;
 	size_t room;
 
-	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
+	spoor_network_release(s);
 	for (size_t i = 0; i < n; i++)
 		waiting += spoor_user_arena_waiting(sources[i]->arena);
 	room = spoor_sender_room(s->sender);
@@ -90,7 +95,7 @@ int spoor_ust_session_settle(struct spoor_ust_session *s, unsigned ms)
 	if (!s->sender)
 		return 0;
 	r = spoor_sender_flush(s->sender, ms);
-	spoor_taker_release(s->taker, spoor_sender_acked(s->sender));
+	spoor_network_release(s);
 	return r;
 }
 

@@ -10,6 +10,8 @@ int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e);
  * while.
  */
 size_t spoor_network_room(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n);
+/* Gives back to programs what is there. */
+void spoor_network_release(struct spoor_ust_session *s);
 /* A round was written, or a piece of it: gives back to programs what is there. */
 void spoor_network_round(struct spoor_ust_session *s);
 /* What all its programs have discarded since the last look, while the relay did not have what was before. */

@@ -19,6 +19,31 @@ static void finish(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 	free(r->source);
 }
 
+static bool is_done(const struct spoor_ust_retired *r)
+{
+	return r->sent && (!r->source->held || r->source->refused); /* what was refused is counted */
+}
+
+void spoor_hub_retired_look(struct spoor_hub *h, struct spoor_ust_session *s)
+{
+	uint64_t sent = 0;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->n_retired; i++)
+		sent += s->retired[i].sent ? s->retired[i].source->memory : 0;
+	for (size_t i = 0; i < s->n_retired; i++) {
+		struct spoor_ust_retired r = s->retired[i];
+
+		if (r.sent && (is_done(&r) || sent > MOST_BYTES)) {
+			sent -= r.source->memory;
+			finish(h, s, &r);
+		} else {
+			s->retired[kept++] = r;
+		}
+	}
+	s->n_retired = kept;
+}
+
 /*
  * Into the session's trace, as they would have gone at its end. Many at once: what is taken in one round is merged
  * where it needs too many lanes, but each further round over the same time needs lanes of its own.
@@ -29,16 +54,16 @@ static void let_go(struct spoor_hub *h, struct spoor_ust_session *s)
 	struct spoor_error e = { "" };
 	size_t n = 0;
 
-	for (; sources && n < s->n_retired && s->retired_bytes > MOST_BYTES / 2; n++) {
-		sources[n] = s->retired[n].source;
-		s->retired_bytes -= sources[n]->memory;
+	for (size_t i = 0; sources && i < s->n_retired && s->retired_bytes > MOST_BYTES / 2; i++) {
+		if (s->retired[i].sent)
+			continue;
+		s->retired[i].sent = true;
+		sources[n++] = s->retired[i].source;
+		s->retired_bytes -= s->retired[i].source->memory;
 	}
 	if (n && spoor_ust_session_drain(s, sources, n, &e) < 0)
 		spoor_ust_session_fails(s, e.text);
-	for (size_t i = 0; i < n; i++)
-		finish(h, s, &s->retired[i]);
-	s->n_retired -= n;
-	memmove(s->retired, s->retired + n, s->n_retired * sizeof(*s->retired));
+	spoor_hub_retired_look(h, s);
 }
 
 void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
@@ -59,7 +84,7 @@ void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 		return;
 	}
 	s->retired = grown;
-	s->retired[s->n_retired++] = (struct spoor_ust_retired){ source, end };
+	s->retired[s->n_retired++] = (struct spoor_ust_retired){ source, end, false };
 	source->memory = spoor_user_arena_memory(source->arena);
 	s->retired_bytes += source->memory;
 	if (s->retired_bytes > MOST_BYTES)

@@ -59,6 +59,7 @@ static inline bool spoor_ust_rule_is_for(const struct spoor_ust_rule *r, const s
 struct spoor_ust_retired {
 	struct spoor_source *source;
 	enum spoor_program_end end;
+	bool sent; /* all of it is on its way to the relay, and snapshots do not have it */
 };
 
 /* Programs with sites that came and cannot be recorded. */
