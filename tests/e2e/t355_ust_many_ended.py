@@ -71,6 +71,12 @@ def test_in_a_flight_recorder(daemon, build, crowd, count):
     check(build, daemon.cwd / "t.spoor", daemon.ust("end").stdout, 120, count)
 
 
+def test_much_more_than_a_flight_recorder_keeps(daemon, crowd):
+    daemon.ust("start", "-o", "t.spoor", "--mode", "overwrite")
+    daemon.program(crowd, 200, 60_000).wait(60)
+    assert daemon.ust("end").stdout.startswith("12000000 events of 200 programs, 0 lost")
+
+
 def test_in_a_flight_recorder_that_is_killed(daemon, build, crowd):
     daemon.ust("start", "-o", "t.spoor", "--mode", "overwrite")
     daemon.program(crowd, 120, 30_000).wait(60)

@@ -45,8 +45,8 @@ void spoor_hub_retired_look(struct spoor_hub *h, struct spoor_ust_session *s)
 }
 
 /*
- * Into the session's trace, as they would have gone at its end. Many at once: what is taken in one round is merged
- * where it needs too many lanes, but each further round over the same time needs lanes of its own.
+ * Into the session's trace, as they would have gone at its end. Many at once, and in order of time: all that is taken
+ * later and was written at the same time needs lanes of its own.
  */
 static void let_go(struct spoor_hub *h, struct spoor_ust_session *s)
 {
@@ -61,7 +61,7 @@ static void let_go(struct spoor_hub *h, struct spoor_ust_session *s)
 		sources[n++] = s->retired[i].source;
 		s->retired_bytes -= s->retired[i].source->memory;
 	}
-	if (n && spoor_ust_session_drain(s, sources, n, &e) < 0)
+	if (n && spoor_ust_session_drain_by_time(s, sources, n, &e) < 0)
 		spoor_ust_session_fails(s, e.text);
 	spoor_hub_retired_look(h, s);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/time.h"
 #include "collect/user/network.h"
 #include "collect/user/threads.h"
 
@@ -247,6 +248,56 @@ int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *co
 	spoor_taker_limit(s->taker, SIZE_MAX);
 	spoor_taker_round(s->taker);
 	return take_round(s, sources, n, false, e);
+}
+
+/* None of them wrote before. */
+static uint64_t begin_of(struct spoor_source *const *sources, size_t n, uint64_t now)
+{
+	uint64_t begin = now;
+
+	for (size_t i = 0; i < n; i++)
+		begin = sources[i]->arena->head.made < begin ? sources[i]->arena->head.made : begin;
+	return begin;
+}
+
+/* What they wrote up to a moment. -EAGAIN: that is more than can be taken at once. */
+static int take_until(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n, uint64_t until)
+{
+	int r = 0;
+
+	spoor_taker_round_until(s->taker, until);
+	for (size_t i = 0; i < n && !r; i++)
+		r = spoor_taker_take(s->taker, sources[i]);
+	return r;
+}
+
+int spoor_ust_session_drain_by_time(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+				    struct spoor_error *e)
+{
+	uint64_t now = spoor_now_monotonic(), from = begin_of(sources, n, now), step = now - from;
+	int err = 0, r;
+
+	spoor_taker_limit(s->taker, SIZE_MAX);
+	spoor_taker_round(s->taker); /* for its pair of clocks */
+	while (from < now) {
+		uint64_t until = step < now - from ? from + step : now;
+		int taken = take_until(s, sources, n, until);
+
+		if (taken == -EAGAIN && step > 1) {
+			spoor_taker_undo(s->taker);
+			step /= 2;
+			continue;
+		}
+		r = spoor_taker_write(s->taker, err ? NULL : e);
+		if (s->sender)
+			spoor_network_round(s);
+		err = err ? err : r ? r : taken == -EAGAIN ? 0 : taken;
+		if (taken != -EAGAIN) /* so much at one nanosecond */
+			from = until;
+		step *= 2;
+	}
+	r = spoor_ust_session_drain(s, sources, n, err ? NULL : e);
+	return err ? err : r;
 }
 
 int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,

@@ -162,6 +162,12 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spo
  */
 int spoor_ust_session_drain(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			    struct spoor_error *e);
+/*
+ * The same of what was written over a long time, as a flight recorder's buffers have it: in order of time, so that it
+ * needs no more lanes than what can be taken at once. For each such piece it looks at all that there is.
+ */
+int spoor_ust_session_drain_by_time(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
+				    struct spoor_error *e);
 /* The same as far as a relay has room for it, and says in s->missed whether something stays in the buffers yet. */
 int spoor_ust_session_take(struct spoor_ust_session *s, struct spoor_source *const *sources, size_t n,
 			   struct spoor_error *e);
