@@ -136,6 +136,7 @@ def test_daemon_killed_before_it_is_ready(daemon, ticker, keeper):
     daemon.kill()
     if keeper == "killed":
         os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: has_ended(pid))
     for i in range(2):
         with begins(daemon):
             begin_and_end(daemon, ticker, 10 * i, 10)

@@ -104,8 +104,8 @@ void spoor_orphans_begin(struct spoor_hub *h)
 		return;
 	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", h->o.keeper);
 	open_keeper(h);
-	h->keeper_told = h->keeper >= 0 && h->keeper_accepts; /* we have begun it: it holds nothing */
-	spoor_waiting_update(h);
+	if (h->keeper_accepts) /* we have begun it: it holds nothing, and where it answers it lives */
+		hear_keeper(h);
 }
 
 void spoor_hub_keep(struct spoor_hub *h)
