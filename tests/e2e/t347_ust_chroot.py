@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs that call chroot(), where no recorder's path is: they and their children are recorded on."""
+import re
 import signal
 import socket
 import subprocess
@@ -46,9 +47,16 @@ def go_round(p, times=1):
 
 
 def end(daemon, p):
+    def listed():
+        return re.search(rf"^ *{p.pid} prisoner: ", daemon.ust("status").stdout, re.MULTILINE)
+
+    wait_for(listed)
     p.stdin.close()
     assert p.wait(PATIENCE) == 0
-    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    try:
+        wait_for(lambda: not listed())
+    finally:
+        print(daemon.ust("status").stdout)
     return daemon.ust("end").stdout
 
 
