@@ -77,6 +77,17 @@ def test_no_pie(spoor, build, tmp_path, way):
     assert recovered(spoor, "alone")[1] == Counter({"kill": "crashed", "_exit": "ended"}[w] for w in [way])
 
 
+def test_go(spoor, build, tmp_path):
+    """Which ends by system calls of its own, and whose linker leaves a note: what ends so is not called a crash."""
+    source = tmp_path / "ends.c"
+    source.write_text((tracing.DATA / "ust_ends.c").read_text() +
+                      '__asm__(".pushsection .note.go.buildid,\\"a\\",@note\\n.balign 4\\n.long 4, 4, 4\\n"\n'
+                      '\t".asciz \\"Go\\"\\n.balign 4\\n.long 7\\n.popsection\\n");\n')
+    program = tracing.build_program(tmp_path / "ends", source)
+    tracing.traced(build, tmp_path / "alone", program, "kill")
+    assert recovered(spoor, "alone")[1] == Counter({"without exit()": 1})
+
+
 FILTERED = r"""
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -10,15 +10,12 @@
 #include "agent/ust/ends.h"
 
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "agent/core/output.h"
+#include "agent/ust/note.h"
 
 #define EACH(X)                   \
 	X(_exit, "GLIBC_2.2.5")   \
@@ -45,30 +42,6 @@ static struct {
 	EACH(MEMBER)
 } next;
 
-/* Its runtime ends by system calls of its own. */
-static bool is_go(void)
-{
-	const ElfW(Phdr) *ph = (const void *)getauxval(AT_PHDR), *end = ph + getauxval(AT_PHNUM);
-	const char *base = NULL;
-
-	for (; ph < end; ph++) {
-		const char *at, *last;
-
-		if (ph->p_type == PT_PHDR)
-			base = (const char *)getauxval(AT_PHDR) - ph->p_vaddr;
-		at = base + ph->p_vaddr;
-		last = at + ph->p_memsz;
-		while (ph->p_type == PT_NOTE && (size_t)(last - at) > sizeof(ElfW(Nhdr))) {
-			const ElfW(Nhdr) *n = (const void *)at;
-
-			if (n->n_namesz == 4 && !memcmp(n + 1, "Go\0", 4))
-				return true;
-			at += sizeof(*n) + ((n->n_namesz + 3) & ~3U) + ((n->n_descsz + 3) & ~3U);
-		}
-	}
-	return false;
-}
-
 /* Handlers run in reverse order. */
 static void quick_exits(void)
 {
@@ -77,7 +50,8 @@ static void quick_exits(void)
 
 void ends_begin(bool first)
 {
-	arenas_mark_ends = first && !is_go() && !at_quick_exit(quick_exits);
+	/* Go's runtime ends by system calls of its own. */
+	arenas_mark_ends = first && !note_program_is_go() && !at_quick_exit(quick_exits);
 #define FIND(f, v)                                      \
 	next.f = (__typeof__(f) *)dlsym(RTLD_NEXT, #f); \
 	arenas_mark_ends = arenas_mark_ends && dlvsym(RTLD_DEFAULT, #f, v) == (void *)ends_##f;

@@ -44,35 +44,58 @@ struct spoor_agent_state *note_agent(const void *note)
 	return s->version == SPOOR_AGENT_STATE_VERSION ? s : NULL;
 }
 
-static int look_at(struct dl_phdr_info *info, size_t size, void *data)
+/* Whether an object has notes of that name (size: with its NUL); fn, if there is one, is called for each. */
+static bool notes_in(const struct dl_phdr_info *info, const char *name, uint32_t size, void (*fn)(const void *note))
 {
-	void (*fn)(const void *note) = *(void (**)(const void *))data;
+	bool any = false;
 	int i;
 
-	(void)size;
 	for (i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
 		const char *at = (const char *)info->dlpi_addr + ph->p_vaddr, *end = at + ph->p_memsz;
+		size_t align = ph->p_align == 8 ? 8 : 4;
 
-		if (ph->p_type != PT_NOTE)
-			continue;
-		while (at + sizeof(ElfW(Nhdr)) <= end) {
+		while (ph->p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) <= end) {
 			const ElfW(Nhdr) *n = (const void *)at;
-			size_t align = ph->p_align == 8 ? 8 : 4;
-			size_t name = (n->n_namesz + align - 1) & ~(align - 1),
-			       desc = (n->n_descsz + align - 1) & ~(align - 1);
+			size_t to_desc = sizeof(*n) + ((n->n_namesz + align - 1) & ~(align - 1));
 
-			if (n->n_namesz == 6 && (size_t)(end - at) >= sizeof(*n) + 24 && !memcmp(n + 1, "Spoor", 6))
-				fn(at);
-			if (name + desc > (size_t)(end - at))
+			if (to_desc + n->n_descsz > (size_t)(end - at))
 				break;
-			at += sizeof(*n) + name + desc;
+			if (n->n_namesz == size && !memcmp(n + 1, name, size)) {
+				any = true;
+				if (fn)
+					fn(at);
+			}
+			at += to_desc + ((n->n_descsz + align - 1) & ~(align - 1));
 		}
 	}
+	return any;
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *data)
+{
+	(void)size;
+	notes_in(info, "Spoor", 6, *(void (**)(const void *))data);
 	return 0;
 }
 
 void notes_each(void (*fn)(const void *note))
 {
 	dl_iterate_phdr(look_at, (void *)&fn);
+}
+
+/* The program itself comes first. */
+static int look_for_go(struct dl_phdr_info *info, size_t size, void *data)
+{
+	(void)size;
+	*(bool *)data = notes_in(info, "Go\0", 4, NULL);
+	return 1;
+}
+
+bool note_program_is_go(void)
+{
+	bool is = false;
+
+	dl_iterate_phdr(look_for_go, &is);
+	return is;
 }

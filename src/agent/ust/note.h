@@ -12,3 +12,6 @@ struct spoor_agent_state *note_agent(const void *note);
 
 /* fn for each note of Spoor's, of sites and of copies of the library. */
 void notes_each(void (*fn)(const void *note));
+
+/* Is the program written in Go? Its linker says so by a note. */
+bool note_program_is_go(void);
