@@ -68,8 +68,8 @@ static void start(int argc, char **argv, char **envp)
 
 	(void)argc;
 	(void)argv;
-	ends_begin(first);
 	sanitizers_begin();
+	ends_begin(first);
 	if (!agent_serves() || process_init() || !process_lock())
 		return;
 	if (!first)
