@@ -97,6 +97,9 @@ MODES = {  # name: (options, the stack and status that follow from `all`)
                lambda f, p: cut(per_object(f, scope(RULES, p)), 64)),
     "custom_4": (["-S", "4", "--scope", ",".join(f"{p}={n}" for p, n in RULES)],
                  lambda f, p: cut(per_object(f, scope(RULES, p)), 4)),
+    "custom_few": (["-S", "64", "--scope", "main=1,libsqlite*=2,libz*=0"],
+                   lambda f, p: (per_object(f, scope([("main", 1), ("libsqlite*", 2)], p)), "complete")),
+    "custom_none": (["--scope", "*=0"], lambda f, p: ([], "complete")),
     "custom_made": (["-S", "64", "--scope", "[anonymous]=2,*=0"],
                     lambda f, p: cut(per_object(f, scope([("[anonymous]", 2)], p)), 64)),
     "all_7": (["-m", "all", "-S", "7"], lambda f, p: cut(f, 7)),
@@ -142,6 +145,23 @@ def test_modes_follow_from_all(program, tmp_path):
         print(f"{program}, {mode}: {len(want)} calls, {len(wrong)} differ, {cut_short} cut short")
         assert not wrong, wrong[0]
         assert cut_short <= 0.02 * len(want) + 1
+
+
+DEEP = "NOINLINE void deep(int n) { if (n) deep(n - 1); else ask(); KEEP; } int main(void) { deep(100); return 0; }"
+
+
+@pytest.mark.parametrize("options, most", [
+    (["-m", "app"], 4), (["--scope", "main=3,*=0"], 6), (["--scope", "main=1,libnone*=5"], 4), (["--scope", "*=0"], 0)])
+def test_walks_end_when_nothing_more_can_be_collected(options, most, tmp_path):
+    """Known by the frames that the kernel has stepped over. Another run has put the rows into the cache before."""
+    program = str(build(tmp_path, "deep", DEEP, "-fno-optimize-sibling-calls"))
+    whole = record_calm(tmp_path / "all.spoor", ["-m", "all", "-S", "512", "-e", "getppid"], [program])
+    assert whole.calls and all(len(c["stack"]) > 100 for c in whole.calls)
+    assert whole.counters["frames"] > 100 * len(whole.calls)
+    recording = record_calm(tmp_path / "t.spoor", [*options, "-e", "getppid"], [program])
+    assert [c["walk"] for c in recording.calls] == ["complete"] * len(whole.calls)
+    assert {c["way"] for c in recording.calls} == {"kernel"}
+    assert recording.counters["frames"] <= most * len(recording.calls)
 
 
 # ---- babeltrace2 ----

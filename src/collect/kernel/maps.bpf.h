@@ -154,6 +154,21 @@ struct {
 	__type(value, u64);
 } layouts SEC(".maps");
 
+/* What mode custom can take of one stack, by layout (scope.bpf.h). */
+#define CAPACITIES 4096
+struct capacity {
+	u64 known; /* layout << 32 | call sites */
+	u32 tried; /* when it was not to be known, in 2^20 ns */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CAPACITIES);
+	__type(key, u32);
+	__type(value, struct capacity);
+} capacities SEC(".maps");
+
 /* The executable mappings of an image in which rows may be cached. */
 #define CODE_SLOTS 512
 #define CODE_RANGES 128
@@ -244,6 +259,7 @@ struct walk {
 	u32 image;
 	u32 n; /* call sites collected */
 	u32 budget;
+	s32 full; /* the status when that is used up */
 	u32 mode;
 	s32 status;
 	u32 depth;
@@ -264,6 +280,8 @@ struct scratch {
 	u32 layout_told;   /* so many of its mappings were, */
 	u32 layout_torn;   /* some could not be, for want of room, */
 	u32 n_layout;      /* and these are noted */
+	u32 capacity;      /* call sites, as counted so far, */
+	u32 capacity_seen; /* and whether there was a mapping at all */
 	struct spoor_layout_range layout[LAYOUT_PART];
 };
 

@@ -84,7 +84,24 @@ __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 	return id;
 }
 
-static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image, u32 mode)
+/* How much may be collected, and whether that is all there is: the end of such a walk is complete. */
+static __always_inline void walk_limit(struct walk *w, struct cpu *c, struct scratch *sc, struct thread *t, u32 mode)
+{
+	u32 capacity;
+
+	w->mode = mode;
+	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
+	w->full = mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+	if (mode != SPOOR_MODE_CUSTOM)
+		return;
+	capacity = scope_capacity(t, c, sc);
+	if (capacity < w->budget) {
+		w->budget = capacity;
+		w->full = SPOOR_WALK_COMPLETE;
+	}
+}
+
+static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image)
 {
 	w->s.pc = regs->ip;
 	w->s.sp = w->sp = regs->sp;
@@ -94,9 +111,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->hash = 0;
 	w->image = image;
 	w->n = 0;
-	w->budget = mode == SPOOR_MODE_APP ? 1 : budget;
-	w->mode = mode;
-	w->status = SPOOR_WALK_TRUNCATED;
+	w->status = w->budget ? SPOOR_WALK_TRUNCATED : w->full;
 	w->depth = 0;
 	w->torn = 0;
 	if (!window_map(w, sc, w->sp))
@@ -142,8 +157,10 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	struct memo *m;
 	u64 key;
 	u32 id, now;
+	u32 image = image_of(task, t); /* first: it may make the layout another one */
 
-	walk_begin(w, sc, regs, image_of(task, t), mode);
+	walk_limit(w, c, sc, t, mode);
+	walk_begin(w, sc, regs, image);
 	c->walk++;
 	key = memo_key(w);
 	m = memo_find(c, sc, key);
@@ -154,7 +171,8 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 		return m->id;
 	}
 	memo_begin(w);
-	walk_frames(c, sc);
+	if (w->budget)
+		walk_frames(c, sc);
 	now = epoch; /* before: a definition of this segment does not serve the next */
 	id = walk_end(c, sc, task, t);
 	if (walk_lasts(w))
@@ -167,9 +185,12 @@ static __always_inline u32 take_stack_compat(struct cpu *c, struct scratch *sc, 
 					     struct thread *t, struct pt_regs *regs, u32 mode)
 {
 	struct walk *w = &sc->walk;
+	u32 image = image_of(task, t); /* first: it may make the layout another one */
 
-	walk_begin(w, sc, regs, image_of(task, t), mode);
+	walk_limit(w, c, sc, t, mode);
+	walk_begin(w, sc, regs, image);
 	c->walk++;
-	walk_frames_compat(c, sc);
+	if (w->budget)
+		walk_frames_compat(c, sc);
 	return walk_end(c, sc, task, t);
 }

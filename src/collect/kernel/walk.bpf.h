@@ -9,6 +9,7 @@
  */
 #include "collect/kernel/memo.bpf.h"
 #include "collect/kernel/objects.bpf.h"
+#include "collect/kernel/scope.bpf.h"
 
 #define MAX_DEPTH 2048 /* frames stepped over in one walk */
 
@@ -225,31 +226,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	return 0;
 }
 
-/* ---- the scope: which call sites are collected ---- */
-
-static __always_inline bool walk_takes(struct walk *w, struct cpu *c, struct row_entry *e)
-{
-	u32 object, limit = 1;
-	u64 *used;
-
-	if (w->mode == SPOOR_MODE_APP || w->mode == SPOOR_MODE_APP_ALL)
-		return e->app;
-	if (w->mode == SPOOR_MODE_ALL)
-		return true;
-	object = SPOOR_FRAME_OBJECT(e->frame);
-	if (w->mode == SPOOR_MODE_CUSTOM) {
-		struct spoor_kernel_object *o = bpf_map_lookup_elem(&objects, &object);
-
-		limit = o ? o->limit : 0;
-	}
-	used = &c->used[object & (SPOOR_KERNEL_OBJECTS - 1)];
-	if (*used >> 10 != c->walk)
-		*used = c->walk << 10;
-	if ((*used & 1023) >= limit)
-		return false;
-	++*used;
-	return true;
-}
+/* ---- one frame after another ---- */
 
 static __always_inline void walk_collect(struct walk *w, struct scratch *sc, u64 frame)
 {
@@ -350,8 +327,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 		/* SPOOR_FRAME_INTERRUPTED */
 		walk_collect(w, sc, (e->frame + notexact) | (u64)(w->depth && !notexact) << 63);
 		if (w->n >= w->budget) {
-			/* Mode app can collect no more: that is complete. */
-			w->status = w->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+			w->status = w->full;
 			return 1;
 		}
 	}

@@ -108,6 +108,45 @@ static bool takes(struct scope *sc, const struct spoor_object_entry *o)
 	return sc->used[i].taken < limit && ++sc->used[i].taken;
 }
 
+/* Is this the layout's first range of its object? */
+static bool is_first(const struct spoor_layout *l, unsigned i)
+{
+	unsigned before = 0;
+
+	while (before < i && l->ranges[before].object != l->ranges[i].object)
+		before++;
+	return before == i;
+}
+
+/* What mode custom can take of one stack, as in the kernel's scope.bpf.h; SPOOR_MAX_FRAMES: not known, or so many. */
+static unsigned capacity(const struct spoor_layout *l, const struct spoor_object_entry *(*lookup)(void *, uint32_t),
+			 void *ctx)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < l->n && n < SPOOR_MAX_FRAMES; i++) {
+		const struct spoor_object_entry *o = lookup(ctx, l->ranges[i].object);
+
+		if (!o || o->failed || l->ranges[i].unknown)
+			return SPOOR_MAX_FRAMES;
+		if (o->limit && is_first(l, i))
+			n += o->limit;
+	}
+	return n < SPOOR_MAX_FRAMES ? n : SPOOR_MAX_FRAMES;
+}
+
+/* How many call sites may be collected, and the status when that is used up: as walk_limit() in the kernel. */
+static unsigned limit(const struct spoor_ctl_raw *raw, const struct spoor_layout *l,
+		      const struct spoor_object_entry *(*lookup)(void *, uint32_t), void *ctx, int *ret_full)
+{
+	unsigned budget = raw->mode == SPOOR_MODE_APP ? 1 : raw->budget, most = SPOOR_MAX_FRAMES;
+
+	if (raw->mode == SPOOR_MODE_CUSTOM)
+		most = capacity(l, lookup, ctx);
+	*ret_full = raw->mode == SPOOR_MODE_APP || most < budget ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+	return budget < most ? budget : most;
+}
+
 static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
@@ -119,13 +158,12 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 {
 	struct raw_walk w = { .raw = raw,
 			      .s = { .pc = raw->pc, .sp = raw->dwarf_regs[7], .bp = raw->dwarf_regs[6], .exact = 1 } };
-	unsigned n = 0, budget = raw->mode == SPOOR_MODE_APP ? 1 : raw->budget;
 	struct scope scope = { .mode = raw->mode };
-	int status = SPOOR_WALK_TRUNCATED;
+	int full, status;
+	unsigned n = 0, budget = limit(raw, layout, lookup, ctx, &full);
 
-	if (budget > SPOOR_MAX_FRAMES)
-		budget = SPOOR_MAX_FRAMES;
-	for (; w.depth < MAX_DEPTH; w.depth++) {
+	status = budget ? SPOOR_WALK_TRUNCATED : full;
+	for (; budget && w.depth < MAX_DEPTH; w.depth++) {
 		const struct spoor_layout_range *g = range_of(layout, w.s.pc - !w.s.exact);
 		const struct spoor_rule *rule = &frame_pointer;
 		const struct spoor_object_entry *o;
@@ -163,7 +201,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 				frames[n] |= SPOOR_FRAME_INTERRUPTED;
 			n++;
 			if (n >= budget) {
-				status = raw->mode == SPOOR_MODE_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+				status = full;
 				break;
 			}
 		}
