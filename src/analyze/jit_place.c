@@ -11,6 +11,7 @@
 
 #include "analyze/jit_map.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "base/time.h"
 

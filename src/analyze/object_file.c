@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "object/identity.h"
 #include "object/image.h"
 #include "trace/packed.h"

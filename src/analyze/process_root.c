@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -61,14 +59,6 @@ int spoor_process_root(const struct spoor_trace_place *place, const struct spoor
 	if (root < 0 || !spoor_process_is(place, p, pid)) /* looked at last: so all was of this process */
 		return -ESRCH;
 	return TAKE_FD(root);
-}
-
-int spoor_open_in_root(int root, const char *path, int flags)
-{
-	struct open_how how = { .flags = (uint64_t)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
-	int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-	return fd < 0 ? -errno : fd;
 }
 
 /* ---- roots that are not ours ---- */

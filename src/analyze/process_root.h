@@ -36,9 +36,6 @@ bool spoor_process_is(const struct spoor_trace_place *place, const struct spoor_
 /* Its root (O_PATH; the caller closes it), if it runs here by the number pid. -ESRCH: it does not, or is not for us. */
 int spoor_process_root(const struct spoor_trace_place *place, const struct spoor_traced_process *p, uint32_t pid);
 
-/* Opens a path in such a root, beyond which no link in it leads. As open(2) with these flags; -errno. */
-int spoor_open_in_root(int root, const char *path, int flags);
-
 /* ---- roots that are not ours ---- */
 
 #define SPOOR_ROOTS_MOST 64

@@ -2,6 +2,10 @@
 #include "base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 int spoor_write_whole(int fd, const void *buf, size_t len)
@@ -19,4 +23,12 @@ int spoor_write_whole(int fd, const void *buf, size_t len)
 		len -= n;
 	}
 	return 0;
+}
+
+int spoor_open_in_root(int root, const char *path, int flags)
+{
+	struct open_how how = { .flags = (uint64_t)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };
+	int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	return fd < 0 ? -errno : fd;
 }

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
-/* Writing to files, however the kernel divides it. */
+/* Files: all of a write, however the kernel divides it; paths as another process sees them. */
 #include <stddef.h>
 
 /* All of it, at the descriptor's position. 0, or -errno: some of it may have been written. */
 int spoor_write_whole(int fd, const void *buf, size_t len);
+
+/* Opens a path in the root directory `root`, beyond which no link in it leads. As open(2) with these flags; -errno. */
+int spoor_open_in_root(int root, const char *path, int flags);

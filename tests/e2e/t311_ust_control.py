@@ -108,6 +108,25 @@ def test_title_over_its_environment(daemon, tmp_path):
     assert daemon.ticks() == {(p.pid, 0): [1]}
 
 
+@pytest.mark.parametrize("name", ["link/ust.sock", "/./ust.sock", "d/../ust.sock", "mounted", "elsewhere/ust.sock"])
+def test_other_names_of_its_socket(daemon, ticker, tmp_path, name):
+    """Programs may know it through links and mounts; who is told of another one obeys that."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "d").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    mounted = ["unshare", "--mount", "sh", "-c", f'mount --bind {tmp_path} /mnt && exec "$@"', "-"]
+    socket_path = "/mnt/ust.sock" if name == "mounted" else f"{tmp_path}/{name}"
+    p = daemon.program(*(mounted if name == "mounted" else []), ticker, 1, 0, 1000, SPOOR_UST_SOCKET=socket_path)
+    run = daemon.ust("start", "-o", "t.spoor", p.pid, check=False)
+    p.kill()
+    p.wait()
+    if name.startswith("elsewhere"):
+        assert run.returncode == 1 and "obeys another recorder" in run.stderr
+    else:
+        assert run.stdout == "1 program, 2 sites\n", run.stderr
+        assert daemon.ust("end").returncode == 0 and daemon.ticks()[p.pid, 0]
+
+
 LEADERLESS = r"""
 #include <pthread.h>
 #include <stdio.h>

@@ -6,14 +6,18 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/process.h"
 #include "collect/user/hub_internal.h"
 
@@ -55,16 +59,35 @@ static bool has_library(uint32_t pid)
 	return false;
 }
 
+/* Is what the program has at `path` our socket? Links and mounts may lead to it by many names. */
+static bool leads_here(const struct spoor_hub *h, uint32_t pid, const char *path)
+{
+	_cleanup_(spoor_closep) int root = -1, fd = -1;
+	char name[64];
+	struct stat st;
+
+	if (!strcmp(path, h->path))
+		return true;
+	snprintf(name, sizeof(name), "/proc/%u/root", spoor_process_thread(pid));
+	root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0)
+		return true; /* it is not for us to see: the program is asked */
+	fd = spoor_open_in_root(root, path, O_PATH);
+	return fd >= 0 && !fstat(fd, &st) && st.st_dev == h->file.dev && st.st_ino == h->file.ino;
+}
+
 /* One that was relative when the program began may be any of that end: the program knows which. */
-static bool may_be_ours(const struct spoor_hub *h, const char *path)
+static bool may_be_ours(const struct spoor_hub *h, uint32_t pid, const char *path)
 {
 	size_t n, all = strlen(h->path);
 
+	if (*path == '/')
+		return leads_here(h, pid, path);
 	while (!strncmp(path, "./", 2))
 		path += 2;
 	n = strlen(path);
-	return !strcmp(path, h->path) || (*path != '/' && n < all && h->path[all - n - 1] == '/' &&
-					  !strcmp(h->path + all - n, path));
+	return !strcmp(path, h->path) ||
+	       (n < all && h->path[all - n - 1] == '/' && !strcmp(h->path + all - n, path));
 }
 
 /*
@@ -76,10 +99,9 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	_cleanup_(spoor_freep) char *variable = NULL;
 	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
-	bool standard = !strcmp(h->path, SPOOR_CONTROL_SOCKET);
-	char path[64];
+	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), any = false, overwritten = true;
+	char path[PATH_MAX];
 	size_t room = 0;
-	bool any = false, overwritten = true;
 
 	snprintf(path, sizeof(path), "/proc/%u/environ", spoor_process_thread(pid));
 	f = fopen(path, "re");
@@ -89,12 +111,10 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 		any = true;
 		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
-			return may_be_ours(h, variable + n);
+			return may_be_ours(h, pid, variable + n);
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
-			size_t dir = strlen(variable + 16);
-
-			standard = strlen(h->path) > dir && !memcmp(h->path, variable + 16, dir) &&
-				   h->path[dir] == '/' && !strcmp(h->path + dir + 1, SPOOR_CONTROL_USER_SOCKET);
+			snprintf(path, sizeof(path), "%s/%s", variable + 16, SPOOR_CONTROL_USER_SOCKET);
+			standard = leads_here(h, pid, path);
 		}
 	}
 	return standard || (any && overwritten);
