@@ -70,3 +70,62 @@ int main(void)
     assert run.returncode == 0 and not run.stderr, run.stderr
     digits = "1234567890" * 5
     assert [e.values["s"] for e in arena.events] == [digits[:i % 50] + str(i) for i in range(1000)]
+
+
+PROBES = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static int done;
+
+static void probe(void *data, int n)
+{
+	__atomic_fetch_add((long *)data, n, __ATOMIC_RELAXED);
+	((long *)data)[1 + n % 2]; /* RACE */
+}
+
+static void *run(void *arg)
+{
+	while (!__atomic_load_n(&done, __ATOMIC_RELAXED))
+		spoor_trace(zoo, tick, 1 + (arg != NULL));
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t t[2];
+	long sum = 0;
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, run, i ? &t : NULL);
+	for (int i = 0; i < 300 || !sum; i++) {
+		long *data = calloc(3, sizeof(*data));
+
+		data[1] = data[2] = i;
+		if (register_trace_zoo_tick(probe, data))
+			return 2;
+		sched_yield();
+		if (unregister_trace_zoo_tick(probe, data))
+			return 3;
+		tracepoint_synchronize_unregister();
+		sum += data[0] + data[1] - data[2];
+		free(data);
+	}
+	__atomic_store_n(&done, 1, __ATOMIC_RELAXED);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	return !sum;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("races", [False, True], ids=["right", "wrong"])
+def test_data_of_probes(build, tmp_path, compiler, races):
+    """ThreadSanitizer knows that data is handed to probes and back; what probes do to each other it still reports."""
+    body = "((long *)data)[1]++" if races else "(void)*(volatile long *)&((long *)data)[1 + n % 2]"
+    (tmp_path / "probes.c").write_text(PROBES.replace("((long *)data)[1 + n % 2]; /* RACE */", body + ";"))
+    program = tracing.build_program(tmp_path / "probes", tmp_path / "probes.c", "-fsanitize=thread", compiler=compiler)
+    run = subprocess.run([program], env=tracing.environment(build, None), capture_output=True, text=True, timeout=100)
+    assert (run.returncode == 66 and "in probe" in run.stderr) if races else (run.returncode, run.stderr) == (0, ""), run

@@ -3,6 +3,8 @@
 
 /* ThreadSanitizer's, once or more; absent elsewhere. */
 extern void __tsan_init(void) __attribute__((weak));
+extern void __tsan_release(void *of) __attribute__((weak));
+extern void __tsan_acquire(void *of) __attribute__((weak));
 /* Of those that begin by themselves when one of their functions is called. */
 extern void __asan_init(void) __attribute__((weak));
 extern void __msan_init(void) __attribute__((weak));
@@ -20,4 +22,16 @@ int sanitizers_sigaction(int sig, const struct sigaction *action, struct sigacti
 	if (!__sigaction || __tsan_init || __asan_init || __msan_init)
 		return sigaction(sig, action, ret_before);
 	return __sigaction(sig, action, ret_before);
+}
+
+void sanitizers_release(const void *of)
+{
+	if (__tsan_release)
+		__tsan_release((void *)of);
+}
+
+void sanitizers_acquire(const void *of)
+{
+	if (__tsan_acquire)
+		__tsan_acquire((void *)of);
 }

@@ -11,3 +11,7 @@
 void sanitizers_begin(void);
 /* sigaction(), which would do nothing, and complain, in a runtime that has not begun. */
 int sanitizers_sigaction(int sig, const struct sigaction *action, struct sigaction *ret_before);
+
+/* Tells ThreadSanitizer, which does not watch us, of an order: what came before release() has happened after acquire(). */
+void sanitizers_release(const void *of);
+void sanitizers_acquire(const void *of);

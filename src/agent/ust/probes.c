@@ -5,6 +5,7 @@
 #include <urcu/urcu-bp.h>
 
 #include "agent/core/process.h"
+#include "agent/core/sanitizers.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/sites.h"
 
@@ -26,12 +27,14 @@ const struct spoor_probe *probes_begin(struct spoor_tracepoint *tp)
 	const struct spoor_probe *p;
 
 	urcu_bp_read_lock();
+	sanitizers_acquire(&registrations);
 	p = rcu_dereference(c->probes);
 	return p ?: no_probes;
 }
 
 void probes_end(void)
 {
+	sanitizers_release(no_probes);
 	urcu_bp_read_unlock();
 }
 
@@ -101,12 +104,18 @@ static void publish_for(const struct registration *r)
 			publish(c);
 }
 
+void probe_synchronize(void)
+{
+	urcu_bp_synchronize_rcu();
+	sanitizers_acquire(no_probes);
+}
+
 /* Outside of the process's lock: a probe that we wait for may be in a program that waits for it. */
 static void free_old(void)
 {
 	struct class *c;
 
-	urcu_bp_synchronize_rcu();
+	probe_synchronize();
 	for (c = classes(); c; c = c->next) {
 		free(c->old_probes);
 		c->old_probes = NULL;
@@ -165,6 +174,7 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 {
 	int ret = -EDEADLK;
 
+	sanitizers_release(&registrations);
 	if (!tid_lock(&process->probes_lock)) {
 		free(r);
 		return ret;
@@ -201,11 +211,6 @@ int probe_register(const struct spoor_desc *desc, const char *file, uint32_t lin
 int probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data)
 {
 	return change_tracepoint(desc, file, line, probe, data, false);
-}
-
-void probe_synchronize(void)
-{
-	urcu_bp_synchronize_rcu();
 }
 
 static int change_marker(const char *name, const char *format, marker_probe_func *probe, void *data, bool in)
