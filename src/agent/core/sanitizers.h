@@ -12,6 +12,6 @@ void sanitizers_begin(void);
 /* sigaction(), which would do nothing, and complain, in a runtime that has not begun. */
 int sanitizers_sigaction(int sig, const struct sigaction *action, struct sigaction *ret_before);
 
-/* Tells ThreadSanitizer, which does not watch us, of an order: what came before release() has happened after acquire(). */
+/* Tells ThreadSanitizer, which does not watch us, of an order: after acquire(), what came before release() has been. */
 void sanitizers_release(const void *of);
 void sanitizers_acquire(const void *of);
