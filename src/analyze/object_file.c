@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "object/identity.h"
 #include "object/image.h"
+#include "object/regular_file.h"
 #include "trace/packed.h"
 
 /* Reading so many bytes takes less than a millisecond: then the content decides, not the time stamp. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "object/regular_file.h"
 
 #define MAX_BUILD_ID 64
 

@@ -14,22 +14,6 @@
 #define MAX_SECTIONS (1 << 20)
 #define MAX_SECTION_SIZE (1ULL << 30)
 
-int spoor_open_regular(const char *path)
-{
-	_cleanup_(spoor_closep) int handle = open(path, O_PATH | O_CLOEXEC);
-	char self[64];
-	struct stat st;
-	int fd;
-
-	if (handle < 0 || fstat(handle, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", handle);
-	fd = open(self, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
 int spoor_image_read(const struct spoor_image *image, uint64_t offset, void *ret_buf, size_t len)
 {
 	size_t done = 0;

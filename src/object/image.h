@@ -26,13 +26,6 @@ struct spoor_elf {
 	size_t names_size;
 };
 
-/*
- * Opens a regular file for reading, and nothing else: a name out of a stranger's file must not block us on a FIFO or
- * open a device, which for some is an order (a watchdog, a tape). Returns the descriptor or -errno; -EINVAL: another
- * kind of file.
- */
-int spoor_open_regular(const char *path);
-
 /* Reads [offset, offset+len) whole, or fails with -EBADMSG (outside the image) or -errno. */
 int spoor_image_read(const struct spoor_image *image, uint64_t offset, void *ret_buf, size_t len);
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
-#include "object/image.h"
+#include "object/regular_file.h"
 
 static uint64_t ns_of(struct timespec t)
 {
@@ -41,7 +41,7 @@ static int open_if_same(const char *path, const struct spoor_mapped_file *m)
 {
 	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
 
-	return fd >= 0 && is_the_file(fd, m) ? TAKE_FD(fd) : -ENOENT;
+	return fd == -ETIMEDOUT ? fd : fd >= 0 && is_the_file(fd, m) ? TAKE_FD(fd) : -ENOENT;
 }
 
 static int open_through(uint32_t id, const struct spoor_mapped_file *m)
@@ -53,7 +53,7 @@ static int open_through(uint32_t id, const struct spoor_mapped_file *m)
 		snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, id, m->start, m->end);
 		fd = open_if_same(path, m);
 	}
-	if (fd >= 0)
+	if (fd != -ENOENT)
 		return fd;
 	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, m->path);
 	return open_if_same(path, m);
@@ -68,9 +68,9 @@ int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 {
 	int fd = m->pid ? open_through(m->pid, m) : -ENOENT;
 
-	if (fd < 0 && m->tid && m->tid != m->pid)
+	if (fd == -ENOENT && m->tid && m->tid != m->pid)
 		fd = open_through(m->tid, m);
-	return fd >= 0 ? fd : open_if_same(m->path, m);
+	return fd == -ENOENT ? open_if_same(m->path, m) : fd;
 }
 
 int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret)

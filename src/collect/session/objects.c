@@ -15,6 +15,7 @@
 #include "collect/session/objects_internal.h"
 #include "object/executable.h"
 #include "object/mapped_file.h"
+#include "object/regular_file.h"
 
 /* ---- opening an object's file ---- */
 
@@ -37,11 +38,12 @@ static int open_object(const struct spoor_object_entry *o)
 
 static bool is_main(const struct spoor_object_entry *o, int fd)
 {
-	struct stat exe;
+	struct statx exe; /* as it is known: its file system may not answer */
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%u/exe", o->pid);
-	if (o->pid && !stat(path, &exe) && exe.st_ino == o->key.ino && (uint64_t)exe.st_size == o->key.size)
+	if (o->pid && !statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &exe) &&
+	    exe.stx_ino == o->key.ino && exe.stx_size == o->key.size)
 		return true;
 	return spoor_object_is_executable(fd);
 }
@@ -223,7 +225,7 @@ static int key_of(struct spoor_objects *s, int fd, struct spoor_object_key *ret)
 
 int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid, uint32_t *ret_id)
 {
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
 	struct spoor_object_entry *o;
 	struct spoor_object_key key;
 	uint32_t id = SPOOR_OBJECT_NONE;

@@ -174,8 +174,10 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			break;
 		}
 		o = lookup(ctx, g->object);
-		if (!o)
-			return SPOOR_RAW_WAIT;
+		if (!o) {
+			status = SPOOR_RAW_WAIT;
+			break;
+		}
 		if (g->object != SPOOR_OBJECT_NONE) {
 			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
 

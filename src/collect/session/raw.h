@@ -18,7 +18,7 @@ struct spoor_layout {
 
 /*
  * Unwinds `raw` and collects call sites in its mode and budget. lookup() gives objects by id. frames has room for
- * SPOOR_MAX_FRAMES. Returns the walk's status (>= 0), or SPOOR_RAW_WAIT.
+ * SPOOR_MAX_FRAMES. *ret_n: how many. Returns the walk's status (>= 0), or SPOOR_RAW_WAIT.
  */
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
