@@ -122,7 +122,7 @@ void spoor_put_sockaddr(FILE *out, const uint8_t *bytes, size_t len)
 		fprintf(out, ", sin6_port=htons(%u), sin6_addr=inet_pton(\"%s\")", port, address);
 		if (inet6_scope(bytes, len))
 			fprintf(out, ", sin6_scope_id=%" PRIu32, inet6_scope(bytes, len));
-	} else if (family == AF_UNIX) {
+	} else if (family == AF_UNIX && len > 2) {
 		fputs(", sun_path=\"", out);
 		spoor_put_text(out, name, unix_name(bytes, len, name));
 		fputc('"', out);

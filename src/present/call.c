@@ -101,7 +101,8 @@ static void put_arg(FILE *out, const struct spoor_call *call, unsigned i, const 
 	case SPOOR_ARG_SIGNAL:
 		put_signal(out, arg->value);
 		return;
-	case SPOOR_ARG_SOCKADDR:
+	case SPOOR_ARG_SOCKADDR_IN:
+	case SPOOR_ARG_SOCKADDR_OUT:
 		if (arg->bytes)
 			spoor_put_sockaddr(out, arg->bytes, arg->len);
 		else
@@ -197,7 +198,8 @@ static void put_arg_json(FILE *out, const struct spoor_call *call, unsigned i, c
 		else
 			fputs("null", out);
 		return;
-	case SPOOR_ARG_SOCKADDR:
+	case SPOOR_ARG_SOCKADDR_IN:
+	case SPOOR_ARG_SOCKADDR_OUT:
 		if (arg->bytes)
 			spoor_put_sockaddr_json(out, arg->bytes, arg->len);
 		else

@@ -13,7 +13,7 @@ struct span {
 enum {
 	HAS_FD = 1 << SPOOR_ARG_FD,
 	HAS_PATH = 1 << SPOOR_ARG_PATH,
-	HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR,
+	HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR_IN | 1 << SPOOR_ARG_SOCKADDR_OUT,
 	HAS_BUF = 1 << SPOOR_ARG_BUF_IN | 1 << SPOOR_ARG_BUF_OUT,
 	IS_SIGNED = 1 << SPOOR_ARG_INT | 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_PID
 };
@@ -108,7 +108,7 @@ static int take_groups(struct span *s, const struct spoor_syscall_info *info, un
 	c->entry_unseen = is_entry_unseen(info, kinds, c);
 	if (kinds & HAS_SOCKADDR)
 		for (unsigned i = 0; i < info->n_args; i++)
-			if (info->args[i].kind == SPOOR_ARG_SOCKADDR && take_bytes(s, &c->args[i]) < 0)
+			if (1 << info->args[i].kind & HAS_SOCKADDR && take_bytes(s, &c->args[i]) < 0)
 				return -EBADMSG;
 	return 0;
 }

@@ -13,9 +13,9 @@ RESULTS = {"-": "0", "long": "SPOOR_SYSCALL_RET_LONG", "ptr": "SPOOR_SYSCALL_RET
 MAX_OTHERS = 4  # SPOOR_RET_OTHERS
 KINDS = {
     "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "path": "PATH",
-    "sockaddr": "SOCKADDR", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID", "signal": "SIGNAL",
+    "sockaddr": "SOCKADDR_IN", "peer": "SOCKADDR_OUT", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID", "signal": "SIGNAL",
 }
-POINTER_KINDS = {"path", "sockaddr", "in", "out"}
+POINTER_KINDS = {"path", "sockaddr", "peer", "in", "out"}
 WITH_LENGTH = {"sockaddr", "in", "out"}
 NARROW_KINDS = {"fd", "pid", "signal"}
 
@@ -62,12 +62,14 @@ def check_args(args):
     kinds = [kind for _, _, kind, _ in args]
     if len(args) > 6:
         raise TableError("more than six arguments")
-    for group, limit in (({"path"}, 2), ({"fd"}, 2), ({"in", "out"}, 1), ({"sockaddr"}, 1)):
+    for group, limit in (({"path"}, 2), ({"fd"}, 2), ({"in", "out"}, 1), ({"sockaddr", "peer"}, 1)):
         if sum(kind in group for kind in kinds) > limit:
             raise TableError(f"more than {limit} of {'/'.join(sorted(group))}")
     for kind, following in zip(kinds, kinds[1:] + [None]):
         if kind in WITH_LENGTH and following not in ("int", "uint"):
             raise TableError(f"no length follows the {kind} argument")
+        if kind == "peer" and following != "ptr":
+            raise TableError("no address of a length follows the peer argument")
 
 
 def parse_when(text, args):

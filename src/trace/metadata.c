@@ -160,7 +160,7 @@ static void put_group(FILE *f, const struct spoor_syscall_info *info, const char
 			fprintf(f, " u32 _%s;", a->name);
 		else if (a->kind == SPOOR_ARG_PATH)
 			fprintf(f, " string _%s;", a->name);
-		else if (a->kind != SPOOR_ARG_SOCKADDR)
+		else if (a->kind == SPOOR_ARG_BUF_IN || a->kind == SPOOR_ARG_BUF_OUT)
 			fprintf(f, " x8 _%s[_data_length];", a->name);
 		else
 			fprintf(f, " u16 _%s_length; x8 _%s[_%s_length];", a->name, a->name, a->name);
@@ -190,7 +190,7 @@ static void put_syscall(FILE *f, unsigned id)
 	if (info->flags & SPOOR_SYSCALL_RET_FD)
 		fputs("\t\tu32 _ret_file;\n", f);
 	put_group(f, info, "_paths", SPOOR_ARG_PATH, SPOOR_ARG_PATH);
-	put_group(f, info, "_addresses", SPOOR_ARG_SOCKADDR, SPOOR_ARG_SOCKADDR);
+	put_group(f, info, "_addresses", SPOOR_ARG_SOCKADDR_IN, SPOOR_ARG_SOCKADDR_OUT);
 	put_group(f, info, "_data", SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT);
 	close_event(f);
 }

@@ -13,7 +13,8 @@ enum spoor_arg_kind {
 	SPOOR_ARG_PTR,      /* user address, not followed */
 	SPOOR_ARG_FD,       /* file descriptor; AT_FDCWD where the name is a *dfd */
 	SPOOR_ARG_PATH,     /* user address of a path string that the kernel reads */
-	SPOOR_ARG_SOCKADDR, /* user address of a sockaddr that the kernel reads; its length is the next argument */
+	SPOOR_ARG_SOCKADDR_IN,  /* user address of a sockaddr that the kernel reads; its length is the next argument */
+	SPOOR_ARG_SOCKADDR_OUT, /* one that it writes if the call succeeds; the next argument is its length's address */
 	SPOOR_ARG_BUF_IN,   /* user address of bytes that the kernel reads (write, send); length: the next argument */
 	SPOOR_ARG_BUF_OUT,  /* user address of bytes that the kernel writes (read, recv); length: the return value */
 	SPOOR_ARG_PID,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Programs on a file system that does not answer any more: what hangs on a sick server can be looked at all the same."""
+"""Programs on a file system that does not answer any more: what hangs on a sick server can be looked at anyway."""
 import json
 import os
 import shutil
@@ -53,9 +53,10 @@ def test_interrupted(silent, record):
     assert recording.process.wait(20) == 0
 
 
-def test_report_of_before(silent, record, spoor, tmp_path):
+def test_report_of_before(silent, spoor, tmp_path):
     """A report of a program whose file does not answer: names of it are missing, not the report."""
     trace = tmp_path / "t.spoor"
-    assert spoor("record", "-o", trace, "-m", "all", "-p", silent.pid, "--duration", "100ms", timeout=40).returncode == 0
+    run = spoor("record", "-o", trace, "-m", "all", "-p", silent.pid, "--duration", "100ms", timeout=40)
+    assert run.returncode == 0, run.stderr
     run = spoor("report", trace, timeout=30)
     assert run.returncode == 0 and "dozer" in run.stdout, run

@@ -121,7 +121,7 @@ static void put_groups(const struct spoor_call *c)
 		printf(" paths.%s=", info->args[i].name);
 		put_text(c->args[i].path, SIZE_MAX);
 	}
-	put_lengths(c, "addresses", SPOOR_ARG_SOCKADDR, SPOOR_ARG_SOCKADDR);
+	put_lengths(c, "addresses", SPOOR_ARG_SOCKADDR_IN, SPOOR_ARG_SOCKADDR_OUT);
 	put_lengths(c, "data", SPOOR_ARG_BUF_IN, SPOOR_ARG_BUF_OUT);
 }
 

@@ -118,7 +118,7 @@ static size_t put_data(uint8_t *to, unsigned id, int longest, unsigned *ret_len)
 		if (info->args[i].kind == SPOOR_ARG_PATH)
 			at = put_path(to, at, longest ? 4095 : draw(30));
 	for (unsigned i = 0; i < info->n_args; i++)
-		if (info->args[i].kind == SPOOR_ARG_SOCKADDR)
+		if (info->args[i].kind == SPOOR_ARG_SOCKADDR_IN || info->args[i].kind == SPOOR_ARG_SOCKADDR_OUT)
 			at = put_bytes(to, at, longest ? 128 : draw(30));
 	for (unsigned i = 0; i < info->n_args; i++)
 		if (info->args[i].kind == SPOOR_ARG_BUF_IN || info->args[i].kind == SPOOR_ARG_BUF_OUT)

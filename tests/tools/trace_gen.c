@@ -55,7 +55,7 @@ static void migrate(void)
 			call(draw(CPUS), draw(300), 2000 + draw(50), now += draw(100), draw(100), 0);
 		if (!draw(4))
 			flush_all();
-		now += draw(100);
+		now += 1 + draw(100); /* a call ends after it has begun to sleep */
 		call((i + 1) % CPUS, 232, tid, now, now - start, 0);
 	}
 	pending(0, 0, 3000, now, now - 5000, SPOOR_PENDING_BEFORE); /* no begin known, ends */

@@ -121,7 +121,7 @@ static size_t put_data(uint8_t *to, unsigned id, const struct data *d)
 		if (info->args[i].kind == SPOOR_ARG_PATH)
 			at = put(to, at, d->paths[i] ?: "", strlen(d->paths[i] ?: "") + 1);
 	for (unsigned i = 0; i < info->n_args; i++) {
-		if (info->args[i].kind == SPOOR_ARG_SOCKADDR) {
+		if (info->args[i].kind == SPOOR_ARG_SOCKADDR_IN || info->args[i].kind == SPOOR_ARG_SOCKADDR_OUT) {
 			at = put(to, at, &d->len, 2);
 			at = put(to, at, d->bytes, d->len);
 		}

@@ -155,7 +155,8 @@ static void test_every_call_is_sane(void **state)
 			kinds[arg->kind]++;
 		}
 		assert_true(kinds[SPOOR_ARG_FD] <= 2 && kinds[SPOOR_ARG_PATH] <= 2);
-		assert_true(kinds[SPOOR_ARG_SOCKADDR] <= 1 && kinds[SPOOR_ARG_BUF_IN] + kinds[SPOOR_ARG_BUF_OUT] <= 1);
+		assert_true(kinds[SPOOR_ARG_SOCKADDR_IN] + kinds[SPOOR_ARG_SOCKADDR_OUT] <= 1);
+		assert_true(kinds[SPOOR_ARG_BUF_IN] + kinds[SPOOR_ARG_BUF_OUT] <= 1);
 		if (info->classes & SPOOR_CLASS_FILE && info->n_args && strcmp(info->name, "getcwd") != 0)
 			assert_true(kinds[SPOOR_ARG_PATH] >= 1);
 	}

@@ -79,7 +79,7 @@ static __always_inline void far_path(struct far_read *f, u32 *off, u64 addr)
 static __always_inline void far_sockaddr(struct far_read *f, u32 *off, u64 addr, u64 len)
 {
 	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
-	u16 n = len > 128 ? 128 : len;
+	u16 n = len > SOCKADDR_MOST ? SOCKADDR_MOST : len;
 
 	f->string = false;
 	if (addr && n) {
@@ -104,16 +104,17 @@ static __noinline int take_pointed_asleep(struct task_struct *task, struct threa
 		return 0;
 	}
 	t->flags = cfg->buf ? SPOOR_EVENT_UNREADABLE : 0;
+	t->room = SOCKADDR_MOST;
 	if (cfg->n_paths) {
 		far_path(&f, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
 		if (cfg->n_paths > 1)
 			far_path(&f, &off, t->args[(cfg->paths >> 4 & 7) < 6 ? cfg->paths >> 4 & 7 : 5]);
 	}
 	if (cfg->sockaddr) {
-		u32 i = (cfg->sockaddr - 1) & 7;
+		u32 i = ((cfg->sockaddr & 7) - 1) & 7;
 
 		if (i < 5)
-			far_sockaddr(&f, &off, t->args[i], t->args[i + 1]);
+			far_sockaddr(&f, &off, t->args[i], cfg->sockaddr & SPOOR_AT_EXIT ? 0 : t->args[i + 1]);
 	}
 	t->len = off;
 	return 0;

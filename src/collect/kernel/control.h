@@ -50,8 +50,8 @@ struct spoor_call_config {
 	__u8 fds;      /* their positions, 4 bits each */
 	__u8 n_paths;  /* path arguments, at most 2 */
 	__u8 paths;    /* their positions, 4 bits each */
-	__u8 sockaddr; /* position + 1 of a sockaddr argument, 0: none */
-	__u8 buf;      /* position + 1 of a payload argument, 0: none; | SPOOR_BUF_OUT: read at exit */
+	__u8 sockaddr; /* position + 1 of a sockaddr argument, 0: none; | SPOOR_AT_EXIT */
+	__u8 buf;      /* position + 1 of a payload argument, 0: none; | SPOOR_AT_EXIT */
 	__u32 widths;  /* bytes of each argument (0: absent), 4 bits each */
 	__u8 map;      /* enum spoor_map_call: looked at even if not recorded */
 	__u8 ret_when; /* of RET_FD: which of the conditions; 0: always */
@@ -59,7 +59,7 @@ struct spoor_call_config {
 };
 #define SPOOR_RET_CONDITIONS 16
 
-#define SPOOR_BUF_OUT 0x80
+#define SPOOR_AT_EXIT 0x80    /* written by the kernel, and read when the call has succeeded */
 #define SPOOR_MAX_PAYLOAD 512 /* bytes of -s, less one; a power of two for the verifier */
 
 enum spoor_call_flag {

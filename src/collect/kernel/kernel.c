@@ -72,10 +72,10 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 			c->fds |= i << (4 * c->n_fds++);
 		else if (kind == SPOOR_ARG_PATH && c->n_paths < 2)
 			c->paths |= i << (4 * c->n_paths++);
-		else if (kind == SPOOR_ARG_SOCKADDR)
-			c->sockaddr = i + 1;
+		else if (kind == SPOOR_ARG_SOCKADDR_IN || kind == SPOOR_ARG_SOCKADDR_OUT)
+			c->sockaddr = (i + 1) | (kind == SPOOR_ARG_SOCKADDR_OUT ? SPOOR_AT_EXIT : 0);
 		else if (kind == SPOOR_ARG_BUF_IN || kind == SPOOR_ARG_BUF_OUT)
-			c->buf = (i + 1) | (kind == SPOOR_ARG_BUF_OUT ? SPOOR_BUF_OUT : 0);
+			c->buf = (i + 1) | (kind == SPOOR_ARG_BUF_OUT ? SPOOR_AT_EXIT : 0);
 	}
 }
 

@@ -18,6 +18,7 @@ struct thread {
 	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
 	u8 renamed;
 	u8 outside; /* since its last call ended no other has been seen to begin */
+	u8 room;    /* for the sockaddr that the call in flight asks for */
 	SPOOR_MEMBER;
 	u64 args[6];
 	u8 data[SPOOR_MAX_DATA];

@@ -63,11 +63,13 @@ static __always_inline void take_path(struct thread *t, struct scratch *sc, u32 
 	*off = at + (n & (SPOOR_MAX_DATA / 2 - 1));
 }
 
+#define SOCKADDR_MOST 128
+
 /* A sockaddr argument: u16 length, bytes. */
 static __always_inline void take_sockaddr(struct thread *t, struct scratch *sc, u32 *off, u64 addr, u64 len)
 {
 	u32 at = *off & (SPOOR_MAX_DATA / 2 - 1);
-	u16 n = len > 128 ? 128 : len;
+	u16 n = len > SOCKADDR_MOST ? SOCKADDR_MOST : len;
 
 	if (!addr) {
 		n = 0;
@@ -78,6 +80,24 @@ static __always_inline void take_sockaddr(struct thread *t, struct scratch *sc, 
 	}
 	*(u16 *)(t->data + at) = n;
 	*off = at + 2 + n;
+}
+
+/*
+ * Bytes of a sockaddr. Of one that the kernel writes: none before the call, when the program says how much room there
+ * is; afterwards what was written there, of which the kernel says how much it would have been. len: as passed.
+ */
+static __always_inline u64 sockaddr_length(struct thread *t, const struct spoor_call_config *cfg, u64 len, bool written)
+{
+	u32 n = 0;
+
+	if (!(cfg->sockaddr & SPOOR_AT_EXIT))
+		return len;
+	if (!len || bpf_probe_read_user(&n, sizeof(n), (void *)len))
+		n = 0;
+	if (written)
+		return n < t->room ? n : t->room;
+	t->room = n < SOCKADDR_MOST ? n : SOCKADDR_MOST;
+	return 0;
 }
 
 /* Payload, kept only if asked for (-s). Returns how many bytes it has in all. */
@@ -104,9 +124,9 @@ static __always_inline u32 take_buffer(struct thread *t, const struct spoor_call
 	return i < 5 ? take_payload(t, t->args[i], t->args[i + 1]) : 0;
 }
 
-/* Everything after the packed arguments that is read from the process's memory. */
+/* Everything after the packed arguments that is read from the process's memory. written: the call has succeeded. */
 static __always_inline void take_pointed(struct thread *t, struct scratch *sc, const struct spoor_call_config *cfg,
-					u32 off)
+					 u32 off, bool written)
 {
 	if (cfg->n_paths) {
 		take_path(t, sc, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
@@ -114,14 +134,14 @@ static __always_inline void take_pointed(struct thread *t, struct scratch *sc, c
 			take_path(t, sc, &off, t->args[(cfg->paths >> 4 & 7) < 6 ? cfg->paths >> 4 & 7 : 5]);
 	}
 	if (cfg->sockaddr) {
-		u32 i = (cfg->sockaddr - 1) & 7;
+		u32 i = ((cfg->sockaddr & 7) - 1) & 7;
 
 		if (i < 5)
-			take_sockaddr(t, sc, &off, t->args[i], t->args[i + 1]);
+			take_sockaddr(t, sc, &off, t->args[i], sockaddr_length(t, cfg, t->args[i + 1], written));
 	}
 	if (cfg->buf) {
 		t->buf_at = off & (SPOOR_MAX_DATA / 2 - 1);
-		off += cfg->buf & SPOOR_BUF_OUT ? 0 : take_buffer(t, cfg);
+		off += cfg->buf & SPOOR_AT_EXIT ? 0 : take_buffer(t, cfg);
 	}
 	t->len = off;
 }
@@ -133,6 +153,7 @@ static __always_inline void take_nothing_pointed(struct thread *t, const struct 
 
 	*(u64 *)(t->data + off) = 0;
 	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0);
+	t->room = SOCKADDR_MOST;
 	t->flags = SPOOR_EVENT_UNREADABLE;
 }
 
@@ -235,7 +256,7 @@ static __always_inline u32 take_call(struct task_struct *task, struct thread *t,
 	off = take_args(t, cfg, c, sc, task, 0);
 	t->len = off;
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
-		take_pointed(t, sc, cfg, off);
+		take_pointed(t, sc, cfg, off, false);
 	t->stack = 0;
 	return cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec ? cfg->mode - 1 : SPOOR_MODE_NONE;
 }
@@ -415,12 +436,13 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	c = this_cpu();
 	if (!c)
 		return 0;
-	if (t->flags & SPOOR_EVENT_UNREADABLE) {
-		/* The page was not there at entry. If the call did not fail for the same reason, it is now. */
-		t->flags = SPOOR_EVENT_READ_AT_EXIT;
-		take_pointed(t, &c->scratch[0], cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127);
+	/* A page that was not there at entry is there now, if the call did not fail for the same reason. */
+	if (t->flags & SPOOR_EVENT_UNREADABLE || (cfg->sockaddr & SPOOR_AT_EXIT && ret >= 0)) {
+		t->flags = t->flags & SPOOR_EVENT_UNREADABLE ? SPOOR_EVENT_READ_AT_EXIT : t->flags;
+		take_pointed(t, &c->scratch[0], cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127,
+			     ret >= 0);
 	}
-	if ((cfg->buf & SPOOR_BUF_OUT) && payload_max && ret > 0) {
+	if ((cfg->buf & SPOOR_AT_EXIT) && payload_max && ret > 0) {
 		u32 i = ((cfg->buf & 7) - 1) & 7;
 
 		/* What was written is at most what was asked for: some calls return a size without writing anything. */
