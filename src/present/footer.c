@@ -281,7 +281,8 @@ static void put_calls(struct spoor_view *v)
 		time);
 	if (t->began_before) {
 		spoor_format_count(t->began_before, calls, sizeof(calls));
-		fprintf(v->out, "Began before the recording: %s of these calls, which took at least the time shown.\n",
+		fprintf(v->out,
+			"Began before they were recorded: %s of these calls, which took at least the time shown.\n",
 			calls);
 	}
 }

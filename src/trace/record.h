@@ -141,12 +141,13 @@ struct spoor_syscall_other {
 };
 
 /*
- * A call that is under way: written when it first sleeps, at attach, at the end of the recording, and when its
- * thread dies in it. If a completed event of the same thread with ts - dur == start follows, that one replaces it.
+ * A call that is under way: written when it first sleeps, at attach or when a setting lets it in, at the end of the
+ * recording, and when its thread dies in it. If a completed event of the same thread with ts - dur == start follows,
+ * that one replaces it.
  */
 enum spoor_pending_why {
 	SPOOR_PENDING_SLEEP = 1,  /* it went to sleep for the first time */
-	SPOOR_PENDING_BEFORE = 2, /* it began before the recording; start is the best known time, see exact */
+	SPOOR_PENDING_BEFORE = 2, /* it began before it was to be recorded; start is the best known time, see exact */
 	SPOOR_PENDING_END = 3,    /* in flight when the recording ended */
 	SPOOR_PENDING_DEATH = 4,  /* its thread ended in it (exit, exit_group, or killed) */
 	SPOOR_PENDING_MOVED = 5,  /* execve gave its thread the tid of the process: it ends under that one; no data */

@@ -351,6 +351,19 @@ def test_calls_in_which_a_comer_sleeps(spoor, record, start, actor, cgroup):
     assert out.count(" in futex(") == 4 and out.count(" in read(") == 1
 
 
+def test_calls_in_which_a_leaver_sleeps(record, read, start, actor, cgroups, cgroup):
+    """They are told of once, as begun before, though they began as little in the recording as they end there."""
+    leaver = ready(start(actor(), "serve"))
+    recording = record("--cgroup", cgroup)
+    move(leaver, cgroup)
+    time.sleep(0.3)
+    move(leaver, cgroups)
+    assert recording.stop() == 0
+    calls = read(recording.trace).of(pid=leaver.pid)
+    assert sorted(c["event"] for c in calls) == ["futex"] * 4 + ["read"]
+    assert all(c["unfinished"] == "left" and c["start_exact"] is False for c in calls)
+
+
 def test_move_in_another_hierarchy(record, read, start, actor, cgroup):
     """Only its place in the unified hierarchy counts."""
     other = next((Path(f[1]) for f in (line.split() for line in Path("/proc/mounts").read_text().splitlines())

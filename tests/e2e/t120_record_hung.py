@@ -131,7 +131,7 @@ def test_its_end_is_seen(spoor, record, read, start, actor):
     events = spoor("report", "--events", recording.trace).stdout
     assert len(re.findall(r"read\(0.*\) = 1 <began before, at least \d+\.\d{6}>", events)) == 1
     assert events.count("<began before") == 5
-    assert "Began before the recording: 5 of these calls" in spoor("report", recording.trace).stdout
+    assert "Began before they were recorded: 5 of these calls" in spoor("report", recording.trace).stdout
 
 
 def test_attached_with_defaults_by_name(record, blocked, hung, spoor):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Options that change what is recorded: --set, --overhead, --snapshot-on, -s, --row-memory, --unwind."""
+import json
+import os
 import re
 import signal
 import subprocess
@@ -7,7 +9,7 @@ import time
 
 import pytest
 
-from processes import wait_for
+from processes import children, sleeps_in, tell, wait_for
 
 SPIN = r"""
 #define _GNU_SOURCE
@@ -158,6 +160,76 @@ def test_pause_and_resume(ticking, change, read):
     assert not [t for t in times if paused + 0.02 < t < resumed - 0.02]
     assert min(times) < paused and max(times) > resumed
     assert [text for _, text in configs(recording.trace)] == ["pause", "resume"]
+
+
+WAIT4, NANOSLEEP, OPENAT = 61, 230, 257
+SETTINGS = {"paused": ((), ("pause",), ("resume", "budget=64")),
+            "not chosen": (("-e", "getegid"), (), ("e=getegid,wait4,clock_nanosleep,openat", "e=all"))}
+
+
+@pytest.fixture
+def begun(record, change, start, read, tmp_path):
+    """begun(which, script, call...) -> a recording, a shell and it with its children. Its read was met at attach; it
+    and they came to sleep in these calls while none was recorded, which then were let in, twice."""
+    def run(which, script, *asleep):
+        options, before, after = SETTINGS[which]
+        os.mkfifo(tmp_path / "fifo")
+        shell = start("/bin/sh", "-c", script)
+        wait_for(lambda: sleeps_in(shell.pid, 0))
+        recording = record("-p", shell.pid, "--follow", "-m", "all", "-S", "64", *options)
+        for setting in before:
+            change(recording.trace, setting)
+        tell(shell)
+        threads = wait_for(lambda: len(found := [shell.pid, *children(shell.pid)]) == len(asleep) and found)
+        for pid, call in zip(threads, asleep):
+            wait_for(lambda: sleeps_in(pid, call))
+        time.sleep(0.2)
+        change(recording.trace, *after)
+        return recording, shell, threads
+    return run
+
+
+def let_in(trace, event, pid, program):
+    """The one event of this call: that began before, with its stack."""
+    (call,) = [c for c in trace.of(event, pid=pid) if c["errno"] != "ECHILD"]
+    assert call["start_exact"] is False and call["walk"] == "complete" and call["way"] == "user"
+    assert [f["object"].rsplit("/")[-1] for f in call["stack"]][::len(call["stack"]) - 1] == ["libc.so.6", program]
+    assert (call["dur"] or call["so_far"]) >= 0.1e9
+    return call
+
+
+@pytest.mark.parametrize("which", SETTINGS)
+def test_calls_that_began_before_are_blocked(begun, read, spoor, which):
+    recording, shell, threads = begun(which, "read line; sleep 1000; :", WAIT4, NANOSLEEP)
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert let_in(trace, "wait4", shell.pid, "dash")["unfinished"] == "before"
+    assert let_in(trace, "clock_nanosleep", threads[1], "sleep")["unfinished"] == "before"
+    blocked = spoor("report", "--blocked", "-f", "json", recording.trace).stdout.splitlines()[:-1]
+    assert sorted((e["pid"], e["event"]) for e in map(json.loads, blocked)) == sorted(
+        zip(threads, ("wait4", "clock_nanosleep")))
+    os.kill(threads[1], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("which", SETTINGS)
+def test_calls_that_began_before_end(begun, read, which):
+    recording, shell, threads = begun(which, "read line; sleep 1000; exit 3", WAIT4, NANOSLEEP)
+    os.kill(threads[1], signal.SIGTERM)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    assert let_in(trace, "wait4", shell.pid, "dash")["ret"] == threads[1]
+    assert let_in(trace, "clock_nanosleep", threads[1], "sleep")["errno"] == "ERESTART_RESTARTBLOCK"
+    assert trace.summary["began_before"] == 2 + (which == "paused")
+    assert [c["event"] for c in trace.calls if "unfinished" in c] == ["exit_group"]
+
+
+@pytest.mark.parametrize("which", SETTINGS)
+def test_what_a_call_that_began_before_points_to(begun, read, tmp_path, which):
+    recording, shell, threads = begun(which, "read line; read line <fifo; :", OPENAT)
+    (tmp_path / "fifo").write_text("line\n")
+    assert recording.wait() == 0
+    call = let_in(read(recording.trace).whole(), "openat", shell.pid, "dash")
+    assert call["args"]["filename"] == "fifo" and call["ret_fd"]["path"] == f"{tmp_path}/fifo"
 
 
 def test_calls(record, change, start, program, read):

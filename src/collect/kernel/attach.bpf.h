@@ -75,14 +75,10 @@ int attach_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	if (!pick && !match_all && !(match_cgroup && in_cgroup(task)))
 		return 0;
+	if (bpf_task_storage_get(&threads, task, 0, 0))
+		return 0;
 	s = &c->spare;
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
-	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (t) {
-		if (t->moved)
-			on_attach_moved(task, t, s, c);
-		return 0;
-	}
 	s->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
 	s->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
 	s->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;

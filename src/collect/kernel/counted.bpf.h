@@ -87,9 +87,3 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 		disown_thread(s); /* its exit will not be seen, or finds that this was said */
 	}
 }
-
-/* It counts from its next call on. */
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
-{
-	t->moved = 0;
-}

@@ -197,9 +197,22 @@ int spoor_kernel_flush_pending(struct spoor_kernel *k)
 	return run_iterator(k->collector->progs.end_tasks);
 }
 
+long spoor_kernel_meet(struct spoor_kernel *k)
+{
+	int r;
+
+	if (!k->collector)
+		return 0; /* counting begins with the next call */
+	measure_sched_clocks(k);
+	k->collector->bss->n_met = 0;
+	r = run_iterator(k->collector->progs.meet_tasks);
+	return r ? r : (long)k->collector->bss->n_met;
+}
+
 bool spoor_kernel_retake(struct spoor_kernel *k)
 {
-	return __atomic_exchange_n(k->c.retake, 0, __ATOMIC_SEQ_CST) && spoor_kernel_take_in(k) >= 0;
+	return __atomic_exchange_n(k->c.retake, 0, __ATOMIC_SEQ_CST) && spoor_kernel_take_in(k) >= 0 &&
+	       spoor_kernel_meet(k) >= 0;
 }
 
 int64_t spoor_kernel_live_threads(const struct spoor_kernel *k)

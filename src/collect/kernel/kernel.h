@@ -90,6 +90,11 @@ long spoor_kernel_take_in(struct spoor_kernel *k);
 void spoor_kernel_end_attach(struct spoor_kernel *k);
 /* Writes the calls in flight of all threads that are in as pending events. */
 int spoor_kernel_flush_pending(struct spoor_kernel *k);
+/*
+ * Tells of the calls in which threads sleep that are in, if they are to be recorded and began when they were not to be:
+ * after a change of that. Returns how many there were, or -errno.
+ */
+long spoor_kernel_meet(struct spoor_kernel *k);
 /* If threads were moved into the cgroup since the last time: takes in what they are doing. Cheap if not. */
 bool spoor_kernel_retake(struct spoor_kernel *k);
 int64_t spoor_kernel_live_threads(const struct spoor_kernel *k);

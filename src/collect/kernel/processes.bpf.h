@@ -18,7 +18,6 @@
  *	on_describe(task, s, c)             s is what task's state begins with: if it sleeps in a call, s->start says so
  *	on_attach(task, t, s)               it came in with what s says; t is NULL if there was no memory for it, or it
  *	                                    was in already
- *	on_attach_moved(task, t, s, c)      after on_move_in(): what it sleeps in can be looked at
  */
 #include "collect/kernel/objects.bpf.h"
 #include "collect/kernel/threads.bpf.h"
@@ -313,11 +312,10 @@ static __always_inline void decide_cgroup(struct task_struct *task)
 		on_move_out(task, t);
 		leave(task, t);
 	} else if (!t && in && !is_ours(task)) {
-		retake = 1; /* also takes in those for which there is no memory in this context */
+		retake = 1; /* the call in which it sleeps is to be told of, or there is no memory in this context */
 		t = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 		if (t && join(t, NULL)) {
 			t->follow = 1;
-			t->moved = 1;
 			on_move_in(task, t);
 		}
 	}

@@ -61,7 +61,7 @@ static __noinline int emit_moved(struct task_struct *task, struct thread *t, u32
 	e->start = t->start;
 	e->nr = t->id;
 	e->why = SPOOR_PENDING_MOVED;
-	e->exact = 1;
+	e->exact = t->pending != CALL_BEGAN_BEFORE;
 	e->len = 0;
 	emit_commit(&r, size);
 	return 0;
@@ -81,8 +81,11 @@ static __always_inline void exec_path(struct thread *t, u64 filename)
 
 static __always_inline void on_exec_begin(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
 {
-	u64 start = t->start;
+	u64 start;
 
+	if (!t->start && t->met)
+		take_over_met(task, t);
+	start = t->start;
 	if (!start || !(t->flags & SPOOR_EVENT_UNREADABLE))
 		return;
 	t->start = 0;
@@ -137,6 +140,8 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 
 static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 {
+	if (!t->start && t->met)
+		take_over_met(task, t);
 	if (t->start)
 		emit_pending(task, t, SPOOR_PENDING_DEATH);
 	t->start = 0;
@@ -150,8 +155,11 @@ static __always_inline void on_move_in(struct task_struct *task, struct thread *
 
 static __always_inline void on_move_out(struct task_struct *task, struct thread *t)
 {
-	if (t->start)
-		emit_pending(task, t, SPOOR_PENDING_LEFT);
+	struct thread *call = in_flight(task, t);
+
+	if (call->start)
+		emit_pending(task, call, SPOOR_PENDING_LEFT);
+	bpf_task_storage_delete(&met_calls, task);
 	emit_exit(task, t, SPOOR_EXIT_LEFT);
 }
 
@@ -165,7 +173,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	struct spoor_call_config *cfg;
 	long nr = regs->orig_ax;
 
-	if (t->wait_exec || nr < 0 || !sleeps(task))
+	if (t->wait_exec || paused || nr < 0 || !sleeps(task))
 		return;
 	t->id = event_id(task, nr);
 	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
@@ -188,29 +196,59 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 	emit_thread_at(task, t, SPOOR_THREAD_ATTACH, 1);
 	s->def_epoch = t->def_epoch;
 	if (s->start)
-		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
+		emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1);
 }
 
-static __always_inline void leave(struct task_struct *task, struct thread *t);
-static __always_inline struct thread *take_in_sleeping(struct task_struct *task, struct thread *s, struct cpu *c);
-
-static __always_inline void on_attach_moved(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
+/*
+ * Tells of the call in which a thread sleeps that is in, unless it has been told of. The thread may wake and go on at
+ * any moment: if it sleeps in the same turn once `met` can be seen, it will find what it is to take over.
+ */
+static __always_inline int meet(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
-	t->moved = 0;
-	if (t->start || !sleeps(task))
-		return;
-	s->follow = t->follow;
+	u32 turn = *(volatile u32 *)&t->turn;
+
+	if (t->start || turn & TURN_OUTSIDE || met_call(task, t))
+		return 0;
+	bpf_task_storage_delete(&met_calls, task); /* of an earlier call */
+	s->turn = turn;
+	s->gen = t->gen;
 	s->def_epoch = t->def_epoch;
-	leave(task, t); /* it comes in anew, with the call */
-	if (take_in_sleeping(task, s, c) && s->start)
-		emit_pending_at(task, s, SPOOR_PENDING_BEFORE, false, 1);
+	s->wait_exec = t->wait_exec;
+	on_describe(task, s, c);
+	if (!s->start)
+		return 0;
+	if (!bpf_task_storage_get(&met_calls, task, s, BPF_LOCAL_STORAGE_GET_F_CREATE)) {
+		retake = 1; /* there was no memory: user space will come again */
+		return 0;
+	}
+	__sync_lock_test_and_set(&t->met, 1);
+	n_met++;
+	if (sleeps(task) && *(volatile u32 *)&t->turn == turn && !*(volatile u64 *)&t->start)
+		emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1);
+	return 0;
+}
+
+SEC("iter/task")
+int meet_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct cpu *c = this_cpu();
+	struct thread *t;
+
+	if (!task || !c || task->flags & PF_EXITING)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t)
+		return 0;
+	__builtin_memset(&c->spare, 0, SPOOR_THREAD_HEAD);
+	return meet(task, t, &c->spare, c);
 }
 
 SEC("iter/task")
 int end_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread *t;
+	struct thread *t, *call;
 	bool before;
 
 	if (!task)
@@ -218,6 +256,7 @@ int end_tasks(struct bpf_iter__task *ctx)
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!t)
 		return 0;
-	before = t->pending == CALL_BEGAN_BEFORE;
-	return emit_pending_at(task, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, !before, 1);
+	call = in_flight(task, t);
+	before = call->pending == CALL_BEGAN_BEFORE;
+	return emit_pending_at(task, call, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, 1);
 }

@@ -4,6 +4,7 @@
  * System calls: at entry what was asked and from where, at exit one event with both halves.
  */
 #include "collect/kernel/mappings.bpf.h"
+#include "collect/kernel/met.bpf.h"
 #include "collect/kernel/take_stack.bpf.h"
 #include "collect/kernel/thread_events.bpf.h"
 
@@ -273,7 +274,7 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	if (!t)
 		return 0;
 	t->start = 0;
-	t->outside = 0;
+	t->turn = (t->turn | TURN_OUTSIDE) + 1;
 	barrier();
 	id = event_id(task, nr);
 	if (!wanted(t, id))
@@ -414,8 +415,10 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	cfg = &calls[call_id(task, regs->orig_ax)];
 	if (cfg->map)
 		note_map(task, t, regs, ret, cfg->map);
+	if (!t->start && t->met)
+		take_over_met(task, t);
 	start = t->start;
-	if (!start && t->outside && may_be_answered(task)) {
+	if (!start && t->turn & TURN_OUTSIDE && may_be_answered(task)) {
 		int mode = take_answered(t);
 
 		if (mode < 0)
@@ -424,7 +427,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 			answer_stack(task, t, regs, mode);
 		start = bpf_ktime_get_ns();
 	}
-	t->outside = 1;
+	t->turn |= TURN_OUTSIDE;
 	if (!start)
 		return 0;
 	t->start = 0;

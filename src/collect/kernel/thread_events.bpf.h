@@ -98,11 +98,15 @@ static __always_inline void reserve_call(struct reservation *r, struct task_stru
 	emit_reserve(r, ring_level, size);
 }
 
-/* The event of a call that has not ended. */
-static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, u32 why, bool exact,
+/*
+ * The event of a call that has not ended, which t describes; `in` is the state that the thread itself keeps, mostly the
+ * same.
+ */
+static __always_inline int emit_pending_at(struct task_struct *task, struct thread *t, const struct thread *in, u32 why,
 					   u32 ring_level)
 {
 	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(sizeof(struct spoor_pending) + len);
+	bool exact = t->pending != CALL_BEGAN_BEFORE;
 	u64 start = *(volatile u64 *)&t->start;
 	struct spoor_pending *e;
 	struct reservation r;
@@ -123,18 +127,20 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 	e->len = len;
 	copy_data(e->data, t, len);
 	barrier();
-	if (*(volatile u64 *)&t->start != start || *(volatile u16 *)&t->len != len) {
+	if (*(volatile u64 *)&t->start != start || *(volatile u16 *)&t->len != len ||
+	    *(volatile u32 *)&in->turn != t->turn) {
 		emit_cancel(&r); /* it runs on another CPU, and the call has ended: it writes that itself */
 		return 0;
 	}
 	emit_commit(&r, size);
-	t->pending = 1;
+	if (exact)
+		t->pending = 1;
 	return 0;
 }
 
 static __noinline int emit_pending(struct task_struct *task, struct thread *t, u32 why)
 {
-	return task && t ? emit_pending_at(task, t, why, true, 0) : 0;
+	return task && t ? emit_pending_at(task, t, t, why, 0) : 0;
 }
 
 static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 kind)

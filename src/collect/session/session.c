@@ -238,9 +238,23 @@ static void rotate(struct session *s)
 	}
 }
 
+/*
+ * What the targets do already when a setting lets it in. As at attach: who is told that this is done may end them at
+ * once, and must not take a hang's stack with it.
+ */
+static int meet(struct session *s, struct spoor_error *e)
+{
+	long n = spoor_kernel_meet(s->host.kernel);
+
+	if (n > 0)
+		spoor_host_settle(&s->host, SETTLE_NS, drain, s);
+	return n < 0 ? spoor_fail(e, -n, "done, but which calls are under way cannot be told: %s", strerror(-n)) : 0;
+}
+
 static int on_command(void *ctx, const char *text, bool check, struct spoor_error *e)
 {
 	struct session *s = ctx;
+	int r;
 
 	if (!strcmp(text, "snapshot")) {
 		if (!s->o->snapshot_signal)
@@ -249,7 +263,10 @@ static int on_command(void *ctx, const char *text, bool check, struct spoor_erro
 		s->snapshot |= !check;
 		return 0;
 	}
-	return check ? spoor_settings_check(&s->settings, text, e) : spoor_settings_apply(&s->settings, text, e);
+	if (check)
+		return spoor_settings_check(&s->settings, text, e);
+	r = spoor_settings_apply(&s->settings, text, e);
+	return r ? r : meet(s, e);
 }
 
 static void run(struct session *s)
