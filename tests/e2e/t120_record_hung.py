@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import children, ready, tell, wait_for
+from processes import children, ready, sleeps_in, tell, wait_for
 
 WORKER = ["thread_mutex_lock", "process_socket", "worker_thread"]
 LISTENER = ["thread_cond_wait", "queue_info_wait_for_idler", "listener_thread"]
@@ -113,6 +113,50 @@ def test_what_a_hung_call_points_to(record, read, start, tmp_path):
     tell(target, b"g")
     assert recording.wait() == 0
     assert points_to(read(recording.trace), start_exact=False) == said
+
+
+LEFT = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void *sleeps(void *code)
+{
+	((void (*)(void))code)();
+	return NULL;
+}
+int main(void)
+{
+	static const unsigned char pauses[] = { 0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xc3 };
+	void *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_t t;
+	memcpy(code, pauses, sizeof(pauses));
+	pthread_create(&t, NULL, sleeps, code);
+	puts("begun");
+	fflush(stdout);
+	if (getchar() == EOF || munmap(code, 4096))
+		return 1;
+	puts("gone");
+	fflush(stdout);
+	return getchar() == EOF;
+}
+"""
+
+
+def test_code_that_is_gone(record, read, start, tmp_path):
+    """What a thread sleeps in is looked at a little after it was met: what mapped its code may be gone by then, as when
+    an execve was under way. Its stack says that, not that the code had no unwind rows."""
+    (tmp_path / "left.c").write_text(LEFT)
+    subprocess.run(["gcc", "-pthread", "-o", "left", "left.c"], cwd=tmp_path, check=True, timeout=60)
+    target = ready(start(tmp_path / "left"), b"begun")
+    wait_for(lambda: any(sleeps_in(target.pid, 34, t.name) for t in Path(f"/proc/{target.pid}/task").iterdir()))
+    tell(target)
+    ready(target, b"gone")
+    recording = record("-p", target.pid, "-m", "all")
+    assert recording.stop() == 0
+    (call,) = read(recording.trace).of("pause")
+    assert (call["walk"], call["stack"], call["unfinished"]) == ("object gone", [], "before")
 
 
 def test_its_end_is_seen(spoor, record, read, start, actor):

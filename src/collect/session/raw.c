@@ -170,7 +170,8 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 		uint64_t vaddr = w.s.pc;
 
 		if (!g || g->unknown) {
-			status = SPOOR_WALK_NO_ROWS;
+			/* A thread's place was mapped when it was met asleep: its process has another image by now. */
+			status = !g && raw->remote && !w.depth ? SPOOR_WALK_GONE : SPOOR_WALK_NO_ROWS;
 			break;
 		}
 		o = lookup(ctx, g->object);
