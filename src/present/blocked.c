@@ -65,6 +65,18 @@ static int by_time(const void *pa, const void *pb)
 	return a->ev.h->tid < b->ev.h->tid ? -1 : a->ev.h->tid > b->ev.h->tid;
 }
 
+/* Of futex_waitv() only the list of the futexes is known: where each of them is, is in the program's memory. */
+static void put_futex(FILE *out, const char *name, const struct spoor_call *call)
+{
+	const uint64_t at = call->args[0].value, n = call->args[1].value;
+
+	if (strcmp(name, "futex_waitv"))
+		fprintf(out, "    on futex %#" PRIx64 "\n", at);
+	else
+		fprintf(out, "    on %" PRIu64 " %s, listed at %#" PRIx64 "\n", n, spoor_plural(n, "futex", "futexes"),
+			at);
+}
+
 /* The thing waited for: a descriptor's file, a futex's address, a child. */
 static void put_object(struct spoor_view *v, const struct spoor_event *ev, const struct spoor_call *call)
 {
@@ -79,7 +91,7 @@ static void put_object(struct spoor_view *v, const struct spoor_event *ev, const
 		return;
 	}
 	if (!strncmp(name, "futex", 5) && call->n_args)
-		fprintf(v->out, "    on futex %#" PRIx64 "\n", call->args[0].value);
+		put_futex(v->out, name, call);
 	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args &&
 		 (int64_t)call->args[0].value > 0)
 		fprintf(v->out, "    on process %" PRId64 "\n", (int64_t)call->args[0].value);

@@ -159,6 +159,28 @@ def test_code_that_is_gone(record, read, start, tmp_path):
     assert (call["walk"], call["stack"], call["unfinished"]) == ("object gone", [], "before")
 
 
+WAITS_FOR_MANY = """
+import ctypes, sys
+class Waiter(ctypes.Structure):
+    _fields_ = [("val", ctypes.c_uint64), ("uaddr", ctypes.c_uint64), ("flags", ctypes.c_uint64)]
+words = (ctypes.c_uint32 * 3)()
+waiters = (Waiter * 3)(*[(0, ctypes.addressof(words) + 4 * i, 2) for i in range(3)])
+print(hex(ctypes.addressof(waiters)), flush=True)
+ctypes.CDLL(None).syscall(449, waiters, 3, 0, None, 0)
+"""
+
+
+def test_many_futexes_at_once(spoor, record, start):
+    """What is waited for is not at the address of their list."""
+    target = start("/usr/bin/python3", "-c", WAITS_FOR_MANY)
+    listed = target.stdout.readline().decode().strip()
+    wait_for(lambda: sleeps_in(target.pid, 449))
+    recording = record("-p", target.pid)
+    assert recording.stop() == 0
+    text = spoor("report", "--blocked", recording.trace).stdout
+    assert f"    on 3 futexes, listed at {listed}\n" in text and "on futex" not in text
+
+
 def test_its_end_is_seen(spoor, record, read, start, actor):
     """A call that began before and ends keeps the mark: it took at least the time that is shown."""
     target = start(actor(), "serve")
