@@ -203,6 +203,41 @@ def test_exec_into_the_name(spoor, record, read, actor, start):
     assert {e["comm"] for e in calls} == {"quokka"}
 
 
+BY_DESCRIPTOR = """
+import ctypes, os, sys
+directory, name, how = sys.argv[1:]
+fd = os.open(directory + "/" + name if how == "file" else directory, os.O_RDONLY)
+os.set_inheritable(fd, True)
+if how == "file":
+    os.execve(fd, [name, "marks", "13"], os.environ)
+argv = (ctypes.c_char_p * 4)(name.encode(), b"marks", b"13", None)
+ctypes.CDLL(None).syscall(322, fd, name.encode(), argv, None, 0)
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "directory"])
+def test_execveat_into_the_name(spoor, record, read, counting_under_way, actor, start, tmp_path, how):
+    """The call is what it is called, for -e too. The path is that which the kernel makes of descriptor and name."""
+    quokka = actor("quokka")
+    recordings = [record("-n", "quokka", trace="all.spoor"), record("-n", "quokka", "-e", "execveat", trace="at.spoor"),
+                  record("-n", "quokka", "-e", "execve", trace="execve.spoor")]
+    stat = counting_under_way("-n", "quokka")
+    process = start("/usr/bin/python3", "-c", BY_DESCRIPTOR, tmp_path, "quokka", how)
+    assert process.wait(20) == 0
+    assert [r.stop() for r in [*recordings, stat]] == [0] * 4
+    whole, at, execve = (read(r.trace).whole() for r in recordings)
+    path = "/dev/fd/3" + ("/quokka" if how == "directory" else "")
+    for trace in whole, at:
+        call = trace.calls[0]
+        assert call["event"] == "execveat" and call["ret"] == 0 and call["pid"] == process.pid
+        assert call["args"] == {"fd": None, "filename": path, "argv": None, "envp": None, "flags": None}
+    assert f'execveat(?, "{path}", ?, ?, ?) = 0 <' in spoor("report", "--events", whole.path).stdout
+    assert whole.count() == 13 and whole.calls[1]["event"] == "brk"
+    assert len(at.calls) == 1 and not execve.calls
+    (c,) = stat.counters()
+    assert c.whole().of("execveat") == 1 and ("execve", None) not in c.returned()
+
+
 def test_exec_out_of_the_name(record, read, actor, start):
     """The execve belongs to the old image when it begins: it is the last that is seen."""
     quokka, numbat = actor("quokka"), actor("numbat")

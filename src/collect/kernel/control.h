@@ -85,6 +85,7 @@ enum spoor_map_call {
 #define SPOOR_RAW_STACK 32768 /* a power of two for the verifier */
 
 #define SPOOR_NR_EXECVE 59
+#define SPOOR_NR_EXECVEAT 322
 
 enum spoor_pick {
 	SPOOR_PICK_FOLLOW = 1,    /* children are in too */

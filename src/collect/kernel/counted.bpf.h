@@ -14,12 +14,14 @@ static __always_inline void on_exec_begin(struct task_struct *task, struct threa
 {
 }
 
-static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
+static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
 {
+	u32 id = exec_call(bprm);
+
 	own_thread(task, t);
-	if (filtered && !calls[SPOOR_NR_EXECVE].mode)
+	if (filtered && !calls[id].mode)
 		return;
-	t->id = SPOOR_NR_EXECVE;
+	t->id = id;
 	t->start = bpf_ktime_get_ns();
 }
 

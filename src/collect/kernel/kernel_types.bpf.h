@@ -265,7 +265,7 @@ struct task_struct {
 };
 
 struct linux_binprm {
-	const char *filename;
+	const char *filename, *fdpath;
 	struct file *file;
 };
 

@@ -6,7 +6,7 @@
  *
  *	on_fork(task, t, parent, p)         task came in by its parent's fork or clone; p: the parent's, or NULL
  *	on_exec_begin(task, t, bprm)        an execve succeeded; whether the name matches (-n) is not decided yet
- *	on_exec_in(task, t, sc, filename)   it came in by its new name; its execve's entry was not seen
+ *	on_exec_in(task, t, bprm)           it came in by its new name; its execve's entry was not seen
  *	on_exec_out(task, t, old_pid)       it goes out by its new name; its execve began inside and succeeded
  *	on_exec(task, t, old_pid, sc)       it stays in, or came in; a thread other than the leader had the tid old_pid
  *	on_exit(task, t)                    it ends
@@ -275,7 +275,7 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 				return 0;
 			t->named = 1;
 			t->follow = 1;
-			on_exec_in(task, t, sc, (u64)bprm->filename);
+			on_exec_in(task, t, bprm);
 		}
 	}
 	t->wait_exec = 0;

@@ -22,18 +22,18 @@ static __always_inline void on_fork(struct task_struct *task, struct thread *t, 
  * An execve whose entry was not ours to see: its path is certain here. That its address is 0 says that the arguments
  * are unknown. (Not SPOOR_EVENT_UNREADABLE: what has that is read again at exit, from the arguments.)
  */
-static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct scratch *sc, u64 filename)
+static __always_inline void on_exec_in(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
 {
-	struct spoor_call_config *cfg = &calls[SPOOR_NR_EXECVE];
+	u32 id = exec_call(bprm), at = id == SPOOR_NR_EXECVE ? 24 : 36; /* where the path follows the arguments */
 	long n;
 
-	if (!cfg->mode || paused)
+	if (!calls[id].mode || paused)
 		return;
-	__builtin_memset(t->data, 0, 32);
-	n = bpf_probe_read_kernel_str(t->data + 24, SPOOR_MAX_STRING, (void *)filename);
-	t->len = 24 + (n > 0 ? n : 1);
-	t->id = SPOOR_NR_EXECVE;
-	t->ret_at = 24;
+	__builtin_memset(t->data, 0, 40);
+	n = bpf_probe_read_kernel_str(t->data + at, SPOOR_MAX_STRING, (void *)(u64)bprm->filename);
+	t->len = at + (n > 0 ? n : 1);
+	t->id = id;
+	t->ret_at = at;
 	t->flags = SPOOR_EVENT_READ_AT_EXIT;
 	t->pending = 0;
 	t->stack = 0;

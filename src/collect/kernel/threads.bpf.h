@@ -17,6 +17,15 @@ static __always_inline u32 call_id(struct task_struct *task, long nr)
 }
 
 /*
+ * That of the call that executes bprm: the kernel puts execve's number into the registers, whichever it was. A program
+ * named by a descriptor is execveat's. (With AT_FDCWD, or a path from the root on, nothing tells the two apart.)
+ */
+static __always_inline u32 exec_call(struct linux_binprm *bprm)
+{
+	return bprm->fdpath ? SPOOR_NR_EXECVEAT : SPOOR_NR_EXECVE;
+}
+
+/*
  * May calls of task be answered before sys_enter: by seccomp, or by who emulates them with ptrace()? Such a call has an
  * exit only.
  */
