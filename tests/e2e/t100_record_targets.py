@@ -175,6 +175,35 @@ def test_name_with_sets_and_long(record, read, actor, start):
     assert read(recording.trace).count() == 7
 
 
+def test_long_name_of_a_link_and_of_a_script(record, read, actor, start, tmp_path):
+    """Running ones, whose comm was cut, as later ones; not those whose names only begin so, nor who is cut alike and
+    was told another name."""
+    begin = "a-name-that-a-comm-cannot-hold"
+    script = tmp_path / f"{begin}-script"
+    script.write_text("#!/bin/sh -u\nread x\n: </dev/null\n")
+    script.chmod(0o755)
+    for name in "link", "other":
+        (tmp_path / f"{begin}-{name}").symlink_to(actor())
+    links = {name: [start(tmp_path / f"{begin}-{name}", "serve")] for name in ("link", "other")}
+    scripts, told = [start(script)], start("bash", "-c", f"exec -a quokka {tmp_path}/{begin}-link serve")
+    for process in (*links["link"], *links["other"], told):
+        ready(process)
+    wait_for(lambda: Path(f"/proc/{scripts[0].pid}/comm").read_text() == begin[:15] + "\n")
+    recording = record("-n", f"{begin}-[!o]*")
+    links["link"].append(ready(start(tmp_path / f"{begin}-link", "serve")))
+    scripts.append(start(script))
+    for process in (*links["link"], *links["other"], told):
+        go(process)
+    for process in scripts:
+        tell(process)
+        assert process.wait(20) == 0
+    assert recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert trace.pids() & {p.pid for p in (*links["other"], told)} == set()
+    assert [trace.marks()[p.pid] for p in links["link"]] == [404, 404]
+    assert {p.pid for p in scripts} == {e["pid"] for e in trace.of("openat") if e["args"]["filename"] == "/dev/null"}
+
+
 def test_name_of_what_was_replaced(record, read, actor, start):
     """As by an update: a running instance's executable has no name any more, but had one."""
     name = "a-name-that-a-comm-does-not-hold"

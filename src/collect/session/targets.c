@@ -258,11 +258,58 @@ static bool is_hidden(pid_t pid)
 	return readlink(path, exe, sizeof(exe)) < 0 && (errno == EACCES || errno == EPERM) && !is_kernel_thread(pid);
 }
 
+/* What /proc has of a process under this name, its first bytes and a NUL. Returns how many they are. */
+static size_t read_of(pid_t pid, const char *what, char *ret, size_t size)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, what);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, ret, size - 1) : 0;
+	ret[n > 0 ? n : 0] = '\0';
+	return n > 0 ? n : 0;
+}
+
+#define COMM_LENGTH 15
+
+/*
+ * A name that comm has cut goes on in one of the first arguments: the program's own name or, behind an interpreter and
+ * its option, the script's. (What AT_EXECFN points to would be certain. But who has mapped a file of his own file
+ * system there could let /proc/PID/mem wait for ever; cmdline reads nothing of the kind.)
+ */
+static bool uncut_name(pid_t pid, const char *comm, char *args, size_t size, const char **ret)
+{
+	size_t n, at = 0, len;
+
+	if (strlen(comm) != COMM_LENGTH)
+		return false;
+	n = read_of(pid, "cmdline", args, size);
+	for (int i = 0; i < 3; i++, at += len + 1) {
+		len = at < n ? strlen(args + at) : n;
+		if (at + len >= n)
+			return false;
+		*ret = spoor_basename(args + at);
+		if (!strncmp(*ret, comm, COMM_LENGTH))
+			return true;
+	}
+	return false;
+}
+
+static bool is_named(const struct spoor_targets *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_names; i++)
+		if (!fnmatch(t->names[i], name, 0))
+			return true;
+	return false;
+}
+
 static bool name_matches(const struct spoor_targets *t, pid_t pid)
 {
-	char path[64], exe[PATH_MAX], comm[64];
+	char path[64], exe[PATH_MAX], comm[64], args[3 * PATH_MAX];
+	const char *uncut;
 	ssize_t n;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
@@ -270,16 +317,10 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 		return false; /* a kernel thread, or gone */
 	exe[n > 0 ? n : 0] = 0;
 	spoor_cut_deleted(exe); /* replaced by an update, say */
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? read(fd, comm, sizeof(comm) - 1) : 0;
-	if (fd >= 0)
-		close(fd);
-	comm[n > 0 ? n - 1 : 0] = 0;
-	for (size_t i = 0; i < t->n_names; i++)
-		if (!fnmatch(t->names[i], spoor_basename(exe), 0) || !fnmatch(t->names[i], comm, 0))
-			return true;
-	return false;
+	n = read_of(pid, "comm", comm, sizeof(comm));
+	comm[n ? n - 1 : 0] = 0;
+	return is_named(t, spoor_basename(exe)) || is_named(t, comm) ||
+	       (uncut_name(pid, comm, args, sizeof(args), &uncut) && is_named(t, uncut));
 }
 
 static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx, pid_t pid), void *ctx)
