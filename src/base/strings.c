@@ -121,6 +121,23 @@ size_t spoor_escape_line(const char *s, size_t len, char *buf, size_t size)
 	return escape_text(s, len, buf, size, false);
 }
 
+size_t spoor_escape_file_name(const char *s, size_t len, char *buf, size_t size)
+{
+	struct out o = { .buf = buf, .size = size };
+
+	for (size_t i = 0; i < len;) {
+		uint32_t code = 0;
+		int n = spoor_utf8_decode(s + i, len - i, &code);
+
+		if (!n || deceives(code) || (code < 0x80 && strchr("*?[]\\/ ", (int)code)))
+			put(&o, "_", 1);
+		else
+			put(&o, s + i, n);
+		i += n ? n : 1;
+	}
+	return finish(&o);
+}
+
 size_t spoor_escape_json(const char *s, size_t len, char *buf, size_t size)
 {
 	struct out o = { .buf = buf, .size = size };

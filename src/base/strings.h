@@ -21,6 +21,12 @@ size_t spoor_escape_terminal(const char *s, size_t len, char *buf, size_t size);
 size_t spoor_escape_line(const char *s, size_t len, char *buf, size_t size);
 
 /*
+ * As part of a file's name that nobody chose: what a shell takes for a separator or a pattern, slashes, and all that
+ * the above would escape become an underscore each.
+ */
+size_t spoor_escape_file_name(const char *s, size_t len, char *buf, size_t size);
+
+/*
  * The inside of a JSON string (RFC 8259, quotes not included). Bytes that are not valid UTF-8 become U+DCHH as \udcHH,
  * which Python's "surrogateescape" turns back into the byte.
  */

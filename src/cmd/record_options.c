@@ -144,19 +144,18 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 static void default_output(struct spoor_record_options *o)
 {
 	const struct spoor_targets *t = &o->s.targets;
-	char date[32], what[64] = "all";
+	char date[32], pid[16], what[64];
+	const char *of = "all";
 
 	if (o->s.output)
 		return;
 	if (t->argv)
-		snprintf(what, sizeof(what), "%.63s", spoor_basename(t->argv[0]));
+		of = spoor_basename(t->argv[0]);
 	else if (t->n_names)
-		snprintf(what, sizeof(what), "%.63s", t->names[0]);
-	else if (t->n_pids)
-		snprintf(what, sizeof(what), "%d", t->pids[0]);
-	for (char *p = what; *p; p++)
-		if (strchr("*?[]\\/ ", *p))
-			*p = '_';
+		of = t->names[0];
+	else if (t->n_pids && snprintf(pid, sizeof(pid), "%d", t->pids[0]) > 0)
+		of = pid;
+	spoor_escape_file_name(of, strlen(of), what, sizeof(what));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);
 	for (int i = 2; i < 1000 && !access(o->name, F_OK); i++)

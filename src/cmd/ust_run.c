@@ -43,7 +43,8 @@ struct run {
 /* ./usttrace/ is where the paper's usttrace puts it. */
 static int default_output(struct run *r, struct spoor_error *e)
 {
-	char date[32];
+	const char *command = spoor_basename(r->argv[0]);
+	char date[32], what[65];
 	int n = 0;
 
 	if (r->o.output[0])
@@ -52,14 +53,15 @@ static int default_output(struct run *r, struct spoor_error *e)
 	if (!r->made_usttrace && errno != EEXIST)
 		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o",
 				  strerror(errno));
+	spoor_escape_file_name(command, strlen(command), what, sizeof(what));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	do {
 		char again[16] = "";
 
 		if (n++)
 			snprintf(again, sizeof(again), "-%d", n);
-		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%.64s%s.spoor", date,
-			 spoor_basename(r->argv[0]), again);
+		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%s%s.spoor", date, what,
+			 again);
 	} while (n < 1000 && !access(r->o.output, F_OK));
 	return 0;
 }

@@ -75,6 +75,17 @@ def test_default_output_name(spoor, read, tmp_path):
         read(tmp_path / name)
 
 
+@pytest.mark.parametrize("verb", [["record"], ["ust", "run"]], ids=" ".join)
+def test_default_name_of_a_command_with_any_name(spoor, tmp_path, verb):
+    """It can be shown on a terminal and typed, and nothing else is said either."""
+    command = tmp_path / "a\x1b[2Jb\n\u202ec d\udcff*é"
+    command.symlink_to("/bin/true")
+    run = spoor(*verb, "--", command, errors="surrogateescape")
+    made, = list(tmp_path.rglob("*.spoor"))
+    assert run.returncode == 0 and made.name.endswith("-a__2Jb__c_d__é.spoor"), made
+    assert made.name in run.stderr and not re.search(r"[^\n -~é]", run.stderr), run.stderr
+
+
 def test_default_name_twice_in_a_second(spoor, tmp_path):
     for _ in range(3):
         assert spoor("record", "--", "true").returncode == 0

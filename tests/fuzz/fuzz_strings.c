@@ -20,6 +20,8 @@ static void escapes(const char *s, size_t len)
 		assert((uint8_t)buf[i] >= 0x20 && buf[i] != 0x7f);
 	n = spoor_escape_json(s, len, buf, n ? n : 1);
 	assert(strlen(buf) <= n);
+	n = spoor_escape_file_name(s, len, buf, strlen(buf) + 1);
+	assert(n <= len && strcspn(buf, "/ *\n\033") == strlen(buf));
 }
 
 /* Option grammars: anything typed is either taken or refused. */

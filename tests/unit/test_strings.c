@@ -44,6 +44,17 @@ static void test_line(void **state)
 	EXPECT(spoor_escape_line, "\033[31mred\xc2\x9b\xe2\x80\xae\xff", "\\x1b[31mred\\xc2\\x9b\\xe2\\x80\\xae\\xff");
 }
 
+static void test_file_name(void **state)
+{
+	char buf[8];
+
+	EXPECT(spoor_escape_file_name, "na\xc3\xafve-1.5_x", "na\xc3\xafve-1.5_x");
+	EXPECT(spoor_escape_file_name, "a b/c*?[]\\", "a_b_c_____");
+	EXPECT(spoor_escape_file_name, "\033[31m\n\xff\xe2\x80\xae\0!", "__31m____!");
+	assert_int_equal(spoor_escape_file_name("123456\xc3\xaf", 8, buf, sizeof(buf)), 8);
+	assert_string_equal(buf, "123456");
+}
+
 static void test_not_utf8(void **state)
 {
 	EXPECT(spoor_escape_terminal, "\xff", "\\xff");
@@ -211,6 +222,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plural),   cmocka_unit_test(test_deleted),  cmocka_unit_test(test_terminal),
 		cmocka_unit_test(test_line),     cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
+		cmocka_unit_test(test_file_name),
 		cmocka_unit_test(test_cut),      cmocka_unit_test(test_globs),    cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_size),     cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
 	};
