@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import NOBODY, wait_for
+from processes import NOBODY, ready, wait_for
 
 
 def refused(run, code, *words):
@@ -225,9 +225,19 @@ def test_missing_ptrace(as_nobody, start, actor, how):
     run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}",
                     what=(how, *who, "--duration", "200ms"))
     said, ready, _ = run.stderr.splitlines()
-    assert run.returncode == 0 and "of other users cannot be looked into (CAP_SYS_PTRACE is missing); " in said
+    assert run.returncode == 0 and " cannot be looked into (CAP_SYS_PTRACE is missing); " in said
     assert how == "--all" or " 1 thread so far" in ready
-    assert how != "-p" or " 1 process of other users" in said
+    assert how != "-p" or " 1 process cannot" in said
+
+
+def test_missing_ptrace_of_the_same_user(build, start, actor, tmp_path):
+    """Who has a capability that we lack is closed to us, too."""
+    target = ready(start(actor(), "sleep"))
+    run = subprocess.run(["setpriv", "--bounding-set=-sys_ptrace", build / "spoor", "record", "-o", "t.spoor",
+                          "-p", str(target.pid), "--duration", "200ms"], cwd=tmp_path, capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 0
+    assert run.stderr.startswith("spoor: 1 process cannot be looked into (CAP_SYS_PTRACE is missing); ")
 
 
 def test_own_processes_need_no_ptrace(as_nobody):
