@@ -82,6 +82,20 @@ def elsewhere(build, tmp_path):
     yield run
 
 
+@pytest.mark.parametrize("verb", [["record", "-o", "t.spoor"], ["stat"]], ids=" ".join)
+def test_no_proc(elsewhere, tmp_path, verb):
+    """Nothing else is missing, and nothing else is said to be."""
+    no_proc = {"/proc": {}}
+    found = results(elsewhere(no_proc, "check", "-f", "json").stdout)
+    assert found["proc"]["state"] == "no" and "mount -t proc" in found["proc"]["advice"]
+    assert found["cap_bpf"]["state"] == found["cap_perfmon"]["state"] == "ok"
+    for target, code in (("--", "true"), 125), (("-p", "1"), 1), (("-n", "x"), 1):
+        run = elsewhere(no_proc, *verb, *target)
+        assert run.returncode == code and run.stderr.count("\n") == 1
+        assert ": /proc is not mounted" in run.stderr and "mount -t proc proc /proc" in run.stderr
+    assert not (tmp_path / "t.spoor").exists()
+
+
 NO_BTF = {"/sys/kernel/btf": {}}
 LOCKED = {"/sys/kernel/security": {"lockdown": "none integrity [confidentiality]"}}
 

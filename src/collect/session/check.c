@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -63,14 +64,10 @@ static int read_line(const char *path, char *buf, size_t size)
 
 static uint64_t effective_capabilities(void)
 {
-	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/self/status", "re");
-	uint64_t caps = 0;
-	char line[256];
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
 
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %" SCNx64, &caps) == 1)
-			return caps;
-	return 0;
+	return syscall(SYS_capget, &header, data) ? 0 : (uint64_t)data[1].effective << 32 | data[0].effective;
 }
 
 bool spoor_check_capable(int cap)
@@ -91,6 +88,21 @@ static void check_capability(struct spoor_check *c, int cap, enum spoor_check_st
 	}
 	spoor_check_set(c, without, "missing: %s", what_for);
 	spoor_check_advise(c, "run as root, or give the capability to this user or program");
+}
+
+bool spoor_check_proc_there(void)
+{
+	return !access("/proc/self/status", R_OK);
+}
+
+static void check_proc(struct spoor_check *c)
+{
+	if (spoor_check_proc_there()) {
+		spoor_check_set(c, SPOOR_CHECK_OK, "mounted: processes and their mappings are found there");
+		return;
+	}
+	spoor_check_set(c, SPOOR_CHECK_NO, "/proc is not mounted, or is another pid namespace's");
+	spoor_check_advise(c, SPOOR_PROC_ADVICE);
 }
 
 static void check_cap_bpf(struct spoor_check *c)
@@ -345,6 +357,7 @@ static const struct {
 	check_fn *run;
 } before_bpf[] = {
 	{ "kernel", check_kernel },
+	{ "proc", check_proc },
 	{ "cap_bpf", check_cap_bpf },
 	{ "cap_perfmon", check_cap_perfmon },
 	{ "cap_sys_ptrace", check_cap_sys_ptrace },

@@ -28,3 +28,8 @@ const char *spoor_check_state_name(enum spoor_check_state state);
 
 /* Whether this process holds a capability (CAP_*), by itself or by one that includes it. */
 bool spoor_check_capable(int cap);
+
+/* Whether /proc is there, and of this process's pid namespace. */
+bool spoor_check_proc_there(void);
+/* What to do about it. */
+#define SPOOR_PROC_ADVICE "mount it: mount -t proc proc /proc"

@@ -11,6 +11,7 @@
 
 #include "base/signals.h"
 #include "base/time.h"
+#include "collect/session/check.h"
 #include "collect/session/privileges.h"
 
 static void on_file_too_large(int sig)
@@ -35,6 +36,8 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 
 	*h = (struct spoor_host){ .targets = t, .signal_fd = -1, .also_fd = -1 };
 	survive_file_limit();
+	if (!spoor_check_proc_there())
+		return spoor_fail(e, ENOENT, "/proc is not mounted, or is another pid namespace's: " SPOOR_PROC_ADVICE);
 	r = spoor_targets_check(t, h->cmd_path, e);
 	return r ? r : spoor_privileges_check(e);
 }
