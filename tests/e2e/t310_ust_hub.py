@@ -2,6 +2,7 @@
 """The recorder of programs that trace themselves, against programs made by hand: sound, broken, hostile."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -268,6 +269,30 @@ def test_exit_codes(ust, build, tmp_path):
     assert run.returncode == 0 and not left_in(tmp_path)
 
 
+def test_where_the_socket_is(build, tmp_path):
+    """Where TMPDIR says, else XDG_RUNTIME_DIR, if a socket can have such a path and a program finds it anywhere."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        longest, too_long = (Path(folder) / ("a" * (n - len(folder) - 1)) for n in (75, 76))
+        places = [Path(folder) / "short", longest, too_long, tmp_path / "relative"]
+        for place in places:
+            place.mkdir()
+        short, absent = str(places[0]), f"{folder}/absent"
+        cases = [({"TMPDIR": short}, short), ({"TMPDIR": short}, short),
+                 ({"TMPDIR": longest, "XDG_RUNTIME_DIR": short}, longest),
+                 ({"TMPDIR": too_long, "XDG_RUNTIME_DIR": short}, short), ({"XDG_RUNTIME_DIR": short}, short),
+                 ({"TMPDIR": "relative"}, "/tmp"), ({"TMPDIR": absent}, "/tmp"), ({"TMPDIR": ""}, "/tmp"), ({}, "/tmp")]
+        plain = {k: v for k, v in os.environ.items() if k not in ("TMPDIR", "XDG_RUNTIME_DIR")}
+        for i, (env, place) in enumerate(cases):
+            verb = ["ust", "run"] if i else ["record", "--ust"]
+            run = subprocess.run([build / "spoor", *verb, "-o", f"{i}.spoor", "--", "sh", "-c",
+                                  "echo $SPOOR_UST_SOCKET; ls -d $SPOOR_UST_SOCKET"], cwd=tmp_path,
+                                 capture_output=True, text=True, env=plain | {k: str(v) for k, v in env.items()})
+            said, there = run.stdout.splitlines()
+            assert run.returncode == 0 and said == there
+            assert re.fullmatch(re.escape(str(place)) + "/spoor-ust-[A-Za-z0-9]{6}/socket", said), (env, said)
+            assert not os.path.exists(os.path.dirname(said))
+
+
 def left_in(place):
     return list(place.glob("spoor-ust-*"))
 
@@ -288,7 +313,7 @@ def watchers_for(place):
 def test_nothing_stays_after_sigkill(build, tmp_path, verb):
     """Not the socket's directory, nor who has removed it; what is left of both is gone with the next recorder."""
     place = Path(tempfile.mkdtemp(dir="/tmp"))  # a path that is short, as a socket's must be
-    env = os.environ | {"XDG_RUNTIME_DIR": str(place)}
+    env = os.environ | {"TMPDIR": str(place)}
 
     def killed(name, watcher_too):
         p = subprocess.Popen([build / "spoor", *verb, "-o", tmp_path / name, "--", "sh", "-c",

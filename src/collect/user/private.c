@@ -141,13 +141,27 @@ static void end_watcher(int fd)
 
 /* ---- the recorder ---- */
 
+/* Programs go where the socket is from wherever they are, and the path has to fit into its address. */
+static const char *find_place(void)
+{
+	static const char *const variables[] = { "TMPDIR", "XDG_RUNTIME_DIR" };
+	const size_t longest = sizeof(((struct sockaddr_un *)0)->sun_path) -
+			       sizeof("/" PREFIX "XXXXXX/socket" SPOOR_CONTROL_WAITING);
+
+	for (unsigned i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+		const char *place = getenv(variables[i]);
+
+		if (place && *place == '/' && strlen(place) <= longest && !access(place, W_OK | X_OK))
+			return place;
+	}
+	return "/tmp";
+}
+
 static int make_directory(struct spoor_private_hub *p, struct spoor_error *e)
 {
-	const char *place = getenv("XDG_RUNTIME_DIR");
+	const char *place = find_place();
 	int r;
 
-	if (!place || strlen(place) > 40 || access(place, W_OK))
-		place = "/tmp";
 	sweep(place);
 	snprintf(p->dir, sizeof(p->dir), "%s/" PREFIX "XXXXXX", place);
 	if (!mkdtemp(p->dir)) {

@@ -4,7 +4,7 @@
 #include "collect/user/hub.h"
 
 struct spoor_private_hub {
-	char dir[64], socket[96];
+	char dir[100], socket[108]; /* as long as a socket's path may be */
 	int watcher; /* a socket to the process that removes dir if we are killed; -errno: there is none */
 	struct spoor_hub *hub;
 };
