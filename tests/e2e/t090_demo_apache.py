@@ -2,6 +2,7 @@
 """scripts/demo-apache: the README's first command after its installing and building, with the program under test."""
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -31,23 +32,23 @@ def processes_of(directory):
 
 @pytest.fixture
 def demo(source, build, tmp_path):
-    """Starts the demo; whatever becomes of it, nothing of it may be left."""
+    """Starts the demo, with a program whose path the shell must not take apart."""
     work = tmp_path / "work"
     work.mkdir()
     # Apache's workers change their user and must reach their documents.
     for directory in [work, tmp_path, *list(tmp_path.parents)[:3]]:
         directory.chmod(directory.stat().st_mode | 0o055)
-    traces = set(build.glob("demo-*.spoor"))
+    place = tmp_path / "it's built here"
+    place.mkdir()
+    shutil.copy(build / "spoor", place)
 
     def start():
-        return subprocess.Popen([source / "scripts/demo-apache", build / "spoor"], stdout=subprocess.PIPE,
+        return subprocess.Popen([source / "scripts/demo-apache", place / "spoor"], stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                                env=dict(os.environ, TMPDIR=str(work)))
+                                env=dict(os.environ, TMPDIR=str(work)), cwd=work)
     start.work = work
-    start.traces = lambda: set(build.glob("demo-*.spoor")) - traces
-    yield start
-    for trace in start.traces():
-        subprocess.run(["rm", "-r", trace], check=True)
+    start.traces = lambda: list(place.glob("demo-*.spoor"))
+    return start
 
 
 def await_nothing_left(work, seconds):
@@ -55,6 +56,16 @@ def await_nothing_left(work, seconds):
     while (homes(work) or processes_of(work)) and time.monotonic() < until:
         time.sleep(0.1)
     assert not homes(work) and not processes_of(work)
+
+
+def works_as_printed(text, here):
+    """What to type next, from where we are."""
+    lines = [line for line in text.splitlines()[1:] if not line.startswith("  #")]
+    assert len(lines) == 5
+    for line in lines:
+        line = line.replace("| less", "| head -n 1")
+        done = subprocess.run(["sh", "-c", line], cwd=here, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout and "spoor report:" not in done.stderr, (line, done.stderr)
 
 
 def test_demo(demo):
@@ -66,6 +77,7 @@ def test_demo(demo):
     assert len(demo.traces()) == 1
     events = re.search(r"^spoor: (\d+) events, (\d+) lost", out, re.M)
     assert events and int(events.group(1)) > 10000 and events.group(2) == "0", out
+    works_as_printed(out[out.index("What to type next:"):], demo.work)
     report = out[out.index("spoor report"):]
     assert "apache2" in report and re.search(r"\baccept4?\b", report) and re.search(r"\bwritev?\b", report), report
 
