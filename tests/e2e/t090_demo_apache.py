@@ -23,10 +23,11 @@ def processes_of(directory):
             continue
         try:
             text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            comm = (entry / "comm").read_text().strip()
         except OSError:
             continue
         if f"{directory}/spoor-demo.".encode() in text:
-            found.append((entry.name, (entry / "comm").read_text().strip()))
+            found.append((entry.name, comm))
     return found
 
 
@@ -82,16 +83,15 @@ def test_demo(demo):
     assert "apache2" in report and re.search(r"\baccept4?\b", report) and re.search(r"\bwritev?\b", report), report
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_when_it_is_killed(demo, how):
+@pytest.mark.parametrize("kill, how", [(os.killpg, signal.SIGINT), (os.kill, signal.SIGTERM),
+                                       (os.kill, signal.SIGKILL), (os.killpg, signal.SIGKILL)])
+def test_nothing_is_left_when_it_is_killed(demo, kill, how):
+    """A terminal's Ctrl-C and a time limit are for its process group."""
     run = demo()
     until = time.monotonic() + 60
     while not any(comm == "ab" for _, comm in processes_of(demo.work)) and time.monotonic() < until:
         assert run.poll() is None, run.communicate()[0]
         time.sleep(0.05)
-    if how == signal.SIGINT:
-        os.killpg(run.pid, how)  # as a terminal's Ctrl-C
-    else:
-        run.send_signal(how)
+    kill(run.pid, how)
     run.wait(timeout=60)
     await_nothing_left(demo.work, 30)
