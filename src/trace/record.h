@@ -209,7 +209,7 @@ enum spoor_walk_way {
 	SPOOR_WAY_KERNEL = 0,
 	SPOOR_WAY_USER = 1,           /* by the recorder, from a raw copy */
 	SPOOR_WAY_ROWS = 2,           /* by the program itself, by unwind rows */
-	SPOOR_WAY_FRAME_POINTERS = 3, /* by the program itself, by frame pointers: it had no rows (yet) */
+	SPOOR_WAY_FRAME_POINTERS = 3, /* by the program itself, by frame pointers from some frame on: no rows (yet) */
 	SPOOR_WAY_MAX,
 };
 

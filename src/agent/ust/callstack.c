@@ -51,7 +51,6 @@ struct walk {
 	struct spoor_frame_state s;
 	uintptr_t low, size; /* of the own stack */
 	unsigned mode, budget, n, depth;
-	unsigned way;
 	bool guessed; /* by frame pointers: addresses may be anything from here on */
 	struct code_object *object; /* of the frame at hand */
 };
@@ -103,8 +102,6 @@ static void meet(struct walk *w, unsigned number)
 	sc->met[number].walk = sc->serial;
 	sc->met[number].taken = 0;
 	sc->met[number].defined = w->object && code_object_define(w->object, w->slot);
-	if (w->object && __atomic_load_n(&w->object->rows, __ATOMIC_RELAXED) == CODE_ROWS_AWAITED)
-		w->way = SPOOR_WAY_FRAME_POINTERS;
 }
 
 static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struct cached *c, uintptr_t pc)
@@ -261,7 +258,6 @@ void callstack_take(const struct slot *s, const struct caller *caller, bool only
 	w.sc = ret->scratch = enter(caller->sp);
 	if (!w.sc)
 		return;
-	w.way = SPOOR_WAY_ROWS;
 	w.mode = only_ip ? SPOOR_STACK_ALL : s->stack_mode ?: SPOOR_STACK_APP_ALL;
 	w.budget = only_ip ? 1 : budget_of(s, w.mode);
 	w.sc->serial++;
@@ -280,7 +276,7 @@ void callstack_take(const struct slot *s, const struct caller *caller, bool only
 	if (w.n)
 		ret->ip = SPOOR_ADDRESS(w.sc->frames[0]);
 	ret->head[0] = (uint16_t)status;
-	ret->head[1] = (uint16_t)w.way;
+	ret->head[1] = w.guessed ? SPOOR_WAY_FRAME_POINTERS : SPOOR_WAY_ROWS;
 	ret->head[3] = (uint16_t)w.n;
 }
 
