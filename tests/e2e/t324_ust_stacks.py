@@ -182,6 +182,25 @@ def test_with_the_kernel_side(spoor, chain, events):
     check_all(events("t.spoor"), chain)
 
 
+LOOKS = """for i in 1 2 3 4 5 6 7 8; do "$0"; done
+ps --no-headers --ppid $PPID -o comm,euid
+grep -h CapPrm /proc/$PPID/task/*/status"""
+
+
+def test_rows_with_the_kernel_side(spoor, chain, events):
+    """There is no cache through which the kernel side's row compiler would help: the other one works, too. Both are
+    nobody's, and no thread has kept what that took. (The first programs may not have waited long enough.)"""
+    run = spoor("record", "--ust", "--ust-context", "callstack", "-m", "all", "-S", "64", "-o", "t.spoor", "--",
+                "sh", "-c", LOOKS, chain, env=os.environ | {"SPOOR_CACHE_DIR": "/proc/none"})
+    assert run.returncode == 0, run.stderr
+    found = events("t.spoor")
+    assert len(found) == 8 and found[-1]["way"] == "rows" and found[-1]["walk"] == "complete", found[-1]
+    check(found[-1], None, chain)
+    lines = [line.split() for line in run.stdout.splitlines()]
+    assert lines.count(["spoor-rows", "65534"]) == 2 and not lines.count(["spoor-rows", "0"]), run.stdout
+    assert len({k[1] for k in lines if k[0] == "CapPrm:"}) == 1, run.stdout
+
+
 def test_chosen_by_name(spoor, chain, events):
     """Stacks of those events that are asked for."""
     spoor("ust", "run", "--stack", "all,64", "-o", "t.spoor", "--", *arguments(chain))

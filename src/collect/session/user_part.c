@@ -43,6 +43,8 @@ int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part
 		return r;
 	u->session->recording = true;
 	spoor_hub_add(u->private.hub, u->session);
+	if (wish->contexts & (SPOOR_CONTEXT_STACK | SPOOR_CONTEXT_IP))
+		spoor_hub_begin_rows(u->private.hub);
 	r = spoor_private_environment(&u->private, wish->command, &why);
 	if (r == -ENOENT)
 		return spoor_fail(e, ENOENT, "--ust: %s; SPOOR_UST_LIBRARY can name it", why.text);

@@ -16,7 +16,7 @@ struct spoor_user_part_options {
 	const char *command; /* the path of what is to be executed */
 };
 
-/* w has lanes. Sets the environment of what is executed from now on. */
+/* Before privileges are given up. w has lanes. Sets the environment of what is executed from now on. */
 int spoor_user_part_open(struct spoor_user_part *u, const struct spoor_user_part_options *o, struct spoor_writer *w,
 			 struct spoor_error *e);
 /* To be polled; -1: none. */

@@ -62,6 +62,13 @@ int spoor_hub_tick(struct spoor_hub *h);
  */
 void spoor_hub_publish(struct spoor_hub *h);
 
+/*
+ * Begins what compiles unwind rows: a child, which needs its parent's privileges to become nobody. Else it begins with
+ * the first program that walks its stacks; so this is for a host that gives up privileges before. false: it cannot be
+ * had, as was said.
+ */
+bool spoor_hub_begin_rows(struct spoor_hub *h);
+
 /* Adds a session, which the hub owns from then on: programs that come get its rules. */
 void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s); /* id 0: it gets one */
 struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name);

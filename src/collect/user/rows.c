@@ -195,12 +195,31 @@ static void *serve(void *arg)
 
 /* ---- asking ---- */
 
+/* Not before it is asked: a thread has the privileges that its maker had then. */
+static int run(struct spoor_user_rows *r)
+{
+	sigset_t all, old;
+	int err;
+
+	if (r->running)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = -pthread_create(&r->thread, NULL, serve, r);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	r->running = !err;
+	return err;
+}
+
 int spoor_user_rows_ask(struct spoor_user_rows *r, struct spoor_user_rows_asker owner, uint32_t pid,
 			const struct spoor_def_object *d)
 {
-	struct asked *a = calloc(1, sizeof(*a));
-	int err = 0;
+	struct asked *a;
+	int err = run(r);
 
+	if (err)
+		return err;
+	a = calloc(1, sizeof(*a));
 	if (!a || !(a->a.def = malloc(d->def.size))) {
 		free(a);
 		return -ENOMEM;
@@ -250,21 +269,6 @@ int spoor_user_rows_fd(const struct spoor_user_rows *r)
 
 /* ---- beginning and end ---- */
 
-static int start(struct spoor_user_rows *r, struct spoor_error *e)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = -pthread_create(&r->thread, NULL, serve, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err)
-		return spoor_fail(e, -err, "cannot start the thread that compiles unwind rows: %s", strerror(-err));
-	r->running = true;
-	return 0;
-}
-
 int spoor_user_rows_new(const char *cache_dir, struct spoor_user_rows **ret, struct spoor_error *e)
 {
 	struct spoor_user_rows *r = calloc(1, sizeof(*r));
@@ -280,8 +284,6 @@ int spoor_user_rows_new(const char *cache_dir, struct spoor_user_rows **ret, str
 	err = spoor_rowd_start(cache_dir, &r->rowd, e);
 	if (err && cache_dir)
 		err = spoor_rowd_start(NULL, &r->rowd, e); /* without a cache it is only slower */
-	if (!err)
-		err = start(r, e);
 	if (err) {
 		spoor_user_rows_free(r);
 		return err;

@@ -13,6 +13,7 @@
 
 struct spoor_user_rows;
 
+/* Starts the child; the thread begins when it is first asked. */
 int spoor_user_rows_new(const char *cache_dir, struct spoor_user_rows **ret, struct spoor_error *e);
 /* Waits for what the thread has in hand. NULL is fine. */
 void spoor_user_rows_free(struct spoor_user_rows *r);
@@ -24,7 +25,7 @@ struct spoor_user_rows_asker { /* comes back with the answer */
 	uint32_t session;
 };
 
-/* An object that process pid defines. -ENOBUFS: too many wait; -ENOMEM. */
+/* An object that process pid defines. -ENOBUFS: too many wait; -ENOMEM; -EAGAIN: there can be no thread. */
 int spoor_user_rows_ask(struct spoor_user_rows *r, struct spoor_user_rows_asker owner, uint32_t pid,
 			const struct spoor_def_object *d);
 

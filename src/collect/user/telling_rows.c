@@ -8,14 +8,12 @@
 #include "base/fdpass.h"
 #include "collect/user/hub_internal.h"
 
-static bool start(struct spoor_hub *h)
+bool spoor_hub_begin_rows(struct spoor_hub *h)
 {
 	struct spoor_error e = { "" };
 
-	if (h->rows)
-		return true;
-	if (h->rows_failed)
-		return false;
+	if (h->rows || h->rows_failed)
+		return h->rows;
 	if (spoor_user_rows_new(h->o.cache_dir, &h->rows, &e)) {
 		h->rows_failed = true;
 		spoor_hub_warn(h, e.text);
@@ -59,7 +57,7 @@ static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_
 	const struct spoor_user_rows_asker who = { .program = p->id, .session = m->session->id };
 
 	spoor_user_arena_define(s->arena, spoor_taker_classes(m->session->taker));
-	while (s->live && s->rows_asked < s->arena->code.n && start(p->hub)) {
+	while (s->live && s->rows_asked < s->arena->code.n && spoor_hub_begin_rows(p->hub)) {
 		if (!s->rows_asked)
 			tell(p, m->session, (struct spoor_control_rows){}, SPOOR_ANONYMOUS, false, -1);
 		spoor_user_rows_ask(p->hub->rows, who, p->cred.pid, s->arena->code.all[s->rows_asked++].def);
