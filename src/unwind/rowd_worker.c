@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <seccomp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
@@ -41,10 +44,9 @@
 #endif
 
 static const int allowed[] = {
-	SCMP_SYS(brk), SCMP_SYS(close), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(fcntl), SCMP_SYS(fstat),
-	SCMP_SYS(getrandom), SCMP_SYS(madvise), SCMP_SYS(memfd_create), SCMP_SYS(mremap), SCMP_SYS(munmap),
-	SCMP_SYS(newfstatat), SCMP_SYS(pread64), SCMP_SYS(sendmsg), SCMP_SYS(sysinfo),
-	SCMP_SYS(write),
+	SCMP_SYS(brk), SCMP_SYS(close), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(fstat), SCMP_SYS(getrandom),
+	SCMP_SYS(madvise), SCMP_SYS(memfd_create), SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(newfstatat),
+	SCMP_SYS(pread64), SCMP_SYS(sendmsg), SCMP_SYS(sysinfo), SCMP_SYS(write),
 };
 
 struct filter {
@@ -159,8 +161,8 @@ static _Noreturn void work(int object, int reply, const struct filter *filter)
 }
 
 /*
- * No executable memory, no sockets, no paths, no other processes. What is not allowed fails and does not kill: another
- * C library may try something harmless.
+ * No executable memory, no sockets, no paths, no other processes, also not by fcntl: the worker may be root. What is
+ * not allowed fails and does not kill: another C library may try something harmless.
  */
 static int add_rules(scmp_filter_ctx ctx)
 {
@@ -172,6 +174,9 @@ static int add_rules(scmp_filter_ctx ctx)
 		if (r < 0)
 			return r;
 	}
+	r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fcntl), 1, SCMP_A1(SCMP_CMP_EQ, F_ADD_SEALS));
+	if (r < 0)
+		return r;
 	r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 	if (r < 0)
 		return r;
@@ -201,10 +206,23 @@ static int make_filter(struct filter *filter)
 	return 0;
 }
 
+/*
+ * Root that may not, as in containers, or since it has given that up, goes on as root: others are then protected by its
+ * having no capabilities, and by the filter.
+ */
+static bool become_nobody(void)
+{
+	return !setgroups(0, NULL) && !setresgid(NOBODY, NOBODY, NOBODY) && !setresuid(NOBODY, NOBODY, NOBODY);
+}
+
 static int drop_privileges(void)
 {
-	if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setresgid(NOBODY, NOBODY, NOBODY) < 0 ||
-			       setresuid(NOBODY, NOBODY, NOBODY) < 0))
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	const struct __user_cap_data_struct none[2] = {};
+
+	if (geteuid() == 0)
+		(void)become_nobody();
+	if (syscall(SYS_capset, &header, none) < 0)
 		return -errno;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return -errno;

@@ -2,7 +2,9 @@
 /* Rows from the service that compiles them and from the cache of its files. */
 #include "rows_fixture.h"
 
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 #include "unwind/row_cache.h"
 
@@ -146,29 +148,56 @@ static void test_a_dead_server_is_replaced(void **state)
 	assert_int_not_equal(server_of(), pid);
 }
 
+/* After an answer of it: it is through with its setup. */
+static void check_server(unsigned uid)
+{
+	bool no_new_privs = false;
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)server_of());
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, "CapEff:", 7) || !strncmp(line, "CapPrm:", 7))
+			assert_int_equal(strtoull(line + 7, NULL, 16), 0);
+		if (!strncmp(line, "Uid:", 4))
+			assert_int_equal(atoi(line + 4), uid);
+		no_new_privs |= !strcmp(line, "NoNewPrivs:\t1\n");
+	}
+	fclose(f);
+	assert_true(no_new_privs);
+}
+
 static void test_the_server_has_no_privileges(void **state)
 {
 	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 };
 	struct service *s = *state;
 	struct spoor_object_identity id;
-	char path[64], line[256];
-	bool no_new_privs = false;
-	FILE *f;
 
-	/* An answer means that it is through with its setup. */
 	assert_int_equal(get(s->d, LIBC, &id, &rows), 0);
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)server_of());
-	f = fopen(path, "re");
-	assert_non_null(f);
-	while (fgets(line, sizeof(line), f)) {
-		if (!strncmp(line, "CapEff:", 7))
-			assert_int_equal(strtoull(line + 7, NULL, 16), 0);
-		if (!strncmp(line, "Uid:", 4) && geteuid() == 0)
-			assert_int_equal(atoi(line + 4), 65534);
-		no_new_privs |= !strcmp(line, "NoNewPrivs:\t1\n");
-	}
-	fclose(f);
-	assert_true(no_new_privs);
+	check_server(geteuid() ? geteuid() : 65534);
+}
+
+/* Such as comes in the place of another after capabilities were given up; or one in a container. */
+static void test_a_server_that_cannot_become_nobody(void **state)
+{
+	_cleanup_(spoor_rows_free) struct spoor_rows rows = { 0 };
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct before[2], less[2];
+	struct service *s = *state;
+	struct spoor_object_identity id;
+	int r;
+
+	assert_int_equal(syscall(SYS_capget, &header, before), 0);
+	memcpy(less, before, sizeof(less));
+	less[0].effective &= ~(1U << CAP_SETUID | 1U << CAP_SETGID);
+	assert_int_equal(syscall(SYS_capset, &header, less), 0);
+	kill(server_of(), SIGKILL);
+	r = get(s->d, LIBC, &id, &rows);
+	assert_int_equal(syscall(SYS_capset, &header, before), 0);
+	assert_int_equal(r, 0);
+	check_server(geteuid());
 }
 
 static void test_indexes_of_a_hostile_table_are_refused(void **state)
@@ -211,6 +240,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_objects_without_rows_are_remembered, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_dead_server_is_replaced, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_the_server_has_no_privileges, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_server_that_cannot_become_nobody, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
