@@ -49,7 +49,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	if (o->s.ust)
 		spoor_ust_say_not_recorded(&r->user.apart);
 	if (o->s.ust && r->user.why[0])
-		fprintf(stderr, "spoor: %s\n", r->user.why);
+		spoor_ust_say(r->user.why);
 	if (lost)
 		fprintf(stderr,
 			"spoor: %lu %s lost: no room for the raw copies to be walked in user space; give more "

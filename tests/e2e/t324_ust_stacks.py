@@ -2,15 +2,20 @@
 """Call stacks of user events: which objects they name, in every way in which a trace comes to be."""
 import json
 import os
+import re
+import select
 import shutil
+import signal
 import subprocess
 import time
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 import tracing
-from processes import wait_for
-from daemons import daemon  # noqa: F401 (fixture)
+from processes import NOBODY, children, wait_for
+from daemons import daemon, ticker  # noqa: F401 (fixtures)
 
 FP = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
 ALONE = {"SPOOR_UST_CONTEXT": "callstack", "SPOOR_UST_STACK": "all,64"} # without a recorder
@@ -199,6 +204,59 @@ def test_rows_with_the_kernel_side(spoor, chain, events):
     lines = [line.split() for line in run.stdout.splitlines()]
     assert lines.count(["spoor-rows", "65534"]) == 2 and not lines.count(["spoor-rows", "0"]), run.stdout
     assert len({k[1] for k in lines if k[0] == "CapPrm:"}) == 1, run.stdout
+
+
+@pytest.fixture
+def row_server(daemon, ticker, tmp_path, monkeypatch): # noqa: F811
+    """The process, of a daemon whose session has walked a program; it has nothing to do any more."""
+    def found():
+        return [p for p in children(daemon.process.pid) if Path(f"/proc/{p}/comm").read_text() == "spoor-rows\n"]
+
+    cache = tmp_path / "cache"
+    daemon.kill()
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(cache))
+    daemon.start()
+    daemon.ust("start", "--stack", "all,64", "-o", "t.spoor")
+    maps = Path(f"/proc/{daemon.program(ticker, 1, 0, 1000).pid}/maps").read_text()
+    files = set(re.findall(r" r-xp .* (/.*)$", maps, re.M))
+    wait_for(lambda: len(list(cache.glob("[!.]*"))) == len(files))
+    return found()[0]
+
+
+def test_rows_are_asked_for_again(daemon, row_server, ticker, tmp_path): # noqa: F811
+    """Files, which rows are, may not be written for a while: what is walked without is said, once, and the program has
+    its rows in a later session."""
+    def ways(name, pid):
+        return [e["way"] for e in daemon.events(name) if e["pid"] == pid]
+
+    def copy(name):
+        path = tmp_path / name
+        path.write_bytes(ticker.read_bytes() + name.encode()) # another content, as rows go
+        path.chmod(0o755)
+        return daemon.program(path, 1, 0, 1000)
+
+    def limit_files(size):
+        subprocess.run([*NOBODY, "prlimit", f"--pid={row_server}", f"--fsize={size}"], check=True)
+
+    def in_another_session():
+        name = f"t{next(numbers)}.spoor"
+        daemon.ust("start", "--stack", "all,64", "-o", name)
+        time.sleep(0.3)
+        daemon.ust("end")
+        return ways(name, one.pid)[-1:] == ["rows"]
+
+    limit_files("0:")
+    one, numbers = copy("one"), count()
+    assert select.select([daemon.process.stderr], [], [], 20)[0], "nothing was said"
+    said = daemon.process.stderr.readline()
+    assert "no unwind rows" in said and said.endswith("/one\n"), said
+    copy("two")
+    daemon.ust("end")
+    assert set(ways("t.spoor", one.pid)) == {"frame pointers"}
+    limit_files("unlimited:")
+    wait_for(in_another_session, 60)
+    daemon.kill(signal.SIGTERM)
+    assert "unwind rows" not in daemon.process.stderr.read()
 
 
 def test_chosen_by_name(spoor, chain, events):

@@ -142,7 +142,7 @@ void code_object_answer(const struct code_answer *a, const struct output *out)
 		if (o->gone || o->start != a->start || o->end != a->end || o->bias != a->bias)
 			continue;
 		classify(&o->in[out - outputs], a->app, a->limit, output_generation(out));
-		if (o->rows == CODE_ROWS_AWAITED) {
+		if (o->rows != CODE_ROWS_THERE) {
 			bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
 
 			__atomic_store_n(&o->rows, there ? CODE_ROWS_THERE : CODE_ROWS_NONE, __ATOMIC_RELEASE);

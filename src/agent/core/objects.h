@@ -17,7 +17,7 @@
 enum code_rows {
 	CODE_ROWS_AWAITED = 0, /* the recorder has not said anything: frame pointers meanwhile */
 	CODE_ROWS_THERE,
-	CODE_ROWS_NONE, /* it has none: frame pointers */
+	CODE_ROWS_NONE, /* it has none, or a later session's recorder has: frame pointers */
 };
 
 /* What the recorder of an output has of it; of the generation of its first slot: */

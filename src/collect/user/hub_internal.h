@@ -162,7 +162,7 @@ struct spoor_hub {
 	struct hub_waited waited;
 	struct spoor_user_rows *rows; /* NULL: nobody has needed them yet */
 	struct hub_fd rows_done;
-	bool rows_failed;
+	bool rows_failed; /* they cannot be had, or not of an object, which was said */
 	uint64_t last_program;
 };
 

@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "object/identity.h"
 #include "object/mapped_file.h"
 #include "unwind/row_file.h"
 
 #define MOST_WAITING 20000
 #define MOST_KEPT 256 /* files whose rows are at hand: a descriptor each */
+#define REST 9	      /* what failed is tried again after so many times as long as it took */
 
 struct asked {
 	struct asked *next;
@@ -32,7 +34,8 @@ struct list {
 /* The thread's own: rows of a file, by its content. */
 struct kept {
 	uint64_t hash[2];
-	int fd; /* -1: it has none */
+	int fd;		/* -1: it has none */
+	uint64_t until; /* ns: this holds so long */
 };
 
 struct spoor_user_rows {
@@ -42,6 +45,7 @@ struct spoor_user_rows {
 	int done_fd;
 	struct kept kept[MOST_KEPT];
 	size_t n_kept; /* ever */
+	bool told;     /* why one has none */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
@@ -77,6 +81,7 @@ static void free_list(struct list *l)
 		if (a->a.fd >= 0)
 			close(a->a.fd);
 		free(a->a.def);
+		free(a->a.why);
 		free(a);
 	}
 }
@@ -97,12 +102,12 @@ static int open_file(const struct asked *a)
 	return spoor_mapped_file_open(&m);
 }
 
-static int share(struct spoor_rows *rows)
+static int share(struct spoor_rows *rows, struct spoor_error *e)
 {
 	int fd = spoor_row_file_share(rows);
 
 	spoor_rows_free(rows);
-	return fd;
+	return fd < 0 ? spoor_fail(e, -fd, "no unwind rows: %s", strerror(-fd)) : fd;
 }
 
 /* The vDSO is the same in every process of this kernel. */
@@ -113,7 +118,7 @@ static int vdso_rows(void)
 
 	if (!image || spoor_rows_compile(image, 2 * sysconf(_SC_PAGESIZE), &rows, NULL))
 		return -ENODATA;
-	return share(&rows);
+	return share(&rows, NULL);
 }
 
 static struct kept *find(struct spoor_user_rows *r, const uint64_t hash[2])
@@ -124,49 +129,82 @@ static struct kept *find(struct spoor_user_rows *r, const uint64_t hash[2])
 	return NULL;
 }
 
-static void keep(struct spoor_user_rows *r, const uint64_t hash[2], int fd)
+static void keep(struct spoor_user_rows *r, const uint64_t hash[2], int fd, uint64_t until)
 {
-	struct kept *k = &r->kept[r->n_kept % MOST_KEPT];
+	struct kept *k = find(r, hash);
+	bool used = k || r->n_kept >= MOST_KEPT;
 
-	if (r->n_kept++ >= MOST_KEPT && k->fd >= 0)
+	if (!k)
+		k = &r->kept[r->n_kept++ % MOST_KEPT];
+	if (used && k->fd >= 0)
 		close(k->fd);
-	*k = (struct kept){ .hash = { hash[0], hash[1] }, .fd = fd };
+	*k = (struct kept){ .hash = { hash[0], hash[1] }, .fd = fd < 0 ? -1 : fd, .until = until };
 }
 
-static int file_rows(struct spoor_user_rows *r, int file)
+/* It has none, and never will. */
+static bool is_of_content(int err)
+{
+	return err == -ENODATA || err == -ENOEXEC || err == -EBADMSG;
+}
+
+static int compile(struct spoor_user_rows *r, int file, struct spoor_object_identity *id, struct spoor_error *e)
+{
+	struct spoor_rows rows;
+	int err = spoor_rowd_get(r->rowd, file, id, &rows, e);
+
+	return err ? err : share(&rows, e);
+}
+
+/* e: where it is not for the content that there are none. */
+static int file_rows(struct spoor_user_rows *r, int file, struct spoor_error *e)
 {
 	struct spoor_object_identity id = {};
-	struct spoor_rows rows;
+	uint64_t began = spoor_now_monotonic(), now;
 	struct kept *k;
-	int fd;
+	int fd = spoor_object_identify(file, &id, e);
 
-	if (spoor_object_identify(file, &id, NULL))
-		return -EIO;
+	if (fd < 0)
+		return fd;
 	k = find(r, id.hash);
-	if (k)
+	if (k && began < k->until)
 		return k->fd;
-	fd = spoor_rowd_get(r->rowd, file, &id, &rows, NULL) ? -ENODATA : share(&rows);
-	keep(r, id.hash, fd < 0 ? -1 : fd);
+	fd = compile(r, file, &id, e);
+	if (is_of_content(fd))
+		e->text[0] = '\0';
+	now = spoor_now_monotonic();
+	keep(r, id.hash, fd, fd >= 0 || is_of_content(fd) ? UINT64_MAX : now + REST * (now - began));
 	return fd;
 }
 
-static int work(struct spoor_user_rows *r, const struct asked *a)
+static int find_rows(struct spoor_user_rows *r, const struct asked *a, struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int file = -1;
 	static const uint64_t vdso[2] = { 1, 0 }; /* no content's hash */
 	struct kept *k;
 	int fd;
 
-	if (a->a.def->flags & SPOOR_DEF_OBJECT_VDSO) {
-		k = find(r, vdso);
-		fd = k ? k->fd : vdso_rows();
-		if (!k)
-			keep(r, vdso, fd < 0 ? -1 : fd);
-	} else {
+	if (!(a->a.def->flags & SPOOR_DEF_OBJECT_VDSO)) {
 		file = open_file(a);
-		fd = file < 0 ? file : file_rows(r, file);
+		return file < 0 ? file : file_rows(r, file, e);
 	}
-	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	k = find(r, vdso);
+	if (k)
+		return k->fd;
+	fd = vdso_rows();
+	keep(r, vdso, fd, UINT64_MAX);
+	return fd;
+}
+
+static void work(struct spoor_user_rows *r, struct asked *a)
+{
+	struct spoor_error e = { "" };
+	int fd = find_rows(r, a, &e);
+
+	a->a.fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (e.text[0] && !r->told) {
+		a->a.why = strdup(e.text);
+		r->told = true;
+	}
 }
 
 static void *serve(void *arg)
@@ -183,7 +221,7 @@ static void *serve(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&r->lock);
-		a->a.fd = work(r, a);
+		work(r, a);
 		pthread_mutex_lock(&r->lock);
 		append(&r->answered, a);
 		if (write(r->done_fd, &one, sizeof(one)) < 0)

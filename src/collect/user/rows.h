@@ -3,7 +3,8 @@
 /*
  * Unwind rows for programs that walk their own stacks: a thread that finds the files of their objects, has them
  * compiled (unwind/rows.h: by a child without privileges, cached on disk), and hands the rows out as memory that nobody
- * can change, the same for all programs. Functions are for one thread, which never waits for it.
+ * can change, the same for all programs. An object of which it is not the content that kept it from having rows is
+ * tried again for the next who asks. Functions are for one thread, which never waits for it.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +34,7 @@ struct spoor_user_rows_answer {
 	struct spoor_user_rows_asker owner;
 	int fd; /* the receiver's; -1: it has no rows, or its file was not found */
 	struct spoor_def_object *def; /* as it was asked for; the receiver's */
+	char *why; /* the first time that it has none for another reason than its content; NULL; the receiver's */
 };
 /* One answer. Returns whether there was one. */
 bool spoor_user_rows_take(struct spoor_user_rows *r, struct spoor_user_rows_answer *ret);

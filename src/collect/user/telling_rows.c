@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Programs that walk their own stacks are told how to walk through the objects that their arenas define. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -52,15 +54,31 @@ static void tell(struct hub_program *p, const struct spoor_ust_session *s, struc
 		send_rows(p, &m, fd);
 }
 
+/* Others may follow, of which nothing is said. */
+static void warn(struct spoor_hub *h, const char *why, const char *path)
+{
+	char text[PATH_MAX + 640];
+
+	snprintf(text, sizeof(text), "%s; call stacks are walked by frame pointers through %s", why, path);
+	spoor_hub_warn(h, text);
+}
+
 static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_source *s)
 {
 	const struct spoor_user_rows_asker who = { .program = p->id, .session = m->session->id };
+	struct spoor_hub *h = p->hub;
 
 	spoor_user_arena_define(s->arena, spoor_taker_classes(m->session->taker));
-	while (s->live && s->rows_asked < s->arena->code.n && spoor_hub_begin_rows(p->hub)) {
-		if (!s->rows_asked)
+	while (s->live && s->rows_asked < s->arena->code.n && spoor_hub_begin_rows(h)) {
+		const struct spoor_def_object *d = s->arena->code.all[s->rows_asked].def;
+		int err;
+
+		if (!s->rows_asked++)
 			tell(p, m->session, (struct spoor_control_rows){}, SPOOR_ANONYMOUS, false, -1);
-		spoor_user_rows_ask(p->hub->rows, who, p->cred.pid, s->arena->code.all[s->rows_asked++].def);
+		err = spoor_user_rows_ask(h->rows, who, p->cred.pid, d);
+		if (err && !h->rows_failed)
+			warn(h, strerror(-err), d->path);
+		h->rows_failed |= err < 0;
 	}
 }
 
@@ -99,8 +117,11 @@ void spoor_hub_tell_rows(struct spoor_hub *h)
 
 		if (s)
 			tell(p, s, m, a.def->path, a.def->flags & SPOOR_DEF_OBJECT_MAIN, a.fd);
+		if (a.why)
+			warn(h, a.why, a.def->path);
 		if (a.fd >= 0)
 			close(a.fd);
 		free(a.def);
+		free(a.why);
 	}
 }
