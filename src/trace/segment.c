@@ -79,12 +79,13 @@ static int create_here(const struct writer_part *p, struct writer_segment *s)
 	int r;
 
 	spoor_segment_names(s->number, name, hidden);
-	/* A try that failed on a full disk left an empty directory behind. */
+	/* A try that failed on a full disk left the directory behind; a writer that was killed its metadata, too. */
 	if (mkdirat(p->fd, hidden, 0700) < 0 && errno != EEXIST)
 		return -errno;
 	s->fd = openat(p->fd, hidden, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (s->fd < 0)
 		return -errno;
+	unlinkat(s->fd, "metadata", 0);
 	r = put_metadata(p, s);
 	if (r >= 0 && renameat(p->fd, hidden, p->fd, name) < 0)
 		r = -errno;

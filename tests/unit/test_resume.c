@@ -337,6 +337,29 @@ static void test_segments_that_went(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
+/* As a writer leaves it that is killed when its segment has all but its name. */
+static void test_segment_without_a_name(void **state)
+{
+	struct fixture *f = *state;
+	char metadata[512], hidden[512], its_metadata[512];
+	struct spoor_trace *t;
+
+	begin(f);
+	user_file(f, 1, "metadata", metadata, sizeof(metadata));
+	user_file(f, 1, "../.seg-000002", hidden, sizeof(hidden));
+	user_file(f, 1, "../.seg-000002/metadata", its_metadata, sizeof(its_metadata));
+	assert_int_equal(mkdir(hidden, 0700), 0);
+	assert_int_equal(link(metadata, its_metadata), 0);
+	resume(f);
+	take(f, 30, 2, second);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_segments, 2);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+	assert_int_equal(access(hidden, F_OK), -1);
+}
+
 static void test_nothing_is_left_of_it(void **state)
 {
 	struct fixture *f = *state;
@@ -431,6 +454,7 @@ int main(void)
 		TEST_OF_TRACE(test_closed_segments_are_not_read),
 		TEST_OF_TRACE(test_damaged_checkpoints),
 		TEST_OF_TRACE(test_segments_that_went),
+		TEST_OF_TRACE(test_segment_without_a_name),
 		TEST_OF_TRACE(test_nothing_is_left_of_it),
 		TEST_OF_TRACE(test_digest_reads_what_came_since),
 		TEST_OF_TRACE(test_lock_of_a_reader),

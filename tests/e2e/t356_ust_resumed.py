@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A session with the next daemon: it goes on in the trace that it had."""
+import subprocess
+
+import pytest
+
+from daemons import PATIENCE, daemon, ticker  # noqa: F401
+
+
+def begin_and_end(daemon, ticker, number):
+    assert daemon.program(ticker, 1, 4, TICKER_FIRST=str(number)).wait(PATIENCE) == 0
+
+
+def by_thread(daemon, name="t.spoor"):
+    return {thread: n for (_, thread), n in daemon.ticks(name).items()}
+
+
+def start_and_kill(daemon, call, when):
+    """A daemon that is killed before it is ready, as it makes such a call."""
+    run = subprocess.run(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e",
+                          f"inject={call}:signal=KILL:when={when}", daemon.build / "spoor", "daemon", "--socket",
+                          daemon.socket], cwd=daemon.cwd, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert run.returncode and "ready" not in run.stderr
+
+
+@pytest.mark.parametrize("call, times", [("pwritev", 2), ("renameat", 3)])
+def test_daemon_killed_as_it_begins_a_segment(daemon, ticker, call, times):
+    """Before its checkpoint is written, or its segment's metadata, and before each has its name, or the manifest."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    begin_and_end(daemon, ticker, 0)
+    for when in range(1, times + 1):
+        daemon.kill()
+        start_and_kill(daemon, call, when)
+        begin_and_end(daemon, ticker, when)
+        daemon.start()
+        assert daemon.said[0] == "spoor daemon: 1 session goes on\n"
+    said = daemon.ust("end").stdout
+    assert said.startswith(f"{4 * times + 4} events of {times + 1} programs, 0 lost;"), said
+    assert said.endswith(f" in {daemon.cwd}/t.spoor\n"), said
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(times + 1)}
