@@ -80,6 +80,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	snprintf(text, sizeof(text), "%s %s %s", spoor_ust_sum(&result, sum, sizeof(sum)), there ? "in" : "for",
 		 output);
 	spoor_hub_answer(c->q, text);
+	spoor_daemon_tell_elsewhere(c, result.elsewhere, "");
 	tell_refused(c, &result);
 	spoor_daemon_tell_apart(c, &result.apart, "");
 	if (result.late) {

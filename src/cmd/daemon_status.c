@@ -145,6 +145,17 @@ void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *ap
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before)
+{
+	char line[640];
+
+	if (!*why)
+		return;
+	snprintf(line, sizeof(line), "%sit could not go on in the trace that it had, and began this one: %s", before,
+		 why);
+	spoor_hub_answer(c->q, line);
+}
+
 static const char *state_of(const struct spoor_ust_session *s, bool failed)
 {
 	if (s->ending.step)
@@ -162,6 +173,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	spoor_daemon_where(c, s, output, sizeof(output));
 	snprintf(line, sizeof(line), "session %s: %s, to %s", s->name, state_of(s, why), output);
 	spoor_hub_answer(c->q, line);
+	spoor_daemon_tell_elsewhere(c, s->elsewhere, "  ");
 	if (s->o.buffers) {
 		snprintf(line, sizeof(line), "  buffers: %" PRIu64 " bytes a program", s->o.buffers);
 		spoor_hub_answer(c->q, line);

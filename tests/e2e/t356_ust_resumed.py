@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A session with the next daemon: it goes on in the trace that it had."""
+"""A session with the next daemon: it goes on in the trace that it had, or says why not."""
 import subprocess
 
 import pytest
@@ -38,3 +38,23 @@ def test_daemon_killed_as_it_begins_a_segment(daemon, ticker, call, times):
     assert said.startswith(f"{4 * times + 4} events of {times + 1} programs, 0 lost;"), said
     assert said.endswith(f" in {daemon.cwd}/t.spoor\n"), said
     assert by_thread(daemon) == {i: list(range(4)) for i in range(times + 1)}
+
+
+def test_another_trace(daemon, ticker):
+    """Where the one that it had cannot be gone on with: that is said until it ends, also by the next daemons."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill()
+    (daemon.cwd / "t.spoor/manifest").write_text("{")
+    daemon.start()
+    why = f"{daemon.cwd}/t.spoor: cannot go on with it: its manifest is damaged, or of another kind"
+    assert daemon.said[0] == ("spoor ust: session 'default' could not go on in the trace that it had, and began "
+                              f"{daemon.cwd}/t-2.spoor: {why}\n")
+    told = f"it could not go on in the trace that it had, and began this one: {why}"
+    for _ in range(2):
+        assert f"to {daemon.cwd}/t-2.spoor\n  {told}\n" in daemon.ust("status").stdout
+        daemon.kill()
+        daemon.start()
+        assert not any("could not go on" in line for line in daemon.said)
+    begin_and_end(daemon, ticker, 0)
+    said = daemon.ust("end").stdout.splitlines()
+    assert said[0].startswith("4 events of 1 program, 0 lost;") and said[1:] == [told]

@@ -91,6 +91,7 @@ struct spoor_hub_result {
 	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
 	struct spoor_ust_apart apart; /* who came and is not recorded */
 	char why[512];                /* it failed */
+	char elsewhere[512];          /* why the trace is another one than it was begun with; "": it is not */
 };
 /* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);

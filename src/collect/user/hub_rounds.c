@@ -367,5 +367,6 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.apart = s->apart,
 	};
 	memcpy(ret->why, s->why, sizeof(ret->why));
+	memcpy(ret->elsewhere, s->elsewhere, sizeof(ret->elsewhere));
 	add_present(h, s, ret);
 }

@@ -125,6 +125,7 @@ struct spoor_ust_session {
 	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
 	unsigned n_away;  /* programs that found no room to wait while no recorder was there */
 	bool resumed;     /* it was there before this recorder */
+	char elsewhere[512]; /* why a recorder could not go on in the trace that it had, and began this one; "": none */
 };
 
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,

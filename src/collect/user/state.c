@@ -101,38 +101,59 @@ static void next_output(const char *base, char *to, size_t size)
 	}
 }
 
+static int begin_another(struct spoor_ust_options *o, uint32_t id, const struct spoor_error *why,
+			 struct spoor_ust_session **ret, struct spoor_error *e)
+{
+	int r;
+
+	o->resume = false;
+	r = spoor_ust_session_new(o, id, ret, e);
+	if (!r)
+		snprintf((*ret)->elsewhere, sizeof((*ret)->elsewhere), "%s", why->text);
+	return r;
+}
+
 /* Goes on in the same trace; where that cannot be (it was removed, or the machine was restarted) in another one. */
 static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
 {
 	static char other[PATH_MAX];
+	struct spoor_error why = { "" };
 	int r;
 
 	o->resume = true;
-	r = spoor_ust_session_new(o, id, ret, e);
+	r = spoor_ust_session_new(o, id, ret, &why);
 	if (!r)
 		spoor_ust_session_go_on(*ret);
 	if (!r || r == -ENOMEM || r == -EBUSY)
-		return r;
+		return r ? spoor_fail(e, -r, "%s", why.text) : 0;
 	next_output(o->output, other, sizeof(other));
 	o->output = other;
-	o->resume = false;
-	return spoor_ust_session_new(o, id, ret, e);
+	return begin_another(o, id, &why, ret, e);
 }
 
 /* The same at a relay; where the trace is not any more a new one is begun. */
 static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
 {
+	struct spoor_error why = { "" };
 	int r;
 
 	o->resume = true;
-	r = spoor_ust_session_new(o, id, ret, e);
+	r = spoor_ust_session_new(o, id, ret, &why);
 	if (!r)
 		spoor_ust_session_go_on(*ret);
 	if (r != -ENOENT && r != -ESTALE)
-		return r;
-	o->resume = false;
+		return r ? spoor_fail(e, -r, "%s", why.text) : 0;
 	o->token = NULL;
-	return spoor_ust_session_new(o, id, ret, e);
+	return begin_another(o, id, &why, ret, e);
+}
+
+static void tell_elsewhere(struct spoor_hub *h, const struct spoor_ust_session *s)
+{
+	char text[PATH_MAX + 1024];
+
+	snprintf(text, sizeof(text), "session '%s' could not go on in the trace that it had, and began %s: %s", s->name,
+		 s->sender ? "another one" : s->output, s->elsewhere);
+	spoor_hub_warn(h, text);
 }
 
 static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay_client *relay, struct spoor_error *e)
@@ -149,6 +170,10 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	r = k.there ? reopen_there(&k.o, k.id, &s, e) : reopen(&k.o, k.id, &s, e);
 	if (r)
 		return r;
+	if (s->elsewhere[0])
+		tell_elsewhere(h, s);
+	else
+		memcpy(s->elsewhere, k.elsewhere, sizeof(s->elsewhere));
 	s->resumed = true;
 	s->recording = k.recording;
 	s->ruled = k.ruled;

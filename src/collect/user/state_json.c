@@ -72,6 +72,8 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "relay", relay_json(s));
 	if (j)
 		json_object_set_new(j, "not_recorded", apart_json(s));
+	if (j)
+		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
 	return j;
 }
 
@@ -137,6 +139,8 @@ static int read_texts(const json_t *j, struct spoor_state_session *s)
 		r = copy(s->app, sizeof(s->app), j, "app");
 	if (!r)
 		r = copy(s->scope, sizeof(s->scope), j, "scope");
+	if (!r)
+		r = copy(s->elsewhere, sizeof(s->elsewhere), j, "elsewhere");
 	s->o.name = s->name;
 	s->o.output = s->output;
 	s->o.command = s->command;

@@ -14,6 +14,7 @@ struct spoor_state_session {
 	bool recording, ruled;
 	unsigned late; /* programs that joined late */
 	unsigned turned_away, came;
+	char elsewhere[sizeof(((struct spoor_ust_session *)NULL)->elsewhere)];
 	struct spoor_ust_apart apart; /* who that is: spoor_state_read_apart() */
 	struct spoor_ust_options o; /* points into this */
 };
