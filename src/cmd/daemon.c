@@ -134,11 +134,13 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 /* Programs go on; what they write stays in their buffers for the daemon that comes next. */
 static void suspend(struct spoor_daemon *d)
 {
+	struct spoor_error e = { "" };
 	struct spoor_ust_session *s;
 
 	/* Who has ended does not come again. Once, before the first session is gone: another's programs are told so. */
 	spoor_hub_leave(d->hub);
-	spoor_state_save(d->hub, d->state, NULL);
+	if (spoor_state_save(d->hub, d->state, &e) && spoor_hub_next(d->hub, NULL))
+		spoor_ust_say(e.text);
 	while ((s = spoor_hub_next(d->hub, NULL)))
 		spoor_hub_suspend(d->hub, s, NULL);
 }

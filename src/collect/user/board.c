@@ -110,7 +110,7 @@ void spoor_board_remove(struct spoor_hub *h)
 	char path[sizeof(h->path) + 32];
 
 	forget(h);
-	if (h->leaves)
+	if (h->leaves || !spoor_hub_has_place(h))
 		return;
 	board_path(h, "", path, sizeof(path));
 	unlink(path);
@@ -134,7 +134,7 @@ void spoor_hub_publish(struct spoor_hub *h)
 		board.single |= notes[i].pid != 0;
 	board.generation = b->generation;
 	b->single = board.single;
-	b->fd = notes ? replace(h, &board, notes, size) : -ENOMEM;
+	b->fd = notes && spoor_hub_has_place(h) ? replace(h, &board, notes, size) : -ENOMEM;
 	if (b->fd < 0) { /* programs ask, and wait a little, as where there is none */
 		spoor_board_remove(h);
 		return;

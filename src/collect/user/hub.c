@@ -295,6 +295,11 @@ static int begin_waiting(struct spoor_hub *h, struct spoor_error *e)
 	return r ? spoor_fail(e, -r, "cannot wait for what programs write: %s", strerror(-r)) : 0;
 }
 
+bool spoor_hub_has_place(const struct spoor_hub *h)
+{
+	return spoor_socket_file_is_there(&h->file, h->path);
+}
+
 /* Who comes is lost if we are killed before the keeper has the socket: it gets it first, and nobody comes before. */
 static int begin_listening(struct spoor_hub *h, struct spoor_error *e)
 {
@@ -308,7 +313,7 @@ static int begin_listening(struct spoor_hub *h, struct spoor_error *e)
 		return spoor_fail(e, -r, "%s: cannot wait for programs: %s", h->path, strerror(-r));
 	spoor_orphans_begin(h);
 	r = spoor_hub_listen(fd, h->path, e);
-	if (!r && !spoor_socket_file_is_there(&h->file, h->path))
+	if (!r && !spoor_hub_has_place(h))
 		r = spoor_hub_taken(h->path, e);
 	return r;
 }
@@ -350,10 +355,10 @@ void spoor_hub_close(struct spoor_hub *h)
 	spoor_waiting_close(h);
 	spoor_hub_unwatch(h, &h->beyond_root);
 	if (h->listener.fd >= 0) {
-		spoor_socket_file_remove(&h->file, h->path);
-		spoor_hub_unwatch(h, &h->listener);
 		if (h->board.fd >= 0)
 			spoor_board_remove(h);
+		spoor_socket_file_remove(&h->file, h->path);
+		spoor_hub_unwatch(h, &h->listener);
 	}
 	while (h->requests) {
 		struct spoor_hub_request *q = h->requests;

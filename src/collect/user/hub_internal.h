@@ -179,6 +179,9 @@ void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
 /* Who has called chroot() is to find it, too; 0 also if it is open already, or nobody is to. */
 int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);
 
+/* The socket at its path is its own: so are the files beside it. A directory may be removed, and made for another. */
+bool spoor_hub_has_place(const struct spoor_hub *h);
+
 /* hub_listen.c */
 #define HUB_BACKLOG 4096 /* programs that wait to be let in */
 /* A socket there. Until it is listened to programs find nobody; who binds there meanwhile takes the path. */

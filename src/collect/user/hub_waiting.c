@@ -152,7 +152,8 @@ void spoor_waiting_update(struct spoor_hub *h)
 		return;
 	}
 	place_of(h, path, sizeof(path));
-	unlink(path);
+	if (spoor_hub_has_place(h))
+		unlink(path);
 	spoor_hub_unwatch(h, &h->waiting);
 	spoor_keeper_listen(h->keeper, -1);
 }

@@ -64,9 +64,13 @@ static void leave_out(struct spoor_hub *h, const struct spoor_ust_session *s)
 
 int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e)
 {
-	json_t *list = json_array();
+	json_t *list;
 	int r;
 
+	if (!spoor_hub_has_place(h))
+		return spoor_fail(e, ENOENT, "%s: not written, since the socket is not there any more, or another "
+				  "daemon's: the sessions do not survive this one", path);
+	list = json_array();
 	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s)) {
 		s->saved = spoor_ust_session_comings(s);
 		if (json_array_append_new(list, spoor_state_write(s)))
