@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A session with the next daemon: it goes on in the trace that it had, or says why not."""
+"""A session with the next daemon: it goes on in the trace that it had, or says why not, and knows who came."""
+import signal
 import subprocess
 
 import pytest
 
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
+from processes import wait_for
 
 
 def begin_and_end(daemon, ticker, number):
@@ -58,3 +60,20 @@ def test_another_trace(daemon, ticker):
     begin_and_end(daemon, ticker, 0)
     said = daemon.ust("end").stdout.splitlines()
     assert said[0].startswith("4 events of 1 program, 0 lost;") and said[1:] == [told]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_programs_that_come_again_count_once(daemon, ticker, number):
+    """Those that have ended, those that come to each daemon, and one that comes to the last."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "mi:typo")
+    daemon.finish(daemon.program(ticker, 1, 0, 100))
+    stay = [daemon.program(ticker, 1, 0, 100) for _ in range(3)]
+    for i in range(3):
+        wait_for(lambda: all(f"{p.pid} ticker" in daemon.ust("status").stdout for p in stay))
+        daemon.ust("enable", f"mi:typo{i}", "-a")
+        daemon.kill(number)
+        daemon.start()
+    stay.append(daemon.program(ticker, 1, 0, 100))
+    wait_for(lambda: all(f"{p.pid} ticker" in daemon.ust("status").stdout for p in stay))
+    said = daemon.ust("end").stdout
+    assert "5 programs came, and no event" in said, said

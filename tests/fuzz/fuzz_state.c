@@ -20,7 +20,8 @@ static void check(const struct spoor_state_session *k)
 {
 	if (!ends(k->name, sizeof(k->name)) || !ends(k->output, sizeof(k->output)) ||
 	    !ends(k->command, sizeof(k->command)) || !ends(k->app, sizeof(k->app)) ||
-	    !ends(k->scope, sizeof(k->scope)) || k->o.n_channels > SPOOR_ARENA_MAX_CHANNELS || k->there != !!k->o.token)
+	    !ends(k->scope, sizeof(k->scope)) || !ends(k->elsewhere, sizeof(k->elsewhere)) ||
+	    k->o.n_channels > SPOOR_ARENA_MAX_CHANNELS || k->there != !!k->o.token)
 		abort();
 	for (unsigned i = 0; i < k->o.n_channels; i++)
 		if (!ends(k->o.channels[i].name, sizeof(k->o.channels[i].name)) ||
@@ -56,6 +57,8 @@ static int read_all(const json_t *j, struct spoor_state_session *k, struct spoor
 	s->ruled = k->ruled;
 	s->apart = k->apart;
 	spoor_state_read_apart(j, s);
+	spoor_state_read_came(j, s);
+	memcpy(s->elsewhere, k->elsewhere, sizeof(s->elsewhere));
 	if (s->n_rules > SPOOR_UST_MAX_RULES)
 		abort();
 	return r;
@@ -65,10 +68,10 @@ static void compare(const struct spoor_ust_session *a, const struct spoor_ust_se
 {
 	if (a->id != b->id || strcmp(a->name, b->name) || strcmp(a->output, b->output) ||
 	    strcmp(a->command, b->command) || strcmp(a->app_text, b->app_text) ||
-	    strcmp(a->scope_text, b->scope_text) || a->recording != b->recording || a->ruled != b->ruled ||
-	    a->o.buffers != b->o.buffers || a->o.max_size != b->o.max_size || a->n_rules != b->n_rules ||
-	    a->o.segment_size != b->o.segment_size || a->o.segment_ns != b->o.segment_ns ||
-	    a->o.n_channels != b->o.n_channels)
+	    strcmp(a->scope_text, b->scope_text) || strcmp(a->elsewhere, b->elsewhere) ||
+	    a->recording != b->recording || a->ruled != b->ruled || a->o.buffers != b->o.buffers ||
+	    a->o.max_size != b->o.max_size || a->n_rules != b->n_rules || a->o.segment_size != b->o.segment_size ||
+	    a->o.segment_ns != b->o.segment_ns || a->o.n_channels != b->o.n_channels)
 		abort();
 	if (a->apart.n != b->apart.n || strcmp(a->apart.why, b->apart.why) || a->apart.differ != b->apart.differ)
 		abort();
@@ -95,6 +98,8 @@ static void go_round(const json_t *j)
 	free(t.rules);
 	free(s.apart_who);
 	free(t.apart_who);
+	free(s.came_earlier);
+	free(t.came_earlier);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Programs that came to a session and are not recorded: how many, and why. A recorder that goes on where another one
- * was has them from the state file. Those that live come to it as well, and are refused again: they are known.
+ * Programs that came to a session: how many; and of those that are not recorded, why. A recorder that goes on where
+ * another one was has them from the state file. Those that live come to it as well: they are known.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,26 @@
 
 #define FORGET_FROM 64
 
-static bool is_of(const struct spoor_apart_who *w, const struct spoor_ust_process *p)
+static bool is_same(const struct spoor_ust_process *a, const struct spoor_ust_process *b)
 {
-	return w->process.pid == p->pid && w->process.start_time == p->start_time;
+	return a->pid == b->pid && a->start_time == b->start_time;
+}
+
+void spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	for (size_t i = 0; i < s->n_came_earlier; i++) {
+		if (!is_same(&s->came_earlier[i], p))
+			continue;
+		s->came_earlier[i] = s->came_earlier[--s->n_came_earlier];
+		return;
+	}
+	s->n_came++;
 }
 
 bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
 {
 	for (size_t i = 0; i < s->n_apart_who; i++)
-		if (!s->apart_who[i].earlier && is_of(&s->apart_who[i], p))
+		if (!s->apart_who[i].earlier && is_same(&s->apart_who[i].process, p))
 			return true;
 	return false;
 }
@@ -30,7 +41,7 @@ static bool is_known(struct spoor_ust_session *s, const struct spoor_ust_process
 	for (size_t i = 0; i < s->n_apart_who; i++) {
 		struct spoor_apart_who *w = &s->apart_who[i];
 
-		if (!w->earlier || !is_of(w, p))
+		if (!w->earlier || !is_same(&w->process, p))
 			continue;
 		w->earlier = false; /* what it executes from here on is another program */
 		return true;

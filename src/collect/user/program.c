@@ -193,7 +193,8 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 	}
 	m = &p->members[p->n_members++];
 	*m = (struct hub_member){ .session = s };
-	s->n_came += p->n_sites != 0;
+	if (p->n_sites)
+		spoor_came_count(s, spoor_program_process(p));
 	s->n_stuck += p->n_stuck != 0;
 	return m;
 }

@@ -48,6 +48,7 @@ static void session_free(struct spoor_ust_session *s)
 	free(s->rules);
 	free(s->retired);
 	free(s->apart_who);
+	free(s->came_earlier);
 	spoor_scope_done(&s->app);
 	spoor_scope_done(&s->custom);
 	free(s->app_text);

@@ -119,6 +119,8 @@ struct spoor_ust_session {
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
 	size_t n_apart_who;
 	unsigned n_came;  /* programs with sites that were told of it */
+	struct spoor_ust_process *came_earlier; /* of these, those of a recorder before us that have not come again */
+	size_t n_came_earlier;
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
 	unsigned told_late, told_apart, told_away; /* in this segment */
@@ -146,6 +148,8 @@ bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_p
 void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
 /* One that is counted already. */
 void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier);
+/* It comes, and has sites. */
+void spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p);
 /* Changes with each program that comes late, not at all, or first. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {

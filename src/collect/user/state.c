@@ -62,6 +62,16 @@ static void leave_out(struct spoor_hub *h, const struct spoor_ust_session *s)
 	spoor_hub_warn(h, text);
 }
 
+static json_t *write_session(struct spoor_hub *h, const struct spoor_ust_session *s)
+{
+	json_t *j = spoor_state_write(s);
+
+	for (struct hub_program *p = h->first; p && j; p = p->next)
+		if (p->n_sites && spoor_program_member(p, s))
+			spoor_state_add_came(j, spoor_program_process(p));
+	return j;
+}
+
 int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *e)
 {
 	json_t *list;
@@ -73,7 +83,7 @@ int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *
 	list = json_array();
 	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s)) {
 		s->saved = spoor_ust_session_comings(s);
-		if (json_array_append_new(list, spoor_state_write(s)))
+		if (json_array_append_new(list, write_session(h, s)))
 			leave_out(h, s);
 	}
 	r = write_all(path, list);
@@ -186,6 +196,7 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->n_came = k.came;
 	s->apart = k.apart;
 	spoor_state_read_apart(j, s);
+	spoor_state_read_came(j, s);
 	r = spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/process.h"
 
 /* ---- writing ---- */
 
@@ -36,16 +39,25 @@ static json_t *relay_json(const struct spoor_ust_session *s)
 	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
 }
 
+static json_t *process_json(const struct spoor_ust_process *p)
+{
+	return json_pack("[I, I]", (json_int_t)p->pid, (json_int_t)p->start_time);
+}
+
 /* Why is what a program said. */
 static json_t *apart_json(const struct spoor_ust_session *s)
 {
 	json_t *who = json_array(), *why = json_string(s->apart.why);
 
 	for (size_t i = 0; i < s->n_apart_who; i++)
-		json_array_append_new(who, json_pack("[I, I]", (json_int_t)s->apart_who[i].process.pid,
-						     (json_int_t)s->apart_who[i].process.start_time));
+		json_array_append_new(who, process_json(&s->apart_who[i].process));
 	return json_pack("{s:I, s:o, s:b, s:o}", "programs", (json_int_t)s->apart.n, "why", why ? why : json_string(""),
 			 "differ", s->apart.differ, "who", who);
+}
+
+void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p)
+{
+	json_array_append_new(json_object_get(j, "came_who"), process_json(p));
 }
 
 json_t *spoor_state_write(const struct spoor_ust_session *s)
@@ -74,6 +86,10 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "not_recorded", apart_json(s));
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
+	if (j)
+		json_object_set_new(j, "came_who", json_array());
+	for (size_t i = 0; j && i < s->n_came_earlier; i++)
+		spoor_state_add_came(j, &s->came_earlier[i]);
 	return j;
 }
 
@@ -156,14 +172,32 @@ static int read_apart(const json_t *j, struct spoor_ust_apart *a)
 	return copy(a->why, sizeof(a->why), j, "why");
 }
 
+static struct spoor_ust_process read_process(const json_t *one)
+{
+	return (struct spoor_ust_process){ json_integer_value(json_array_get(one, 0)),
+					   json_integer_value(json_array_get(one, 1)) };
+}
+
+void spoor_state_read_came(const json_t *j, struct spoor_ust_session *s)
+{
+	const json_t *who = json_object_get(j, "came_who");
+	size_t n = json_array_size(who);
+
+	s->came_earlier = n ? calloc(n, sizeof(*s->came_earlier)) : NULL;
+	for (size_t i = 0; i < n && s->came_earlier; i++) {
+		struct spoor_ust_process p = read_process(json_array_get(who, i));
+
+		if (spoor_process_runs(p.pid, p.start_time))
+			s->came_earlier[s->n_came_earlier++] = p;
+	}
+}
+
 void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s)
 {
 	const json_t *who = json_object_get(json_object_get(j, "not_recorded"), "who");
 
 	for (size_t i = 0; i < json_array_size(who); i++) {
-		const json_t *one = json_array_get(who, i);
-		struct spoor_ust_process p = { json_integer_value(json_array_get(one, 0)),
-					       json_integer_value(json_array_get(one, 1)) };
+		struct spoor_ust_process p = read_process(json_array_get(who, i));
 
 		spoor_apart_note(s, &p, true);
 	}
