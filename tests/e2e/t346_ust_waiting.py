@@ -187,6 +187,30 @@ def test_more_than_can_wait(daemon, ticker):
     assert f"Turned away: {away} programs" in report
 
 
+def killed_as_it_says(daemon, when):
+    """A daemon, as it says something to its keeper for the nth time."""
+    run = subprocess.run(["strace", "-o", "/dev/null", "-e", "trace=sendmsg", "-e",
+                          f"inject=sendmsg:signal=KILL:when={when}", daemon.build / "spoor", "daemon", "--socket",
+                          daemon.socket], cwd=daemon.cwd, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert run.returncode and "ready" not in run.stderr
+
+
+def test_more_than_can_wait_for_daemons_that_are_killed(daemon, ticker):
+    """As they take over who waits: each program is there once, or counted once."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill()
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (90, 90))
+    begin_and_end(daemon, ticker, 0, 30)
+    for when in 5, 8, 11:
+        killed_as_it_says(daemon, when)
+    daemon.start()
+    said, ticks = daemon.ust("end").stdout, by_thread(daemon)
+    away = daemon.summary["programs_turned_away"]
+    assert 8 < len(ticks) < 30 and len(ticks) + away == 30 and all(n == list(range(4)) for n in ticks.values())
+    assert f"{away} programs found no room to wait" in said, said
+
+
 def test_keeper_is_killed(daemon, ticker):
     """While a daemon is there it starts another one; while none is, programs go on, and the next daemon says so."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -16,7 +17,7 @@
 
 static int listen_at(struct sockaddr_un *a)
 {
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	snprintf(a->sun_path, sizeof(a->sun_path), "/tmp/spoor-test-keeper-%d", (int)getpid());
 	unlink(a->sun_path);
@@ -78,11 +79,52 @@ static void test_file_of_another(void **state)
 	close(other);
 }
 
+static void come(struct keeper *k, const struct sockaddr_un *a, const char *says)
+{
+	static struct pollfd p[WAITING_POLLED];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)a, sizeof(*a)), 0);
+	if (says)
+		assert_int_equal(send(fd, says, strlen(says), 0), strlen(says));
+	close(fd);
+	assert_int_equal(poll(p, keeper_wait_for(k, p), 1000), 1);
+	keeper_wait_done(k, p);
+}
+
+/* A process is turned away once, however often it comes; and who says nothing is none. */
+static void test_turned_away(void **state)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct rlimit had, none;
+	struct keeper k;
+	int listener;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+	none = (struct rlimit){ 64, had.rlim_max };
+	keeper_begin(&k);
+	listener = listen_at(&a);
+	listen_for(&k, listener);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	come(&k, &a, NULL);
+	assert_int_equal(k.turned_away, 0);
+	for (int i = 0; i < 3; i++) {
+		come(&k, &a, "hello");
+		assert_int_equal(k.turned_away, 1);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+	assert_int_equal(k.n_waiters, 0);
+	keeper_let_go(&k);
+	close(listener);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_descriptors),
 		cmocka_unit_test(test_file_of_another),
+		cmocka_unit_test(test_turned_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,11 +53,18 @@ struct keeper_said {
 /* A program that came while no daemon was there. */
 struct keeper_waiter {
 	int fd;
+	ino_t socket; /* which that is of */
 	uint32_t uid;
 	bool met;   /* a daemon had let it in, and may have heard something */
 	bool heard; /* it has ended; or what it says from here on stays in the socket */
 	unsigned n;
 	struct keeper_said *said;
+};
+
+/* A process that was turned away. */
+struct keeper_away {
+	uint32_t pid;
+	uint64_t start_time;
 };
 
 struct keeper_met {
@@ -79,6 +86,7 @@ struct keeper {
 	uint64_t bytes;       /* of what they sent, as of the last look, */
 	uint64_t looked;      /* ns: which was then */
 	uint32_t turned_away; /* since they found no room */
+	struct keeper_away *away; /* of these, the last of each slot; NULL: nobody yet */
 };
 
 int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd); /* fd -1: none; it stays the caller's */

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
+#include "base/process.h"
 #include "base/time.h"
 #include "collect/user/beyond_root.h"
 #include "collect/user/keeper_internal.h"
@@ -25,6 +26,7 @@
 #define LOOK_NS 10000000ULL /* sooner, where they have had time to write much */
 #define AT_A_TIME 64
 #define SPARE_FDS 64
+#define AWAY_SLOTS 32768 /* by process */
 
 /* ---- room ---- */
 
@@ -84,6 +86,37 @@ static struct keeper_waiter *add(struct keeper *k)
 
 /* ---- coming, and speaking ---- */
 
+static ino_t socket_of(int fd)
+{
+	struct stat st = {};
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+/* A daemon that looks whether another one is there, say. */
+static bool left_silently(int fd)
+{
+	char byte;
+
+	return !recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/* Who lives comes again, and to each daemon that is killed before it has taken over those who wait. */
+static bool was_turned_away(struct keeper *k, uint32_t pid)
+{
+	struct keeper_away now = { pid, spoor_process_start(pid) }, *slot;
+	bool before;
+
+	if (!k->away)
+		k->away = calloc(AWAY_SLOTS, sizeof(*k->away));
+	if (!k->away || !now.start_time)
+		return false;
+	slot = &k->away[pid % AWAY_SLOTS];
+	before = slot->pid == pid && slot->start_time == now.start_time;
+	*slot = now;
+	return before;
+}
+
 static void wait_here(struct keeper *k, int fd, bool met)
 {
 	struct ucred who = {};
@@ -92,11 +125,11 @@ static void wait_here(struct keeper *k, int fd, bool met)
 	struct keeper_waiter *w = known && has_room(k, who.uid) ? add(k) : NULL;
 
 	if (!w) {
-		k->turned_away++;
+		k->turned_away += !left_silently(fd) && !was_turned_away(k, who.pid);
 		close(fd);
 		return;
 	}
-	*w = (struct keeper_waiter){ .fd = fd, .uid = who.uid, .met = met };
+	*w = (struct keeper_waiter){ .fd = fd, .socket = socket_of(fd), .uid = who.uid, .met = met };
 	k->n_waiters++;
 	k->fds++;
 }
@@ -236,12 +269,35 @@ void keeper_heard(struct keeper *k, uint32_t id)
 	}
 }
 
+static struct keeper_waiter *waiter_of(struct keeper *k, int fd)
+{
+	ino_t socket = socket_of(fd);
+
+	for (size_t i = 0; i < k->n_waiters; i++)
+		if (k->waiters[i].socket == socket)
+			return &k->waiters[i];
+	return NULL;
+}
+
+/* Of those who waited it has told us, and may have heard something, and not that it has taken them over. */
+static void wait_on(struct keeper *k, int fd)
+{
+	struct keeper_waiter *w = waiter_of(k, fd);
+
+	if (!w) {
+		wait_here(k, fd, true);
+		return;
+	}
+	w->met = true;
+	close(fd);
+}
+
 /* Whom it has let in, and not heard to the end, waits with what is in the socket. */
 static void wait_again(struct keeper *k)
 {
 	for (size_t i = 0; i < k->n_met; i++)
 		if (k->listener >= 0)
-			wait_here(k, k->met[i].fd, true);
+			wait_on(k, k->met[i].fd);
 		else
 			close(k->met[i].fd);
 	free(k->met);
@@ -289,7 +345,9 @@ void keeper_waiters_taken(struct keeper *k)
 	for (size_t i = 0; i < k->n_waiters; i++)
 		free_waiter(k, &k->waiters[i]);
 	free(k->waiters);
+	free(k->away);
 	k->waiters = NULL;
+	k->away = NULL;
 	k->n_waiters = k->waiters_room = 0;
 	k->turned_away = 0;
 }
