@@ -60,6 +60,19 @@ uint32_t spoor_process_thread(uint32_t pid)
 	return pid;
 }
 
+void spoor_process_name(uint32_t pid, char name[16])
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64];
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%u/comm", pid);
+	f = fopen(path, "re");
+	n = f ? fread(name, 1, 15, f) : 0;
+	name[n] = '\0';
+	name[strcspn(name, "\n")] = '\0';
+}
+
 uint64_t spoor_process_start(uint32_t pid)
 {
 	uint64_t start;

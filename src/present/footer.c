@@ -251,8 +251,9 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 		    "came while no daemon was there, and found no room to wait; what those wrote that ended then is "
 		    "not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
-		    "that came: as many other sessions and channels as can at once did, or there was no memory for the "
-		    "buffers, or a limit (ulimit) did not let them be; their user events are not here.");
+		    "that came: as many other sessions and channels as can at once did, there was no memory for the "
+		    "buffers, a limit (ulimit) did not let them be, their libspoor-ust was of another version, or they "
+		    "do not obey the recorder's user; their user events are not here.");
 }
 
 static void put_user_events(struct spoor_view *v)

@@ -239,6 +239,24 @@ def test_wrong_versions_are_told(ust):
     assert not found and done.stderr.count("of another version") == 3
 
 
+@pytest.mark.parametrize("size", [0, 20, 100, 304, 400, 2000, 4080])
+def test_other_versions_are_told_by_their_head(ust, size):
+    """What else a HELLO of another version says, and how much, nobody knows."""
+    done, found = ust(f"""
+        for version in 1, 3:
+            p = Program(hello=False)
+            p.send(message(HELLO, random.randbytes({size}), version))
+            kind, _, body = p.receive()
+            assert kind == DONE and struct.unpack_from("<i", body)[0] == -71, (kind, body)
+            assert b"version 2" in body
+            assert p.receive()[0] == 0
+    """)
+    for version in 1, 3:
+        assert f"(python3) has a libspoor-ust of another version ({version}): not traced" in done.stderr, done.stderr
+    assert not found and "no event came" not in done.stderr
+    assert "1 program that came is not recorded: its libspoor-ust is not of this recorder's version" in done.stderr
+
+
 def test_refusal_is_told(ust):
     """Why a program is not recorded it says itself: nothing that a terminal obeys."""
     done, found = ust("""

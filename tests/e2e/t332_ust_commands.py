@@ -10,7 +10,7 @@ import time
 import pytest
 
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
-from fakeprogram import COMMAND, message
+from fakeprogram import COMMAND, TEXT, message
 from processes import wait_for
 
 
@@ -23,6 +23,34 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
         p.terminate()
     assert said == f"spoor daemon: ready at {tmp_path}/mine.sock\n"
     assert (run.returncode, run.stdout) == (0, "no session\n"), run
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_command_of_another_version(daemon, version):
+    """It is not carried out, and says so; of a daemon whose answer is of another version the client says so."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.settimeout(PATIENCE)
+        s.connect(str(daemon.socket))
+        s.send(message(COMMAND, b"create\0-o\0t.spoor", version, serial=7))
+        answer = s.recv(8192)
+        assert not s.recv(8192)
+    head, (last, result) = struct.unpack_from("<IHHII", answer), struct.unpack_from("<Ii", answer, 16)
+    assert head == (0x43525053, 2, TEXT, len(answer), 7) and last == 1 and result == -71
+    assert b"of another version" in answer[24:]
+    assert daemon.ust("status").stdout == "no session\n"
+
+
+def test_daemon_of_another_version(build, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.bind(str(tmp_path / "s"))
+        s.listen()
+        client = subprocess.Popen([build / "spoor", "ust", "status", "--socket", tmp_path / "s"],
+                                  stderr=subprocess.PIPE, text=True)
+        with client, s.accept()[0] as peer:
+            peer.recv(8192)
+            peer.send(message(TEXT, struct.pack("<Ii", 1, -71), 3))
+            assert client.stderr.read() == "spoor ust: the daemon is of another version\n"
+    assert client.returncode == 1
 
 
 def test_failed_start_leaves_no_session(daemon, tmp_path):

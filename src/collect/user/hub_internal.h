@@ -237,6 +237,8 @@ void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *
 void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s); /* NULL: too many */
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
+/* It cannot be recorded: each session that wants it counts it, once, and who has called it hears why. */
+void spoor_program_keep_out(struct hub_program *p, const char *why);
 /* It cannot be in the session, and why: -errno. */
 void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
@@ -250,6 +252,8 @@ void spoor_hub_tell_rows(struct spoor_hub *h);
 
 /* request.c */
 void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);
+/* Whatever the command is, it is not carried out. */
+void spoor_request_refuse(struct hub_program *client, uint32_t serial, int error, const char *why);
 void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text); /* q NULL: nothing */
 /* It is done, and there is something to be said of it if all that were concerned say so. */
 void spoor_request_note(struct spoor_hub_request *q, int result, const char *text);

@@ -276,7 +276,18 @@ static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_reque
 	return p->n_members ? r : spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
 }
 
-static int refuse_version(struct hub_program *p, const struct spoor_control_hello *m)
+void spoor_program_keep_out(struct hub_program *p, const char *why)
+{
+	const struct spoor_ust_process *process = spoor_program_process(p);
+
+	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
+		if (spoor_ust_session_wants(s, process) && !spoor_apart_has(s, process))
+			spoor_apart_count(s, process, why);
+	spoor_request_done(spoor_request_came(p->hub, p), p->cred.pid, -EPERM, why);
+}
+
+/* Whatever else it says, we may not understand it: its name is the kernel's. */
+static int refuse_program(struct hub_program *p, const char *version)
 {
 	struct spoor_control_done refused = { .result = -EPROTO };
 	char text[384];
@@ -287,11 +298,34 @@ static int refuse_version(struct hub_program *p, const struct spoor_control_hell
 	spoor_program_send(p, &refused.head, SPOOR_CONTROL_DONE, sizeof(refused), NULL);
 	if (!p->hub->sessions)
 		return -EPROTO;
-	snprintf(text, sizeof(text),
-		 "process %d (%s) has a libspoor-ust of another version (%u, buffers %u): not traced", p->cred.pid,
-		 p->comm, m->head.version, m->arena_version);
+	spoor_process_name(p->cred.pid, p->comm);
+	snprintf(text, sizeof(text), "process %d (%s) has a libspoor-ust of another version (%s): not traced",
+		 p->cred.pid, p->comm, version);
 	spoor_hub_warn(p->hub, text);
+	spoor_program_keep_out(p, "its libspoor-ust is not of this recorder's version");
 	return -EPROTO;
+}
+
+/* No more than the head of a message is the same in all versions. */
+static int refuse_version(struct hub_program *p, const struct spoor_control_head *m)
+{
+	char version[16];
+
+	if (m->type == SPOOR_CONTROL_COMMAND && p->hub->o.command)
+		spoor_request_refuse(p, m->serial, -EPROTO,
+				     "this daemon is of another version: use the `spoor` that it came with");
+	if (m->type != SPOOR_CONTROL_HELLO || (p->program && !p->met))
+		return -EPROTO;
+	snprintf(version, sizeof(version), "%u", m->version);
+	return refuse_program(p, version);
+}
+
+static int refuse_arenas(struct hub_program *p, const struct spoor_control_hello *m)
+{
+	char version[32];
+
+	snprintf(version, sizeof(version), "%u, buffers %u", m->head.version, m->arena_version);
+	return refuse_program(p, version);
 }
 
 static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
@@ -308,8 +342,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	p->called = m->pid;
 	p->n_sites = m->n_sites;
 	p->n_stuck = m->n_stuck < m->n_sites ? m->n_stuck : m->n_sites;
-	if (m->head.version != SPOOR_CONTROL_VERSION || m->arena_version != SPOOR_ARENA_VERSION)
-		return refuse_version(p, m);
+	if (m->arena_version != SPOOR_ARENA_VERSION)
+		return refuse_arenas(p, m);
 	p->program = true;
 	p->listens = !(m->flags & (SPOOR_HELLO_FORKED | SPOOR_HELLO_KICKED | SPOOR_HELLO_ALONE));
 	p->arenas_to_come = forked && m->n_arenas < HUB_MOST_ARENAS ? m->n_arenas : 0;
@@ -384,11 +418,11 @@ static int carry_out(struct hub_program *p, const struct spoor_control_head *m, 
 {
 	const void *message = m;
 
-	if (m->type == SPOOR_CONTROL_HELLO)
-		return size == sizeof(struct spoor_control_hello) ? on_hello(p, message) : -EBADMSG;
 	if (m->version != SPOOR_CONTROL_VERSION)
-		return -EPROTO;
+		return refuse_version(p, m);
 	switch (m->type) {
+	case SPOOR_CONTROL_HELLO:
+		return size == sizeof(struct spoor_control_hello) ? on_hello(p, message) : -EBADMSG;
 	case SPOOR_CONTROL_ARENA:
 		return size == sizeof(struct spoor_control_arena) ? spoor_program_arena(p, message, fd) : -EBADMSG;
 	case SPOOR_CONTROL_DONE:

@@ -246,6 +246,13 @@ static void carry_out(struct spoor_hub *h, struct spoor_hub_request *q, const ch
 	spoor_hub_publish(h);
 }
 
+void spoor_request_refuse(struct hub_program *client, uint32_t serial, int error, const char *why)
+{
+	struct spoor_hub_request q = { .client = client, .serial = serial, .result = error };
+
+	send_text(&q, why, true);
+}
+
 void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size)
 {
 	struct spoor_hub *h = client->hub;

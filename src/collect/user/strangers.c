@@ -50,13 +50,6 @@ bool spoor_stranger_is(const struct ucred *c)
 
 void spoor_stranger_left(struct hub_program *p)
 {
-	const struct spoor_ust_process *process;
-
-	if (p->spoke || p->program || !p->stranger)
-		return;
-	process = spoor_program_process(p);
-	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		if (spoor_ust_session_wants(s, process) && !spoor_apart_has(s, process))
-			spoor_apart_count(s, process, why);
-	spoor_request_done(spoor_request_came(p->hub, p), p->cred.pid, -EPERM, why);
+	if (!p->spoke && !p->program && p->stranger)
+		spoor_program_keep_out(p, why);
 }
