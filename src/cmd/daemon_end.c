@@ -82,6 +82,8 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	spoor_hub_answer(c->q, text);
 	spoor_daemon_tell_elsewhere(c, result.elsewhere, "");
 	tell_refused(c, &result);
+	if (result.damaged.n)
+		spoor_hub_answer(c->q, spoor_ust_damaged(&result.damaged, text, sizeof(text)));
 	spoor_daemon_tell_apart(c, &result.apart, "");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",

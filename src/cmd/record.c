@@ -47,6 +47,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	if (o->s.ust && r->user.stuck)
 		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
 	if (o->s.ust)
+		spoor_ust_say_damaged(&r->user.damaged);
+	if (o->s.ust)
 		spoor_ust_say_not_recorded(&r->user.apart);
 	if (o->s.ust && r->user.why[0])
 		spoor_ust_say(r->user.why);

@@ -58,15 +58,41 @@ const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, si
 	return to;
 }
 
-void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a)
+const char *spoor_ust_damaged(const struct spoor_user_damaged *d, char *to, size_t size)
 {
-	char text[384], shown[1024];
+	unsigned more = d->n > SPOOR_DAMAGED_NAMED ? d->n - SPOOR_DAMAGED_NAMED : 0;
+	char others[32] = "";
 
-	if (!a->n)
-		return;
-	spoor_ust_not_recorded(a, text, sizeof(text));
+	if (more)
+		snprintf(others, sizeof(others), " and %u more", more);
+	snprintf(to, size, "%s%s wrote what made no sense into %s, in %" PRIu64 " %s; what that hid is lost", d->who,
+		 others, spoor_plural(d->n, "its own buffer", "their own buffers"), d->places,
+		 spoor_plural(d->places, "place", "places"));
+	return to;
+}
+
+static void say_escaped(const char *text)
+{
+	char shown[1024];
+
 	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
 	fprintf(stderr, "spoor: %s\n", shown);
+}
+
+void spoor_ust_say_damaged(const struct spoor_user_damaged *d)
+{
+	char text[384];
+
+	if (d->n)
+		say_escaped(spoor_ust_damaged(d, text, sizeof(text)));
+}
+
+void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a)
+{
+	char text[384];
+
+	if (a->n)
+		say_escaped(spoor_ust_not_recorded(a, text, sizeof(text)));
 }
 
 const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size)

@@ -5,6 +5,7 @@
 
 struct spoor_hub_result;
 struct spoor_ust_apart;
+struct spoor_user_damaged;
 
 /* The words of `spoor ust`: each is int spoor_ust_cmd_X(argc, argv) with argv[0] the word; it returns the exit code. */
 
@@ -19,6 +20,10 @@ void spoor_ust_say(const char *text);
 const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size);
 /* "1472 events of 1 program, 0 lost; 0.1 MB" */
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);
+/* "cat[12] wrote what made no sense into its own buffer, in 3 places; ..." */
+const char *spoor_ust_damaged(const struct spoor_user_damaged *d, char *to, size_t size);
+/* The same as a line on standard error, if there are any. */
+void spoor_ust_say_damaged(const struct spoor_user_damaged *d);
 /* "1 program that came is not recorded: WHY" */
 const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size);
 /* The same as a line on standard error, if there are any. */

@@ -46,7 +46,7 @@ static void say_cut(const struct spoor_recovery *r)
 
 static void say_result(const struct spoor_recovery *r, const char *output)
 {
-	char losses[64];
+	char losses[64], text[384];
 
 	printf("%" PRIu64 " %s of %u %s in %s", r->events, spoor_plural(r->events, "event", "events"), r->programs,
 	       spoor_plural(r->programs, "program", "programs"), output);
@@ -62,9 +62,8 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	if (r->stuck)
 		fprintf(stderr, "spoor ust: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->stuck,
 			spoor_plural(r->stuck, "program", "programs"));
-	if (r->malformed)
-		fprintf(stderr, "spoor ust: in %" PRIu64 " %s what a program had written made no sense\n", r->malformed,
-			spoor_plural(r->malformed, "place", "places"));
+	if (r->damaged.n)
+		spoor_ust_say(spoor_ust_damaged(&r->damaged, text, sizeof(text)));
 	say_cut(r);
 	say_unreadable(r);
 }

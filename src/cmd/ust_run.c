@@ -255,9 +255,7 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 	if (result->crashed)
 		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
 			result->crashed);
-	if (result->malformed)
-		fprintf(stderr, "spoor: in %" PRIu64 " %s what a program had written made no sense: lost\n",
-			result->malformed, spoor_plural(result->malformed, "place", "places"));
+	spoor_ust_say_damaged(&result->damaged);
 	if (result->late)
 		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
 			result->late);
@@ -268,7 +266,7 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 		fprintf(stderr, "spoor: %u %s on, recorded no more: 'spoor daemon' records what outlives a command\n",
 			result->go_on, spoor_plural(result->go_on, "program goes", "programs go"));
 	spoor_ust_say_not_recorded(&result->apart);
-	if (!result->events && !result->lost && !result->malformed && !result->stuck && !result->apart.n)
+	if (!result->events && !result->lost && !result->damaged.n && !result->stuck && !result->apart.n)
 		say_nothing(result);
 	if (result->why[0])
 		spoor_ust_say(result->why);

@@ -416,6 +416,66 @@ def test_losses_are_told_once(daemon, ticker, number):
     assert daemon.summary["discarded"] == 3_000_000 - written
 
 
+LOST, LOST_LARGE, GONE = 1024 + 64, 1024 + 72, 64  # in the arena; in a packet's header
+
+
+def offered(daemon, arena):
+    p = Program(str(daemon.socket))
+    p.setup()
+    p.offer(arena)
+    return p, arena
+
+
+def with_losses(mode, lost):
+    """An arena with an event in it, whose program says that it has lost so many."""
+    a = Arena(mode=("discard", "overwrite").index(mode))
+    a.open(0)
+    a.event(0, 1)
+    a.put(LOST, "<Q", lost)
+    return a
+
+
+def scribble(arena, what, value):
+    arena.put(arena.header(0) + GONE if what == GONE else what, "<Q", value)
+
+
+@pytest.mark.parametrize("mode, again", [("discard", False), ("discard", True), ("overwrite", False)])
+def test_counts_that_cannot_be(daemon, mode, again):
+    """What a program says that it lost counts as far as that can be, everywhere alike; and whose buffer it is is told.
+    Others' losses, and what it had lost before, and what is lost in spite of other garbage, are in the sum."""
+    garbage = [(LOST, 1 << 63), (LOST, (1 << 64) - 1), (LOST_LARGE, 0x7f1234567890), (LOST, 2)]
+    garbage += [(GONE, 1 << 63), (GONE, 0x7f1234567890)] if mode == "overwrite" else []
+    daemon.ust("start", "-o", "t.spoor", "--mode", mode)
+    kept = [offered(daemon, with_losses(mode, 5)) for _ in range(len(garbage) + 2)]
+    n = len(kept)
+    wait_for(lambda: f", {5 * n} lost" in daemon.ust("status").stdout)
+    for (_, arena), (what, value) in zip(kept, garbage):
+        scribble(arena, what, value)
+    kept[-1][1].event(0, 1, number=99)
+    kept[-1][1].put(LOST, "<Q", 107)
+    said = daemon.ust("status").stdout
+    assert f", {5 * n + 102} lost" in said and "overwritten" not in said, said
+    for (_, arena), (what, value) in zip(kept, garbage):
+        scribble(arena, what, 9)  # it is not believed again
+    if again:
+        daemon.kill(signal.SIGTERM)
+        for (_, arena), (what, value) in zip(kept, garbage):
+            scribble(arena, what, value)
+        daemon.start()
+        kept = [offered(daemon, arena) for _, arena in kept]
+        wait_for(lambda: daemon.ust("status").stdout.count(" fake: ") == n)
+    said = daemon.ust("end").stdout
+    assert f" events of {n} programs, {5 * n + 102} lost; " in said and "overwritten" not in said, said
+    me = f"fake[{os.getpid()}]"
+    assert re.search(rf"^{re.escape(', '.join([me] * 3))} and {n - 4} more wrote what made no sense into their own "
+                     r"buffers, in \d+ places; what that hid is lost$", said, re.MULTILINE), said
+    daemon.events()
+    summary = daemon.summary
+    assert summary["discarded"] == 5 * n + 102 and not summary["overwritten"], summary
+    assert sorted(p["lost"] for p in summary["programs"]) == [5] * (n - 1) + [107]
+    assert [p["malformed"] > 0 for p in summary["programs"]].count(True) == n - 1
+
+
 def test_command_killed(build, ticker, tmp_path):
     """SIGKILL of the command of `run`."""
     counter = counters(tmp_path / "counter", 2)

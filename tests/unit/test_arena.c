@@ -249,7 +249,7 @@ static void test_recover(void **state)
 	r = recover(f);
 	assert_int_equal(r.events, 200);
 	assert_int_equal(r.lost, 11);
-	assert_int_equal(r.malformed, 0);
+	assert_int_equal(r.damaged.n, 0);
 	assert_int_equal(r.unseen, 1);
 	assert_int_equal(r.programs, 1);
 	assert_int_equal(read_back(f, see_ints), 200);
@@ -295,7 +295,7 @@ static void with_garbage(struct fixture *f, void (*spoil)(struct made_arena *m),
 	r = recover(f);
 	assert_int_equal(r.events, sound + 7);
 	assert_int_equal(read_back(f, NULL), sound + 7);
-	assert_true(r.malformed > 0);
+	assert_true(r.damaged.places > 0);
 	snprintf(cmd, sizeof(cmd), "rm -rf %s %s/*.arena", f->path, f->dir);
 	assert_int_equal(system(cmd), 0);
 }

@@ -105,11 +105,48 @@ static void test_overwritten(void **state)
 			check_overwritten(stores, how);
 }
 
+static uint64_t *lost_of(struct spoor_user_arena *a)
+{
+	return (uint64_t *)&((struct spoor_arena *)a->base)->channels[0].lost;
+}
+
+/* What cannot be is garbage, once; what could be before, stays. */
+static void test_counts(void **state)
+{
+	struct made_arena m = arena_make(2);
+	struct spoor_user_arena *a = NULL;
+
+	arena_head(&m)->channels[0].mode = SPOOR_ARENA_OVERWRITE;
+	arena_head(&m)->channels[0].lost = 11;
+	for (unsigned i = 0; i < 2; i++)
+		arena_open(&m, i, SPOOR_PACKET_OWNED, 4000000);
+	arena_packet(&m, 0)->begun = arena_packet(&m, 0)->serial;
+	arena_packet(&m, 0)->gone = 7;
+	assert_int_equal(open_made(&m, &a, NULL), 0);
+	assert_int_equal(spoor_user_arena_lost(a), 11);
+	assert_int_equal(spoor_user_arena_overwritten(a), 7);
+	spoor_user_arena_peek(a, true);
+	*lost_of(a) = UINT64_MAX - 5;
+	assert_int_equal(spoor_user_arena_lost(a), 11);
+	assert_int_equal(a->malformed, 1);
+	spoor_user_arena_peek(a, false);
+	assert_int_equal(a->malformed, 0);
+	assert_int_equal(spoor_user_arena_lost(a), 11);
+	*lost_of(a) = 12;
+	a->headers[0].gone = 8;
+	assert_int_equal(spoor_user_arena_lost(a), 11);
+	assert_int_equal(spoor_user_arena_overwritten(a), 7);
+	assert_int_equal(a->malformed, 1);
+	spoor_user_arena_free(a);
+	free(m.base);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resumed),
 		cmocka_unit_test(test_overwritten),
+		cmocka_unit_test(test_counts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

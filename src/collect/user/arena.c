@@ -171,6 +171,7 @@ static int finish(struct spoor_user_arena *a, struct spoor_user_arena **ret, str
 	}
 	a->n_packets = a->head.n_packets;
 	a->taken = a->head.taken;
+	a->lost_at = a->head.made;
 	lay_out(a);
 	if (a->size < a->head.size)
 		cut_packets(a);

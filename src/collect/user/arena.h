@@ -51,6 +51,9 @@ struct spoor_user_arena {
 	uint64_t defs_read;
 	bool defs_bad; /* no more of them is understood */
 	uint64_t taken; /* events of overwriting channels that we, and those before us, ever took */
+	uint64_t lost, overwritten; /* as its program said last, and can have been */
+	uint64_t lost_at;           /* when it said so, ns */
+	bool counts_bad, counts_bad_before;
 	uint64_t malformed, malformed_before;
 	char what[96]; /* of the first: what was wrong */
 };
@@ -71,10 +74,11 @@ void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
 
 /*
  * What channels lost, and what they overwrote of what was not taken. What was looked at counts as taken once
- * spoor_user_packet_taken() or hold() has been told.
+ * spoor_user_packet_taken() or hold() has been told. More than there was time for is garbage, and less that was lost
+ * than before: from then on both stay as they were.
  */
-uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a);
-uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a);
+uint64_t spoor_user_arena_lost(struct spoor_user_arena *a);
+uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a);
 /* How its program ended, of which nothing is known but that it is gone: ENDED, CRASHED, or UNSEEN. */
 enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);

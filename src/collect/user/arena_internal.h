@@ -9,6 +9,11 @@ static inline struct spoor_arena *live(const struct spoor_user_arena *a)
 	return (struct spoor_arena *)a->base;
 }
 
+/* arena_live.c: can there have been so many events since then, ns? */
+bool spoor_user_arena_can_have(const struct spoor_user_arena *a, uint64_t n, uint64_t since);
+/* What its program counts is not believed any more. */
+void spoor_user_arena_counts_bad(struct spoor_user_arena *a, const char *what);
+
 /* packets.c: what those before us noted, of packets that overwrite. */
 void spoor_user_packets_begin(struct spoor_user_arena *a);
 

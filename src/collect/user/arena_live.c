@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/user/arena_internal.h"
 
 void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what)
@@ -104,15 +105,54 @@ void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock
 	}
 }
 
-uint64_t spoor_user_arena_lost(const struct spoor_user_arena *a)
+/* Each takes more than a nanosecond of a CPU. How long the program of a file ran, and on how many, nobody knows. */
+bool spoor_user_arena_can_have(const struct spoor_user_arena *a, uint64_t n, uint64_t since)
+{
+	static uint64_t cpus;
+	uint64_t now = spoor_now_monotonic();
+
+	if (!a->mapped)
+		return n < 1ULL << 56;
+	if (!cpus)
+		cpus = sysconf(_SC_NPROCESSORS_CONF);
+	return n / cpus <= (since <= now ? now - since : now); /* else `made` is of another time namespace */
+}
+
+void spoor_user_arena_counts_bad(struct spoor_user_arena *a, const char *what)
+{
+	a->counts_bad = true;
+	spoor_user_arena_garbage(a, what);
+}
+
+/* UINT64_MAX: no such number. */
+static uint64_t sum_of_lost(const struct spoor_user_arena *a)
 {
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < a->head.n_channels; i++) {
 		const struct spoor_arena_channel *c = &live(a)->channels[i];
 
-		sum += LOAD(c->lost) + LOAD(c->lost_large) + LOAD(c->lost_nested);
+		if (__builtin_add_overflow(sum, LOAD(c->lost), &sum) ||
+		    __builtin_add_overflow(sum, LOAD(c->lost_large), &sum) ||
+		    __builtin_add_overflow(sum, LOAD(c->lost_nested), &sum))
+			return UINT64_MAX;
 	}
+	return sum;
+}
+
+uint64_t spoor_user_arena_lost(struct spoor_user_arena *a)
+{
+	uint64_t now = spoor_now_monotonic(), sum;
+
+	if (a->counts_bad)
+		return a->lost;
+	sum = sum_of_lost(a);
+	if (sum < a->lost || !spoor_user_arena_can_have(a, sum - a->lost, a->lost_at)) {
+		spoor_user_arena_counts_bad(a, "how many events it lost");
+		return a->lost;
+	}
+	a->lost = sum;
+	a->lost_at = now;
 	return sum;
 }
 

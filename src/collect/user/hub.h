@@ -80,10 +80,11 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
  * (spoor_hub_catch_up()); not here, for a client may say then that this session is to end.
  */
 struct spoor_hub_result {
-	uint64_t events, lost, malformed, bytes;
+	uint64_t events, lost, bytes;
 	uint64_t overwritten; /* not lost: by newer events, in channels that are to do that */
 	uint64_t refused; /* of what is lost: it found no room on the way to the relay */
-	unsigned programs, crashed, damaged;
+	unsigned programs, crashed;
+	struct spoor_user_damaged damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
 	unsigned away;  /* programs that came while no recorder was there and found no room to wait */

@@ -326,7 +326,7 @@ static void add_source(const struct spoor_source *source, struct spoor_hub_resul
 {
 	ret->lost += spoor_user_arena_lost(source->arena) - source->lost_earlier;
 	ret->overwritten += spoor_source_overwritten(source) - source->overwritten;
-	ret->malformed += source->arena->malformed;
+	spoor_source_damaged(source, &ret->damaged);
 	ret->programs += source->n && !source->known;
 }
 
@@ -355,11 +355,10 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.lost = s->lost + s->lost_earlier + counts.late + unwritten,
 		.overwritten = counts.overwritten,
 		.refused = s->refused,
-		.malformed = s->malformed,
 		.bytes = spoor_writer_bytes(s->w),
 		.programs = s->n_programs,
 		.crashed = s->n_crashed,
-		.damaged = s->n_damaged,
+		.damaged = s->damaged,
 		.stuck = s->n_stuck,
 		.late = s->n_late,
 		.away = s->n_away,

@@ -258,7 +258,8 @@ uint64_t spoor_user_arena_waiting(const struct spoor_user_arena *a)
 	return sum;
 }
 
-uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a)
+/* Events that were written, and are gone or were taken. UINT64_MAX: no such number. */
+static uint64_t sum_of_gone(const struct spoor_user_arena *a)
 {
 	uint64_t sum = 0;
 
@@ -266,19 +267,39 @@ uint64_t spoor_user_arena_overwritten(const struct spoor_user_arena *a)
 		const struct spoor_user_packet *p = &a->packets[i];
 		struct moment m;
 
-		if (p->overwritten && look(a, i, &m))
-			sum += m.gone + (m.serial == p->serial ? p->n : 0);
+		if (!p->overwritten || !look(a, i, &m))
+			continue;
+		if (__builtin_add_overflow(sum, m.gone, &sum) ||
+		    __builtin_add_overflow(sum, m.serial == p->serial ? p->n : 0, &sum))
+			return UINT64_MAX;
 	}
-	return sum > a->taken ? sum - a->taken : 0;
+	return sum;
+}
+
+uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a)
+{
+	uint64_t sum;
+
+	if (a->counts_bad)
+		return a->overwritten;
+	sum = sum_of_gone(a);
+	if (!spoor_user_arena_can_have(a, sum, a->head.made))
+		spoor_user_arena_counts_bad(a, "how many of its events were overwritten");
+	else
+		a->overwritten = sum > a->taken ? sum - a->taken : 0;
+	return a->overwritten;
 }
 
 void spoor_user_arena_peek(struct spoor_user_arena *a, bool on)
 {
 	a->peek = on;
-	if (on)
+	if (on) {
 		a->malformed_before = a->malformed;
-	else
+		a->counts_bad_before = a->counts_bad;
+	} else {
 		a->malformed = a->malformed_before;
+		a->counts_bad = a->counts_bad_before;
+	}
 	memset(a->classes, 0, SPOOR_ARENA_MAX_CLASSES * sizeof(*a->classes)); /* those are another trace's */
 	a->n_classes = 0;
 	a->defs_read = 0;

@@ -33,7 +33,7 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		return -ENOMEM;
 	}
 	spoor_written_apply(written, a);
-	s->lost_earlier = s->lost = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_LOST);
+	a->lost = s->lost_earlier = s->lost = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_LOST);
 	s->overwritten = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
 	s->known = spoor_source_list_knows(written, a->head.uuid);
 	s->arena = a;
@@ -112,8 +112,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	if (r) {
 		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
 		spoor_hub_warn(p->hub, text);
-		member->session->n_damaged++;
-		member->session->malformed++;
+		spoor_user_damaged_add(&member->session->damaged, p->comm, p->cred.pid, 1);
 		return r;
 	}
 	member->session->n_late += !member->n_arenas && m->flags & SPOOR_ARENA_LATE;

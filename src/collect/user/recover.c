@@ -192,7 +192,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->unseen += state == SPOOR_PROGRAM_UNSEEN;
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
 		r->ret->stuck += s->arena->head.n_stuck != 0;
-		r->ret->malformed += s->arena->malformed;
+		spoor_source_damaged(s, &r->ret->damaged);
 		r->ret->lost += spoor_user_arena_lost(s->arena);
 		r->ret->overwritten += spoor_user_arena_overwritten(s->arena);
 	}
@@ -223,7 +223,7 @@ static void define_counters(const struct recovery *r, struct spoor_writer *w, ui
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_events", r->ret->events);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_discarded", r->ret->lost);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
-	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->malformed);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->damaged.places);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_programs", r->ret->programs);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_crashed", r->ret->crashed);
 }

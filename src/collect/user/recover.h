@@ -9,9 +9,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "collect/user/taker.h"
 
 struct spoor_recovery {
-	uint64_t events, lost, overwritten, malformed;
+	uint64_t events, lost, overwritten;
+	struct spoor_user_damaged damaged;
 	unsigned programs, running, crashed;
 	unsigned unseen;             /* programs that ended without exit(): by a crash or not */
 	unsigned stuck;              /* programs with sites that could not be switched on */

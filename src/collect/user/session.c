@@ -146,7 +146,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_events", c.events);
 	spoor_taker_counter(s->taker, "ust_discarded", s->lost + c.late);
 	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
-	spoor_taker_counter(s->taker, "ust_malformed", s->malformed);
+	spoor_taker_counter(s->taker, "ust_malformed", s->damaged.places);
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
@@ -401,20 +401,20 @@ unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_e
 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end)
 {
+	uint64_t lost = spoor_user_arena_lost(source->arena); /* which may make no sense */
 	unsigned state = spoor_ust_state(source, end);
 
 	spoor_taker_tell(s->taker, source, state);
 	spoor_taker_forget(s->taker, source);
-	s->lost_before -= s->sender ? spoor_user_arena_lost(source->arena) : 0;
-	s->lost += spoor_user_arena_lost(source->arena);
+	s->lost_before -= s->sender ? lost : 0;
+	s->lost += lost;
 	s->refused += source->refused;
 	s->lost_earlier -= source->lost_earlier;
-	s->malformed += source->arena->malformed;
+	spoor_source_damaged(source, &s->damaged);
 	/* The library is preloaded into shells, too, which say nothing. */
 	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
 		return;
 	s->n_programs += !source->known;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;
 	s->n_unseen += state == SPOOR_PROGRAM_UNSEEN;
-	s->n_damaged += state == SPOOR_PROGRAM_DAMAGED;
 }

@@ -113,8 +113,9 @@ struct spoor_ust_session {
 	bool failed;
 	char why[512]; /* it failed: the first reason */
 	/* of programs that are gone: */
-	uint64_t lost, refused, malformed;
-	unsigned n_programs, n_crashed, n_unseen, n_damaged;
+	uint64_t lost, refused;
+	unsigned n_programs, n_crashed, n_unseen;
+	struct spoor_user_damaged damaged;
 	struct spoor_ust_apart apart;
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
 	size_t n_apart_who;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -297,6 +298,23 @@ void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned st
 	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));
 	spoor_writer_define_user(t->w, (const void *)&def);
 	s->told = true;
+}
+
+void spoor_user_damaged_add(struct spoor_user_damaged *d, const char *comm, uint32_t pid, uint64_t places)
+{
+	size_t len = strlen(d->who);
+
+	d->places += places;
+	if (d->n++ < SPOOR_DAMAGED_NAMED)
+		snprintf(d->who + len, sizeof(d->who) - len, "%s%s[%u]", len ? ", " : "", comm, pid);
+}
+
+void spoor_source_damaged(const struct spoor_source *s, struct spoor_user_damaged *d)
+{
+	const struct spoor_arena *h = &s->arena->head;
+
+	if (s->arena->malformed)
+		spoor_user_damaged_add(d, h->comm, s->pid ? s->pid : h->pid, s->arena->malformed);
 }
 
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value)

@@ -99,6 +99,15 @@ uint64_t spoor_source_lost(const struct spoor_source *s);
 uint64_t spoor_source_overwritten(const struct spoor_source *s);
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
+/* Programs in whose buffers something made no sense. */
+struct spoor_user_damaged {
+	unsigned n;
+	uint64_t places; /* in all */
+	char who[128];   /* the first ones: "name[pid], name[pid]" */
+};
+#define SPOOR_DAMAGED_NAMED 3
+void spoor_user_damaged_add(struct spoor_user_damaged *d, const char *comm, uint32_t pid, uint64_t places);
+void spoor_source_damaged(const struct spoor_source *s, struct spoor_user_damaged *d); /* if it is */
 /* A number of the recording: it goes into the manifest. */
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value);
 /* A segment began, for all programs; and then: says again what of the program its events refer to. */
