@@ -13,7 +13,8 @@ RESULTS = {"-": "0", "long": "SPOOR_SYSCALL_RET_LONG", "ptr": "SPOOR_SYSCALL_RET
 MAX_OTHERS = 4  # SPOOR_RET_OTHERS
 KINDS = {
     "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "path": "PATH",
-    "sockaddr": "SOCKADDR_IN", "peer": "SOCKADDR_OUT", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID", "signal": "SIGNAL",
+    "sockaddr": "SOCKADDR_IN", "peer": "SOCKADDR_OUT", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID",
+    "signal": "SIGNAL",
 }
 POINTER_KINDS = {"path", "sockaddr", "peer", "in", "out"}
 WITH_LENGTH = {"sockaddr", "in", "out"}
