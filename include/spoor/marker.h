@@ -90,7 +90,6 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 #define SPOOR_MARKER_NAMES_(provider, name, format) provider "\0" name "\0" format
 #define SPOOR_MARKER_PAD_(names) ((sizeof(names) + 7) & ~(size_t)7)
 
-/* In a function of C++ that may be inline elsewhere, both are hidden: no other object's are meant. */
 #define SPOOR_MARKER_SITE_(kind, level, names)                                                                   \
 	struct spoor_marker_desc_ {                                                                             \
 		struct spoor_desc d;                                                                            \
@@ -104,14 +103,17 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 #ifdef __cplusplus
 #define SPOOR_MARKER_(kind, level, provider, name, format, ...)                                                   \
 	do {                                                                                                     \
-		struct spoor_tracepoint *const spoor_on_ =                                                       \
-			[]() __attribute__((always_inline)) -> struct spoor_tracepoint * {                       \
-			SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));            \
-			SPOOR_SITE_(spoor_marker_, spoor_desc_, __FILE__, on);                                   \
-			return nullptr;                                                                          \
-		on:                                                                                              \
-			return SPOOR_SITE_ON_(spoor_marker_) ? &spoor_marker_ : nullptr;                         \
-		}();                                                                                             \
+		struct spoor_site_here_ {                                                                        \
+			SPOOR_SITE_FUNCTION_ struct spoor_tracepoint *is_on_()                                    \
+			{                                                                                        \
+				SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));    \
+				SPOOR_SITE_(spoor_marker_, spoor_desc_, __FILE__, on);                           \
+				return nullptr;                                                                  \
+			on:                                                                                      \
+				return SPOOR_SITE_ON_(spoor_marker_) ? &spoor_marker_ : nullptr;                 \
+			}                                                                                        \
+		};                                                                                               \
+		struct spoor_tracepoint *const spoor_on_ = spoor_site_here_::is_on_();                            \
 		if (__builtin_expect(spoor_on_ != nullptr, 0))                                                   \
 			SPOOR_CALL_(SPOOR_LOAD_(spoor_on_->ops)->mark(spoor_on_, format, ##__VA_ARGS__)); \
 		if (0)                                                                                           \
@@ -122,7 +124,7 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 	do {                                                                                                     \
 		__label__ spoor_on_, spoor_off_;                                                                 \
 		SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));                    \
-		SPOOR_SITE_(spoor_marker_, spoor_desc_, __FILE__, spoor_on_);                                    \
+		SPOOR_SITE_HERE_(spoor_marker_, spoor_desc_, spoor_on_);                                         \
 		goto spoor_off_;                                                                                 \
 	spoor_on_:                                                                                               \
 		if (SPOOR_SITE_ON_(spoor_marker_))                                                               \

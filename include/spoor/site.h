@@ -252,22 +252,75 @@ __asm__(".ifndef spoor_object_note_\n"
 #endif
 
 /*
- * The site itself: goes to `on` when switched on. The entry joins the group of the code that it is in ("?"), so that
+ * The site itself: goes to `to` when switched on. The entry joins the group of the code that it is in ("?"), so that
  * inline functions, of which the linker keeps one, keep theirs.
  */
-#define SPOOR_SITE_(tp, desc, where, on)                                                                          \
-	__asm__ goto(".p2align 3,,4\n"                                                                           \
-		     "771: .byte " SPOOR_SITE_OPCODE_ "\n"                                                       \
-		     "	.long %l[" #on "] - 772f\n"                                                              \
-		     "772:\n"                                                                                    \
-		     ".pushsection spoor_sites,\"aR?\",@progbits\n"                                               \
-		     "	.balign 4\n"                                                                             \
-		     "	.long 771b - ., %c0 - ., %c1 - ., %c2 - ., %c3, %c4\n"                                   \
-		     ".popsection\n"                                                                             \
-		     :                                                                                           \
-		     : "i"(&(tp)), "i"(&(desc)), "i"(where), "i"(__LINE__), "i"(SPOOR_SITE_FLAGS_)         \
-		     : "cc"                                                                                      \
+#define SPOOR_SITE_TEXT_(to)                                                                              \
+	".p2align 3,,4\n"                                                                                 \
+	"771: .byte " SPOOR_SITE_OPCODE_ "\n"                                                             \
+	"	.long " to " - 772f\n"                                                                    \
+	"772:\n"                                                                                          \
+	".pushsection spoor_sites,\"aR?\",@progbits\n"                                                    \
+	"	.balign 4\n"                                                                              \
+	"	.long 771b - ., %c[spoor_tp_] - ., %c[spoor_desc_] - ., %c[spoor_file_] - .\n"            \
+	"	.long %c[spoor_line_], %c[spoor_flags_]\n"                                                \
+	".popsection\n"
+#define SPOOR_SITE_OPERANDS_(tp, desc, file, line)                                                        \
+	[spoor_tp_] "i"(tp), [spoor_desc_] "i"(desc), [spoor_file_] "i"(file), [spoor_line_] "i"(line),   \
+		[spoor_flags_] "i"(SPOOR_SITE_FLAGS_)
+#define SPOOR_SITE_(tp, desc, file, on)                                                                   \
+	__asm__ goto(SPOOR_SITE_TEXT_("%l[" #on "]")                                                      \
+		     :                                                                                    \
+		     : SPOOR_SITE_OPERANDS_(&(tp), &(desc), file, __LINE__)                               \
+		     : "cc"                                                                               \
 		     : on)
+
+/*
+ * A site among a program's own code. clang before 17 takes each label of a function for a target of each asm goto in
+ * it, and refuses those that lead past a destructor or into the scope of an array of variable length. So there it has
+ * a function of its own: in C++, for any compiler, that of a class, since lambdas' bodies are looked into as well; in C
+ * one for all, which must be inlined for the site's operands to be constants. That is not so without optimization: then
+ * the site jumps to where it ends anyway, with the carry flag set, which the instruction that it is when off clears.
+ */
+#ifdef __cplusplus
+#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline))
+#define SPOOR_SITE_CLASS_(tp, desc)                                                                       \
+	struct spoor_site_here_ {                                                                         \
+		SPOOR_SITE_FUNCTION_ bool is_on_()                                                         \
+		{                                                                                         \
+			SPOOR_SITE_(tp, desc, __FILE__, on);                                              \
+			return false;                                                                     \
+		on:                                                                                       \
+			return SPOOR_SITE_ON_(tp);                                                        \
+		}                                                                                         \
+	}
+#elif !defined(__clang__) || __clang_major__ >= 17
+#define SPOOR_SITE_HERE_(tp, desc, on) SPOOR_SITE_(tp, desc, __FILE__, on)
+#elif defined(__OPTIMIZE__)
+static __inline__ __attribute__((always_inline, unused, no_instrument_function)) int
+spoor_site_is_on_(const struct spoor_tracepoint *tp, const void *desc, const char *file, int line)
+{
+	__asm__ goto(SPOOR_SITE_TEXT_("%l[on]") : : SPOOR_SITE_OPERANDS_(tp, desc, file, line) : "cc" : on);
+	return 0;
+on:
+	return 1;
+}
+#define SPOOR_SITE_HERE_(tp, desc, on)                                                                    \
+	do {                                                                                              \
+		if (__builtin_expect(spoor_site_is_on_(&(tp), &(desc), __FILE__, __LINE__), 0))           \
+			goto on;                                                                          \
+	} while (0)
+#else
+#define SPOOR_SITE_HERE_(tp, desc, on)                                                                    \
+	do {                                                                                              \
+		int spoor_carry_;                                                                         \
+		__asm__ volatile("stc\n" SPOOR_SITE_TEXT_("772f")                                         \
+				 : "=@ccc"(spoor_carry_)                                                  \
+				 : SPOOR_SITE_OPERANDS_(&(tp), &(desc), __FILE__, __LINE__));             \
+		if (spoor_carry_)                                                                         \
+			goto on;                                                                          \
+	} while (0)
+#endif
 
 #endif /* !SPOOR_DISABLE */
 

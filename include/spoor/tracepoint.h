@@ -244,24 +244,17 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
 
 #ifdef __cplusplus
-/* A lambda, because clang before 17 takes each label for a target of each asm goto of a function, past destructors. */
 #define spoor_trace(provider, name, ...)                                                                            \
 	do {                                                                                                        \
-		if ([]() __attribute__((always_inline)) -> bool {                                                   \
-			SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__,    \
-				    on);                                                                            \
-			return false;                                                                               \
-		on:                                                                                                 \
-			return SPOOR_SITE_ON_(spoor_tp_##provider##__##name);                                       \
-		}())                                                                                                \
+		SPOOR_SITE_CLASS_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name);               \
+		if (spoor_site_here_::is_on_())                                                                      \
 			SPOOR_CALL_(spoor_emit_##provider##__##name(__VA_ARGS__));                                  \
 	} while (0)
 #else
 #define spoor_trace(provider, name, ...)                                                                            \
 	do {                                                                                                        \
 		__label__ spoor_on_, spoor_off_;                                                                    \
-		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__,            \
-			    spoor_on_);                                                                             \
+		SPOOR_SITE_HERE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, spoor_on_);     \
 		goto spoor_off_;                                                                                    \
 	spoor_on_:                                                                                                  \
 		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name)) {                                                \

@@ -2,6 +2,7 @@
 """Ways of building a program with tracepoints and of giving it the library; what must not compile or link."""
 import os
 import re
+import shutil
 import subprocess
 
 import arenas
@@ -106,6 +107,28 @@ def test_only_what_is_ours_is_exported(build):
     assert own and all(n.startswith("spoor_") for n in own), shared
     assert {re.sub(r"(?<!@)@GLIBC_[0-9.]+$", "", n) for n in shared if "@@" not in n} == ends
     assert names("--extern-only", build / "src/agent/libspoor-ust.a") == own
+
+
+SCOPES = ["gcc", "gcc -O0", "gcc -flto", "clang", "clang -O0", "clang -Os -fno-inline", "clang -fuse-ld=lld -flto",
+          "g++", "g++ -O0", "g++ -flto", "clang++ -std=c++11", "clang++ -O0", "clang++ -fuse-ld=lld -flto",
+          "clang -O0 -DSPOOR_FLAG_SITES", "clang -DSPOOR_FLAG_SITES",
+          *[f"{c} -Wno-unused-command-line-argument {o}" for c in ("clang-19", "clang++-19") if shutil.which(c)
+            for o in ("-O0", "-O2")]]
+
+
+@pytest.mark.parametrize("compiler", SCOPES)
+def test_sites_between_scopes_that_nothing_jumps_into(build, spoor, tmp_path, compiler):
+    """clang before 17 takes each asm goto of a function for one to all labels of the others."""
+    program = tracing.build_program(tmp_path / "scopes", "ust_scopes.c", "-Wshadow", "-Wpedantic", compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    passed = [int(line) for line in run.stdout.splitlines()]
+    assert run.returncode == 0 and len(set(passed)) > 9
+    found = [(e.name.split(":")[0], e.values["n"]) for e in trace.events]
+    assert found == [(kind, n) for n in passed for kind in ("scopes", "marker", "log", "scopes")]
+    assert all(e.name.endswith(f"ust_scopes.c:{e.values['n']}") for e in trace.events if e.name.startswith("log:"))
+    listed = re.findall(r"^(\S+) .*ust_scopes\.c:(\d+) ", spoor("ust", "list", program).stdout, re.M)
+    assert {int(n) for name, n in listed if name == "marker:scoped"} == set(passed)
+    assert {int(n) for name, n in listed if name == "scopes:point"} > set(passed), "and the function's"
 
 
 HEADER = """

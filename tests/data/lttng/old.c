@@ -1,10 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "guard.h"
 #include "old_tp.h"
 #include "types_tp.h"
 #include <lttng/tracef.h>
 #include <lttng/tracelog.h>
 
 #define TRACE(name, ...) tracepoint(old_style, name, __VA_ARGS__)
+
+static void scoped(int n)
+{
+	GUARD(outer);
+
+	tracef("scoped %d", n);
+	switch (n) {
+	case 1: {
+		GUARD(inner);
+		lttng_ust_tracelog(LTTNG_UST_TRACEPOINT_LOGLEVEL_ERR, "in %d", n);
+		tracef("in %d", n);
+		break;
+	}
+	default:
+		TRACE(call, NULL, "default", (uint64_t)n);
+	}
+	tracef("after %d", n);
+}
 
 int main(void)
 {
@@ -24,6 +43,8 @@ int main(void)
 	tracef("%.*s", (int)sizeof(large), large);
 	lttng_ust_tracelog(LTTNG_UST_TRACEPOINT_LOGLEVEL_WARNING, "warned of %s", "this");
 	lttng_ust_tracelog(LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_LINE, "%2.1f %c", 0.5, 'c');
+	scoped(0);
+	scoped(1);
 	tracepoint(old_style, ended);
 	return 0;
 }

@@ -154,14 +154,12 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 	}
 
 #ifdef __cplusplus
-/* A lambda: see spoor/tracepoint.h. */
+/* A lambda makes an expression of a local class. */
 #define SPOOR_LTTNG_ENABLED_(provider, name)                                                     \
 	([]() __attribute__((always_inline)) -> bool {                                                  \
-		SPOOR_SITE_(spoor_lttng_tp_##provider##___##name, spoor_lttng_desc_##provider##___##name, \
-			    __FILE__, on);                                                              \
-		return false;                                                                           \
-	on:                                                                                             \
-		return SPOOR_SITE_ON_(spoor_lttng_tp_##provider##___##name);                             \
+		SPOOR_SITE_CLASS_(spoor_lttng_tp_##provider##___##name,                                 \
+				  spoor_lttng_desc_##provider##___##name);                               \
+		return spoor_site_here_::is_on_();                                                       \
 	}())
 #define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                              \
 	do {                                                                                   \
@@ -173,8 +171,8 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 	__extension__({                                                                                  \
 		__label__ spoor_on_, spoor_out_;                                                         \
 		int spoor_is_on_;                                                                        \
-		SPOOR_SITE_(spoor_lttng_tp_##provider##___##name, spoor_lttng_desc_##provider##___##name, \
-			    __FILE__, spoor_on_);                                                        \
+		SPOOR_SITE_HERE_(spoor_lttng_tp_##provider##___##name,                                 \
+				 spoor_lttng_desc_##provider##___##name, spoor_on_);                    \
 		spoor_is_on_ = 0;                                                                        \
 		goto spoor_out_;                                                                         \
 	spoor_on_:                                                                                       \
@@ -185,8 +183,8 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 #define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                                        \
 	do {                                                                                             \
 		__label__ spoor_on_, spoor_off_;                                                         \
-		SPOOR_SITE_(spoor_lttng_tp_##provider##___##name, spoor_lttng_desc_##provider##___##name, \
-			    __FILE__, spoor_on_);                                                        \
+		SPOOR_SITE_HERE_(spoor_lttng_tp_##provider##___##name,                                 \
+				 spoor_lttng_desc_##provider##___##name, spoor_on_);                    \
 		goto spoor_off_;                                                                         \
 	spoor_on_:                                                                                       \
 		if (SPOOR_SITE_ON_(spoor_lttng_tp_##provider##___##name))                                \
