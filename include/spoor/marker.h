@@ -103,7 +103,7 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 #ifdef __cplusplus
 #define SPOOR_MARKER_(kind, level, provider, name, format, ...)                                                   \
 	do {                                                                                                     \
-		struct spoor_site_here_ {                                                                        \
+		SPOOR_SITE_STRUCT_ spoor_site_here_ {                                                            \
 			SPOOR_SITE_FUNCTION_ struct spoor_tracepoint *is_on_()                                    \
 			{                                                                                        \
 				SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));    \

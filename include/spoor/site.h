@@ -283,9 +283,16 @@ __asm__(".ifndef spoor_object_note_\n"
  * the site jumps to where it ends anyway, with the carry flag set, which the instruction that it is when off clears.
  */
 #ifdef __cplusplus
+/* Its variables are the object's own, also if the function around it is inline in other objects, too. */
+#ifdef __clang__
+#define SPOOR_SITE_STRUCT_ struct
+#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline, internal_linkage))
+#else
+#define SPOOR_SITE_STRUCT_ struct __attribute__((visibility("hidden")))
 #define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline))
+#endif
 #define SPOOR_SITE_CLASS_(tp, desc)                                                                       \
-	struct spoor_site_here_ {                                                                         \
+	SPOOR_SITE_STRUCT_ spoor_site_here_ {                                                             \
 		SPOOR_SITE_FUNCTION_ bool is_on_()                                                         \
 		{                                                                                         \
 			SPOOR_SITE_(tp, desc, __FILE__, on);                                              \

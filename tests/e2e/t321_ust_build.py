@@ -131,6 +131,28 @@ def test_sites_between_scopes_that_nothing_jumps_into(build, spoor, tmp_path, co
     assert {int(n) for name, n in listed if name == "scopes:point"} > set(passed), "and the function's"
 
 
+INLINE = """
+#include <spoor/marker.h>
+inline int squared(int n) { trace_mark(inlined, "n %d", n); return n * n; }
+template <class T> int made(T n) { spoor_log("n %d", (int)n); return squared((int)n); }
+int in_library(int n);
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "g++ -O0", "clang++", "clang++ -O0"])
+def test_markers_in_inline_functions_of_libraries(build, tmp_path, compiler):
+    """Each object has its own, whichever of the equal functions is called."""
+    (tmp_path / "inline.h").write_text(INLINE)
+    (tmp_path / "lib.cc").write_text('#include "inline.h"\n'
+                                     'int in_library(int n) { return made(n) + made((short)n); }\n')
+    (tmp_path / "main.cc").write_text('#include "inline.h"\nint main() { return in_library(1) + made(3) - 11; }\n')
+    library = tracing.build_program(tmp_path / "lib.so", tmp_path / "lib.cc", "-fPIC", "-shared", compiler=compiler)
+    program = tracing.build_program(tmp_path / "main", tmp_path / "main.cc", library, compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    found = [(e.name.split(":")[0], e.values["n"]) for e in trace.events]
+    assert run.returncode == 0 and found == [(kind, n) for n in (1, 1, 3) for kind in ("log", "marker")]
+
+
 HEADER = """
 #include <spoor/tracepoint.h>
 #include <spoor/marker.h>
