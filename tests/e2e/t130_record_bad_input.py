@@ -224,7 +224,7 @@ def test_missing_ptrace(as_nobody, start, actor, how):
     who = {"-n": (program.name,), "-p": (str(target.pid),), "--all": ()}[how]
     run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}",
                     what=(how, *who, "--duration", "200ms"))
-    said, ready, _ = run.stderr.splitlines()
+    said, ready, *_ = run.stderr.splitlines()
     assert run.returncode == 0 and " cannot be looked into (CAP_SYS_PTRACE is missing); " in said
     assert how == "--all" or " 1 thread so far" in ready
     assert how != "-p" or " 1 process cannot" in said

@@ -147,7 +147,7 @@ def test_file_limit(build, tmp_path):
 def test_attach_into_a_storm(counting_under_way, counted, start):
     """Threads are born while it attaches: each is in once, so the end of the last one is the end of counting."""
     for _ in range(5):
-        target = start(counted, "storm", 400, 1, stdin=subprocess.DEVNULL)
+        target = start(counted, "storm", 1500, 1, stdin=subprocess.DEVNULL)  # Spoor takes a third of it to begin
         stat = counting_under_way("-p", target.pid, "--per-process")
         assert target.wait(20) == 0
         assert stat.wait(5) == 0
