@@ -51,7 +51,8 @@ struct walk {
 	struct spoor_frame_state s;
 	uintptr_t low, size; /* of the own stack */
 	unsigned mode, budget, n, depth;
-	bool guessed; /* by frame pointers: addresses may be anything from here on */
+	bool guessed;  /* by frame pointers: addresses may be anything from here on */
+	unsigned lack; /* 1 << enum code_rows of the objects that were guessed through for want of rows */
 	struct code_object *object; /* of the frame at hand */
 };
 
@@ -89,9 +90,16 @@ static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
 
-static bool has_rows(const struct code_object *o)
+/* That rows are missing stands in cfa_off, which frame pointers do not use: it is 0 where they are known to be kept. */
+static struct spoor_rule rule_in(const struct code_object *o, uintptr_t pc)
 {
-	return o && __atomic_load_n(&o->rows, __ATOMIC_ACQUIRE) == CODE_ROWS_THERE;
+	uint32_t rows = __atomic_load_n(&o->rows, __ATOMIC_ACQUIRE);
+	struct spoor_rule rule = frame_pointer;
+
+	if (rows == CODE_ROWS_THERE)
+		return rows_rule(&o->table, pc - o->bias);
+	rule.cfa_off = 1 << rows;
+	return rule;
 }
 
 /* Of the object at hand, the first time in this walk. Defined: its number may occur in the event. */
@@ -108,11 +116,9 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 {
 	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
 	struct code_object *o = code_object_of(pc, !w->guessed);
-	struct spoor_rule rule = frame_pointer;
+	struct spoor_rule rule = o ? rule_in(o, pc) : frame_pointer;
 
 	w->object = o;
-	if (has_rows(o))
-		rule = rows_rule(&o->table, pc - o->bias);
 	/* What is of no object may become an object's without our being told. */
 	*c = (struct cached){ o ? pc : 0, rule, o ? code_object_number(o) : 0, epoch };
 	return rule;
@@ -177,6 +183,10 @@ static bool take(struct walk *w)
 
 /* ---- the walk ---- */
 
+/*
+ * Most code uses rbp for anything. Where that is 0, or led past frames, a walk looks as if it had come to the outermost
+ * one: after an object that had no rows it is not believed.
+ */
 static int step(struct walk *w, const struct spoor_rule *rule)
 {
 	uintptr_t sp = w->s.sp;
@@ -184,10 +194,13 @@ static int step(struct walk *w, const struct spoor_rule *rule)
 
 	if (r == SPOOR_WALK_RARE)
 		r = spoor_walk_step(w, &w->s, rule);
-	if (rule->op != SPOOR_RULE_FP)
-		return r;
-	w->guessed = true;
-	return r == SPOOR_WALK_NEXT && (w->s.sp <= sp || w->s.pc >> 47) ? SPOOR_WALK_NO_ROWS : r;
+	if (rule->op == SPOOR_RULE_FP) {
+		w->guessed = true;
+		w->lack |= (unsigned)rule->cfa_off;
+		if (r == SPOOR_WALK_NEXT && (w->s.sp <= sp || w->s.pc >> 47))
+			return SPOOR_WALK_NO_ROWS;
+	}
+	return r == SPOOR_WALK_COMPLETE && w->lack ? SPOOR_WALK_NO_ROWS : r;
 }
 
 /* skip: frames that are not taken, at the begin. */
