@@ -2,6 +2,7 @@
 /*
  * A program whose thread blocks all signals. Each event says how many frames backtrace() finds. Round by round: one
  * of main(); once there is a byte to be read, two more, through the object that is named. Ends at the second byte.
+ * With one more argument a child does all that.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,6 +12,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <spoor/tracepoint.h>
 
@@ -36,7 +38,7 @@ static bool told(void)
 	struct pollfd p = { .fd = STDIN_FILENO, .events = POLLIN };
 	char byte;
 
-	return poll(&p, 1, 5) == 1 && read(STDIN_FILENO, &byte, 1) == 1;
+	return poll(&p, 1, 5) == 1 && read(STDIN_FILENO, &byte, 1) >= 0;
 }
 
 static void rounds(call_through same, call_through none)
@@ -54,14 +56,17 @@ static void rounds(call_through same, call_through none)
 __attribute__((optimize("no-omit-frame-pointer"))) int main(int argc, char **argv)
 {
 	void *object;
+	int status = 0;
 	sigset_t all;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, NULL);
 	puts("ready");
 	fflush(stdout);
+	if (argc > 2 && fork())
+		return wait(&status) < 0 || status;
 	rounds(NULL, NULL);
-	object = dlopen(argv[argc - 1], RTLD_NOW);
+	object = dlopen(argv[1], RTLD_NOW);
 	if (!object)
 		return 2;
 	rounds((call_through)dlsym(object, "same"), (call_through)dlsym(object, "none"));

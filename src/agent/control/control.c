@@ -22,7 +22,7 @@
 #define KICKED_MS 50
 #define AGAIN_MS 100 /* between two looks for a recorder that is gone */
 
-static bool listening;     /* there is the thread */
+static uint32_t listener;   /* the process that has the thread; 0: none */
 static volatile bool stopped;
 static bool prepared; /* the environment was read: there may be a recorder */
 static bool asked;    /* whether a session wants us */
@@ -99,14 +99,15 @@ static void start_listener(void)
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	if (listening || may_change_who_it_is() || pthread_attr_init(&attr))
+	if (listener || may_change_who_it_is() || pthread_attr_init(&attr))
 		return;
 	register_for_urcu();
 	sigfillset(&all);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, 128 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	listening = !pthread_create(&thread, &attr, listen_to, NULL);
+	if (!pthread_create(&thread, &attr, listen_to, NULL))
+		listener = process->pid;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 }
@@ -150,6 +151,18 @@ static void handle_kicks(void)
 }
 
 /* ---- what the rest of the library calls ---- */
+
+void spoor_control_look(void)
+{
+	int saved = errno;
+
+	if (!process->alive || listener == process->pid || spoor_agent_lock(false))
+		return;
+	if (connection_fd() >= 0)
+		messages_serve();
+	spoor_agent_unlock();
+	errno = saved;
+}
 
 /* Who named a recorder wants call stacks by rows from the first event on; what is compiled already is there at once. */
 static void await_rows(const struct board *b)

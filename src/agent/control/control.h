@@ -9,6 +9,7 @@
  *  - a kick: a SIGURG with our value, queued by the recorder, for programs without that thread (they ran before, or are
  *    children by fork). The handler serves what is there and returns; if the library's lock is taken, the recorder
  *    kicks again. To other SIGURGs it does what was there before it.
+ * Who blocks SIGURG then has at least rows: while they are missing, events look themselves whether some have come.
  *
  * At a program's start it is: spoor_control_start() -> HELLO, then for each session a SETUP -> spoor_agent_setup(),
  * spoor_agent_rule()s, spoor_agent_record().
@@ -49,6 +50,12 @@ int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
 
 /* In place of arenas that a child can have none of: why; -errno. Async-signal-safe. */
 void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error);
+
+/*
+ * Serves the socket as a kick does, if there is no listener, but waits for nothing: what has not come is for the next
+ * time. Async-signal-safe.
+ */
+void spoor_control_look(void);
 
 /* From the destructor: ends the listener. */
 void spoor_control_stop(void);

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "agent/control/control.h"
 #include "agent/core/objects.h"
 #include "agent/core/process.h"
 #include "agent/core/producer.h"
@@ -22,6 +23,7 @@ static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret);
 
 #define CACHED 256 /* rules of a thread; a power of two */
 #define MAX_DEPTH 2048
+#define LOOK_EVERY 10000000 /* ns: so often who waits for rows asks whether there are some */
 
 struct cached {
 	uintptr_t pc;
@@ -52,6 +54,7 @@ struct walk {
 	uintptr_t low, size; /* of the own stack */
 	unsigned mode, budget, n, depth;
 	bool guessed;  /* by frame pointers: addresses may be anything from here on */
+	bool unclassified; /* some object is: the recorder is yet to say whose call sites are taken */
 	unsigned lack; /* 1 << enum code_rows of the objects that were guessed through for want of rows */
 	struct code_object *object; /* of the frame at hand */
 };
@@ -158,6 +161,7 @@ static bool takes(struct walk *w)
 		return true;
 	if (w->mode != SPOOR_STACK_LIB) {
 		c = code_class_of(w->object, out);
+		w->unclassified |= !c;
 		if (!c)
 			return true;
 		limit = c->limit;
@@ -230,6 +234,33 @@ static unsigned budget_of(const struct slot *s, unsigned mode)
 	return budget < most ? budget : most;
 }
 
+/* ---- what the recorder is yet to say ---- */
+
+static bool awaited; /* by some walk, since it was last looked for */
+
+static void await(const struct walk *w)
+{
+	const struct output *out = w->slot->output;
+
+	if (!w->unclassified && !(w->lack & 1 << CODE_ROWS_AWAITED))
+		return;
+	if (out && !out->wish.dir[0]) /* else there is no recorder */
+		__atomic_store_n(&awaited, true, __ATOMIC_RELAXED);
+}
+
+/* A program that blocks SIGURG is not told that it has come. */
+static __attribute__((noinline, cold)) void look_for_it(void)
+{
+	static uint64_t next;
+
+	if (!now_and_then(&next, LOOK_EVERY))
+		return;
+	__atomic_store_n(&awaited, false, __ATOMIC_RELAXED);
+	spoor_control_look();
+}
+
+/* ---- an event's ---- */
+
 static bool is_taken(const struct block *b, uintptr_t sp)
 {
 	const struct scratch *sc = b->scratch;
@@ -267,6 +298,8 @@ void callstack_take(const struct slot *s, const struct caller *caller, bool only
 	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
 	int status;
 
+	if (unlikely(__atomic_load_n(&awaited, __ATOMIC_RELAXED)))
+		look_for_it();
 	*ret = (struct callstack){ .head = { SPOOR_WALK_LOST, SPOOR_WAY_ROWS }, .ip = caller->pc };
 	w.sc = ret->scratch = enter(caller->sp);
 	if (!w.sc)
@@ -280,6 +313,7 @@ void callstack_take(const struct slot *s, const struct caller *caller, bool only
 		w.size = w.sc->stack.high - w.low - 7;
 	}
 	status = walk_frames(&w, 1);
+	await(&w);
 	if (!w.n && w.guessed) { /* better the helper, whose name tells the event, than nothing */
 		w.s = (struct spoor_frame_state){ .pc = caller->pc };
 		rule_of(&w, caller->pc - 1);
