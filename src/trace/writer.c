@@ -41,6 +41,19 @@ static uint64_t epoch_offset(void)
 	return offset;
 }
 
+void spoor_host_directory(const char *host, char *ret, size_t size)
+{
+	static const char *const ours[] = { "manifest", "manifest.new", "objects" };
+	size_t n = 0;
+
+	for (; host[n] && n + 1 < size; n++)
+		ret[n] = host[n] == '/' || host[n] <= ' ' || host[n] > '~' || (!n && host[n] == '.') ? '_' : host[n];
+	ret[n] = '\0';
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (!strcmp(host, ours[i]))
+			strcpy(ret + n, "_");
+}
+
 static int identify(struct spoor_writer *w)
 {
 	struct utsname u;
@@ -60,10 +73,7 @@ static int identify(struct spoor_writer *w)
 	snprintf(w->hostname, sizeof(w->hostname), "%s", u.nodename[0] ? u.nodename : "localhost");
 	if (w->o.store)
 		snprintf(w->hostname, sizeof(w->hostname), "%s", w->o.store->host);
-	memcpy(w->host_dir, w->hostname, sizeof(w->host_dir));
-	for (char *p = w->host_dir; *p; p++)
-		if (*p == '/' || *p <= ' ' || *p > '~' || (p == w->host_dir && *p == '.'))
-			*p = '_';
+	spoor_host_directory(w->hostname, w->host_dir, sizeof(w->host_dir));
 	snprintf(w->release, sizeof(w->release), "%s", u.release);
 	snprintf(w->machine, sizeof(w->machine), "%s", u.machine);
 	return 0;

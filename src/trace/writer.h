@@ -28,6 +28,9 @@
 
 struct spoor_writer;
 
+/* How the directory of a host of that name is called: of printable characters, and as nothing else in NAME.spoor. */
+void spoor_host_directory(const char *host, char *ret, size_t size);
+
 struct spoor_writer_options {
 	const char *path;    /* NAME.spoor; must not exist */
 	const char *command; /* for the manifest */

@@ -54,6 +54,16 @@ def test_names(relay, sender, ticker):  # noqa: F811
     assert {p.name for p in relay.directory.iterdir()} <= {"same", "_._.._.._etc_x_y_", "_.._.._etc_x_y_"}
 
 
+def test_host_called_as_a_traces_file(relay, sender, ticker):  # noqa: F811
+    s = sender("manifest")
+    s.ust("start", "-o", "t.spoor")
+    p = s.program(ticker, 1, 101)
+    p.wait(20)
+    assert "manifest_/t.spoor" in s.end()
+    wait_for(lambda: "manifest_/t.spoor (" in relay.said() and "complete" in relay.said())
+    assert s.ticks(relay.directory / "manifest_/t.spoor") == {(p.pid, 0): list(range(101))}
+
+
 def test_two_hosts_of_one_name(relay, sender, ticker):  # noqa: F811
     """Each has a trace of its own, whatever is killed meanwhile; who comes back goes on with his own."""
     hosts = [sender("twin"), sender("other", None, "--host-name", "twin")]

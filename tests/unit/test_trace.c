@@ -2,6 +2,7 @@
 /* Writer and reader together; what calls and threads look like to a user. */
 #include "trace_fixture.h"
 
+#include <sched.h>
 #include <sys/stat.h>
 
 #include "trace/syscalls.h"
@@ -338,6 +339,36 @@ static void test_entry_unseen(void **state)
 	assert_false(c.entry_unseen);
 }
 
+/* A host may be called as a file of the trace is; its directory is not. */
+static void test_host_called_as_a_file(void **state)
+{
+	static const char *const names[] = { "manifest", "manifest.new", "objects" };
+	char host[65] = "", path[256];
+
+	gethostname(host, sizeof(host) - 1);
+	assert_int_equal(unshare(CLONE_NEWUTS), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		struct fixture *f;
+		struct spoor_trace *t;
+
+		assert_int_equal(sethostname(names[i], strlen(names[i])), 0);
+		assert_int_equal(setup(state), 0);
+		f = *state;
+		open_writer(f, (struct spoor_writer_options){ .command = "cmd" });
+		write_calls_on(f, 0, 100, 3);
+		close_writer(f);
+		snprintf(path, sizeof(path), "%s/%s_/kernel", f->path, names[i]);
+		assert_int_equal(access(path, F_OK), 0);
+		t = open_trace(f);
+		assert_string_equal(spoor_trace_info(t)->hostname, names[i]);
+		assert_int_equal(count(t), 3);
+		assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+		spoor_trace_close(t);
+		teardown(state);
+	}
+	assert_int_equal(sethostname(host, strlen(host)), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_call_of_another_length),
 		cmocka_unit_test(test_width_of_results),
 		cmocka_unit_test(test_entry_unseen),
+		cmocka_unit_test(test_host_called_as_a_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

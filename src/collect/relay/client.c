@@ -39,7 +39,7 @@ static int init(struct spoor_relay_client *c, const struct spoor_relay_client_op
 	if (r)
 		return r;
 	gethostname(name, sizeof(name) - 1);
-	spoor_relay_make_name(o->host ? o->host : name, c->host, sizeof(c->host));
+	spoor_relay_make_host(o->host ? o->host : name, c->host);
 	snprintf(c->url, sizeof(c->url), "%s", o->url);
 	c->memory = o->memory ? o->memory : SPOOR_RELAY_MEMORY;
 	return 0;

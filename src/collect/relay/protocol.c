@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "trace/writer.h"
+
 #define OP_MOST sizeof(struct spoor_relay_op)
 
 /* What each message can have: at least, at most. */
@@ -123,4 +125,12 @@ void spoor_relay_make_name(const char *from, char *to, size_t max)
 	if (!n)
 		to[n++] = '_';
 	to[n] = '\0';
+}
+
+void spoor_relay_make_host(const char *from, char to[SPOOR_RELAY_HOST])
+{
+	char name[SPOOR_RELAY_HOST];
+
+	spoor_relay_make_name(from, name, sizeof(name));
+	spoor_host_directory(name, to, SPOOR_RELAY_HOST);
 }

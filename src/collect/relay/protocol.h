@@ -114,3 +114,5 @@ int spoor_relay_check(const void *message, size_t size);
 int spoor_relay_is_name(const char *name, size_t max);
 /* Makes it one. */
 void spoor_relay_make_name(const char *from, char *to, size_t max);
+/* A host's, which is a directory's in its traces, too. */
+void spoor_relay_make_host(const char *from, char to[SPOOR_RELAY_HOST]);

@@ -179,7 +179,7 @@ static int fill_hello(struct spoor_sender *s)
 	h->parts = s->o.parts;
 	h->window = 2 * (s->o.memory + BESIDE) + AT_ONCE;
 	spoor_boot_id(h->boot_id);
-	spoor_relay_make_name(s->o.host, h->host, sizeof(h->host));
+	spoor_relay_make_host(s->o.host, h->host);
 	spoor_relay_make_name(s->o.name, h->name, sizeof(h->name));
 	if (getrandom(h->incarnation, sizeof(h->incarnation), 0) != sizeof(h->incarnation))
 		return -EIO;

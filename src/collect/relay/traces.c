@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "trace/digest.h"
+#include "trace/writer.h"
 
 #define MOST_NAMES 10000
 #define MOST_WINDOW (256ULL << 20)
@@ -157,8 +158,12 @@ static struct relay_trace *add(struct relay_traces *all, const char *host, const
 
 static int open_host(struct relay_traces *all, const char *host, struct spoor_error *e)
 {
+	char directory[SPOOR_RELAY_HOST + 1];
 	int fd;
 
+	spoor_host_directory(host, directory, sizeof(directory));
+	if (strcmp(host, directory))
+		return spoor_fail(e, EINVAL, "%s: no name for a host: a trace's own files are called so", host);
 	if (mkdirat(all->dir_fd, host, 0700) < 0 && errno != EEXIST)
 		return spoor_fail(e, errno, "%s/%s: %s", all->path, host, strerror(errno));
 	fd = openat(all->dir_fd, host, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
