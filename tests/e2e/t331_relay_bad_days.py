@@ -16,7 +16,7 @@ import pytest
 
 from daemons import ticker  # noqa: F401 (fixtures)
 from processes import wait_for
-from relaying import Relay, Sender, rss_kb
+from relaying import Proxy, Relay, Sender, rss_kb
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
 from make_relay_corpus import SESSION, head, hello, op  # noqa: E402
@@ -138,6 +138,47 @@ def test_wrong_certificates(tls, sender, ca, certificates, tmp_path, what):
     time.sleep(0.5)
     assert len([line for line in s.said().splitlines() if "session default" in line]) == 1, s.said()
     assert not list(r.directory.iterdir())
+
+
+class Damaging(Proxy):
+    """Changes one byte of what the sender sends, once it is asked to."""
+    armed = False
+
+    def carry(self, pair, source):
+        near, far, _ = pair
+        to = far if source is near else near
+        try:
+            data = bytearray(source.recv(65536))
+            if self.armed and data and source is near:
+                data[-1] ^= 1
+                self.armed = False
+            if not data:
+                raise OSError
+            to.sendall(data)
+        except OSError:
+            self.drop(pair)
+
+
+def test_damaged_on_the_way(build, tmp_path, sender, ca, ticker):  # noqa: F811
+    """It is no certificate's fault, is said as what it is, and the next connection brings all."""
+    r = Relay(build, tmp_path / "relayed", *own(ca.issue("here", "IP:127.0.0.1"), ca), scheme="tls").start()
+    proxy = Damaging(r.port)
+    try:
+        s = sender("host", proxy.url.replace("tcp", "tls"), *own(ca.issue("one", "DNS:one"), ca, "relay-"))
+        s.ust("start", "-o", "t.spoor")
+        wait_for(lambda: list(r.directory.rglob("manifest")))
+        proxy.armed = True
+        p = s.program(ticker, 1, 1009, 20)
+        p.wait(30)
+        wait_for(lambda: "1 reconnect" in s.status())
+        assert "what the other side sent was damaged on the way (decryption failed" in r.said(), r.said()
+        assert "certificate" not in s.said() + r.said()
+        assert ", 0 lost" in s.end()
+        wait_for(lambda: "complete" in r.said())
+        assert s.ticks(r.directory / "host/t.spoor") == {(p.pid, 0): list(range(1009))}
+    finally:
+        proxy.close()
+        r.kill(signal.SIGTERM)
 
 
 def test_no_client_certificate(tls, ca):

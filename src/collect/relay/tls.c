@@ -62,6 +62,24 @@ int spoor_tls_new(const struct spoor_tls_files *f, bool server, SSL_CTX **ret, s
 	return 0;
 }
 
+/* What we were told by an alert, of which most say something else. */
+static bool is_about_certificate(unsigned long code)
+{
+	switch (ERR_GET_REASON(code)) {
+	case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
+	case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+	case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+	case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+	case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+	case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+	case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+	case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+	case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+		return true;
+	}
+	return false;
+}
+
 void spoor_tls_reason(SSL *ssl, char *text, size_t size)
 {
 	unsigned long code = ERR_peek_error();
@@ -71,8 +89,14 @@ void spoor_tls_reason(SSL *ssl, char *text, size_t size)
 	ERR_clear_error();
 	if (verify != X509_V_OK)
 		snprintf(text, size, "the other side's certificate: %s", X509_verify_cert_error_string(verify));
-	else if (why && strstr(why, "alert"))
+	else if (why && is_about_certificate(code))
 		snprintf(text, size, "the other side refused our certificate (%s)", why);
+	else if (why && ERR_GET_REASON(code) == SSL_R_SSLV3_ALERT_BAD_RECORD_MAC)
+		snprintf(text, size, "what we sent was damaged on the way (%s)", why);
+	else if (why && ERR_GET_REASON(code) == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC)
+		snprintf(text, size, "what the other side sent was damaged on the way (%s)", why);
+	else if (why && strstr(why, "alert"))
+		snprintf(text, size, "the other side ended the connection (%s)", why);
 	else if (why && strstr(why, "wrong version number"))
 		snprintf(text, size, "the other side does not speak TLS");
 	else
