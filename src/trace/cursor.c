@@ -25,8 +25,11 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 		.path = path, .segment = segment, .instance = instance, .next_packet = SIZE_MAX
 	};
 	if (fd < 0 || fstat(fd, &st) < 0) {
-		spoor_trace_note(t, path, 0, strerror(errno));
-		return -errno;
+		int err = errno;
+
+		if (err != ENOENT || !spoor_trace_was_dropped(t, segment))
+			spoor_trace_note(t, path, 0, strerror(err));
+		return -err;
 	}
 	if (!S_ISREG(st.st_mode)) {
 		spoor_trace_note(t, path, 0, "not a regular file");

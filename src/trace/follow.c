@@ -123,7 +123,6 @@ static int read_end(struct spoor_trace *t)
 
 	t->manifest = NULL;
 	t->root = NULL;
-	t->info.dropped_segments = t->info.dropped_bytes = 0;
 	r = spoor_trace_read_manifest(t, t->path, NULL);
 	t->info.live = 0;
 	if (!t->manifest) { /* what it says borrows from it */

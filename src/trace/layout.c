@@ -65,7 +65,7 @@ static void compare(struct spoor_trace *t, const char *path, const char *text)
 	}
 }
 
-/* All segments of a part say the same of what is not user events. */
+/* All segments of a part say the same of what is not user events. 0: this one is gone, and another is to be asked. */
 static int check_part(struct spoor_trace *t, const struct spoor_segment *s)
 {
 	_cleanup_(spoor_freep) char *path = NULL, *text = NULL;
@@ -76,11 +76,13 @@ static int check_part(struct spoor_trace *t, const struct spoor_segment *s)
 		return -ENOMEM;
 	}
 	r = spoor_read_text(path, 16 << 20, &text);
+	if (r == -ENOENT && spoor_trace_was_dropped(t, s))
+		return 0;
 	if (r < 0)
 		spoor_trace_note(t, path, 0, strerror(-r));
 	else
 		compare(t, path, text);
-	return 0;
+	return 1;
 }
 
 int spoor_trace_check_layout(struct spoor_trace *t)
@@ -89,12 +91,12 @@ int spoor_trace_check_layout(struct spoor_trace *t)
 
 	for (unsigned i = 0; i < t->n_segments; i++) {
 		const struct spoor_segment *s = t->segments[i];
+		int r = s->part == checked ? 0 : check_part(t, s);
 
-		if (s->part == checked)
-			continue;
-		checked = s->part;
-		if (check_part(t, s) < 0)
-			return -ENOMEM;
+		if (r < 0)
+			return r;
+		if (r)
+			checked = s->part;
 	}
 	return 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -224,11 +225,12 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 }
 
 /* The segments of all parts are dropped together. */
-static void take_parts(struct spoor_trace *t, const char *path, const json_t *parts)
+static void take_dropped(struct spoor_trace *t, const json_t *parts)
 {
 	const json_t *part;
 	size_t i;
 
+	t->info.dropped_segments = t->info.dropped_bytes = 0;
 	json_array_foreach((json_t *)parts, i, part)
 	{
 		const json_t *dropped = json_object_get(part, "dropped");
@@ -236,10 +238,19 @@ static void take_parts(struct spoor_trace *t, const char *path, const json_t *pa
 
 		t->info.dropped_segments = n > t->info.dropped_segments ? n : t->info.dropped_segments;
 		t->info.dropped_bytes += count_of(dropped, "bytes");
-		/* While it is written, the oldest may go between our two looks. */
+	}
+}
+
+static void take_parts(struct spoor_trace *t, const char *path, const json_t *parts)
+{
+	const json_t *part;
+	size_t i;
+
+	take_dropped(t, parts);
+	/* While it is written, the oldest may go between our two looks. */
+	json_array_foreach((json_t *)parts, i, part)
 		if (!t->info.live)
 			check_segments(t, path, part);
-	}
 }
 
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
@@ -261,6 +272,27 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 	take_losses(t, j);
 	if (whole)
 		take_parts(t, path, json_object_get(host, "parts"));
+}
+
+/* Its writer says so before it removes it; we may have looked before that. */
+bool spoor_trace_was_dropped(struct spoor_trace *t, const struct spoor_segment *s)
+{
+	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
+	json_t *j;
+
+	if (!access(s->path, F_OK) || errno != ENOENT)
+		return false;
+	if (s->number <= t->info.dropped_segments)
+		return true;
+	if (asprintf(&file, "%s/manifest", t->root) < 0) {
+		file = NULL;
+		return false;
+	}
+	j = spoor_read_text(file, MAX_MANIFEST, &text) < 0 ? NULL : json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	if (j)
+		take_dropped(t, json_object_get(host_json(json_object_get(j, "hosts"), t->host), "parts"));
+	json_decref(j);
+	return s->number <= t->info.dropped_segments;
 }
 
 static int version_of(const json_t *j)

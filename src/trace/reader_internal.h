@@ -5,6 +5,8 @@
  * event_check.c (every check of an event's bytes), definitions.c, manifest_read.c, layout.c, call.c, class.c,
  * pending.c, sources.c, follow.c, repair.c.
  */
+#include <stdbool.h>
+
 #include "trace/reader.h"
 #include "trace/schema.h"
 
@@ -121,6 +123,8 @@ int spoor_trace_order(struct spoor_trace *t);
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
 int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
+/* manifest_read.c: it is gone as a whole, and the manifest says that --max-size dropped it. */
+bool spoor_trace_was_dropped(struct spoor_trace *t, const struct spoor_segment *s);
 
 /* "01234567-89ab-...": 0 or -EINVAL. */
 int spoor_parse_uuid(const char *text, uint8_t ret[16]);

@@ -129,7 +129,8 @@ static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, 
 
 	if (!d) {
 		t->scan_errno = errno;
-		spoor_trace_note(t, path, 0, strerror(errno));
+		if (errno != ENOENT) /* dropped since it was listed; where it should be there the manifest tells */
+			spoor_trace_note(t, path, 0, strerror(errno));
 		return 0;
 	}
 	r = spoor_trace_add_segment(t, path, part, nr, &s);

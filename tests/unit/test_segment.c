@@ -93,6 +93,57 @@ static void rotate(struct fixture *f)
 	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
 }
 
+/* It was found, and is dropped before it is opened: the reader goes on with the others, and says how many went. */
+static void test_dropped_while_read(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t, *all;
+
+	open_writer(f, (struct spoor_writer_options){ .max_size = 1 << 20 });
+	write_calls_on(f, 0, 1000, 5000);
+	rotate(f);
+	write_calls_on(f, 0, 10000, 5000);
+	t = open_trace(f);
+	all = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_segments, 2);
+	assert_int_equal(count(all), 10000);
+	rotate(f);
+	write_calls_on(f, 0, 20000, 5000);
+	assert_int_equal(count(t), 5000);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	assert_int_equal(spoor_trace_info(t)->dropped_segments, 1);
+	spoor_trace_close(t);
+	spoor_trace_close(all);
+	close_writer(f);
+}
+
+/* What no limit took away is missing, and said to be, whether the trace is being written or has ended. */
+static void test_removed_while_read(void **state)
+{
+	struct fixture *f = *state;
+
+	open_writer(f, (struct spoor_writer_options){ .max_size = 1 << 30 });
+	write_calls_on(f, 0, 100, 1);
+	rotate(f);
+	write_calls_on(f, 0, 200, 1);
+	rotate(f);
+	write_calls_on(f, 0, 300, 1);
+	for (unsigned segment = 1; segment <= 2; segment++) {
+		struct spoor_trace *t = open_trace(f);
+		char path[512], hidden[600];
+
+		stream_path(f, segment, "", path, sizeof(path));
+		snprintf(hidden, sizeof(hidden), "%s/gone-%u", f->dir, segment);
+		assert_int_equal(rename(path, hidden), 0);
+		assert_int_equal(count(t), 3 - segment);
+		assert_non_null(strstr(spoor_trace_damage(t, segment - 1), "cpu0: offset 0: No such file"));
+		assert_int_equal(spoor_trace_info(t)->n_damages, segment); /* and of an ended one: segment 1 */
+		spoor_trace_close(t);
+		if (segment == 1)
+			close_writer(f);
+	}
+}
+
 static unsigned count_in(struct fixture *f, const char *path)
 {
 	struct spoor_trace *t = NULL;
@@ -306,6 +357,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST_OF_TRACE(test_rotation),
+		TEST_OF_TRACE(test_dropped_while_read),
+		TEST_OF_TRACE(test_removed_while_read),
 		TEST_OF_TRACE(test_take_over),
 		TEST_OF_TRACE(test_max_size),
 		TEST_OF_TRACE(test_max_size_without_room),
