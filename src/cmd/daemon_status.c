@@ -27,7 +27,7 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
-	char line[768], stuck[160] = "", losses[64];
+	char line[768], stuck[160] = "", losses[64], reached[96] = "";
 
 	if (c->w.n_pids && c->w.pids[0] != p->pid)
 		return;
@@ -35,12 +35,15 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 		snprintf(stuck, sizeof(stuck), ", %u of %u %s cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
 			 p->n_sites, spoor_plural(p->n_sites, "site", "sites"));
 	spoor_ust_losses(p->lost, p->overwritten, losses, sizeof(losses));
+	if (!p->listens)
+		snprintf(reached, sizeof(reached), ", %sreached by signal%s%s", p->deaf ? "not " : "",
+			 p->deaf ? ": " : "", p->deaf ? p->deaf : "");
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
 		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s", p->pid, p->comm, p->events,
 			 spoor_plural(p->events, "event", "events"), losses, p->malformed ? ", some made no sense" : "",
-			 p->listens ? "" : ", reached by signal", stuck);
+			 reached, stuck);
 	spoor_hub_answer(c->q, line);
 }
 

@@ -90,6 +90,26 @@ def test_daemon_that_is_stopped(daemon):
     assert run.returncode == 1 and run.stderr.count("\n") == 1 and "does not answer" in run.stderr
 
 
+def blocking_urgent(argv, env):
+    """A program that begins with SIGURG blocked and has no listener, being root's."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
+    try:
+        return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_status_tells_who_is_reached(daemon, ticker):
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:*")
+    reached = daemon.program(ticker, 1, 0, 1000)
+    deaf = blocking_urgent([ticker, "2", "0", "1000"], daemon.environment())
+    daemon.running.append(deaf)
+    assert deaf.stdout.readline() == b"ready\n"
+    for p, how in (reached, "reached by signal"), (deaf, "not reached by signal: it blocks SIGURG"):
+        wait_for(lambda: any(line.strip().startswith(f"{p.pid} ") and line.endswith(f", {how}")
+                             for line in daemon.ust("status").stdout.splitlines()))
+
+
 def not_recorded(daemon, name):
     """Of how many programs a trace says that they came and are not in it, in its text and in JSON."""
     daemon.events(f"{name}.spoor")

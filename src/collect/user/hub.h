@@ -169,6 +169,7 @@ struct spoor_hub_program_info {
 	unsigned n_stuck; /* of n_sites: cannot be switched on, since the program may not change its code */
 	uint64_t events, lost, overwritten, malformed;
 	bool listens; /* has its thread; else it is kicked */
+	const char *deaf; /* why that does not reach it; NULL: it does */
 };
 void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 			void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx);

@@ -308,3 +308,4 @@ void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
 int spoor_kick(uint32_t pid);
+const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */

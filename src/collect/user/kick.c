@@ -31,17 +31,58 @@ int spoor_kick(uint32_t pid)
 	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
 }
 
-static bool handles_it(uint32_t pid)
+/* Is SIGURG in that set of /proc/PROCESS/status? 1, 0, or -ESRCH. */
+static int has_signal(const char *process, const char *set)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	char path[64], line[256];
 
-	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	snprintf(path, sizeof(path), "/proc/%s/status", process);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "SigCgt:", 7))
-			return strtoull(line + 7, NULL, 16) >> (SIGURG - 1) & 1;
-	return false;
+		if (!strncmp(line, set, strlen(set)))
+			return strtoull(line + strlen(set), NULL, 16) >> (SIGURG - 1) & 1;
+	return -ESRCH;
+}
+
+static bool handles_it(uint32_t pid)
+{
+	char process[16];
+
+	snprintf(process, sizeof(process), "%u", pid);
+	return has_signal(process, "SigCgt:") == 1;
+}
+
+/* In all of its threads: any that does not takes the signal. */
+static bool blocks_it(uint32_t pid)
+{
+	char path[64], thread[48];
+	bool blocked = false, open = false;
+	struct dirent *d;
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	tasks = opendir(path);
+	while (tasks && !open && (d = readdir(tasks))) {
+		int r;
+
+		if (!isdigit(d->d_name[0]))
+			continue;
+		snprintf(thread, sizeof(thread), "%u/task/%u", pid, (unsigned)atoi(d->d_name));
+		r = has_signal(thread, "SigBlk:");
+		blocked |= r == 1;
+		open |= r == 0;
+	}
+	if (tasks)
+		closedir(tasks);
+	return blocked && !open;
+}
+
+const char *spoor_kick_fails(uint32_t pid)
+{
+	if (blocks_it(pid))
+		return "it blocks SIGURG";
+	return handles_it(pid) ? NULL : "SIGURG was taken from it";
 }
 
 /* The library's variable is mapped by whoever has it, linked or preloaded, shared or static. */

@@ -51,6 +51,14 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 	return n;
 }
 
+/* What it was told and has not answered, nobody can say that it has got. */
+static const char *why_deaf(const struct hub_program *p)
+{
+	const char *why = p->listens || p->gone || p->process.fd < 0 ? NULL : spoor_kick_fails(p->cred.pid);
+
+	return why || p->listens || !p->n_awaited ? why : "it has not answered yet";
+}
+
 void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 			void (*each)(void *ctx, const struct spoor_hub_program_info *p), void *ctx)
 {
@@ -67,6 +75,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 
 		if (!m || !p->program || p->dead)
 			continue;
+		info.deaf = why_deaf(p);
 		info.refused = m->refused;
 		info.n_arenas = m->n_arenas;
 		for (size_t i = 0; i < m->n_arenas; i++) {
