@@ -59,6 +59,11 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 	if (r->running)
 		printf("; %u still running", r->running);
 	putchar('\n');
+	if (r->children)
+		fprintf(stderr, "spoor ust: %" PRIu64 " child %s could have no buffers: not recorded, %" PRIu64
+			" of these %s lost; must the directory be writable for more users?\n",
+			r->children, spoor_plural(r->children, "process", "processes"), r->lost_child,
+			spoor_plural(r->lost_child, "event is", "events are"));
 	if (r->stuck)
 		fprintf(stderr, "spoor ust: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->stuck,
 			spoor_plural(r->stuck, "program", "programs"));

@@ -118,10 +118,12 @@ static int any_program_is_damaged(const struct spoor_view *v)
 static void put_losses(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
-	uint64_t discarded = spoor_trace_discarded(v->trace);
+	uint64_t discarded = spoor_trace_discarded(v->trace), full = discarded - info->lost_writing;
+	uint64_t child = info->lost_child < full ? info->lost_child : full;
 
-	put_lost(v->out, discarded - info->lost_writing, "event was", "events were",
-		 "discarded because a buffer was full");
+	put_lost(v->out, full - child, "event was", "events were", "discarded because a buffer was full");
+	put_lost(v->out, child, "event was", "events were",
+		 "of child processes that could have no buffers of their own");
 	put_lost(v->out, info->lost_writing, "event", "events",
 		 "could not be written: a full disk, a removed directory, a slow relay, or no room below "
 		 "--max-size");
@@ -252,8 +254,8 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 		    "not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
 		    "that came: as many other sessions and channels as can at once did, there was no memory for the "
-		    "buffers, a limit (ulimit) did not let them be, their libspoor-ust was of another version, or they "
-		    "do not obey the recorder's user; their user events are not here.");
+		    "buffers, a limit (ulimit) or a directory's rights did not let them be, their libspoor-ust was of "
+		    "another version, or they do not obey the recorder's user; their user events are not here.");
 }
 
 static void put_user_events(struct spoor_view *v)
@@ -345,13 +347,14 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"overwritten\":%" PRIu64 ",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64
-		",\"programs_turned_away\":%" PRIu64 ",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64
-		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"lost_child\":%" PRIu64 ",\"overwritten\":%" PRIu64 ",\"threads_not_recorded\":%" PRIu64
+		",\"programs_late\":%" PRIu64 ",\"programs_turned_away\":%" PRIu64 ",\"programs_not_recorded\":%" PRIu64
+		",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64
+		"},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->overwritten, info->threads_not_recorded, info->programs_late,
-		info->programs_turned_away, info->programs_not_recorded, info->ring_damages, info->dropped_segments,
-		info->dropped_bytes, v->n_undecodable);
+		info->lost_writing, info->lost_child, info->overwritten, info->threads_not_recorded,
+		info->programs_late, info->programs_turned_away, info->programs_not_recorded, info->ring_damages,
+		info->dropped_segments, info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

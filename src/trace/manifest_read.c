@@ -215,6 +215,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	const json_t *counters = json_object_get(j, "counters");
 
 	t->info.lost_writing = count_of(j, "lost_writing");
+	t->info.lost_child = count_of(counters, "ust_lost_child");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.programs_late = count_of(counters, "ust_late");
 	t->info.programs_turned_away = count_of(counters, "ust_turned_away");

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The variables that record without a daemon: what they say, and what is said of those that say nothing."""
+import json
 import subprocess
 
 import pytest
 import tracing
+from daemons import open_place  # noqa: F401 (fixture)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +76,52 @@ def test_options_say_the_same(build, actor, tmp_path, name, value):
     why = refused.stderr.split(f"{option} {value}: ")[-1].split(f"{option}: ")[-1].split(" at '")[0].strip()
     run, _ = tracing.traced(build, tmp_path / "out", actor, "count", 5, **{f"SPOOR_UST_{name}": value})
     assert refused.returncode == 2 and f": {why}; " in run.stderr, (refused.stderr, run.stderr)
+
+
+@pytest.fixture(scope="module")
+def gives_up(tmp_path_factory):
+    return tracing.build_program(tmp_path_factory.mktemp("gives_up") / "gives_up", "ust_gives_up.c")
+
+
+def recovered(build, tmp_path):
+    """What `recover` says, the report, and its summary."""
+    run = subprocess.run([build / "spoor", "ust", "recover", "-o", tmp_path / "t.spoor", tmp_path / "out"],
+                         capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    text, lines = (subprocess.run([build / "spoor", "report", *words, tmp_path / "t.spoor"], capture_output=True,
+                                  text=True, check=True).stdout for words in ([], ["--format", "json"]))
+    return run.stdout + run.stderr, text, json.loads(lines.splitlines()[-1])
+
+
+def test_children_that_may_not_write(build, gives_up, tmp_path):
+    """It is said once, and what they lost is told as theirs: no buffer was full."""
+    (tmp_path / "out").mkdir(mode=0o755)
+    run, _ = tracing.traced(build, tmp_path / "out", gives_up)
+    assert run.returncode == 0
+    assert run.stderr == (f"spoor-ust: SPOOR_UST_OUTPUT={str(tmp_path / 'out')[:100]}: may not be written; "
+                          "child processes for which that is so are not recorded\n")
+    said, text, summary = recovered(build, tmp_path)
+    assert "1 event of 1 program" in said and "3 child processes could have no buffers" in said
+    assert "Lost: 30 events were of child processes that could have no buffers of their own." in text
+    assert "a buffer was full" not in text and "Not recorded: 3 programs" in text
+    assert (summary["discarded"], summary["lost_child"], summary["programs_not_recorded"]) == (30, 30, 3)
+
+
+def test_children_that_may_write(build, gives_up, open_place):  # noqa: F811
+    (open_place / "out").mkdir()
+    (open_place / "out").chmod(0o1777)
+    run, traces = tracing.traced(build, open_place / "out", gives_up)
+    assert run.returncode == 0 and not run.stderr
+    assert sorted(len(t.events) for t in traces) == [1, 10, 10, 10]
+
+
+@pytest.mark.parametrize("mode, says", [("r+", False), ("a", True)])
+def test_nothing_is_written_over(build, gives_up, tmp_path, mode, says):
+    """A file that a program has opened in standard error's place is not ours, unless it is a log."""
+    (tmp_path / "out").mkdir(mode=0o755)
+    file = tmp_path / "file"
+    file.write_text("precious")
+    run, _ = tracing.traced(build, tmp_path / "out", gives_up, file, mode)
+    assert run.returncode == 0 and not run.stderr
+    assert file.read_text().startswith("precious" + "spoor-ust: " * says)
+    assert (len(file.read_text()) > len("precious")) == says

@@ -150,13 +150,13 @@ struct spoor_arena_channel {
 	__u64 lost;        /* events that found no room */
 	__u64 lost_large;  /* events larger than a packet */
 	__u64 lost_nested; /* events in signal handlers deeper than there are levels */
-	__u64 reserved;
+	__u64 lost_child;  /* of `lost`: by child processes that could have no buffers of their own */
 	__u64 shared;      /* events written into a shared packet: not lost, but dearer */
 	__u32 space;       /* futex word: counted up whenever a packet becomes FREE */
 	__u32 waiters;     /* threads that wait for it */
 	__u32 full;        /* counted up whenever a packet becomes FULL */
 	__u32 lock;        /* of the shared packet: tid of who holds it; 0: nobody */
-	__u64 reserved2;
+	__u64 children;    /* first channel, without a daemon: those child processes */
 };
 _Static_assert(sizeof(struct spoor_arena_channel) == 128, "");
 

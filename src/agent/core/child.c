@@ -60,14 +60,24 @@ static int offer_fresh(void)
 	return r == -EMFILE || r == -ENFILE ? r : 0;
 }
 
+/* Once for all children of the process that has these: it may have thousands. */
+static void say_none(const struct output *o, int error)
+{
+	if (!__atomic_fetch_add(&o->made.arena->channels[0].children, 1, __ATOMIC_RELAXED))
+		outputs_child_failed(o->wish.dir, error);
+}
+
 static void tell_of_none(int error)
 {
 	uint32_t sessions[SPOOR_OUTPUTS];
 	unsigned i, n = 0;
 
-	for (i = 0; i < SPOOR_OUTPUTS; i++)
-		if (outputs[i].used)
+	for (i = 0; i < SPOOR_OUTPUTS; i++) {
+		if (outputs[i].used && outputs[i].wish.dir[0])
+			say_none(&outputs[i], error);
+		else if (outputs[i].used)
 			sessions[n++] = outputs[i].wish.session;
+	}
 	spoor_control_offer_none(sessions, n, error);
 }
 

@@ -6,6 +6,7 @@
  * generation: producers notice that they are of the old one.
  */
 #include "agent/core/memory.h"
+#include "agent/core/process.h"
 #include "agent/core/producer.h"
 
 #define SPOOR_OUTPUTS 8   /* sessions that record a program at once */
@@ -63,8 +64,11 @@ static inline void slot_leave(struct slot *s)
  */
 static inline void slot_lose(struct slot *s)
 {
-	if (__atomic_load_n(&s->output, __ATOMIC_RELAXED))
-		__atomic_fetch_add(&s->channel->lost, 1, __ATOMIC_RELAXED);
+	if (!__atomic_load_n(&s->output, __ATOMIC_RELAXED))
+		return;
+	__atomic_fetch_add(&s->channel->lost, 1, __ATOMIC_RELAXED);
+	if (!process->alive)
+		__atomic_fetch_add(&s->channel->lost_child, 1, __ATOMIC_RELAXED);
 }
 
 static inline bool slot_knows(const struct slot *s, uint16_t id)
@@ -107,6 +111,9 @@ bool outputs_offer_again(void);
  * definitions would go into its parent's. As process_lock() and process_trylock().
  */
 bool outputs_lock(bool wait);
+
+/* agent/ust: says, without a recorder, that a child can make no buffers in dir. Async-signal-safe. */
+void outputs_child_failed(const char *dir, int error);
 
 /* exit() has run. */
 void outputs_end(void);

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "agent/core/clock.h"
+#include "agent/core/output.h"
 #include "agent/core/process.h"
 #include "agent/ust/environment.h"
 #include "agent/ust/filter.h"
@@ -51,6 +55,38 @@ static void say(const char *name, const char *value, const char *why, const char
 	put(&l, instead, SIZE_MAX);
 	l.text[l.n++] = '\n';
 	sys3(SYS_write, 2, l.text, l.n);
+}
+
+static uint64_t words_dev, words_ino; /* standard error's file as the program began */
+
+static void note_words(void)
+{
+	struct stat st = {};
+
+	if (sys_failed(sys3(SYS_fstat, 2, &st, 0)))
+		return;
+	words_dev = st.st_dev;
+	words_ino = st.st_ino;
+}
+
+/*
+ * Programs put there what they like: a line may go where lines went when the program began, or into a file that is
+ * appended to, as logs are; and where neither waiting nor a signal comes of it.
+ */
+static bool may_say(void)
+{
+	struct pollfd p = { .fd = 2, .events = POLLOUT };
+	long flags = sys3(SYS_fcntl, 2, F_GETFL, 0);
+	struct stat st = {};
+	bool file;
+
+	if (sys_failed(flags) || sys_failed(sys3(SYS_fstat, 2, &st, 0)) || sys3(SYS_poll, &p, 1, 0) != 1 ||
+	    p.revents != POLLOUT)
+		return false;
+	file = S_ISREG(st.st_mode);
+	if (file && !file_may_have((uint64_t)st.st_size + sizeof(struct line)))
+		return false;
+	return (st.st_dev == words_dev && st.st_ino == words_ino) || (file && flags & O_APPEND);
 }
 
 /* ---- what values say ---- */
@@ -313,6 +349,7 @@ bool environment_alone(char **envp, struct alone *ret)
 	struct arena_wish *wish = &ret->wish;
 	unsigned i;
 
+	note_words();
 	if (parse_directory(dir, wish->dir, sizeof(wish->dir) - 1)) {
 		say("SPOOR_UST_OUTPUT", dir, "the path is too long, or the current directory unknown", nothing);
 		return false;
@@ -331,7 +368,7 @@ bool environment_alone(char **envp, struct alone *ret)
 	return parse_rule(envp, &ret->rule);
 }
 
-void environment_alone_failed(const struct alone *a, int error)
+static void say_failed(const char *dir, int error, const char *instead)
 {
 	static const struct {
 		int error;
@@ -352,5 +389,16 @@ void environment_alone_failed(const struct alone *a, int error)
 	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if (known[i].error == error)
 			why = known[i].why;
-	say("SPOOR_UST_OUTPUT", a->wish.dir, why, nothing);
+	say("SPOOR_UST_OUTPUT", dir, why, instead);
+}
+
+void environment_alone_failed(const struct alone *a, int error)
+{
+	say_failed(a->wish.dir, error, nothing);
+}
+
+void outputs_child_failed(const char *dir, int error)
+{
+	if (may_say())
+		say_failed(dir, error, "child processes for which that is so are not recorded");
 }

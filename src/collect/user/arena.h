@@ -78,6 +78,12 @@ void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
  * than before: from then on both stay as they were.
  */
 uint64_t spoor_user_arena_lost(struct spoor_user_arena *a);
+/*
+ * Of those that were lost when it was asked last, by child processes that could have no buffers; and, without a daemon,
+ * how many such there were.
+ */
+uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a);
+uint32_t spoor_user_arena_children(const struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a);
 /* How its program ended, of which nothing is known but that it is gone: ENDED, CRASHED, or UNSEEN. */
 enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a);

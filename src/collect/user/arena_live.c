@@ -156,6 +156,23 @@ uint64_t spoor_user_arena_lost(struct spoor_user_arena *a)
 	return sum;
 }
 
+uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->head.n_channels; i++)
+		if (__builtin_add_overflow(sum, LOAD(live(a)->channels[i].lost_child), &sum))
+			return a->lost;
+	return sum < a->lost ? sum : a->lost;
+}
+
+uint32_t spoor_user_arena_children(const struct spoor_user_arena *a)
+{
+	uint64_t n = LOAD(live(a)->channels[0].children);
+
+	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 uint64_t spoor_user_arena_memory(const struct spoor_user_arena *a)
 {
 	size_t page = sysconf(_SC_PAGESIZE), n = (a->size + page - 1) / page;

@@ -194,6 +194,8 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->stuck += s->arena->head.n_stuck != 0;
 		spoor_source_damaged(s, &r->ret->damaged);
 		r->ret->lost += spoor_user_arena_lost(s->arena);
+		r->ret->lost_child += spoor_user_arena_lost_child(s->arena);
+		r->ret->children += spoor_user_arena_children(s->arena);
 		r->ret->overwritten += spoor_user_arena_overwritten(s->arena);
 	}
 }
@@ -222,6 +224,8 @@ static void define_counters(const struct recovery *r, struct spoor_writer *w, ui
 {
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_events", r->ret->events);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_discarded", r->ret->lost);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_lost_child", r->ret->lost_child);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_not_recorded", r->ret->children);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->damaged.places);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_programs", r->ret->programs);

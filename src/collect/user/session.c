@@ -145,6 +145,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counts(s->taker, &c);
 	spoor_taker_counter(s->taker, "ust_events", c.events);
 	spoor_taker_counter(s->taker, "ust_discarded", s->lost + c.late);
+	spoor_taker_counter(s->taker, "ust_lost_child", c.lost_child);
 	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
 	spoor_taker_counter(s->taker, "ust_malformed", s->damaged.places);
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);

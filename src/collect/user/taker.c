@@ -195,13 +195,17 @@ static void remember_untold(struct spoor_taker *t, struct spoor_source *s)
 /* overwritten: as of when nothing was taken and not written. */
 static void count_lost(struct spoor_taker *t, struct spoor_source *s, uint64_t overwritten)
 {
-	uint64_t lost = spoor_user_arena_lost(s->arena);
+	uint64_t lost = spoor_user_arena_lost(s->arena), child = spoor_user_arena_lost_child(s->arena);
 
 	if (lost <= s->lost && overwritten <= s->overwritten)
 		return;
 	if (lost > s->lost) {
 		t->lost += lost - s->lost;
 		s->lost = lost;
+	}
+	if (child > s->lost_child) {
+		t->counts.lost_child += child - s->lost_child;
+		s->lost_child = child;
 	}
 	if (overwritten > s->overwritten) {
 		t->counts.overwritten += overwritten - s->overwritten;

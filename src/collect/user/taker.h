@@ -28,6 +28,7 @@ struct spoor_source {
 	bool told;                      /* SPOOR_EV_PROGRAM of it is in the trace */
 	unsigned state;                 /* enum spoor_program_state, once it has ended; 0: it runs */
 	uint64_t lost, overwritten;     /* of the arena's, what lanes have told of, or will with their next packet */
+	uint64_t lost_child;            /* of `lost` */
 	uint64_t taken;                 /* of the arena's, how many are in the trace, as its packets tell it */
 	bool untold;                    /* with the next */
 	bool known;                     /* recorders before us wrote of it, and counted it */
@@ -122,5 +123,6 @@ struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */
 	uint64_t late;                    /* events that came too late for any lane: lost */
 	uint64_t overwritten;             /* as far as it was told */
+	uint64_t lost_child;              /* likewise: by children without buffers */
 };
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret);
