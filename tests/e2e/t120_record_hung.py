@@ -159,6 +159,46 @@ def test_code_that_is_gone(record, read, start, tmp_path):
     assert (call["walk"], call["stack"], call["unfinished"]) == ("object gone", [], "before")
 
 
+WORKS_FIRST = r"""
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+enum { PART = 64 << 20, PARTS = 24 };
+int main(void)
+{
+	int memory = memfd_create("part", 0), fault = syscall(SYS_userfaultfd, O_CLOEXEC);
+	char *at = mmap(NULL, (size_t)PART * PARTS + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register end = { { (unsigned long)at + (size_t)PART * PARTS, 4096 }, UFFDIO_REGISTER_MODE_MISSING };
+	if (ftruncate(memory, PART) || ioctl(fault, UFFDIO_API, &api) || ioctl(fault, UFFDIO_REGISTER, &end))
+		return 1;
+	for (int i = 0; i < PARTS; i++)
+		mmap(at + (size_t)PART * i, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0);
+	puts("begun");
+	fflush(stdout);
+	return read(open("/dev/urandom", O_RDONLY), at, (size_t)PART * PARTS + 4096) > 0;
+}
+"""
+
+
+def test_call_that_worked_before_it_hung(record, read, start, tmp_path):
+    """At attach the thread is at work in the call, for seconds; then it waits for a page that never comes."""
+    (tmp_path / "works.c").write_text(WORKS_FIRST)
+    subprocess.run(["gcc", "-O1", "-o", "works", "works.c"], cwd=tmp_path, check=True, timeout=60)
+    target = ready(start(tmp_path / "works"), b"begun")
+    recording = record("-p", target.pid, "-m", "all", "-S", "64")
+    wait_for(lambda: Path(f"/proc/{target.pid}/stat").read_text().rsplit(") ", 1)[1][0] != "R")
+    assert recording.stop() == 0
+    (call,) = read(recording.trace).of("read")
+    assert call["unfinished"] == "before" and call["args"]["fd"]["path"] == "/dev/urandom"
+    assert call["walk"] == "complete" and "main" in [f["function"] for f in call["stack"]]
+
+
 WAITS_FOR_MANY = """
 import ctypes, sys
 class Waiter(ctypes.Structure):

@@ -352,6 +352,7 @@ static void end(struct session *s)
 	spoor_host_await_command(&s->host);
 	spoor_user_part_end(&s->user, &r->user);
 	spoor_consumer_ends(s->consumer);
+	spoor_kernel_meet(s->host.kernel); /* who was at work in a call at attach, and came to sleep in it later */
 	spoor_kernel_flush_pending(s->host.kernel);
 	spoor_kernel_detach(s->host.kernel);
 	spoor_host_settle(&s->host, END_NS, drain, s);
