@@ -150,6 +150,8 @@ void spoor_put_sockaddr_json(FILE *out, const uint8_t *bytes, size_t len)
 		fprintf(out, ",\"address\":\"%s\",\"port\":%u", address, port);
 		if (family == AF_INET6 && inet6_scope(bytes, len))
 			fprintf(out, ",\"scope_id\":%" PRIu32, inet6_scope(bytes, len));
+	} else if (family == AF_UNIX && len == 2) {
+		fputs(",\"path\":null", out);
 	} else if (family == AF_UNIX) {
 		fputs(",\"path\":", out);
 		spoor_put_json_bytes(out, name, unix_name(bytes, len, name));

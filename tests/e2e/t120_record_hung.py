@@ -172,16 +172,17 @@ enum { PART = 64 << 20, PARTS = 24 };
 int main(void)
 {
 	int memory = memfd_create("part", 0), fault = syscall(SYS_userfaultfd, O_CLOEXEC);
-	char *at = mmap(NULL, (size_t)PART * PARTS + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const size_t all = (size_t)PART * PARTS;
+	char *at = mmap(NULL, all + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register end = { { (unsigned long)at + (size_t)PART * PARTS, 4096 }, UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register end = { { (unsigned long)at + all, 4096 }, UFFDIO_REGISTER_MODE_MISSING };
 	if (ftruncate(memory, PART) || ioctl(fault, UFFDIO_API, &api) || ioctl(fault, UFFDIO_REGISTER, &end))
 		return 1;
 	for (int i = 0; i < PARTS; i++)
 		mmap(at + (size_t)PART * i, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, 0);
 	puts("begun");
 	fflush(stdout);
-	return read(open("/dev/urandom", O_RDONLY), at, (size_t)PART * PARTS + 4096) > 0;
+	return read(open("/dev/urandom", O_RDONLY), at, all + 4096) > 0;
 }
 """
 

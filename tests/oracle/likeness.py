@@ -197,6 +197,8 @@ class Likeness:
             return False
         if "data" in ours:
             return True
+        if ours["family"] == "AF_UNIX" and ours["path"] is None:
+            return text == f"{{sa_family={family:#x}}}"
         if ours["family"] == "AF_UNIX":
             m = re.search(r'sun_path=(@?)("(?:[^"\\]|\\.)*")', text)
             return bool(m) and m[1] + strace.unquote(m[2]).decode() == ours["path"]
