@@ -36,19 +36,20 @@ struct path_walk {
 	u64 dentry, mnt, root_dentry, root_mnt; /* mnt: struct mount */
 	u32 pos;                                /* path[pos..PATH_SPACE) is what has been found so far */
 	u32 whole;
+	struct scratch *sc;
 };
 
 /* Prepends one component. Returns 1 at the end. */
-__noinline int path_step(struct path_walk *w, struct scratch *sc)
+static long path_step(u32 i, void *ctx)
 {
+	struct path_walk *w = ctx;
+	struct scratch *sc = w->sc;
 	const unsigned char *name;
 	struct dentry *d;
 	struct mount *m;
 	u64 parent;
 	u32 len, pos;
 
-	if (!w || !sc)
-		return 1;
 	d = (void *)w->dentry;
 	m = (void *)w->mnt;
 	if (w->dentry == w->root_dentry && w->mnt == w->root_mnt) {
@@ -105,9 +106,8 @@ __noinline u32 path_of(u64 path, struct scratch *sc)
 {
 	struct path *p = (void *)path;
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct path_walk w = { .pos = PATH_SPACE };
+	struct path_walk w = { .pos = PATH_SPACE, .sc = sc };
 	struct vfsmount *vfs;
-	int i;
 
 	if (!p || !sc)
 		return PATH_SPACE;
@@ -117,9 +117,7 @@ __noinline u32 path_of(u64 path, struct scratch *sc)
 	w.root_dentry = (u64)BPF_CORE_READ(task, fs, root.dentry);
 	vfs = BPF_CORE_READ(task, fs, root.mnt);
 	w.root_mnt = (u64)vfs - bpf_core_field_offset(struct mount, mnt);
-	for (i = 0; i < PATH_COMPONENTS; i++)
-		if (path_step(&w, sc))
-			break;
+	bpf_loop(PATH_COMPONENTS, path_step, &w, 0); /* of a for loop the verifier would follow each round */
 	if (w.pos == PATH_SPACE && w.whole && w.dentry == w.root_dentry) {
 		sc->path[PATH_SPACE - 1] = '/';
 		return PATH_SPACE - 1;

@@ -147,6 +147,16 @@ static __always_inline void take_pointed(struct thread *t, struct scratch *sc, c
 	t->len = off;
 }
 
+/* The same at a call's exit, where it is rare: the verifier follows it once. */
+__noinline int take_pointed_late(struct thread *t, struct scratch *sc, u32 id, bool written)
+{
+	const struct spoor_call_config *cfg = &calls[id & (SPOOR_SYSCALL_MAX - 1)];
+
+	if (t && sc)
+		take_pointed(t, sc, cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127, written);
+	return 0;
+}
+
 /* The same of another process, if its memory cannot be read from here: empty. */
 static __always_inline void take_nothing_pointed(struct thread *t, const struct spoor_call_config *cfg)
 {
@@ -442,8 +452,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	/* A page that was not there at entry is there now, if the call did not fail for the same reason. */
 	if (t->flags & SPOOR_EVENT_UNREADABLE || (cfg->sockaddr & SPOOR_AT_EXIT && ret >= 0)) {
 		t->flags = t->flags & SPOOR_EVENT_UNREADABLE ? SPOOR_EVENT_READ_AT_EXIT : t->flags;
-		take_pointed(t, &c->scratch[0], cfg, (t->ret_at + (cfg->flags & SPOOR_CALL_RET_FD ? 4 : 0)) & 127,
-			     ret >= 0);
+		take_pointed_late(t, &c->scratch[0], id, ret >= 0);
 	}
 	if ((cfg->buf & SPOOR_AT_EXIT) && payload_max && ret > 0) {
 		u32 i = ((cfg->buf & 7) - 1) & 7;
