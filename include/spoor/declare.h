@@ -96,12 +96,12 @@ static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_des
 	return ((const struct spoor_desc *(*)(void))describe)();
 }
 
-#define DECLARE_TRACE(name, proto, args) SPOOR_DECLARE_(name, SPOOR_P_(proto), SPOOR_P_(args))
-#define DECLARE_TRACE_NOARGS(name) SPOOR_DECLARE_(name, , )
+#define DECLARE_TRACE(name, proto, args) SPOOR_DECLARE_(name, #proto, SPOOR_P_(proto), SPOOR_P_(args))
+#define DECLARE_TRACE_NOARGS(name) SPOOR_DECLARE_(name, "", , )
 #define DEFINE_TRACE(name) struct spoor_defined_##name
 
-#define SPOOR_DECLARE_(name, proto, args)                                                                            \
-	SPOOR_DECLARED_("trace__" #name, "trace:" #name "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")")                \
+#define SPOOR_DECLARE_(name, said, proto, args)                                                                      \
+	SPOOR_DECLARED_("trace__" #name, "trace:" #name " " said)                                                    \
 	static struct spoor_tracepoint spoor_tp_trace__##name __attribute__((unused));                               \
 	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_ void spoor_emit_trace__##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \

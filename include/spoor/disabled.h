@@ -3,7 +3,7 @@
 #pragma GCC system_header
 /* Tracepoints with SPOOR_DISABLE: no code, no data; a site's arguments are still checked. */
 
-#define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields) \
+#define SPOOR_TRACEPOINT_SAID_(provider, name, level, said, proto, args, fields) \
 	SPOOR_DISABLED_(provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
 
 #define SPOOR_DISABLED_(symbol, proto, args)                                                              \

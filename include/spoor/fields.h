@@ -25,6 +25,17 @@
 #include "each.h"
 #include "site.h"
 
+#define SPOOR_WORDS_(...) #__VA_ARGS__
+#define SPOOR_WORDS_OF_(...) SPOOR_WORDS_(__VA_ARGS__)
+
+/* The same in C, where bool is a macro and by now _Bool, as in C++. */
+#ifdef __cplusplus
+#define SPOOR_TYPE_WORDS_(type) " spoor_type_" #type
+#else
+#define SPOOR_TYPE_WORDS_(type) " " SPOOR_WORDS_OF_(spoor_type_##type)
+#define spoor_type__Bool spoor_type_bool
+#endif
+
 #define SPOOR_PAD_(n) (((n) + 7) & ~(size_t)7)
 
 /* The description */
@@ -53,28 +64,28 @@
 #define SPOOR_W_spoor_int(type, name, value)                    \
 	__builtin_memcpy(spoor_at_, &v_##name, sizeof(type));   \
 	spoor_at_ += sizeof(type);
-#define SPOOR_Q_spoor_int(type, name, value) " " #type " " #name ","
+#define SPOOR_Q_spoor_int(type, name, value) SPOOR_TYPE_WORDS_(type) " " #name ","
 
 #define SPOOR_T_spoor_hex SPOOR_T_spoor_int
 #define SPOOR_I_spoor_hex(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_hex SPOOR_V_spoor_int
 #define SPOOR_S_spoor_hex SPOOR_S_spoor_int
 #define SPOOR_W_spoor_hex SPOOR_W_spoor_int
-#define SPOOR_Q_spoor_hex(type, name, value) " hex " #type " " #name ","
+#define SPOOR_Q_spoor_hex(type, name, value) " hex " SPOOR_TYPE_WORDS_(type) " " #name ","
 
 #define SPOOR_T_spoor_oct SPOOR_T_spoor_int
 #define SPOOR_I_spoor_oct(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 8, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_oct SPOOR_V_spoor_int
 #define SPOOR_S_spoor_oct SPOOR_S_spoor_int
 #define SPOOR_W_spoor_oct SPOOR_W_spoor_int
-#define SPOOR_Q_spoor_oct(type, name, value) " oct " #type " " #name ","
+#define SPOOR_Q_spoor_oct(type, name, value) " oct " SPOOR_TYPE_WORDS_(type) " " #name ","
 
 #define SPOOR_T_spoor_bin SPOOR_T_spoor_int
 #define SPOOR_I_spoor_bin(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 2, SPOOR_SIGNED_(type), 0, name)
 #define SPOOR_V_spoor_bin SPOOR_V_spoor_int
 #define SPOOR_S_spoor_bin SPOOR_S_spoor_int
 #define SPOOR_W_spoor_bin SPOOR_W_spoor_int
-#define SPOOR_Q_spoor_bin(type, name, value) " bin " #type " " #name ","
+#define SPOOR_Q_spoor_bin(type, name, value) " bin " SPOOR_TYPE_WORDS_(type) " " #name ","
 
 /* Floating point, addresses */
 #define SPOOR_T_spoor_float SPOOR_T_spoor_int
@@ -82,7 +93,7 @@
 #define SPOOR_V_spoor_float SPOOR_V_spoor_int
 #define SPOOR_S_spoor_float SPOOR_S_spoor_int
 #define SPOOR_W_spoor_float SPOOR_W_spoor_int
-#define SPOOR_Q_spoor_float(type, name, value) " float " #type " " #name ","
+#define SPOOR_Q_spoor_float(type, name, value) " float " SPOOR_TYPE_WORDS_(type) " " #name ","
 
 #define SPOOR_T_spoor_pointer(name, value) SPOOR_FT_(name)
 #define SPOOR_I_spoor_pointer(name, value) SPOOR_FI_(3, 0, sizeof(void *), 16, 0, 0, name)
@@ -114,7 +125,7 @@
 	else                                                                       \
 		__builtin_memset(spoor_at_, 0, sizeof(type) * (count));            \
 	spoor_at_ += sizeof(type) * (count);
-#define SPOOR_Q_spoor_array(type, name, from, count) " " #type " " #name "[" #count "],"
+#define SPOOR_Q_spoor_array(type, name, from, count) SPOOR_TYPE_WORDS_(type) " " #name "[" #count "],"
 
 #define SPOOR_T_spoor_array_hex SPOOR_T_spoor_array
 #define SPOOR_I_spoor_array_hex(type, name, from, count) \
@@ -122,7 +133,7 @@
 #define SPOOR_V_spoor_array_hex SPOOR_V_spoor_array
 #define SPOOR_S_spoor_array_hex SPOOR_S_spoor_array
 #define SPOOR_W_spoor_array_hex SPOOR_W_spoor_array
-#define SPOOR_Q_spoor_array_hex(type, name, from, count) " hex " #type " " #name "[" #count "],"
+#define SPOOR_Q_spoor_array_hex(type, name, from, count) " hex " SPOOR_TYPE_WORDS_(type) " " #name "[" #count "],"
 
 #define SPOOR_T_spoor_sequence(type, name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_sequence(type, name, from, count) \
@@ -136,7 +147,7 @@
 #define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * c_##name
 #define SPOOR_W_spoor_sequence(type, name, from, count) \
 	spoor_at_ = spoor_put_sequence_(spoor_at_, v_##name, c_##name, sizeof(type) * c_##name);
-#define SPOOR_Q_spoor_sequence(type, name, from, count) " " #type " " #name "[],"
+#define SPOOR_Q_spoor_sequence(type, name, from, count) SPOOR_TYPE_WORDS_(type) " " #name "[],"
 
 #define SPOOR_T_spoor_sequence_hex SPOOR_T_spoor_sequence
 #define SPOOR_I_spoor_sequence_hex(type, name, from, count) \
@@ -144,7 +155,7 @@
 #define SPOOR_V_spoor_sequence_hex SPOOR_V_spoor_sequence
 #define SPOOR_S_spoor_sequence_hex SPOOR_S_spoor_sequence
 #define SPOOR_W_spoor_sequence_hex SPOOR_W_spoor_sequence
-#define SPOOR_Q_spoor_sequence_hex(type, name, from, count) " hex " #type " " #name "[],"
+#define SPOOR_Q_spoor_sequence_hex(type, name, from, count) " hex " SPOOR_TYPE_WORDS_(type) " " #name "[],"
 
 #define SPOOR_T_spoor_text(name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_text(name, from, count) SPOOR_FI_(1, 2, 1, 10, 2, 0, name)
@@ -187,4 +198,5 @@
 #define SPOOR_V_spoor_enum(type, name, value, ...) const type v_##name = value;
 #define SPOOR_S_spoor_enum(type, name, value, ...) +sizeof(type)
 #define SPOOR_W_spoor_enum(type, name, value, ...) SPOOR_W_spoor_int(type, name, value)
-#define SPOOR_Q_spoor_enum(type, name, value, ...) " enum " #type " " #name SPOOR_NUMBERED_(SPOOR_LQ_, __VA_ARGS__) ","
+#define SPOOR_Q_spoor_enum(type, name, value, ...) \
+	" enum " SPOOR_TYPE_WORDS_(type) " " #name SPOOR_NUMBERED_(SPOOR_LQ_, __VA_ARGS__) ","

@@ -52,8 +52,12 @@
 #define SPOOR_LEVEL_INFO 6
 #define SPOOR_LEVEL_DEBUG 14
 
-#define SPOOR_TRACEPOINT(provider, name, proto, args, fields) \
-	SPOOR_TRACEPOINT_LEVEL(provider, name, SPOOR_LEVEL_INFO, SPOOR_P_(proto), SPOOR_P_(args), SPOOR_P_(fields))
+/* #proto here, as it is written: in C bool is a macro. */
+#define SPOOR_TRACEPOINT(provider, name, proto, args, fields)                                                     \
+	SPOOR_TRACEPOINT_SAID_(provider, name, SPOOR_LEVEL_INFO, #proto, SPOOR_P_(proto), SPOOR_P_(args),         \
+			       SPOOR_P_(fields))
+#define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                        \
+	SPOOR_TRACEPOINT_SAID_(provider, name, level, #proto, SPOOR_P_(proto), SPOOR_P_(args), SPOOR_P_(fields))
 #define SPOOR_P_(...) __VA_ARGS__
 #define SPOOR_IGNORED_(i, x) (void)(x);
 
@@ -184,9 +188,6 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		".popsection\n"                                                                            \
 		".endif\n");
 #endif
-#define SPOOR_WORDS_(...) #__VA_ARGS__
-#define SPOOR_WORDS_OF_(...) SPOOR_WORDS_(__VA_ARGS__)
-
 #define SPOOR_DESC_(provider, name, level, kind, fields)                                            \
 	{ { sizeof(struct spoor_desc_##provider##__##name), SPOOR_PAD_(sizeof(#provider "\0" #name)), \
 	    SPOOR_COUNT_(fields), kind, level, 0, 0 },                                               \
@@ -210,10 +211,9 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	writing (void)spoor_at_;                                                                                    \
 	spoor_commit_(spoor_tp_, spoor_h_, spoor_size_);
 
-#define SPOOR_TRACEPOINT_LEVEL(provider, name, level, proto, args, fields)                                           \
+#define SPOOR_TRACEPOINT_SAID_(provider, name, level, said, proto, args, fields)                                     \
 	SPOOR_DECLARED_(#provider "__" #name,                                                                        \
-			#provider ":" #name " " SPOOR_WORDS_OF_(level) "(" SPOOR_WORDS_OF_(SPOOR_PROTO_(proto)) ")"  \
-				SPOOR_EACH_(SPOOR_Q_, fields))                                                       \
+			#provider ":" #name " " SPOOR_WORDS_OF_(level) " " said SPOOR_EACH_(SPOOR_Q_, fields))       \
 	struct spoor_desc_##provider##__##name {                                                                     \
 		struct spoor_desc d;                                                                                 \
 		char names[SPOOR_PAD_(sizeof(#provider "\0" #name))];                                                \

@@ -270,6 +270,31 @@ def test_a_different_declaration_does_not_link(tmp_path, way):
     assert link(HEADER, level.replace("LEVEL_ERR", "LEVEL_INFO")).returncode == 0
 
 
+# In C bool is a macro.
+SHARED = """#include <stdbool.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(t, e, TP_PROTO(bool on, const bool *all), TP_ARGS(on, all),
+                 TP_FIELDS(spoor_int(bool, on, on), spoor_array(bool, all, all, 2)))
+DECLARE_TRACE(old, TP_PROTO(bool on), TP_ARGS(on));
+DEFINE_TRACE(old);
+static const bool both[2] = {true, false};
+#define USE { spoor_trace(t, e, 1, both); trace_old(0); }
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "gcc -flto", "clang -flto -fuse-ld=lld"])
+def test_c_and_cxx_share_a_declaration(build, tmp_path, compiler):
+    (tmp_path / "a.c").write_text(SHARED + "void f(void); void f(void) USE")
+    (tmp_path / "b.cc").write_text(SHARED + 'extern "C" void f(void); int main() { USE f(); return 0; }')
+    name, *more = compiler.split()
+    include = f"-I{tracing.INCLUDE}"
+    subprocess.run([name, *more, include, "-c", "-o", tmp_path / "a.o", tmp_path / "a.c"], check=True, timeout=60)
+    subprocess.run([name.replace("gcc", "g++").replace("clang", "clang++"), *more, include, "-o", tmp_path / "x",
+                    tmp_path / "a.o", tmp_path / "b.cc"], check=True, timeout=60)
+    tracing.traced(build, tmp_path / "out", tmp_path / "x")
+    assert [e.values for e in arenas.arena(tmp_path / "out").events] == 2 * [{"on": 1, "all": [1, 0]}, {"on": 0}]
+
+
 def test_the_same_twice_in_one_source_does_not_compile(tmp_path):
     twice = HEADER.replace("static void probe", "SPOOR_TRACEPOINT(t, e, TP_PROTO(long n), TP_ARGS(n), TP_FIELDS())\n"
                            "static void probe")

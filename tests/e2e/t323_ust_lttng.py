@@ -143,6 +143,40 @@ def test_the_list_of_a_file(build, tmp_path, ours):
     assert "(s32[3] i, s32 hex[3] hex, u16[2] net, u16 hex[2] net_hex, char[5] text, u8[2] bytes, " in listed
 
 
+# In C bool is a macro.
+MIXED = """#include <stdbool.h>
+#include <lttng/tracepoint.h>
+LTTNG_UST_TRACEPOINT_EVENT(mixed, e, LTTNG_UST_TP_ARGS(bool, on, const bool *, two),
+                           LTTNG_UST_TP_FIELDS(lttng_ust_field_integer(int, on, on)
+                                               lttng_ust_field_array(bool, two, two, 2)))
+"""
+GUARDED = "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER mixed\n" \
+    '#undef LTTNG_UST_TRACEPOINT_INCLUDE\n#define LTTNG_UST_TRACEPOINT_INCLUDE "./mixed_tp.h"\n' \
+    "#if !defined(MIXED_H) || defined(LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ)\n#define MIXED_H\n" \
+    f"{MIXED}#endif\n#include <lttng/tracepoint-event.h>\n"
+SITE = "{ static const bool two[2] = {true, false}; lttng_ust_tracepoint(mixed, e, %d, two); }\n"
+
+
+def mixed(where, cflags, libs):
+    """The provider and a site in C, another site in C++."""
+    where.mkdir()
+    (where / "mixed_tp.h").write_text(GUARDED)
+    (where / "a.c").write_text("#define LTTNG_UST_TRACEPOINT_CREATE_PROBES\n#define LTTNG_UST_TRACEPOINT_DEFINE\n"
+                               '#include "mixed_tp.h"\nvoid f(void); void f(void) ' + SITE % 1)
+    (where / "b.cc").write_text('#include "mixed_tp.h"\nextern "C" void f(void); int main() { f(); ' + SITE % 0 + "}")
+    lttng.run(["gcc", "-I.", *cflags, "-c", "-o", "a.o", "a.c"], cwd=where)
+    lttng.run(["g++", "-I.", *cflags, "-o", "mixed", "b.cc", "a.o", *libs, "-ldl"], cwd=where)
+    return where / "mixed"
+
+
+def test_a_provider_in_c_and_a_site_in_cxx(build, tmp_path, ours):
+    lttng.record_lttng(tmp_path / "theirs.trace", mixed(tmp_path / "theirs", [], ["-llttng-ust"]))
+    lttng.record_spoor(build, tmp_path / "t.spoor", mixed(tmp_path / "ours", *ours))
+    theirs = lttng.events(tmp_path / "theirs.trace")
+    assert len(theirs) == 2
+    lttng.same(lttng.events(tmp_path / "t.spoor"), theirs)
+
+
 def test_off_a_site_is_one_instruction(tmp_path, ours):
     """That loads nothing and does not branch."""
     (tmp_path / "off.c").write_text('#include "types_tp.h"\nint f(int n, long m);\nint f(int n, long m)\n{\n'

@@ -45,13 +45,36 @@ static uint32_t text_size(const struct spoor_desc *d)
 	return (uint32_t)(s - text);
 }
 
+/* What is said of an event in C, where bool is a macro for _Bool, is read as in C++. Returns -1 at the end. */
+static int next_byte(const char **text, const char *end)
+{
+	if (end - *text >= 5 && !memcmp(*text, "_Bool", 5)) {
+		*text += 2;
+		return 'b';
+	}
+	return *text < end ? (uint8_t)*(*text)++ : -1;
+}
+
 static struct definition **bucket_of(const char *text, uint32_t size)
 {
+	const char *end = text + size;
 	uint32_t h = 2166136261U;
+	int byte;
 
-	while (size--)
-		h = (h ^ (uint8_t)*text++) * 16777619U;
+	while ((byte = next_byte(&text, end)) >= 0)
+		h = (h ^ (uint32_t)byte) * 16777619U;
 	return &buckets[h % BUCKETS];
+}
+
+static bool is_of(const struct definition *d, const char *text, uint32_t size)
+{
+	const char *a = d->text, *a_end = a + d->text_size, *end = text + size;
+	int byte;
+
+	while ((byte = next_byte(&a, a_end)) == next_byte(&text, end))
+		if (byte < 0)
+			return true;
+	return false;
 }
 
 /* ---- a description in one piece ---- */
@@ -228,7 +251,7 @@ struct class *definition_find(const struct spoor_desc *desc)
 	struct definition *d;
 
 	for (d = *bucket_of(text_of(desc), size); d; d = d->next)
-		if (d->text_size == size && !memcmp(d->text, text_of(desc), size))
+		if (is_of(d, text_of(desc), size))
 			return d->class;
 	return NULL;
 }
