@@ -176,6 +176,8 @@ int spoor_open_regular(const char *path)
 		}
 		pthread_mutex_unlock(&lock);
 	}
+	if (r == -EAGAIN) /* the system has no room for a thread, as sick ones may: without, and without patience */
+		r = open_it(a);
 	if (a && !left)
 		free_attempt(a);
 	return r;

@@ -60,3 +60,16 @@ def test_report_of_before(silent, spoor, tmp_path):
     assert run.returncode == 0, run.stderr
     run = spoor("report", trace, timeout=30)
     assert run.returncode == 0 and "dozer" in run.stdout, run
+
+
+def test_without_room_for_a_thread(spoor, build, tmp_path):
+    """Files are opened by threads, so that one that does not answer is no trouble; where there can be none, without."""
+    assert spoor("record", "-o", "t.spoor", "-m", "all", "--", "/usr/bin/python3", "-c", "pass").returncode == 0
+    report = [build / "spoor", "report", "--format", "json", "t.spoor"]
+    poor = ["prlimit", "--nproc=1", "setpriv", "--reuid=54321", "--regid=54321", "--clear-groups",
+            "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    rich, limited = (subprocess.run([*how, *report], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+                     for how in ([], poor))
+    assert limited.returncode == 0, limited.stderr
+    lines = rich.stdout.splitlines()[:-1]
+    assert "_PyEval_EvalFrameDefault" in rich.stdout and limited.stdout.splitlines()[:-1] == lines
