@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """When a program wakes its recorder: not for each packet, but before it has none left."""
+import ctypes
 import mmap
+import signal
 import socket
 import struct
 import subprocess
@@ -11,14 +13,23 @@ from processes import wait_for
 from t314_ust_hostile_recorder import rule, session_setup
 
 CHANNEL, WAKE, CONSUMER_WAITS = 1024, 320, 324 # offsets in an arena: agent/core/arena.h
+KICK = 0x53504f4f524b494b # agent/control/protocol.h
 
 
-def arena_of(server):
+def kick(program):
+    """It looks at its socket: after its first millisecond it does not do that by itself."""
+    value = ctypes.c_void_p(KICK)
+    assert ctypes.CDLL(None).sigqueue(program.pid, signal.SIGURG, value) == 0
+
+
+def arena_of(server, program):
     """What the program shares with a recorder that asks for all events."""
     peer, _ = server.accept()
+    peer.settimeout(20)
     peer.recv(4096)
     peer.send(session_setup(buffers=1 << 16, packet=4096))
     peer.send(rule())
+    kick(program)
     _, fds, _, _ = socket.recv_fds(peer, 4096, 1)
     with open(fds[0], "r+b") as f:
         return peer, mmap.mmap(f.fileno(), 0)
@@ -35,7 +46,7 @@ def test_few_free_packets(build, ticker, tmp_path, ends_with_the_test):  # noqa:
         server.listen(1)
         env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
         program = ends_with_the_test(subprocess.Popen([ticker, "1", "0", "1000"], env=env, stdout=subprocess.DEVNULL))
-        peer, arena = arena_of(server)
+        peer, arena = arena_of(server, program)
         struct.pack_into("<I", arena, CONSUMER_WAITS, 1)
         own = number(arena, CHANNEL + 44) - number(arena, CHANNEL + 48)
         assert own >= 8
