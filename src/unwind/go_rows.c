@@ -208,6 +208,20 @@ static bool switches_without_frame(const struct go *g, const struct function *f)
 	return is_switch(f) && !keeps_frame_pointer(g, f);
 }
 
+/* Where in runtime.clone the new thread goes on: mov rsp, rsi, to a stack on which nobody has called. */
+static uint64_t new_thread_of(const struct go *g, const struct function *f)
+{
+	struct spoor_view_range code;
+	const uint8_t *at;
+	size_t size;
+
+	if (!is_named(f, "runtime.clone") || spoor_view_mapped(g->elf, f->start, &code) < 0)
+		return f->end;
+	size = code.size < f->end - f->start ? code.size : f->end - f->start;
+	at = memmem(code.data, size, "\x48\x89\xf4", 3);
+	return at ? f->start + (at - code.data) : f->end;
+}
+
 /* Where signal handlers return to: it makes the one call, with rsp at the context. */
 static bool is_trampoline(const struct function *f)
 {
@@ -336,6 +350,7 @@ static int add_trampoline(const struct go *g, const struct function *f, struct r
 static int add_function(const struct go *g, const struct function *f, struct rowset *rows)
 {
 	static const struct spoor_rule end = { .op = SPOOR_RULE_END, .reg_rbp = REG_RSP };
+	struct function called = *f; /* that part of it which has a caller */
 	int r;
 
 	if (is_trampoline(f))
@@ -348,7 +363,9 @@ static int add_function(const struct go *g, const struct function *f, struct row
 		return add_row(rows, f->start, &end);
 	if (switches_without_frame(g, f))
 		return add_row(rows, f->start, &frame_pointer);
-	return f->deltas ? add_deltas(g, f, rows) : 0;
+	called.end = new_thread_of(g, f);
+	r = f->deltas ? add_deltas(g, &called, rows) : 0;
+	return r < 0 || called.end == f->end ? r : add_row(rows, called.end, &end);
 }
 
 int spoor_go_read(const struct spoor_elf_view *elf, struct rowset *rows)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A program by Go's own compiler, stripped: rows and names from .gopclntab, across its stacks and its signals."""
+import bisect
+import subprocess
+
 import pytest
 
 GOSU = "/usr/sbin/gosu"
@@ -31,6 +34,17 @@ def test_stacks(calls):
     assert last <= {"runtime.goexit", "runtime.mstart", "runtime.mcall", "runtime.morestack", "runtime.rt0_go",
                     "_rt0_amd64", "_rt0_amd64_linux", "runtime.clone"}  # in a thread that begins
     assert sum(names(c)[-2:] == ["runtime.main", "runtime.goexit"] for c in calls) > 100
+
+
+def test_new_threads(calls, build):
+    """Nobody has called on the stack where one begins: its row says that it is the outermost frame."""
+    begun = [c for c in calls if names(c)[0] == "runtime.clone" and c["event"] != "clone"]
+    assert begun and {(c["walk"], len(c["stack"])) for c in begun} == {("complete", 1)}
+    dump = subprocess.run([build / "tests/tools/rows_dump", GOSU], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in dump.splitlines()[1:]]
+    starts = [int(row[0], 16) for row in rows]
+    pcs = {int(c["stack"][0]["offset"], 16) for c in begun}
+    assert {rows[bisect.bisect_right(starts, pc) - 1][1] for pc in pcs} == {"1"}
 
 
 def test_across_stacks(calls):
