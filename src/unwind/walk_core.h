@@ -50,6 +50,12 @@ SPOOR_INLINE int spoor_walk_signal(struct SPOOR_WALK_CTX *c, struct spoor_frame_
 	return SPOOR_WALK_NEXT;
 }
 
+/*
+ * The rule for an interrupted pc (s->signal) where no code is, which ends other walks: through a null or wild pointer
+ * a call was made, and no more than that. As in gdb, whose unwinder of last resort does so above a signal's frame.
+ */
+#define SPOOR_RULE_JUST_CALLED { .op = SPOOR_RULE_CFA, .reg_rbp = 7, .cfa_off = 8 }
+
 /* Not a status either: a rule that spoor_walk_common() does not know. */
 #define SPOOR_WALK_RARE (-2)
 

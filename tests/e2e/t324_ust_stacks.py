@@ -100,6 +100,49 @@ def test_they_are_at_one_address(build, chain, tmp_path):
         assert o.ino == os.stat(o.path).st_ino and o.size == os.stat(o.path).st_size and len(o.build_id) == 40
 
 
+NOWHERE = r"""
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stddef.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(chain, end, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static void handler(int n, siginfo_t *info, void *context)
+{
+	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+
+	spoor_trace(chain, end, n);
+	r[REG_RIP] = *(greg_t *)r[REG_RSP]; /* as if it had returned */
+	r[REG_RSP] += 8;
+}
+__attribute__((noinline, noclone)) void call(void (*f)(void));
+void call(void (*f)(void)) { f(); __asm__ volatile(""); }
+int main(void)
+{
+	struct sigaction a = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGSEGV, &a, NULL);
+	for (int i = 0; i < 100; i++, usleep(10000))
+		call(NULL);
+	return 0;
+}
+"""
+
+
+def test_a_call_through_a_null_pointer(spoor, tmp_path, events):
+    """From the handler, as crash reporters do it; more than once, so that what is remembered serves."""
+    (tmp_path / "x.c").write_text(NOWHERE)
+    subprocess.run(["gcc", "-O2", "-g", f"-I{tracing.INCLUDE}", "-o", "x", "x.c"], cwd=tmp_path, check=True)
+    run = spoor("ust", "run", "--stack", "all,64", "-o", "t.spoor", "--", tmp_path / "x")
+    assert run.returncode == 0, run.stderr
+    found = events("t.spoor")
+    assert len(found) == 100
+    assert found[-1]["walk"] == "complete" and found[-1]["way"] == "rows"
+    names = functions(found[-1])
+    assert names[:2] == ["handler", "__restore_rt"] and names[2] is None and names[3:5] == ["call", "main"], names
+
+
 def test_recovered_without_the_program(spoor, build, chain, tmp_path, events):
     out = tmp_path / "alone"
     tracing.traced(build, out, *arguments(chain), **ALONE)

@@ -119,6 +119,46 @@ def test_dlclose_and_another_object_at_its_place(tmp_path):
         assert os.path.basename(own[0]["object"]) == own[0]["function"][3:] + ".so"
 
 
+NOWHERE = r"""
+static void handler(int n, siginfo_t *info, void *context)
+{
+	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+
+	ask();
+	r[REG_RIP] = *(greg_t *)r[REG_RSP]; /* as if it had returned */
+	r[REG_RSP] += 8;
+}
+NOINLINE void call(void (*f)(void)) { f(); KEEP; }
+int main(int argc, char **argv)
+{
+	struct sigaction a = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGSEGV, &a, NULL);
+	for (int i = 0; i < 103; i++)
+		call((void (*)(void))strtoul(argv[1], NULL, 16));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("where", ["0", "123456789000"])
+@pytest.mark.parametrize("known", [True, False])
+def test_calls_to_where_no_code_is(tmp_path, monkeypatch, where, known):
+    """The commonest crash of all. Rows that are not there yet: unwound in user space."""
+    program = build(tmp_path, "nowhere", NOWHERE, "-no-pie")
+    if known:
+        recording = run(tmp_path, program, where)
+    else:
+        monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+        recording = record(tmp_path / "n.spoor", "-m", "all", "-S", "64", "--", "env", program, where)
+        assert any(c["way"] == "user" for c in asked(recording))
+    assert names_of(recording, {"ask", "handler", "call", "main"}) == {("ask", "handler", "call", "main"): 103}
+    for c in asked(recording):
+        after = functions(c).index("__restore_rt") + 1
+        assert c["stack"][after]["object"] is None and int(c["stack"][after]["offset"], 16) == int(where, 16)
+        assert functions(c)[after + 1] == "call"
+
+
 def test_signal_handlers(tmp_path):
     """A handler, on the normal and on an alternate stack, over a leaf that spins and over pause(): the interrupted pc
     is exact, and what is beneath it as well."""

@@ -23,6 +23,7 @@ static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret);
 
 #define CACHED 256 /* rules of a thread; a power of two */
 #define MAX_DEPTH 2048
+#define NO_CODE 4096 /* below there is none; elsewhere code of no object may be, as JIT compilers make it */
 #define LOOK_EVERY 10000000 /* ns: so often who waits for rows asks whether there are some */
 
 struct cached {
@@ -92,6 +93,7 @@ static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret)
 static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
+static const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 
 /* That rows are missing stands in cfa_off, which frame pointers do not use: it is 0 where they are known to be kept. */
 static struct spoor_rule rule_in(const struct code_object *o, uintptr_t pc)
@@ -119,12 +121,14 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 {
 	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
 	struct code_object *o = code_object_of(pc, !w->guessed);
-	struct spoor_rule rule = o ? rule_in(o, pc) : frame_pointer;
 
 	w->object = o;
-	/* What is of no object may become an object's without our being told. */
-	*c = (struct cached){ o ? pc : 0, rule, o ? code_object_number(o) : 0, epoch };
-	return rule;
+	if (o) {
+		*c = (struct cached){ pc, rule_in(o, pc), code_object_number(o), epoch };
+		return c->rule;
+	}
+	/* Not remembered: it may become an object's without our being told. */
+	return w->s.signal && pc < NO_CODE ? just_called : frame_pointer;
 }
 
 static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)

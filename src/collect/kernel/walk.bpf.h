@@ -180,9 +180,11 @@ static __always_inline int page_of(struct cpu *c, struct scratch *sc, u64 pc, u3
 __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32 image)
 {
 	const struct spoor_rule fp = { .op = SPOOR_RULE_FP, .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4, .rbp_off = -16 };
+	const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 	struct spoor_kernel_object *o;
 	struct page_entry page = {};
 	struct row_entry *e;
+	bool code;
 	u64 vaddr;
 	int r;
 
@@ -190,11 +192,18 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 		return SPOOR_WALK_NO_ROWS;
 	c->stats.row_misses++;
 	r = page_of(c, sc, pc, image, &page);
-	if (r)
+	code = r != SPOOR_WALK_NO_ROWS;
+	if (r && (code || !sc->walk.s.signal))
 		return r;
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
 	c->rows[(slot ^ 1) & (ROW_SLOTS - 1)] = *e; /* the last one moves to the second place */
 	e->image = 0;
+	if (!code) { /* not to be remembered: some may be mapped there */
+		e->app = 0;
+		e->rule = just_called;
+		e->frame = SPOOR_FRAME(SPOOR_OBJECT_NONE, pc);
+		return 0;
+	}
 	o = bpf_map_lookup_elem(&objects, &page.object);
 	if (!o)
 		return SPOOR_WALK_NO_ROWS;

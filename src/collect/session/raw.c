@@ -151,6 +151,8 @@ static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
 static const struct spoor_rule none = { .op = SPOOR_RULE_NONE };
+static const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
+static const struct spoor_layout_range no_code = { .object = SPOOR_OBJECT_NONE };
 
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
@@ -169,6 +171,10 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 		const struct spoor_object_entry *o;
 		uint64_t vaddr = w.s.pc;
 
+		if (!g && w.s.signal) {
+			g = &no_code;
+			rule = &just_called;
+		}
 		if (!g || g->unknown) {
 			/* A thread's place was mapped when it was met asleep: its process has another image by now. */
 			status = !g && raw->remote && !w.depth ? SPOOR_WALK_GONE : SPOOR_WALK_NO_ROWS;
