@@ -153,8 +153,8 @@ def test_replaced_program(spoor, program):
 
 
 def test_programs_of_one_name_that_are_gone(spoor, program):
-    """Each is an object of its own; that their file is not there is said once."""
-    script = "for i in 1 2 3; do cp prog gone; printf $i >>gone; ./gone; rm gone; done"
+    """Each is an object of its own; that their file is not there is said once. (It is while rows are read.)"""
+    script = "for i in 1 2 3; do cp prog gone; printf $i >>gone; ./gone; sleep 0.5; rm gone; done"
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", "sh", "-c", script)
     out = spoor("report", "--top", "0", trace).stdout
     assert out.count(f"Note: {program.parent}/gone: cannot be read") == 1
