@@ -28,7 +28,7 @@
 #define SPOOR_WORDS_(...) #__VA_ARGS__
 #define SPOOR_WORDS_OF_(...) SPOOR_WORDS_(__VA_ARGS__)
 
-/* The same in C, where bool is a macro and by now _Bool, as in C++. */
+/* A type in words, in C, where bool is a macro and by now _Bool, the same as in C++. */
 #ifdef __cplusplus
 #define SPOOR_TYPE_WORDS_(type) " spoor_type_" #type
 #else

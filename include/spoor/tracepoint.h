@@ -188,6 +188,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		".popsection\n"                                                                            \
 		".endif\n");
 #endif
+
 #define SPOOR_DESC_(provider, name, level, kind, fields)                                            \
 	{ { sizeof(struct spoor_desc_##provider##__##name), SPOOR_PAD_(sizeof(#provider "\0" #name)), \
 	    SPOOR_COUNT_(fields), kind, level, 0, 0 },                                               \
