@@ -25,6 +25,11 @@ int spoor_write_whole(int fd, const void *buf, size_t len)
 	return 0;
 }
 
+bool spoor_file_exists(const char *path)
+{
+	return !faccessat(AT_FDCWD, path, F_OK, AT_EACCESS);
+}
+
 int spoor_open_in_root(int root, const char *path, int flags)
 {
 	struct open_how how = { .flags = (uint64_t)flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT };

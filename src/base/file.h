@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Files: all of a write, however the kernel divides it; paths as another process sees them. */
+#include <stdbool.h>
 #include <stddef.h>
 
 /* All of it, at the descriptor's position. 0, or -errno: some of it may have been written. */
 int spoor_write_whole(int fd, const void *buf, size_t len);
+
+/*
+ * Is it there? For who we are: access() asks for who called a set-user-id program, and takes no notice of capabilities.
+ * errno says why not.
+ */
+bool spoor_file_exists(const char *path);
 
 /* Opens a path in the root directory `root`, beyond which no link in it leads. As open(2) with these flags; -errno. */
 int spoor_open_in_root(int root, const char *path, int flags);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/reader_internal.h"
 #include "trace/store.h"
 
@@ -147,7 +148,7 @@ static int may_go_on(const struct spoor_trace *t)
 		return 0;
 	if (asprintf(&owner, "%s/" SPOOR_STORE_OWNER, t->root) < 0)
 		owner = NULL;
-	return owner && !access(owner, F_OK);
+	return owner && spoor_file_exists(owner);
 }
 
 void spoor_trace_follow(struct spoor_trace *t)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/reader_internal.h"
 
 #define MAX_MANIFEST (64 << 20)
@@ -109,7 +110,7 @@ static int find_root(const char *path, char **ret)
 			return dir = NULL, -ENOMEM;
 		if (asprintf(&manifest, "%s/manifest", dir) < 0)
 			return manifest = NULL, -ENOMEM;
-		if (access(manifest, F_OK) == 0) {
+		if (spoor_file_exists(manifest)) {
 			*ret = TAKE_PTR(dir);
 			return up;
 		}
@@ -281,7 +282,7 @@ bool spoor_trace_was_dropped(struct spoor_trace *t, const struct spoor_segment *
 	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
 	json_t *j;
 
-	if (!access(s->path, F_OK) || errno != ENOENT)
+	if (spoor_file_exists(s->path) || errno != ENOENT)
 		return false;
 	if (s->number <= t->info.dropped_segments)
 		return true;
