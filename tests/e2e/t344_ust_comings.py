@@ -3,13 +3,14 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from daemons import daemon, in_a_row, ticker  # noqa: F401
-from fakeprogram import Arena, Program
+from daemons import daemon, in_a_row, keeper_pid, ticker  # noqa: F401
+from fakeprogram import COMMAND, Arena, Program, message
 from processes import children, wait_for
 
 
@@ -51,6 +52,37 @@ def test_ended_between_commands(daemon, ticker):
     assert [c.wait(20) for c in commands] == [0, 0, 0]
     assert ", 0 lost" in daemon.ust("end").stdout
     assert by_thread(daemon) == {i: list(range(4)) for i in range(3)}
+
+
+def test_end_behind_another_command(daemon, ticker):
+    """Who came before `end` was asked for is in, however the daemon comes to the one and the other."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.process.send_signal(signal.SIGSTOP)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.connect(str(daemon.socket))
+        other.send(message(COMMAND, b"status"))
+        for i in range(3):
+            daemon.program(ticker, 1, 4, TICKER_FIRST=str(i)).wait(20)
+        end = subprocess.Popen([daemon.build / "spoor", "ust", "end", "--socket", daemon.socket], text=True,
+                               stdout=subprocess.PIPE)
+        time.sleep(0.1) # until it has asked
+        daemon.process.send_signal(signal.SIGCONT)
+        assert end.communicate(timeout=20)[0].startswith("12 events of 3 programs, 0 lost")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(3)}
+
+
+def test_end_before_the_keeper_answers(daemon, ticker):
+    """Whom it has let in, and gives the daemon later than that waits for, is in."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", "trace=accept4", "-e",
+                               "inject=accept4:delay_exit=300000:when=1", "-p", str(keeper)], stderr=subprocess.PIPE,
+                              text=True)
+    assert "attached" in tracer.stderr.readline()
+    daemon.program(ticker, 1, 4).wait(20)
+    assert daemon.ust("end").stdout.startswith("4 events of 1 program, 0 lost")
+    tracer.terminate()
+    tracer.communicate(timeout=20)
 
 
 def test_stopped_daemon_that_is_told_to_end(daemon, ticker):

@@ -94,6 +94,19 @@ ssize_t spoor_hub_receive(int sock, void *bytes, size_t room, int *ret_fd, int f
 	return n;
 }
 
+static bool asks(const struct hub_program *p)
+{
+	struct spoor_control_head m;
+	ssize_t n;
+
+	if (p->program || p->sock.fd < 0)
+		return false;
+	do {
+		n = recv(p->sock.fd, &m, sizeof(m), MSG_PEEK | MSG_DONTWAIT);
+	} while (n < 0 && errno == ECONNRESET);
+	return n == sizeof(m) && m.type == SPOOR_CONTROL_COMMAND;
+}
+
 /* One. Returns 0: there is none; 1; or -errno: the connection is to be closed. */
 static int receive(struct hub_program *p)
 {
@@ -102,6 +115,8 @@ static int receive(struct hub_program *p)
 	ssize_t n;
 	int r;
 
+	if (p->hub->catching_up && asks(p)) /* it would be carried out before those that are not heard yet */
+		return 0;
 	spoor_program_look_ahead(p);
 	n = spoor_hub_receive(p->sock.fd, text, sizeof(text), &fd, 0);
 	if (n == -EMFILE)
@@ -190,17 +205,16 @@ static void accept_all(struct spoor_hub *h, int listener)
 
 void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
 {
-	if (h->catching_up)
-		return;
 	h->catching_up = true;
 	accept_all(h, h->listener.fd);
 	accept_all(h, h->beyond_root.fd);
 	accept_all(h, h->waiting.fd);
+	spoor_hub_accept_late(h);
 	for (struct hub_program *p = h->first; p; p = p->next) {
 		if (p == but)
 			continue;
 		serve_peer(p);
-		if (has_ended(p))
+		if (has_ended(p) && !asks(p))
 			spoor_program_ended(p);
 	}
 	h->catching_up = false;

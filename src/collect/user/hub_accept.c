@@ -140,3 +140,11 @@ void spoor_hub_keeper_says(struct spoor_hub *h)
 	if (fd >= 0)
 		let_in(h, &who, fd);
 }
+
+void spoor_hub_accept_late(struct spoor_hub *h)
+{
+	struct pollfd f = { .fd = h->keeper, .events = POLLIN };
+
+	if (h->asked.sent && poll(&f, 1, PATIENCE_MS) == 1)
+		spoor_hub_keeper_says(h);
+}

@@ -212,6 +212,7 @@ void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64
 bool spoor_hub_accept(struct spoor_hub *h, int listener); /* there may be more */
 void spoor_hub_accept_asked(struct spoor_hub *h); /* whom the keeper was asked for, and could not be taken */
 void spoor_hub_keeper_says(struct spoor_hub *h);  /* or is gone */
+void spoor_hub_accept_late(struct spoor_hub *h);  /* whom it has let in; waits a moment for its answer */
 
 /* program.c */
 void spoor_program_add(struct spoor_hub *h, struct hub_program *p); /* to those of the hub */
