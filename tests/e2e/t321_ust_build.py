@@ -4,10 +4,12 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import arenas
 import pytest
 import tracing
+from daemons import daemon, in_a_row  # noqa: F401
 
 WAYS = ["-O0", "-O3 -funroll-loops", "-fPIC -pie", "-fno-pic -no-pie", "-flto", "-flto -O0", "-fuse-ld=gold",
         "-ffunction-sections -Wl,--gc-sections", "-fno-plt -Wl,-z,now", "-fsanitize=address,undefined",
@@ -75,6 +77,38 @@ def test_linked(build, tmp_path, way):
     run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=False)
     assert run.returncode == 0, run.stderr
     check(tmp_path / "out")
+
+
+def build_ticker(build, tmp_path, way):
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
+    if way == "archive":
+        return tracing.build_program(tmp_path / "actor", "ust_ticker.c", *archive)
+    if way != "archive in an object":
+        return tracing.build_program(tmp_path / "actor", "ust_ticker.c", *linked(build, way))
+    tracing.build_program(tmp_path / "libactor.so", "ust_ticker.c", "-shared", "-fPIC", "-Dmain=act", *archive)
+    (tmp_path / "main.c").write_text("int act(int, char **);\nint main(int n, char **v) { return act(n, v); }\n")
+    return tracing.build_program(tmp_path / "actor", tmp_path / "main.c", f"-L{tmp_path}", "-lactor",
+                                 f"-Wl,-rpath,{tmp_path}")
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("way", ["linked", "static", "static-pie", "archive", "archive in an object"])
+def test_attached_while_it_runs(build, daemon, tmp_path, way, stripped):
+    """A program that no session wanted when it began has no buffers: what has the library in it is found all the same."""
+    program = build_ticker(build, tmp_path, way)
+    if stripped:
+        subprocess.run(["strip", program], check=True)
+    p = daemon.program(program, 1, 0, 500, preload=False)
+    other = daemon.program("python3", "-c", "import signal, time; signal.signal(signal.SIGURG, lambda *x: print('hit')); "
+                           "print('ready', flush=True); time.sleep(60)", preload=False)
+    assert daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid).stdout == "1 program, 1 site\n"
+    daemon.ust("start", "-s", "all", "-o", "all.spoor", "-e", "zoo:rare")
+    time.sleep(0.2)
+    other.kill()
+    assert other.communicate()[0] == b""  # who handles SIGURG for himself is not sent one
+    assert ", 0 lost" in daemon.ust("end").stdout and ", 0 lost" in daemon.ust("end", "-s", "all").stdout
+    assert in_a_row(daemon.ticks()[p.pid, 0])
+    assert {e["event"] for e in daemon.events("all.spoor")} == {"zoo:rare"}
 
 
 @pytest.mark.parametrize("way", ["preloaded", "linked", "static", "static-pie"])

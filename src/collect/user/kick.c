@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "collect/user/hub_internal.h"
+#include "collect/user/sites.h"
 
 int spoor_kick(uint32_t pid)
 {
@@ -85,7 +86,7 @@ const char *spoor_kick_fails(uint32_t pid)
 	return handles_it(pid) ? NULL : "SIGURG was taken from it";
 }
 
-/* The library's variable is mapped by whoever has it, linked or preloaded, shared or static. */
+/* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
 static bool has_library(uint32_t pid)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
@@ -94,10 +95,9 @@ static bool has_library(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "/libspoor-ust") || strstr(line, "[anon:spoor-ust]") ||
-		    strstr(line, "/memfd:spoor-ust"))
+		if (strstr(line, "/libspoor-ust") || strstr(line, "/memfd:spoor-ust"))
 			return true;
-	return false;
+	return spoor_sites_have_agent(pid);
 }
 
 /* Is what the program has at `path` our socket? Links and mounts may lead to it by many names. */

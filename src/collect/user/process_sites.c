@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The sites of a process: those of the files that it maps as code, and from its memory whether they are on. */
+/*
+ * The sites of a process: those of the files that it maps as code, and from its memory whether they are on. And the
+ * library, which may be in any of these files.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,6 +35,7 @@ struct process {
 	uint64_t bias; /* of the object at hand: what to add to its addresses */
 	const char *shown;
 	struct spoor_agent_state agent; /* version 0: the library is not there */
+	bool found; /* the library: no further file is of interest */
 	struct object *seen;
 	size_t n_seen;
 };
@@ -165,6 +169,12 @@ static int ask_agent(struct process *p, struct site_file *f)
 	return 0;
 }
 
+static int find_agent(struct process *p, struct site_file *f)
+{
+	p->found = spoor_site_file_agent(f);
+	return 0;
+}
+
 static int list_sites(struct process *p, struct site_file *f)
 {
 	return spoor_site_file_each(f, p->sdt, with_state, p, NULL);
@@ -199,12 +209,26 @@ static int each_object(struct process *p, FILE *maps, int (*look)(struct process
 
 	rewind(maps);
 	p->n_seen = 0;
-	while ((len = getline(&line, &room, maps)) > 0) {
+	while (!p->found && (len = getline(&line, &room, maps)) > 0) {
 		if (line[len - 1] == '\n')
 			line[len - 1] = '\0';
 		n += of_mapping(p, line, look);
 	}
 	return n;
+}
+
+bool spoor_sites_have_agent(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *maps = NULL;
+	_cleanup_(spoor_freep) struct object *seen = calloc(MOST_OBJECTS, sizeof(*seen));
+	struct process p = { .pid = spoor_process_thread(pid), .seen = seen };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", p.pid);
+	maps = seen ? fopen(path, "re") : NULL;
+	if (maps)
+		each_object(&p, maps, find_agent);
+	return p.found;
 }
 
 int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e)

@@ -3,7 +3,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "agent/ust/state.h"
 #include "base/cleanup.h"
 #include "collect/user/sites_internal.h"
+#include "object/regular_file.h"
 
 #define MOST_SITES 1000000
 #define MOST_NOTES (64u << 20)
@@ -66,10 +66,12 @@ int spoor_site_file_open(const char *path, struct site_file *f, struct spoor_err
 	Elf64_Ehdr h;
 	struct stat st;
 
-	*f = (struct site_file){ .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
-	if (f->fd < 0 || fstat(f->fd, &st))
-		return spoor_fail(e, errno, "%s: cannot be opened: %s", path, strerror(errno));
-	f->size = S_ISREG(st.st_mode) ? st.st_size : 0;
+	*f = (struct site_file){ .path = path, .fd = spoor_open_regular(path) };
+	if (f->fd == -EINVAL)
+		return spoor_fail(e, ENOEXEC, "%s: no program or library for x86-64", path);
+	if (f->fd < 0)
+		return spoor_fail(e, -f->fd, "%s: cannot be opened: %s", path, strerror(-f->fd));
+	f->size = fstat(f->fd, &st) ? 0 : st.st_size;
 	if (!read_at(f, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_machine != EM_X86_64)
 		return spoor_fail(e, ENOEXEC, "%s: no program or library for x86-64", path);

@@ -42,3 +42,5 @@ typedef void (*spoor_site_fn)(void *ctx, const struct spoor_site_info *site);
 int spoor_sites_of_file(const char *path, spoor_site_fn each, void *ctx, struct spoor_error *e);
 /* Of a process: of all files that it maps as code, with their states. -ESRCH, -EACCES. */
 int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e);
+/* Has it libspoor-ust, linked or preloaded, shared or within another file? As far as we may read what it maps. */
+bool spoor_sites_have_agent(uint32_t pid);
