@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -13,6 +14,7 @@ from daemons import Daemon, end_keeper, open_place as place  # noqa: F401
 from processes import ready, tell, wait_for
 
 USER, STRANGER = 12345, 12346
+SAYS_STRANGER = 8  # a flag of HELLO
 
 
 @pytest.fixture
@@ -44,13 +46,17 @@ def listen(path, uid):
 
 
 def comes(s, path, uid, program):
+    """A program that obeys; who does not may say that, without a name, and no more."""
     env = {"SPOOR_UST_SOCKET": str(path), "PATH": os.environ["PATH"]}
     p = as_user(uid, program, 1, 10, env=env, stdout=subprocess.DEVNULL)
     try:
         peer, _ = s.accept()
         said = peer.recv(8192)
+        stranger = said and struct.unpack_from("<I", said, 20)[0] & SAYS_STRANGER
+        if stranger:
+            assert said[48:] == bytes(272) and peer.recv(8192) == b""
         peer.close()
-        return len(said) > 0
+        return bool(said) and not stranger
     except TimeoutError:
         return False
     finally:
@@ -142,12 +148,15 @@ def machines(build, place):
     end_keeper(f"{d.socket}.keeper")
 
 
+NEITHER = "this recorder's user is neither root nor its own user there"
+
+
 def test_user_namespace_without_the_recorders_user(machines, linked):
     """What does not obey him is counted, once, with the reason; whose root he is is recorded."""
     machines.environment = lambda *_: os.environ | {"SPOOR_UST_SOCKET": str(machines.socket)}
     machines.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     stays = in_other_user_namespace(machines, f"0 {OTHERS} 65536\n", linked, 1, 0, 1000)
-    line = "1 program that came is not recorded: it is of a user namespace in which this recorder's user is a stranger"
+    line = f"1 program that came is not recorded: {NEITHER}"
     wait_for(lambda: line in machines.ust("status").stdout)
     machines.ust("enable", "-a", "zoo:tick")  # for which it is called once more
     machines.kill(signal.SIGKILL)
@@ -157,3 +166,23 @@ def test_user_namespace_without_the_recorders_user(machines, linked):
     said = machines.ust("end").stdout
     assert said.startswith("5 events of 1 program") and line in said, said
     assert [len(n) for n in machines.ticks().values()] == [5] and machines.summary["programs_not_recorded"] == 1
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_user_namespaces_of_programs_that_have_ended(machines, linked, killed):
+    """Who did not obey is counted also where nobody could look at him while he lived, and no daemon was there."""
+    machines.environment = lambda *_: os.environ | {"SPOOR_UST_SOCKET": str(machines.socket)}
+    machines.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    if killed:
+        machines.kill(signal.SIGKILL)
+    else:
+        machines.process.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        assert in_other_user_namespace(machines, f"0 {OTHERS} 65536\n", linked, 1, 5).wait(20) == 0
+    if killed:
+        machines.start()
+    else:
+        machines.process.send_signal(signal.SIGCONT)
+    said = machines.ust("end").stdout
+    assert said.startswith("0 events of 0 programs") and f"3 programs that came are not recorded: {NEITHER}" in said
+    assert machines.ticks() == {} and machines.summary["programs_not_recorded"] == 3

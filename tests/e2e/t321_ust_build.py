@@ -79,6 +79,14 @@ def test_linked(build, tmp_path, way):
     check(tmp_path / "out")
 
 
+OTHERS_SIGURG = """
+import signal, time
+signal.signal(signal.SIGURG, lambda *x: print("hit"))
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
 def build_ticker(build, tmp_path, way):
     archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp"]
     if way == "archive":
@@ -94,13 +102,12 @@ def build_ticker(build, tmp_path, way):
 @pytest.mark.parametrize("stripped", [False, True])
 @pytest.mark.parametrize("way", ["linked", "static", "static-pie", "archive", "archive in an object"])
 def test_attached_while_it_runs(build, daemon, tmp_path, way, stripped):
-    """A program that no session wanted when it began has no buffers: what has the library in it is found all the same."""
+    """A program that no session wanted when it began has no buffers: that it has the library in it is found."""
     program = build_ticker(build, tmp_path, way)
     if stripped:
         subprocess.run(["strip", program], check=True)
     p = daemon.program(program, 1, 0, 500, preload=False)
-    other = daemon.program("python3", "-c", "import signal, time; signal.signal(signal.SIGURG, lambda *x: print('hit')); "
-                           "print('ready', flush=True); time.sleep(60)", preload=False)
+    other = daemon.program("python3", "-c", OTHERS_SIGURG, preload=False)
     assert daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid).stdout == "1 program, 1 site\n"
     daemon.ust("start", "-s", "all", "-o", "all.spoor", "-e", "zoo:rare")
     time.sleep(0.2)

@@ -51,12 +51,14 @@ static __u32 rules_for_us(const struct board *b, __u32 i, const struct spoor_con
 	return wants ? ours : 0;
 }
 
-static bool is_trusted(int fd, bool secure)
+static bool is_trusted(int fd, bool secure, bool *ret_strange)
 {
 	struct stat st = {};
 
-	return !sys_failed(sys3(SYS_fstat, fd, &st, 0)) && S_ISREG(st.st_mode) &&
-	       (!st.st_uid || (!secure && st.st_uid == (uid_t)sys0(SYS_geteuid)));
+	if (sys_failed(sys3(SYS_fstat, fd, &st, 0)) || !S_ISREG(st.st_mode))
+		return false;
+	*ret_strange = st.st_uid && (secure || st.st_uid != (uid_t)sys0(SYS_geteuid));
+	return !*ret_strange;
 }
 
 static bool read_head(struct board *b)
@@ -100,7 +102,7 @@ void board_open(const char *socket, bool secure, __u64 start_time, struct board 
 	if (sys_failed(fd))
 		return;
 	ret->fd = (int)fd;
-	if (is_trusted(ret->fd, secure) && read_head(ret))
+	if (is_trusted(ret->fd, secure, &ret->strange) && read_head(ret))
 		count_wanted(ret);
 	else
 		board_close(ret);

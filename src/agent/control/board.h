@@ -16,6 +16,7 @@ struct board {
 	__u32 pid;   /* ours, with the start time */
 	__u64 start_time;
 	unsigned n_wanted; /* sessions that want us */
+	bool strange; /* there is one of somebody's whom we do not obey: it was not looked into */
 };
 
 /* socket: its path. secure: of this program only root's recorder may say what it does. */

@@ -132,6 +132,59 @@ static int keep(long fd)
 	return connection.fd;
 }
 
+/* ---- HELLO ---- */
+
+static int send_to(long sock, struct spoor_control_head *m, unsigned type, unsigned size, __u32 serial, int fd)
+{
+	struct iovec iov = { m, size };
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	long r;
+
+	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, (__u16)type, size, serial };
+	if (fd >= 0) {
+		struct cmsghdr *c = (struct cmsghdr *)control;
+
+		memset(control, 0, sizeof(control));
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+		msg.msg_control = control;
+		msg.msg_controllen = sizeof(control);
+	}
+	r = sys3(SYS_sendmsg, sock, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return sys_failed(r) ? (int)r : 0;
+}
+
+static int send_hello(long sock, struct spoor_control_hello *m, __u32 generation)
+{
+	m->arena_version = SPOOR_ARENA_VERSION;
+	m->pid = sys_pid();
+	m->start_time = self_start_time();
+	m->n_sites = spoor_agent_sites(&m->n_stuck);
+	return send_to(sock, &m->head, SPOOR_CONTROL_HELLO, sizeof(*m), generation, -1);
+}
+
+/* It may be anybody, and hears that we do not obey it: so its trace says why we are not there. Names are not told. */
+static void say_hello_to_stranger(long sock)
+{
+	struct spoor_control_hello m = { .flags = SPOOR_HELLO_STRANGER };
+
+	send_hello(sock, &m, 0);
+}
+
+static int say_hello(unsigned flags, unsigned n_arenas, __u32 generation)
+{
+	struct spoor_control_hello m = { .flags = flags, .n_arenas = n_arenas };
+
+	self_comm(m.comm);
+	self_exe(m.exe, sizeof(m.exe));
+	return send_hello(connection.fd, &m, generation);
+}
+
+/* ---- connecting ---- */
+
 /* Nobody but root and our own user may switch what we do. */
 static bool is_trusted(long fd)
 {
@@ -161,8 +214,10 @@ static long connect_to(const struct sockaddr_un *a)
 		return fd;
 	sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&patience, sizeof(patience), 0);
 	r = sys3(SYS_connect, fd, a, a->sun_path[0] ? sizeof(*a) : nameless_size(a));
-	if (!sys_failed(r) && !is_trusted(fd))
+	if (!sys_failed(r) && !is_trusted(fd)) {
+		say_hello_to_stranger(fd);
 		r = -EPERM;
+	}
 	if (sys_failed(r)) {
 		sys3(SYS_close, fd, 0, 0);
 		return r;
@@ -197,24 +252,6 @@ static long connect_beyond_root(const struct sockaddr_un *a)
 
 	memcpy(there.sun_path + 1, a->sun_path, sizeof(there.sun_path) - 1); /* no path is as long */
 	return connect_to(&there);
-}
-
-/* ---- HELLO ---- */
-
-static int say_hello(unsigned flags, unsigned n_arenas, __u32 generation)
-{
-	struct spoor_control_hello m = {
-		.arena_version = SPOOR_ARENA_VERSION,
-		.flags = flags,
-		.pid = sys_pid(),
-		.start_time = self_start_time(),
-		.n_arenas = n_arenas,
-	};
-
-	m.n_sites = spoor_agent_sites(&m.n_stuck);
-	self_comm(m.comm);
-	self_exe(m.exe, sizeof(m.exe));
-	return connection_send(&m.head, SPOOR_CONTROL_HELLO, sizeof(m), generation, -1);
 }
 
 static int keep_and_greet(long fd, bool waits, unsigned flags, unsigned n_arenas, __u32 generation)
@@ -255,7 +292,7 @@ int connection_begin(unsigned place, const struct board *board, unsigned flags)
 	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
 
 	met |= (unsigned)(r >= 0) << place;
-	if (!board->n_wanted || !is_nobody(r))
+	if (!(board->n_wanted || board->strange) || !is_nobody(r))
 		return r;
 	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
 }
@@ -295,25 +332,7 @@ int connection_open(unsigned flags, unsigned n_arenas)
 
 int connection_send(struct spoor_control_head *m, unsigned type, unsigned size, __u32 serial, int fd)
 {
-	struct iovec iov = { m, size };
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	long r;
-
-	*m = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, (__u16)type, size, serial };
-	if (fd >= 0) {
-		struct cmsghdr *c = (struct cmsghdr *)control;
-
-		memset(control, 0, sizeof(control));
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-		msg.msg_control = control;
-		msg.msg_controllen = sizeof(control);
-	}
-	r = sys3(SYS_sendmsg, connection.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return sys_failed(r) ? (int)r : 0;
+	return send_to(connection.fd, m, type, size, serial, fd);
 }
 
 /* The first descriptor of a message; others are closed. */

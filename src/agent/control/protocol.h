@@ -63,6 +63,7 @@ enum spoor_control_hello_flag {
 	SPOOR_HELLO_KICKED = 1, /* it runs since long: it was asked to come */
 	SPOOR_HELLO_ALONE = 4,  /* it will have no listener: it is to be kicked whenever there is something for it */
 	SPOOR_HELLO_FORKED = 2, /* a child that goes on under its parent's rules: it needs no SETUP for those */
+	SPOOR_HELLO_STRANGER = 8, /* it does not obey this recorder, who is to count it; it hangs up */
 };
 
 struct spoor_control_hello {

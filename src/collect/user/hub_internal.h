@@ -52,8 +52,6 @@ struct hub_program {
 	struct hub_fd sock, process; /* fd -1: closed, gone */
 	struct ucred cred;
 	struct spoor_ust_process identity; /* pid 0: nobody has asked (spoor_program_process()) */
-	bool stranger; /* our user is one to it */
-	bool spoke;    /* it said anything */
 	bool program; /* it said HELLO */
 	bool listens;
 	bool answering; /* it is being answered */
@@ -276,10 +274,6 @@ void spoor_program_look_ahead(struct hub_program *p);
 void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text);
 /* What a program left that ended while nobody was there. */
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd, enum spoor_program_end end);
-
-/* strangers.c */
-bool spoor_stranger_is(const struct ucred *c);
-void spoor_stranger_left(struct hub_program *p); /* if it is one */
 
 /* exit.c */
 enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);

@@ -63,7 +63,6 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 		close(fd);
 		return NULL;
 	}
-	p->stranger = spoor_stranger_is(&p->cred);
 	p->process.fd = -1;
 	pidfd = pidfd_of(fd, p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
@@ -328,6 +327,20 @@ static int refuse_arenas(struct hub_program *p, const struct spoor_control_hello
 	return refuse_program(p, version);
 }
 
+/*
+ * It obeys root and its own user alone, and in its user namespace we are neither. It may have ended before we hear it,
+ * and comes more than once: its start time tells it from others.
+ */
+static int on_stranger(struct hub_program *p, const struct spoor_control_hello *m)
+{
+	if (!spoor_program_process(p)->start_time)
+		p->identity.start_time = m->start_time;
+	if (m->n_sites)
+		spoor_program_keep_out(p, "this recorder's user is neither root nor its own user there, as in a user "
+					  "namespace of its own: it does not obey");
+	return 0;
+}
+
 static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 {
 	bool forked = m->flags & SPOOR_HELLO_FORKED;
@@ -336,6 +349,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 
 	if (p->program && !p->met)
 		return -EBADMSG;
+	if (m->flags & SPOOR_HELLO_STRANGER)
+		return on_stranger(p, m);
 	p->met = false;
 	memcpy(p->comm, m->comm, sizeof(p->comm) - 1);
 	memcpy(p->exe, m->exe, sizeof(p->exe) - 1);
@@ -439,10 +454,8 @@ static int carry_out(struct hub_program *p, const struct spoor_control_head *m, 
 
 int spoor_program_message(struct hub_program *p, const void *message, size_t size, int fd)
 {
-	int r;
+	int r = carry_out(p, message, size, fd);
 
-	p->spoke = true;
-	r = carry_out(p, message, size, fd);
 	if (p->kept && is_settled(p))
 		spoor_program_heard(p);
 	return r;

@@ -110,7 +110,6 @@ static void give_up(struct hub_program *p)
 /* Its end of the socket is closed: it ended, executes another program, or closes what it does not know (daemons do). */
 void spoor_program_hung_up(struct hub_program *p)
 {
-	spoor_stranger_left(p);
 	spoor_program_heard(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
@@ -129,7 +128,6 @@ void spoor_program_ended(struct hub_program *p)
 	spoor_hub_unwatch(p->hub, &p->process);
 	if (p->sock.fd >= 0)
 		spoor_hub_flush(p);
-	spoor_stranger_left(p);
 	spoor_program_heard(p);
 	spoor_hub_unwatch(p->hub, &p->sock);
 	give_up(p);
