@@ -254,7 +254,7 @@ def test_other_versions_are_told_by_their_head(ust, size):
     for version in 1, 3:
         assert f"(python3) has a libspoor-ust of another version ({version}): not traced" in done.stderr, done.stderr
     assert not found and "no event came" not in done.stderr
-    assert "1 program that came is not recorded: its libspoor-ust is not of this recorder's version" in done.stderr
+    assert "not recorded: the libspoor-ust there is not of this recorder's version" in done.stderr
 
 
 def test_refusal_is_told(ust):

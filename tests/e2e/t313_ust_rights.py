@@ -148,7 +148,7 @@ def machines(build, place):
     end_keeper(f"{d.socket}.keeper")
 
 
-NEITHER = "this recorder's user is neither root nor its own user there"
+NEITHER = "seen from there (a user namespace?) this recorder's user is neither root nor the program's own"
 
 
 def test_user_namespace_without_the_recorders_user(machines, linked):

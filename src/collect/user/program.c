@@ -301,7 +301,7 @@ static int refuse_program(struct hub_program *p, const char *version)
 	snprintf(text, sizeof(text), "process %d (%s) has a libspoor-ust of another version (%s): not traced",
 		 p->cred.pid, p->comm, version);
 	spoor_hub_warn(p->hub, text);
-	spoor_program_keep_out(p, "its libspoor-ust is not of this recorder's version");
+	spoor_program_keep_out(p, "the libspoor-ust there is not of this recorder's version");
 	return -EPROTO;
 }
 
@@ -336,8 +336,8 @@ static int on_stranger(struct hub_program *p, const struct spoor_control_hello *
 	if (!spoor_program_process(p)->start_time)
 		p->identity.start_time = m->start_time;
 	if (m->n_sites)
-		spoor_program_keep_out(p, "this recorder's user is neither root nor its own user there, as in a user "
-					  "namespace of its own: it does not obey");
+		spoor_program_keep_out(p, "seen from there (a user namespace?) this recorder's user is neither root "
+					  "nor the program's own: he is not obeyed");
 	return 0;
 }
 
