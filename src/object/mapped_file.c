@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -59,10 +62,64 @@ static int open_through(uint32_t id, const struct spoor_mapped_file *m)
 	return open_if_same(path, m);
 }
 
+/* A field of /proc/PID/mountinfo: blanks, tabs, newlines and backslashes are \ooo there. */
+static void unescape(char *text)
+{
+	char *to = text;
+
+	for (const char *at = text; *at; to++) {
+		unsigned code;
+
+		if (*at == '\\' && sscanf(at + 1, "%3o", &code) == 1) {
+			*to = (char)code;
+			at += 4;
+		} else {
+			*to = *at++;
+		}
+	}
+	*to = '\0';
+}
+
+/* What is left of `place` below `root`; NULL: it is not below it. */
+static const char *below(const char *place, const char *root)
+{
+	size_t n = strcmp(root, "/") ? strlen(root) : 0;
+
+	return !strncmp(place, root, n) && place[n] == '/' ? place + n : NULL;
+}
+
+/* Through any mount of its file system that we have, be it another than the process's. */
+static int open_in_file_system(const struct spoor_mapped_file *m)
+{
+	_cleanup_(spoor_fclosep) FILE *f = m->place && *m->place ? fopen("/proc/self/mountinfo", "re") : NULL;
+	_cleanup_(spoor_freep) char *line = NULL;
+	char root[PATH_MAX], point[PATH_MAX], path[2 * PATH_MAX];
+	unsigned major, minor;
+	size_t room = 0;
+	int fd = -ENOENT;
+
+	while (f && fd < 0 && fd != -ETIMEDOUT && getline(&line, &room, f) > 0) {
+		const char *rest;
+
+		if (sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major, &minor, root, point) != 4 ||
+		    ((uint64_t)major << 20 | minor) != m->dev)
+			continue;
+		unescape(root);
+		unescape(point);
+		rest = below(m->place, root);
+		if (!rest)
+			continue;
+		snprintf(path, sizeof(path), "%s%s", strcmp(point, "/") ? point : "", rest);
+		fd = open_if_same(path, m);
+	}
+	return fd;
+}
+
 /*
  * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
  * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
- * neither; then the path as we see it.
+ * neither; then the path as we see it, and its place in its file system, which is where it lies for who is in no
+ * chroot and no container.
  */
 int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 {
@@ -70,7 +127,9 @@ int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 
 	if (fd == -ENOENT && m->tid && m->tid != m->pid)
 		fd = open_through(m->tid, m);
-	return fd == -ENOENT ? open_if_same(m->path, m) : fd;
+	if (fd == -ENOENT)
+		fd = open_if_same(m->path, m);
+	return fd == -ENOENT ? open_in_file_system(m) : fd;
 }
 
 int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret)

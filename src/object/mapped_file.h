@@ -7,6 +7,8 @@ struct spoor_mapped_file {
 	uint32_t pid, tid;    /* a process that maps it, and a thread of it; 0: none is known */
 	uint64_t start, end;  /* the mapping; 0: not known */
 	const char *path;     /* as the process sees it */
+	const char *place;    /* where it lies in its file system; NULL: not known */
+	uint64_t dev;         /* that, as the kernel has it (major << 20 | minor) */
 	uint64_t ino;
 	uint64_t size, mtime; /* bytes, ns; both 0: not known */
 };

@@ -219,3 +219,16 @@ def test_counted_by_site(build, start, program, tmp_path, inner, shared):
     found = {(s["stack"][0]["function"], s["stack"][1]["function"]): s["calls"] for c in calls for s in c["sites"]
              if s["calls"] == CALLS}
     assert found == {("made_inside", "main"): CALLS}
+
+
+def test_ended_in_a_root_of_its_own(record, read, program, tmp_path):
+    """A program that nobody else runs has ended before its file is looked for: found where its file system has it."""
+    (tmp_path / "root").mkdir()
+    shutil.move(program, tmp_path / "root")
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    recording.process.send_signal(signal.SIGSTOP)
+    subprocess.run(["chroot", tmp_path / "root", "/quokka", "nothing"], check=True, timeout=20)
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    calls = [c for c in read(recording.trace).of("getpid") if len(c["stack"]) > 1]
+    assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"complete"}

@@ -165,10 +165,10 @@ struct spoor_ctl_object {
 	__u32 id, pid;
 	struct spoor_object_key key;
 	spoor_u64 start, end, offset; /* the mapping it was met in */
-	__u32 path_len;
-	char path[]; /* path_len bytes, not terminated */
+	__u32 place_len, path_len;
+	char text[]; /* its place in its file system, as far as there was room; and its path. Neither is terminated */
 };
-_Static_assert(__builtin_offsetof(struct spoor_ctl_object, path) == 92, "");
+_Static_assert(__builtin_offsetof(struct spoor_ctl_object, text) == 96, "");
 
 struct spoor_layout_range {
 	spoor_u64 start, end, offset;

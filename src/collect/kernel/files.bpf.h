@@ -39,6 +39,21 @@ struct path_walk {
 	struct scratch *sc;
 };
 
+/* The name of d, in front of what is there. Returns 1 if it does not fit. */
+static __always_inline long path_prepend(struct path_walk *w, struct dentry *d)
+{
+	const unsigned char *name = BPF_CORE_READ(d, d_name.name);
+	u32 len = BPF_CORE_READ(d, d_name.len), pos;
+
+	if (len > 255 || w->pos < len + 8) /* a path that fills it would have the length 0 */
+		return 1;
+	pos = w->pos - len - 1;
+	w->sc->path[pos & (PATH_SPACE - 1)] = '/';
+	bpf_probe_read_kernel(w->sc->path + ((pos + 1) & (PATH_SPACE - 1)), len & 255, name);
+	w->pos = pos;
+	return 0;
+}
+
 /* Prepends one component. Returns 1 at the end. */
 static long path_step(u32 i, void *ctx)
 {
@@ -86,16 +101,8 @@ static long path_step(u32 i, void *ctx)
 		w->mnt = up;
 		return 0;
 	}
-	name = BPF_CORE_READ(d, d_name.name);
-	len = BPF_CORE_READ(d, d_name.len);
-	if (len > 255 || w->pos < len + 8) /* a path that fills it would have the length 0 */
-		return 1;
-	pos = w->pos - len - 1;
-	sc->path[pos & (PATH_SPACE - 1)] = '/';
-	bpf_probe_read_kernel(sc->path + ((pos + 1) & (PATH_SPACE - 1)), len & 255, name);
-	w->pos = pos;
 	w->dentry = parent;
-	return 0;
+	return path_prepend(w, d);
 }
 
 /*
@@ -125,6 +132,36 @@ __noinline u32 path_of(u64 path, struct scratch *sc)
 	if (!w.whole && w.pos <= PATH_SPACE - 3) /* longer than there is room: its front is missing */
 		__builtin_memcpy(sc->path + (w.pos & (PATH_SPACE - 1)), "...", 3);
 	return w.pos;
+}
+
+static long place_step(u32 i, void *ctx)
+{
+	struct path_walk *w = ctx;
+	struct dentry *d = (void *)w->dentry;
+	u64 parent = (u64)BPF_CORE_READ(d, d_parent);
+
+	if (parent == w->dentry) {
+		w->whole = 1;
+		return 1;
+	}
+	w->dentry = parent;
+	return path_prepend(w, d);
+}
+
+/*
+ * Where a file lies in its file system, whatever process sees that and where: into sc->path, ending at `end`. Returns
+ * where it begins; `end` if there is no room.
+ */
+__noinline u32 place_of(u64 path, struct scratch *sc, u32 end)
+{
+	struct path *p = (void *)path;
+	struct path_walk w = { .pos = end, .sc = sc };
+
+	if (!p || !sc)
+		return end;
+	w.dentry = (u64)BPF_CORE_READ(p, dentry);
+	bpf_loop(PATH_COMPONENTS, place_step, &w, 0);
+	return w.whole ? w.pos : end;
 }
 
 /* ---- ids of open files ---- */

@@ -54,13 +54,14 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct spoor_ctl_object *o;
 	struct reservation r;
-	u32 pos, len, size;
+	u32 pos, place, len, size;
 
 	if (!a || !sc)
 		return -1;
 	pos = path_of(shown_path(a->file), sc);
-	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
-	size = SPOOR_EVENT_ROUND(__builtin_offsetof(struct spoor_ctl_object, path) + len);
+	place = place_of(a->file + bpf_core_field_offset(((struct file *)0)->f_path), sc, pos);
+	len = (PATH_SPACE - place) & (PATH_SPACE - 1);
+	size = SPOOR_EVENT_ROUND(__builtin_offsetof(struct spoor_ctl_object, text) + len);
 	emit_reserve(&r, 0, size);
 	if (!r.to)
 		return -1;
@@ -72,8 +73,9 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	o->start = a->start;
 	o->end = a->end;
 	o->offset = a->offset;
-	o->path_len = len;
-	bpf_probe_read_kernel(o->path, len, sc->path + (pos & (PATH_SPACE - 1)));
+	o->place_len = pos - place;
+	o->path_len = PATH_SPACE - pos;
+	bpf_probe_read_kernel(o->text, len, sc->path + (place & (PATH_SPACE - 1)));
 	emit_commit(&r, size);
 	wake_consumer(); /* until its rows are loaded, each walk through it costs a raw copy */
 	return 0;

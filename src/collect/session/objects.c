@@ -31,6 +31,8 @@ static int open_object(const struct spoor_object_entry *o)
 								   .start = o->start,
 								   .end = o->end,
 								   .path = o->path,
+								   .place = o->place,
+								   .dev = o->key.dev,
 								   .ino = o->key.ino,
 								   .size = o->key.size,
 								   .mtime = o->key.mtime });
@@ -123,6 +125,7 @@ static void free_entry(struct spoor_object_entry *o)
 	if (o->has_rows)
 		spoor_rows_free(&o->rows);
 	free(o->path);
+	free(o->place);
 	free(o);
 }
 
@@ -173,9 +176,10 @@ void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *
 	old = s->entries[c->id];
 	if (old && !old->failed)
 		return;
-	o = spoor_objects_entry(c->id, c->path, c->path_len);
+	o = spoor_objects_entry(c->id, c->text + c->place_len, c->path_len);
 	if (!o)
 		return;
+	o->place = strndup(c->text, c->place_len);
 	o->pid = c->pid;
 	o->tid = c->h.tid;
 	o->key = c->key;

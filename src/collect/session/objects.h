@@ -35,6 +35,7 @@ struct spoor_object_entry {
 	struct spoor_object_key key;
 	uint64_t start, end; /* the mapping it was met in */
 	char *path;
+	char *place; /* in its file system; NULL: not known */
 	bool loaded;    /* the rest is final */
 	uint32_t flags; /* enum spoor_object_flag */
 	unsigned limit;

@@ -42,7 +42,7 @@ void spoor_objects_announced_left(struct spoor_objects *s, const struct spoor_ct
 
 	if (c->id >= SPOOR_KERNEL_OBJECTS || s->entries[c->id])
 		return;
-	o = spoor_objects_entry(c->id, c->path, c->path_len);
+	o = spoor_objects_entry(c->id, c->text + c->place_len, c->path_len);
 	if (!o)
 		return;
 	o->key = c->key;
