@@ -110,8 +110,8 @@ static int open_regular_in(int root, const char *path)
 	return handle < 0 ? handle : spoor_open_regular(self);
 }
 
-enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const struct spoor_roots *roots,
-					       int *ret_fd)
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const char *place,
+					       const struct spoor_roots *roots, int *ret_fd)
 {
 	enum spoor_object_state state;
 
@@ -120,6 +120,9 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 	if (object->path[0] != '/')
 		return SPOOR_OBJECT_UNREADABLE;
 	state = look(object, spoor_open_regular(object->path), ret_fd);
+	if (state != SPOOR_OBJECT_SAME && place &&
+	    look(object, spoor_open_regular(place), ret_fd) == SPOOR_OBJECT_SAME)
+		return SPOOR_OBJECT_SAME;
 	for (size_t i = 0; roots && i < roots->n && state != SPOOR_OBJECT_SAME; i++)
 		if (look(object, open_regular_in(roots->all[i].fd, object->path), ret_fd) == SPOOR_OBJECT_SAME)
 			state = SPOOR_OBJECT_SAME;

@@ -10,12 +10,12 @@ enum spoor_object_state {
 };
 
 /*
- * Opens what object->path names, for us, or in one of these roots (NULL: none). *ret_fd is open only for
- * SPOOR_OBJECT_SAME; the caller closes it.
+ * Opens what object->path names, for us, or what its place does (spoor_segment_place(); NULL: none), or in one of these
+ * roots (NULL: none). *ret_fd is open only for SPOOR_OBJECT_SAME; the caller closes it.
  * The vDSO is this machine's own, if it has the recorded build-id.
  */
-enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const struct spoor_roots *roots,
-					       int *ret_fd);
+enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const char *place,
+					       const struct spoor_roots *roots, int *ret_fd);
 
 struct spoor_packed;
 /*

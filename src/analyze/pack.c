@@ -25,6 +25,7 @@ struct pack {
 	struct spoor_packed *packed;
 	struct spoor_error *e;
 	const struct spoor_object *objects[SPOOR_MAX_OBJECTS]; /* by id: those that occur in stacks */
+	const char *object_places[SPOOR_MAX_OBJECTS];
 	struct spoor_traced_process *processes;
 	size_t n, size;
 	int bare; /* there are frames without an object */
@@ -58,8 +59,10 @@ static void see_stack(struct pack *p, const struct spoor_event *ev)
 
 		if (!id)
 			p->bare = 1;
-		else if (!p->objects[id])
-			p->objects[id] = spoor_segment_object(ev->segment, id);
+		if (!id || p->objects[id])
+			continue;
+		p->objects[id] = spoor_segment_object(ev->segment, id);
+		p->object_places[id] = spoor_segment_place(ev->segment, id);
 	}
 }
 
@@ -182,7 +185,8 @@ static int pack_object(struct pack *p, const struct spoor_object *object)
 		return 0;
 	}
 	if (r < 0) {
-		enum spoor_object_state state = spoor_object_file_open(object, &p->roots, &fd);
+		const char *place = p->object_places[object->id];
+		enum spoor_object_state state = spoor_object_file_open(object, place, &p->roots, &fd);
 
 		if (state != SPOOR_OBJECT_SAME) {
 			item.state = state == SPOOR_OBJECT_CHANGED ? SPOOR_PACK_CHANGED : SPOOR_PACK_UNREADABLE;

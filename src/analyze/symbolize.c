@@ -176,14 +176,15 @@ static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const stru
 /* The descriptor of the object's file, or -1 with a note. */
 static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o)
 {
+	const char *place = spoor_segment_place(segment, o->def->id);
 	int fd = z->packed ? open_packed(z, o, SPOOR_PACKED_OBJECT) : -1;
 	enum spoor_object_state state;
 
 	if (fd >= 0)
 		return fd;
-	state = spoor_object_file_open(o->def, NULL, &fd);
+	state = spoor_object_file_open(o->def, place, NULL, &fd);
 	if (state != SPOOR_OBJECT_SAME)
-		state = spoor_object_file_open(o->def, roots_of(z, segment), &fd);
+		state = spoor_object_file_open(o->def, NULL, roots_of(z, segment), &fd);
 	switch (state) {
 	case SPOOR_OBJECT_SAME:
 		return fd;

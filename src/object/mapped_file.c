@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "object/mapped_file.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -88,16 +90,21 @@ static const char *below(const char *place, const char *root)
 	return !strncmp(place, root, n) && place[n] == '/' ? place + n : NULL;
 }
 
-/* Through any mount of its file system that we have, be it another than the process's. */
-static int open_in_file_system(const struct spoor_mapped_file *m)
+#define PATH_ROOM (2 * PATH_MAX)
+#define SELF "/proc/self"
+
+/* Through the mounts of its file system in a directory of /proc: by which path. */
+static int open_by_mounts(const char *process, const struct spoor_mapped_file *m, char path[PATH_ROOM])
 {
-	_cleanup_(spoor_fclosep) FILE *f = m->place && *m->place ? fopen("/proc/self/mountinfo", "re") : NULL;
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	_cleanup_(spoor_freep) char *line = NULL;
-	char root[PATH_MAX], point[PATH_MAX], path[2 * PATH_MAX];
+	char root[PATH_MAX], point[PATH_MAX];
 	unsigned major, minor;
 	size_t room = 0;
 	int fd = -ENOENT;
 
+	snprintf(path, PATH_ROOM, "%s/mountinfo", process);
+	f = fopen(path, "re");
 	while (f && fd < 0 && fd != -ETIMEDOUT && getline(&line, &room, f) > 0) {
 		const char *rest;
 
@@ -109,8 +116,39 @@ static int open_in_file_system(const struct spoor_mapped_file *m)
 		rest = below(m->place, root);
 		if (!rest)
 			continue;
-		snprintf(path, sizeof(path), "%s%s", strcmp(point, "/") ? point : "", rest);
+		snprintf(path, PATH_ROOM, "%s/root%s%s", process, strcmp(point, "/") ? point : "", rest);
 		fd = open_if_same(path, m);
+	}
+	return fd;
+}
+
+static bool is_in(const char *process, uint32_t mounts)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/ns/mnt", process);
+	return !stat(path, &st) && st.st_ino == mounts;
+}
+
+/* Through any mount that we have, be it another than the process's; then through others in its mount namespace. */
+static int open_in_file_system(const struct spoor_mapped_file *m, char path[PATH_ROOM])
+{
+	_cleanup_(spoor_closedirp) DIR *all = NULL;
+	struct dirent *d;
+	char process[32];
+	int fd;
+
+	if (!m->place || !*m->place)
+		return -ENOENT;
+	fd = open_by_mounts(SELF, m, path);
+	if (fd >= 0)
+		memmove(path, path + strlen(SELF "/root"), strlen(path + strlen(SELF "/root")) + 1);
+	all = fd != -ENOENT || !m->mounts || is_in(SELF, m->mounts) ? NULL : opendir("/proc");
+	while (all && fd == -ENOENT && (d = readdir(all))) {
+		snprintf(process, sizeof(process), "/proc/%.16s", d->d_name);
+		if (isdigit(d->d_name[0]) && is_in(process, m->mounts))
+			fd = open_by_mounts(process, m, path);
 	}
 	return fd;
 }
@@ -118,18 +156,28 @@ static int open_in_file_system(const struct spoor_mapped_file *m)
 /*
  * The mapping itself leads to the file even if it was deleted or lies in another mount namespace, as long as the
  * process lives; then its path as the process saw it; the same by the thread, since a leader that has ended shows
- * neither; then the path as we see it, and its place in its file system, which is where it lies for who is in no
- * chroot and no container.
+ * neither; then the path as we see it. Once it has ended, its place in its file system, wherever that is mounted.
  */
 int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 {
+	char path[PATH_ROOM];
 	int fd = m->pid ? open_through(m->pid, m) : -ENOENT;
 
 	if (fd == -ENOENT && m->tid && m->tid != m->pid)
 		fd = open_through(m->tid, m);
 	if (fd == -ENOENT)
 		fd = open_if_same(m->path, m);
-	return fd == -ENOENT ? open_in_file_system(m) : fd;
+	return fd == -ENOENT ? open_in_file_system(m, path) : fd;
+}
+
+char *spoor_mapped_file_elsewhere(const struct spoor_mapped_file *m)
+{
+	_cleanup_(spoor_closep) int own = open_if_same(m->path, m), fd = -1;
+	char path[PATH_ROOM];
+
+	if (own < 0)
+		fd = open_in_file_system(m, path);
+	return fd >= 0 ? strdup(path) : NULL;
 }
 
 int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret)

@@ -9,12 +9,16 @@ struct spoor_mapped_file {
 	const char *path;     /* as the process sees it */
 	const char *place;    /* where it lies in its file system; NULL: not known */
 	uint64_t dev;         /* that, as the kernel has it (major << 20 | minor) */
+	uint32_t mounts;      /* number of the process's mount namespace; 0: not known */
 	uint64_t ino;
 	uint64_t size, mtime; /* bytes, ns; both 0: not known */
 };
 
 /* Opened for reading, if it is that file: a descriptor, or -ENOENT. Thread-safe. */
 int spoor_mapped_file_open(const struct spoor_mapped_file *m);
+
+/* By which path it is there for us, if not by its own; free() it. NULL: by its own, or by none. Thread-safe. */
+char *spoor_mapped_file_elsewhere(const struct spoor_mapped_file *m);
 
 /*
  * What the kernel says is mapped at an address of a process: fills start, end and ino of *ret. 0, -ENOENT, or why the

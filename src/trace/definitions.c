@@ -154,6 +154,8 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 		return put(&s->stacks, ((const struct spoor_stack_alias *)h)->id, h);
 	case SPOOR_EV_OBJECT:
 		return put(&s->objects, ((const struct spoor_object *)h)->id, h);
+	case SPOOR_EV_PLACE:
+		return put(&s->places, ((const struct spoor_place *)h)->object, h);
 	case SPOOR_EV_FILE:
 		return put(&s->files, ((const struct spoor_file *)h)->id, h);
 	case SPOOR_EV_SOCKET:
@@ -241,6 +243,7 @@ void spoor_segment_unload(struct spoor_segment *s)
 	spoor_cursor_close(&s->defs);
 	free(s->stacks.slots);
 	free(s->objects.slots);
+	free(s->places.slots);
 	free(s->files.slots);
 	free(s->tids.slots);
 	free(s->threads);
@@ -261,6 +264,13 @@ const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uin
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id)
 {
 	return get(&s->objects, id);
+}
+
+const char *spoor_segment_place(const struct spoor_segment *s, uint32_t object)
+{
+	const struct spoor_place *place = get(&s->places, object);
+
+	return place ? place->path : NULL;
 }
 
 const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id)

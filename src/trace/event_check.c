@@ -50,6 +50,8 @@ static size_t own_length(const struct spoor_event_header *h, const struct spoor_
 		return behind_alias((const void *)h);
 	case SPOOR_EV_OBJECT:
 		return has_build_id((const void *)h) ? behind_string(h, sizeof(struct spoor_object)) : 0;
+	case SPOOR_EV_PLACE:
+		return behind_string(h, sizeof(struct spoor_place));
 	case SPOOR_EV_FILE:
 		return behind_string(h, sizeof(struct spoor_file));
 	case SPOOR_EV_SOCKET:

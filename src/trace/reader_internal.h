@@ -55,7 +55,7 @@ struct spoor_segment {
 	uint8_t is_user;   /* of a part `ust` */
 	uint8_t has_aliases; /* among its stacks */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
-	struct spoor_idmap stacks, objects, files;
+	struct spoor_idmap stacks, objects, places, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;
 	size_t n_threads, threads_room;

@@ -79,6 +79,7 @@ enum spoor_event_id {
 	SPOOR_EV_CLASS = 1036,   /* what events of an id from SPOOR_EV_USER on are */
 	SPOOR_EV_PROGRAM = 1037, /* a traced program's buffer: begun, ended, crashed, what it lost */
 	SPOOR_EV_STACK_ALIAS = 1038,
+	SPOOR_EV_PLACE = 1039,
 	SPOOR_EV_MAX,
 	/* What programs say of themselves: each id is defined by a SPOOR_EV_CLASS of its segment. */
 	SPOOR_EV_USER = 2048,
@@ -249,6 +250,14 @@ struct spoor_object {
 	char path[]; /* NUL-terminated, as the traced process sees it */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_object) == 105, "");
+
+/* By which path the recorder reached an object's file that was not at the object's path for it. */
+struct spoor_place {
+	struct spoor_event_header h;
+	__u32 object;
+	char path[]; /* NUL-terminated */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_place) == 20, "");
 
 enum spoor_file_kind {
 	SPOOR_FILE_REG = 1, SPOOR_FILE_DIR, SPOOR_FILE_CHR, SPOOR_FILE_BLK, SPOOR_FILE_FIFO /* named or pipe */,

@@ -221,7 +221,7 @@ def test_counted_by_site(build, start, program, tmp_path, inner, shared):
     assert found == {("made_inside", "main"): CALLS}
 
 
-def test_ended_in_a_root_of_its_own(record, read, program, tmp_path):
+def test_ended_in_a_root_of_its_own(spoor, record, read, program, tmp_path):
     """A program that nobody else runs has ended before its file is looked for: found where its file system has it."""
     (tmp_path / "root").mkdir()
     shutil.move(program, tmp_path / "root")
@@ -232,3 +232,28 @@ def test_ended_in_a_root_of_its_own(record, read, program, tmp_path):
     assert recording.stop() == 0
     calls = [c for c in read(recording.trace).of("getpid") if len(c["stack"]) > 1]
     assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"complete"}
+    assert {c["stack"][1]["function"] for c in calls[-CALLS:]} == {"main"}
+    packed = spoor("pack", recording.trace)
+    assert packed.returncode == 0 and "/quokka: " in packed.stdout, packed
+    shutil.rmtree(tmp_path / "root")
+    assert {c["stack"][1]["function"] for c in read(recording.trace).of("getpid")[-CALLS:]} == {"main"}
+
+
+@pytest.mark.parametrize("after, walk", [("read go", "complete"), (":", "object gone")])
+def test_ended_under_a_mount_of_others(record, start, read, program, tmp_path, after, walk):
+    """Who is in its mount namespace yet leads to the file that it ran; when nobody is, that is gone."""
+    (tmp_path / "its own").mkdir()
+    mount = f"mount -t tmpfs none '{tmp_path}/its own' && cd '{tmp_path}/its own' && cp {program} ."
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    container = start("unshare", "--mount", "sh", "-c", f"{mount} && echo ready && read go; ./quokka nothing; "
+                      f"echo done; {after}")
+    ready(container)
+    recording.process.send_signal(signal.SIGSTOP)
+    tell(container)
+    ready(container, b"done")
+    if walk != "complete":
+        container.wait(20)
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    calls = [c for c in read(recording.trace).of("getpid") if c["way"] == "user"]
+    assert len(calls) >= CALLS and {c["walk"] for c in calls} == {walk}

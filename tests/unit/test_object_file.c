@@ -34,24 +34,24 @@ static void replaced_object(void **state)
 	o->mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
 	o->hash_lo = identity.hash[0];
 	o->hash_hi = identity.hash[1];
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_SAME);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
 	close(opened);
 
 	assert_int_equal(futimens(fd, times), 0); /* touched: still the same */
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_SAME);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
 	close(opened);
 
 	assert_int_equal(pwrite(fd, "content two", 11, 0), 11);
 	times[0] = times[1] = st.st_mtim;
 	assert_int_equal(futimens(fd, times), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
 
 	assert_int_equal(ftruncate(fd, 5), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
 	unlink(o->path);
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_UNREADABLE);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_UNREADABLE);
 	assert_int_equal(mkfifo(o->path, 0600), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
 	close(fd);
 	assert_int_equal(unlink(o->path), 0);
 	assert_int_equal(rmdir(folder), 0);

@@ -165,10 +165,11 @@ struct spoor_ctl_object {
 	__u32 id, pid;
 	struct spoor_object_key key;
 	spoor_u64 start, end, offset; /* the mapping it was met in */
+	__u32 mounts; /* number of the mount namespace in which it was met */
 	__u32 place_len, path_len;
 	char text[]; /* its place in its file system, as far as there was room; and its path. Neither is terminated */
 };
-_Static_assert(__builtin_offsetof(struct spoor_ctl_object, text) == 96, "");
+_Static_assert(__builtin_offsetof(struct spoor_ctl_object, text) == 100, "");
 
 struct spoor_layout_range {
 	spoor_u64 start, end, offset;

@@ -43,6 +43,15 @@ struct proc_ns_operations {
 
 struct ns_common {
 	const struct proc_ns_operations *ops;
+	unsigned int inum;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
 };
 
 struct inode {
@@ -260,6 +269,7 @@ struct task_struct {
 	unsigned long nvcsw, nivcsw;
 	struct fs_struct *fs;
 	struct files_struct *files;
+	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct css_set *cgroups;
 };

@@ -73,6 +73,7 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	o->start = a->start;
 	o->end = a->end;
 	o->offset = a->offset;
+	o->mounts = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	o->place_len = pos - place;
 	o->path_len = PATH_SPACE - pos;
 	bpf_probe_read_kernel(o->text, len, sc->path + (place & (PATH_SPACE - 1)));

@@ -93,6 +93,10 @@ void spoor_definer_object(struct spoor_definer *d, uint32_t id)
 	spoor_writer_define(d->w, def);
 	d->in_segment[id] = d->segment;
 	free(def);
+	def = spoor_objects_place(d->objects, id);
+	if (def)
+		spoor_writer_define(d->w, def);
+	free(def);
 }
 
 /* Where a segment has said that a file is gone, and it is not, the last definition counts. */

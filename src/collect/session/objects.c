@@ -24,18 +24,21 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-static int open_object(const struct spoor_object_entry *o)
+static struct spoor_mapped_file file_of(const struct spoor_object_entry *o)
 {
-	return spoor_mapped_file_open(&(struct spoor_mapped_file){ .pid = o->pid,
-								   .tid = o->tid,
-								   .start = o->start,
-								   .end = o->end,
-								   .path = o->path,
-								   .place = o->place,
-								   .dev = o->key.dev,
-								   .ino = o->key.ino,
-								   .size = o->key.size,
-								   .mtime = o->key.mtime });
+	return (struct spoor_mapped_file){
+		.pid = o->pid,
+		.tid = o->tid,
+		.start = o->start,
+		.end = o->end,
+		.path = o->path,
+		.place = o->place,
+		.dev = o->key.dev,
+		.mounts = o->mounts,
+		.ino = o->key.ino,
+		.size = o->key.size,
+		.mtime = o->key.mtime,
+	};
 }
 
 static bool is_main(const struct spoor_object_entry *o, int fd)
@@ -106,13 +109,15 @@ static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int
 
 static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 {
-	_cleanup_(spoor_closep) int fd = open_object(o);
+	struct spoor_mapped_file m = file_of(o);
+	_cleanup_(spoor_closep) int fd = spoor_mapped_file_open(&m);
 
 	if (fd < 0) {
 		o->failed = true;
 		o->flags |= SPOOR_OBJECT_GONE;
 		return fd;
 	}
+	o->reached = spoor_mapped_file_elsewhere(&m);
 	load_rows(s, o, fd);
 	classify(s, o, is_main(o, fd));
 	return 0;
@@ -126,6 +131,7 @@ static void free_entry(struct spoor_object_entry *o)
 		spoor_rows_free(&o->rows);
 	free(o->path);
 	free(o->place);
+	free(o->reached);
 	free(o);
 }
 
@@ -180,6 +186,7 @@ void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *
 	if (!o)
 		return;
 	o->place = strndup(c->text, c->place_len);
+	o->mounts = c->mounts;
 	o->pid = c->pid;
 	o->tid = c->h.tid;
 	o->key = c->key;
@@ -327,6 +334,27 @@ struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t 
 	memcpy(def->build_id, o->identity.build_id, sizeof(def->build_id));
 	memcpy(def->path, o->path, len);
 	return def;
+}
+
+struct spoor_place *spoor_objects_place(struct spoor_objects *s, uint32_t id)
+{
+	const struct spoor_object_entry *o = spoor_objects_get(s, id);
+	struct spoor_place *place;
+	size_t size, len;
+
+	if (!o || !o->reached)
+		return NULL;
+	len = strlen(o->reached) + 1;
+	size = SPOOR_EVENT_ROUND(sizeof(*place) + len);
+	place = calloc(1, size);
+	if (!place)
+		return NULL;
+	place->h.id = SPOOR_EV_PLACE;
+	place->h.size4 = SPOOR_SIZE4(size);
+	place->h.ts = spoor_now_monotonic();
+	place->object = id;
+	memcpy(place->path, o->reached, len);
+	return place;
 }
 
 uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev)

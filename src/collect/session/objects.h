@@ -35,7 +35,9 @@ struct spoor_object_entry {
 	struct spoor_object_key key;
 	uint64_t start, end; /* the mapping it was met in */
 	char *path;
-	char *place; /* in its file system; NULL: not known */
+	char *place;   /* in its file system; NULL: not known */
+	uint32_t mounts; /* the mount namespace */
+	char *reached; /* by which path its file is reached that is not at `path` for us; NULL: it is, or by none */
 	bool loaded;    /* the rest is final */
 	uint32_t flags; /* enum spoor_object_flag */
 	unsigned limit;
@@ -81,6 +83,8 @@ const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint
 
 /* The definition of a loaded object as an event; free() it. NULL: there is none of that id yet, or no memory. */
 struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t id);
+/* The same of where its file is reached; NULL also if that is its path. */
+struct spoor_place *spoor_objects_place(struct spoor_objects *s, uint32_t id);
 /* The id of a mapped file as /proc/PID/maps has it (dev: major << 20 | minor), or SPOOR_OBJECT_NONE. Any thread. */
 uint32_t spoor_objects_find(struct spoor_objects *s, uint64_t ino, uint64_t dev);
 

@@ -68,6 +68,10 @@ static void define_object(struct spoor_site_stacks *s, uint32_t id)
 		return;
 	s->defined[id] = !spoor_definitions_add(s->definitions, def);
 	free(def);
+	def = spoor_objects_place(s->objects, id);
+	if (def)
+		spoor_definitions_add(s->definitions, def);
+	free(def);
 }
 
 static void define_stack(void *ctx, const struct spoor_stack *st)
