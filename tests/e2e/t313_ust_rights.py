@@ -186,3 +186,13 @@ def test_user_namespaces_of_programs_that_have_ended(machines, linked, killed):
     said = machines.ust("end").stdout
     assert said.startswith("0 events of 0 programs") and f"3 programs that came are not recorded: {NEITHER}" in said
     assert machines.ticks() == {} and machines.summary["programs_not_recorded"] == 3
+
+
+def test_user_namespace_that_knows_nobody(machines, linked):
+    """There everybody has the number of nobody, the program and whoever listens: it obeys none of them."""
+    machines.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    env = {"SPOOR_UST_SOCKET": str(machines.socket), "PATH": os.environ["PATH"]}
+    assert as_user(OTHERS, "unshare", "--user", linked, 1, 5, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
+    assert as_user(65534, linked, 1, 5, env=env, stdout=subprocess.DEVNULL).wait(20) == 0
+    said = machines.ust("end").stdout
+    assert said.startswith("5 events of 1 program") and f"1 program that came is not recorded: {NEITHER}" in said, said

@@ -9,7 +9,8 @@ import time
 import arenas
 import pytest
 import tracing
-from daemons import daemon, in_a_row  # noqa: F401
+from daemons import daemon, end_keeper, in_a_row, open_place  # noqa: F401
+from processes import NOBODY, ready
 
 WAYS = ["-O0", "-O3 -funroll-loops", "-fPIC -pie", "-fno-pic -no-pie", "-flto", "-flto -O0", "-fuse-ld=gold",
         "-ffunction-sections -Wl,--gc-sections", "-fno-plt -Wl,-z,now", "-fsanitize=address,undefined",
@@ -116,6 +117,27 @@ def test_attached_while_it_runs(build, daemon, tmp_path, way, stripped):
     assert ", 0 lost" in daemon.ust("end").stdout and ", 0 lost" in daemon.ust("end", "-s", "all").stdout
     assert in_a_row(daemon.ticks()[p.pid, 0])
     assert {e["event"] for e in daemon.events("all.spoor")} == {"zoo:rare"}
+
+
+def test_attached_after_its_file_was_removed(build, open_place):
+    """As an update does, by a user who has no rights but his own."""
+    program = build_ticker(build, open_place, "static")
+    env = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(open_place)}
+    p = ready(subprocess.Popen([*NOBODY, program, "1", "0", "500"], env=env, stdout=subprocess.PIPE))
+    program.unlink()
+    shutil.copy(build / "spoor", open_place)
+    spoor, how = open_place / "spoor", {"cwd": open_place, "env": env, "text": True}
+    d = subprocess.Popen([*NOBODY, spoor, "daemon"], stderr=subprocess.PIPE, **how)
+    try:
+        assert "ready" in d.stderr.readline()
+        for words, said in ("start -o t.spoor -e zoo:tick", "1 program, 1 site"), (f"list {p.pid}", "zoo:tick"):
+            run = subprocess.run([*NOBODY, spoor, "ust", *words.split()], capture_output=True, timeout=20, **how)
+            assert said in run.stdout, run
+    finally:
+        for process in p, d:
+            process.kill()
+            process.wait()
+        end_keeper(f"{open_place}/spoor-ust.sock.keeper")
 
 
 @pytest.mark.parametrize("way", ["preloaded", "linked", "static", "static-pie"])

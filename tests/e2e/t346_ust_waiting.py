@@ -8,10 +8,12 @@ import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
+from fakeprogram import Program
 from processes import has_ended, wait_for
 
 GONE = [signal.SIGTERM, signal.SIGKILL]
@@ -209,6 +211,27 @@ def test_more_than_can_wait_for_daemons_that_are_killed(daemon, ticker):
     away = daemon.summary["programs_turned_away"]
     assert 8 < len(ticks) < 30 and len(ticks) + away == 30 and all(n == list(range(4)) for n in ticks.values())
     assert f"{away} programs found no room to wait" in said, said
+
+
+def test_sessions_of_another_version(daemon, ticker):
+    """Who cannot read them does not know whether one wants him: he comes, also where no daemon is."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill()
+    board = Path(f"{daemon.socket}.sessions")
+    text = board.read_bytes()
+    board.write_bytes(text[:4] + struct.pack("<H", 77) + text[6:])
+    daemon.program(ticker, 1, 5).wait(20)
+    daemon.start()
+    assert "no program came" not in daemon.ust("end").stdout
+
+
+def test_other_version_while_no_daemon_is_there(daemon):
+    """The next one says that he came."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill()
+    Program(f"{daemon.socket}.waiting", version=77).sock.close()
+    daemon.start()
+    assert "1 program that came is not recorded: the libspoor-ust there is not of this" in daemon.ust("end").stdout
 
 
 def test_keeper_is_killed(daemon, ticker):

@@ -65,8 +65,10 @@ static bool read_head(struct board *b)
 {
 	struct spoor_control_board head = {};
 
-	if (!read_at(b, &head, sizeof(head), 0) || head.magic != SPOOR_CONTROL_BOARD_MAGIC ||
-	    head.version != SPOOR_CONTROL_VERSION || !head.generation || head.n_notes > MOST_NOTES)
+	if (!read_at(b, &head, sizeof(head), 0) || head.magic != SPOOR_CONTROL_BOARD_MAGIC)
+		return false;
+	b->closed = head.version != SPOOR_CONTROL_VERSION;
+	if (b->closed || !head.generation || head.n_notes > MOST_NOTES)
 		return false;
 	b->generation = head.generation;
 	b->n_notes = head.n_notes;
@@ -102,7 +104,7 @@ void board_open(const char *socket, bool secure, __u64 start_time, struct board 
 	if (sys_failed(fd))
 		return;
 	ret->fd = (int)fd;
-	if (is_trusted(ret->fd, secure, &ret->strange) && read_head(ret))
+	if (is_trusted(ret->fd, secure, &ret->closed) && read_head(ret))
 		count_wanted(ret);
 	else
 		board_close(ret);

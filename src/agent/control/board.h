@@ -16,7 +16,7 @@ struct board {
 	__u32 pid;   /* ours, with the start time */
 	__u64 start_time;
 	unsigned n_wanted; /* sessions that want us */
-	bool strange; /* there is one of somebody's whom we do not obey: it was not looked into */
+	bool closed; /* there is one that is not for us: of somebody's whom we do not obey, or of another version */
 };
 
 /* socket: its path. secure: of this program only root's recorder may say what it does. */

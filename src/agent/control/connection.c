@@ -190,10 +190,12 @@ static bool is_trusted(long fd)
 {
 	struct ucred peer = { .uid = (uid_t)-1 };
 	socklen_t len = sizeof(peer);
+	uid_t own;
 
 	if (sys_failed(sys6(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, (long)&peer, (long)&len, 0)))
 		return false;
-	return !peer.uid || (!secure && peer.uid == (uid_t)sys0(SYS_geteuid));
+	own = (uid_t)sys0(SYS_geteuid);
+	return !peer.uid || (!secure && peer.uid == own && self_is_somebody(own));
 }
 
 /* Of the kernel's own names, which are no files, each byte counts. */
@@ -292,7 +294,7 @@ int connection_begin(unsigned place, const struct board *board, unsigned flags)
 	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
 
 	met |= (unsigned)(r >= 0) << place;
-	if (!(board->n_wanted || board->strange) || !is_nobody(r))
+	if (!(board->n_wanted || board->closed) || !is_nobody(r))
 		return r;
 	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
 }

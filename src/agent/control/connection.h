@@ -21,7 +21,7 @@ bool connection_board(unsigned place, struct board *ret);
 bool connection_reaches(unsigned place);
 /*
  * Connects to that place and says HELLO, to who wrote the board, or, if that wants us and nobody is there, to who keeps
- * us for the next one; there a stranger gets his HELLO, too. The fd, or -errno: -EAGAIN: too many wait there. flags:
+ * us for the next one; a closed board's gets a HELLO, too. The fd, or -errno: -EAGAIN: too many wait there. flags:
  * enum spoor_control_hello_flag.
  */
 int connection_begin(unsigned place, const struct board *board, unsigned flags);

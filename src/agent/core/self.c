@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#define OVERFLOW_UID 65534 /* as everybody is seen whom a user namespace does not know; also called nobody */
+
 /* Reads a small file. Bytes, the NUL that is put behind them not counted. */
 static long slurp(const char *path, char *to, size_t size)
 {
@@ -38,6 +40,27 @@ uint64_t self_start_time(void)
 	for (at++; *at >= '0' && *at <= '9'; at++)
 		t = t * 10 + (uint64_t)(*at - '0');
 	return t;
+}
+
+bool self_is_somebody(uid_t uid)
+{
+	unsigned long range[3] = { 0, 0, 1 }; /* a line: first here, first outside, how many */
+	char text[4096], *at = text;
+	unsigned i;
+
+	if (uid != OVERFLOW_UID || slurp("/proc/self/uid_map", text, sizeof(text)) < 0)
+		return true;
+	while (*at && range[2]) {
+		for (i = 0; i < 3; i++) {
+			while (*at == ' ' || *at == '\n')
+				at++;
+			for (range[i] = 0; *at >= '0' && *at <= '9'; at++)
+				range[i] = range[i] * 10 + (unsigned long)(*at - '0');
+		}
+		if (uid >= range[0] && uid - range[0] < range[2])
+			return true;
+	}
+	return false;
 }
 
 /* The process's; else this thread's, which in a child is the same. */

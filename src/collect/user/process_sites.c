@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/ust/state.h"
@@ -145,12 +146,26 @@ static bool is_new(struct process *p, uint64_t dev, uint64_t ino)
 	return true;
 }
 
-/* As the kernel has the file; else, for want of rights, as it is called from within the process. */
-static int open_mapped(const struct process *p, uint64_t start, uint64_t end, const char *name, struct site_file *f,
-		       char *path, size_t size)
+static bool is_inode(const struct site_file *f, uint64_t ino)
+{
+	struct stat st;
+
+	return !fstat(f->fd, &st) && st.st_ino == ino;
+}
+
+/*
+ * As the kernel has the file; else, for want of rights, the program's own, which may have been removed since, or as it
+ * is called from within the process.
+ */
+static int open_mapped(const struct process *p, uint64_t start, uint64_t end, uint64_t ino, const char *name,
+		       struct site_file *f, char *path, size_t size)
 {
 	snprintf(path, size, "/proc/%u/map_files/%lx-%lx", p->pid, (unsigned long)start, (unsigned long)end);
 	if (!spoor_site_file_open(path, f, NULL))
+		return 0;
+	spoor_site_file_done(f);
+	snprintf(path, size, "/proc/%u/exe", p->pid);
+	if (!spoor_site_file_open(path, f, NULL) && is_inode(f, ino))
 		return 0;
 	spoor_site_file_done(f);
 	snprintf(path, size, "/proc/%u/root%s", p->pid, name);
@@ -191,7 +206,7 @@ static int of_mapping(struct process *p, const char *line, int (*look)(struct pr
 		    7 ||
 	    !at || perms[2] != 'x' || !ino || line[at] != '/')
 		return 0;
-	if (!is_new(p, major << 32 | minor, ino) || open_mapped(p, start, end, line + at, &f, path, sizeof(path)))
+	if (!is_new(p, major << 32 | minor, ino) || open_mapped(p, start, end, ino, line + at, &f, path, sizeof(path)))
 		return 0;
 	if (!bias_of(&f, start, offset, &p->bias))
 		return 0;
