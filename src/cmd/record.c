@@ -105,7 +105,7 @@ static void say_hidden(const struct spoor_session_options *o, size_t processes)
 								"CAP_SYS_PTRACE is missing";
 
 	fprintf(stderr,
-		"spoor: %zu %s cannot be looked into (%s); they go by comm alone, and their stacks may be cut\n",
+		"spoor: %zu %s cannot be looked into (%s); known by comm alone, with stacks that may be cut\n",
 		processes, spoor_plural(processes, "process", "processes"), why);
 }
 

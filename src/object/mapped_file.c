@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 
@@ -23,23 +24,40 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-/* Numbers of its own, where what is mapped has its layer's. */
-static bool on_overlay(int fd)
+enum numbers { OF_THE_FILE, OF_THE_MOUNT /* not those that the mapped file has */, OF_NO_DEVICE };
+
+static enum numbers numbers_of(int fd)
 {
 	struct statfs fs;
 
-	return !fstatfs(fd, &fs) && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+	if (fstatfs(fd, &fs))
+		return OF_THE_FILE;
+	return fs.f_type == OVERLAYFS_SUPER_MAGIC ? OF_THE_MOUNT :
+	       fs.f_type == BTRFS_SUPER_MAGIC	  ? OF_NO_DEVICE :
+						    OF_THE_FILE;
 }
 
 /* Not by its ctime: that changes when it is renamed or removed. */
-static bool is_the_file(int fd, const struct spoor_mapped_file *m)
+static bool has_the_numbers(int fd, const struct spoor_mapped_file *m)
 {
+	enum numbers numbers = numbers_of(fd);
 	bool known = m->size || m->mtime;
 	struct stat st;
 
-	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || (st.st_ino != m->ino && !(known && on_overlay(fd))))
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return false;
+	if (st.st_ino != m->ino && !(known && numbers == OF_THE_MOUNT))
+		return false;
+	if (numbers == OF_THE_FILE && m->dev && m->dev != ((uint64_t)major(st.st_dev) << 20 | minor(st.st_dev)))
 		return false;
 	return !known || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
+}
+
+static bool is_the_file(int fd, const struct spoor_mapped_file *m)
+{
+	int r = m->is_it ? m->is_it(m->ctx, fd) : -ENOSYS;
+
+	return r < 0 ? has_the_numbers(fd, m) : r;
 }
 
 static int open_if_same(const char *path, const struct spoor_mapped_file *m)
@@ -82,12 +100,12 @@ static void unescape(char *text)
 	*to = '\0';
 }
 
-/* What is left of `place` below `root`; NULL: it is not below it. */
+/* What is left of `place` below `root`, "" if that is itself (a file can be mounted, too); NULL: it is not below it. */
 static const char *below(const char *place, const char *root)
 {
 	size_t n = strcmp(root, "/") ? strlen(root) : 0;
 
-	return !strncmp(place, root, n) && place[n] == '/' ? place + n : NULL;
+	return !strncmp(place, root, n) && (place[n] == '/' || !place[n]) ? place + n : NULL;
 }
 
 #define PATH_ROOM (2 * PATH_MAX)
@@ -99,7 +117,7 @@ static int open_by_mounts(const char *process, const struct spoor_mapped_file *m
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	_cleanup_(spoor_freep) char *line = NULL;
 	char root[PATH_MAX], point[PATH_MAX];
-	unsigned major, minor;
+	unsigned major_number, minor_number;
 	size_t room = 0;
 	int fd = -ENOENT;
 
@@ -108,8 +126,8 @@ static int open_by_mounts(const char *process, const struct spoor_mapped_file *m
 	while (f && fd < 0 && fd != -ETIMEDOUT && getline(&line, &room, f) > 0) {
 		const char *rest;
 
-		if (sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major, &minor, root, point) != 4 ||
-		    ((uint64_t)major << 20 | minor) != m->dev)
+		if (sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major_number, &minor_number, root, point) != 4 ||
+		    ((uint64_t)major_number << 20 | minor_number) != m->dev)
 			continue;
 		unescape(root);
 		unescape(point);

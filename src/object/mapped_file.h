@@ -8,10 +8,13 @@ struct spoor_mapped_file {
 	uint64_t start, end;  /* the mapping; 0: not known */
 	const char *path;     /* as the process sees it */
 	const char *place;    /* where it lies in its file system; NULL: not known */
-	uint64_t dev;         /* that, as the kernel has it (major << 20 | minor) */
+	uint64_t dev;         /* that, as the kernel has it (major << 20 | minor); 0: not known */
 	uint32_t mounts;      /* number of the process's mount namespace; 0: not known */
 	uint64_t ino;
 	uint64_t size, mtime; /* bytes, ns; both 0: not known */
+	/* Is an open file it? 1, 0, or -errno: not known. NULL, or then: by its numbers, as stat(2) has them. */
+	int (*is_it)(void *ctx, int fd);
+	void *ctx;
 };
 
 /* Opened for reading, if it is that file: a descriptor, or -ENOENT. Thread-safe. */

@@ -134,7 +134,8 @@ def test_ten_thousand_threads_are_blocked(spoor, record, start, actor):
     assert all("behind_gate" in [f["function"] for f in e["stack"]] for e in whole)
 
 
-def test_leader_has_ended(spoor, record, start, tmp_path):
+@pytest.mark.parametrize("by_name", [False, True])
+def test_leader_has_ended(spoor, record, start, tmp_path, by_name):
     """The process lives on in its threads, which alone show its mappings and its memory."""
     (tmp_path / "headless.c").write_text("""#include <pthread.h>
 #include <unistd.h>
@@ -146,7 +147,7 @@ int main(void) { pthread_t t; for (int i = 0; i < 3; i++) pthread_create(&t, NUL
     subprocess.run(["gcc", "-O1", "-g", "-pthread", "-o", "headless", "headless.c"], cwd=tmp_path, check=True)
     target = ready(start(tmp_path / "headless"))
     wait_for(lambda: open(f"/proc/{target.pid}/maps").read() == "")
-    recording = record("-p", target.pid, "-m", "all", "-S", "32")
+    recording = record(*(["-n", "headless"] if by_name else ["-p", target.pid]), "-m", "all", "-S", "32")
     assert recording.stop() == 0
     run = spoor("report", "--blocked", "-f", "json", recording.trace)
     events = [e for e in map(json.loads, run.stdout.splitlines()) if e["event"] == "pause"]

@@ -257,3 +257,41 @@ def test_ended_under_a_mount_of_others(record, start, read, program, tmp_path, a
     assert recording.stop() == 0
     calls = [c for c in read(recording.trace).of("getpid") if c["way"] == "user"]
     assert len(calls) >= CALLS and {c["walk"] for c in calls} == {walk}
+
+
+def test_another_file_of_its_numbers(record, start, read, program, tmp_path):
+    """Of the same size and time, with the number that the first file of every tmpfs has: it is not taken for the one
+    that ran, whose namespace is no more."""
+    place = tmp_path / "its own"
+    place.mkdir()
+    mount = f"mount -t tmpfs none '{place}' && cp {program} '{place}' && touch -d @1 '{place}/quokka'"
+    subprocess.run(["sh", "-c", mount], check=True)
+    try:
+        recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+        recording.process.send_signal(signal.SIGSTOP)
+        subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                        f"umount '{place}'; {mount}; '{place}/quokka' nothing; :"], check=True)
+        recording.process.send_signal(signal.SIGCONT)
+        assert recording.stop() == 0
+    finally:
+        subprocess.run(["umount", place], check=True)
+    calls = [c for c in read(recording.trace).of("getpid") if c["way"] == "user"]
+    assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"object gone"}
+
+
+def test_file_that_is_mounted_alone(record, start, read, program, tmp_path):
+    """As what is injected into containers: the mount's root is the file."""
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    recording.process.send_signal(signal.SIGSTOP)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "file").touch()
+    script = f"""mount -t tmpfs none disk && cp {program} disk && mount --bind disk/quokka file
+    unshare --mount --propagation private sh -c 'umount file; disk/quokka nothing; :'; umount -l disk"""
+    subprocess.run(["sh", "-c", script], check=True, cwd=tmp_path)
+    try:
+        recording.process.send_signal(signal.SIGCONT)
+        assert recording.stop() == 0
+    finally:
+        subprocess.run(["umount", tmp_path / "file"], check=True)
+    calls = [c for c in read(recording.trace).of("getpid") if c["way"] == "user"]
+    assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"complete"}

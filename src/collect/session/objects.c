@@ -24,7 +24,23 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-static struct spoor_mapped_file file_of(const struct spoor_object_entry *o)
+struct candidate {
+	struct spoor_objects *s;
+	const struct spoor_object_key *key;
+};
+
+/* As walks will meet it: of that file no other's rows are taken, whatever numbers its file system shows. */
+static int has_key(void *ctx, int fd)
+{
+	const struct candidate *c = ctx;
+	struct spoor_object_key key;
+	int r = spoor_kernel_key_of(c->s->o.kernel, fd, &key);
+
+	return r ? r : key.ino == c->key->ino && key.dev == c->key->dev && key.size == c->key->size &&
+			       key.mtime == c->key->mtime;
+}
+
+static struct spoor_mapped_file file_of(const struct spoor_object_entry *o, struct candidate *ctx)
 {
 	return (struct spoor_mapped_file){
 		.pid = o->pid,
@@ -38,6 +54,8 @@ static struct spoor_mapped_file file_of(const struct spoor_object_entry *o)
 		.ino = o->key.ino,
 		.size = o->key.size,
 		.mtime = o->key.mtime,
+		.is_it = has_key,
+		.ctx = ctx,
 	};
 }
 
@@ -109,7 +127,8 @@ static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int
 
 static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 {
-	struct spoor_mapped_file m = file_of(o);
+	struct candidate c = { s, &o->key };
+	struct spoor_mapped_file m = file_of(o, &c);
 	_cleanup_(spoor_closep) int fd = spoor_mapped_file_open(&m);
 
 	if (fd < 0) {

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/descriptors.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "object/executable.h"
@@ -311,14 +312,15 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 	const char *uncut;
 	ssize_t n;
 
+	n = read_of(pid, "comm", comm, sizeof(comm));
+	comm[n ? n - 1 : 0] = 0;
+	pid = spoor_process_thread(pid); /* of an ended leader nothing else is seen */
 	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
 	n = readlink(path, exe, sizeof(exe) - 1);
 	if (n <= 0 && !is_hidden(pid))
 		return false; /* a kernel thread, or gone */
 	exe[n > 0 ? n : 0] = 0;
 	spoor_cut_deleted(exe); /* replaced by an update, say */
-	n = read_of(pid, "comm", comm, sizeof(comm));
-	comm[n ? n - 1 : 0] = 0;
 	return is_named(t, spoor_basename(exe)) || is_named(t, comm) ||
 	       (uncut_name(pid, comm, args, sizeof(args), &uncut) && is_named(t, uncut));
 }
