@@ -90,6 +90,7 @@ SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
 {
 	size_t i;
 
+	SPOOR_UNKNOWN_(from); /* of a short literal the compiler would warn of what is copied of longer texts alone */
 	if (n >= 16) {
 		for (i = 0; i + 16 <= n; i += 16)
 			_mm_storeu_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
@@ -120,7 +121,6 @@ SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
 
 SPOOR_INLINE_ char *spoor_put_string_(char *at, const char *s, size_t n)
 {
-	SPOOR_UNKNOWN_(s);
 	spoor_copy_(at, s, n);
 	at[n] = 0;
 	return at + n + 1;

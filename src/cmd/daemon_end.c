@@ -19,8 +19,9 @@ static void tell_nothing(struct command *c, const struct spoor_hub_result *resul
 		spoor_hub_answer(c->q, spoor_ust_for_nothing(result, text, sizeof(text)));
 	else
 		spoor_hub_answer(c->q,
-				 "no program came: have they tracepoints ('spoor ust list FILE') and the library? Who "
-				 "runs in a container, or as another user, must reach the socket and the library");
+				 "no program with sites came: have they tracepoints ('spoor ust list FILE') and the "
+				 "library? Who runs in a container, or as another user, must reach the socket and the "
+				 "library");
 }
 
 /* What an end at a relay waits for, while it does. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Bad input to spoor record: an exit code and one line that says what, why, and what to do."""
+import json
 import os
 import re
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import NOBODY, ready, wait_for
+from processes import NOBODY, ready, sleeps_in, wait_for
 
 
 def refused(run, code, *words):
@@ -212,6 +213,19 @@ def test_enough_capabilities(as_nobody):
     caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"
     run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}")
     assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
+
+
+def test_hung_program_of_our_own(as_nobody, anywhere, spoor, start):
+    """What it has mapped is not ours to open by the mapping, but by its name: its stack is whole."""
+    target = start(*NOBODY, "sleep", "60")
+    wait_for(lambda: sleeps_in(target.pid, 230))
+    caps = "+bpf,+perfmon"
+    run = as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}",
+                    what=("-p", str(target.pid), "-m", "all", "-S", "64", "--duration", "300ms"))
+    assert run.returncode == 0, run.stderr
+    blocked = spoor("report", "--blocked", "-f", "json", anywhere / "t.spoor").stdout.splitlines()
+    call = next(e for e in map(json.loads, blocked) if e["event"] == "clock_nanosleep")
+    assert call["walk"] == "complete" and "sleep" in {Path(f["object"]).name for f in call["stack"]}
 
 
 @pytest.mark.parametrize("how", ["-n", "-p", "--all"])

@@ -191,10 +191,11 @@ def objects(trace, name):
 @pytest.mark.parametrize("rotate", [(), ("--rotate", "200ms")])
 @pytest.mark.parametrize("mode", ["all", "app-all"])
 def test_a_file_of_another_mount_namespace(record, read, tmp_path, mode, rotate):
-    """It cannot be opened once its process has gone; while another has it mapped, it can: from then on the same walk,
-    made over and over, has frames of it."""
+    """It cannot be opened once its process has gone and it has another name; while another has it mapped, it can: from
+    then on the same walk, made over and over, has frames of it."""
     script = ("mount -t tmpfs none mnt && cp /bin/dash mnt/quokka && : > mounted; until [ -e begin ]; do sleep 0.02; "
-              "done; for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; : > gone; until [ -e go ]; do sleep 0.02; done; "
+              "done; for i in 1 2 3 4 5 6; do mnt/quokka -c :; done; mv mnt/quokka mnt/other; : > gone; "
+              "until [ -e go ]; do sleep 0.02; done; mv mnt/other mnt/quokka; "
               "mnt/quokka -c 'i=0 d=/; while [ $i -lt 600 ]; do cd $d; i=$((i+1)); "
               "if [ $i = 300 ]; then d=/tmp; sleep 1; fi; done'")
     (tmp_path / "mnt").mkdir()

@@ -376,7 +376,7 @@ def test_counts_after_another_daemon(daemon, ticker):
         daemon.start()
         assert "1110 events of 1 program, 0 lost" in daemon.ust("status").stdout
     said = daemon.ust("end").stdout
-    assert said.startswith("1110 events of 1 program, 0 lost") and "no program came" not in said
+    assert said.startswith("1110 events of 1 program, 0 lost") and "no program with sites came" not in said
     assert Counter(of(daemon.events(), "zoo:tick")) == {n: 1 for n in range(1009)}
 
 

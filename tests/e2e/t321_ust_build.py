@@ -268,6 +268,23 @@ def test_pedantic_programs(tmp_path, compiler):
     assert good, said
 
 
+SHORT = """
+#include <spoor/tracepoint.h>
+DECLARE_TRACE(short_text, TP_PROTO(const char *s), TP_ARGS(s));
+DEFINE_TRACE(short_text);
+int main(void) { trace_short_text("str"); return 0; }
+"""
+
+
+@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3", "-Os"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_short_literals(tmp_path, compiler, level):
+    """What is copied of a text of any length is no reason to warn of one that the compiler can see."""
+    source = tmp_path / ("x.cc" if "++" in compiler else "x.c")
+    source.write_text(SHORT)
+    tracing.build_program(tmp_path / "x", source, level, "-Wall", "-Wextra", "-Werror", compiler=compiler)
+
+
 @pytest.mark.parametrize("compiler, says", [
     ("g++ -std=c++98", "need -std=c++11"), ("clang++ -std=gnu++98", "need -std=c++11"), ("gcc -mno-sse", "need SSE2"),
     ("gcc -mcmodel=large", "large code model"), ("g++ -mcmodel=large -fPIC", "large code model")])

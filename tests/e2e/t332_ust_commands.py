@@ -80,7 +80,7 @@ def test_programs_that_came_for_nothing(daemon, ticker, what):
     daemon.ust("start", "-o", "t.spoor", *what)
     daemon.finish(daemon.program(ticker, 1, 0, 100))
     said = daemon.ust("end").stdout
-    assert "1 program came, and no event" in said and "no program came" not in said
+    assert "1 program came, and no event" in said and "no program with sites came" not in said
 
 
 def test_daemon_that_is_stopped(daemon):
@@ -130,7 +130,7 @@ def test_ninth_session_of_who_comes_later(daemon, ticker):
         assert ("as many sessions and channels" in daemon.ust("status", "-s", f"s{i}").stdout) == (i == 8)
     said = daemon.ust("end", "-s", "s8").stdout
     assert "2 programs that came are not recorded: as many sessions and channels" in said
-    assert "no program came" not in said
+    assert "no program with sites came" not in said
     daemon.ust("end", "-s", "s7")
     assert [not_recorded(daemon, f"s{i}") for i in (7, 8)] == [0, 2]
 
@@ -163,7 +163,7 @@ def test_not_recorded_is_told_by_the_next_daemon(daemon, ticker, number):
         assert line in daemon.ust("status").stdout
     daemon.finish(stays)
     said = daemon.ust("end").stdout
-    assert line in said and "no program came" not in said and not_recorded(daemon, "t") == 2
+    assert line in said and "no program with sites came" not in said and not_recorded(daemon, "t") == 2
 
 
 @pytest.mark.parametrize("what", [["-e", "mi:typo"], ["--filter", "nosuch == 3"]])
@@ -173,7 +173,7 @@ def test_for_nothing_is_told_by_the_next_daemon(daemon, ticker, what):
     daemon.kill()
     daemon.start()
     said = daemon.ust("end").stdout
-    assert "1 program came, and no event" in said and "no program came" not in said
+    assert "1 program came, and no event" in said and "no program with sites came" not in said
 
 
 def test_more_channels_than_can_be(daemon, ticker):

@@ -290,7 +290,7 @@ def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):
         run = subprocess.run([f"{place}/ticker", "1", "10"], env=env, user=12345, group=12345, extra_groups=[],
                              capture_output=True, text=True, timeout=20)
     assert run.returncode == 0 and run.stdout == "ready\n", run
-    assert "no program came" in daemon("end").stdout
+    assert "no program with sites came" in daemon("end").stdout
 
 
 def test_missing_library(spoor, build, ticker, tmp_path):

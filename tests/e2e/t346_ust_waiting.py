@@ -222,7 +222,7 @@ def test_sessions_of_another_version(daemon, ticker):
     board.write_bytes(text[:4] + struct.pack("<H", 77) + text[6:])
     daemon.program(ticker, 1, 5).wait(20)
     daemon.start()
-    assert "no program came" not in daemon.ust("end").stdout
+    assert "no program with sites came" not in daemon.ust("end").stdout
 
 
 def test_other_version_while_no_daemon_is_there(daemon):

@@ -131,8 +131,10 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
 def stranger(path):
     """Somebody else's process with the recorder's name; who comes, and what he says, is on its standard output."""
     with subprocess.Popen([*NOBODY, sys.executable, "-c", STRANGER, path], stdout=subprocess.PIPE) as p:
-        yield ready(p)
-        p.kill()
+        try:
+            yield ready(p)
+        finally:
+            p.kill()
 
 
 def test_stranger_with_the_name(daemon, prisoner, prison):

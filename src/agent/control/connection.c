@@ -217,7 +217,8 @@ static long connect_to(const struct sockaddr_un *a)
 	sys6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&patience, sizeof(patience), 0);
 	r = sys3(SYS_connect, fd, a, a->sun_path[0] ? sizeof(*a) : nameless_size(a));
 	if (!sys_failed(r) && !is_trusted(fd)) {
-		say_hello_to_stranger(fd);
+		if (a->sun_path[0]) /* a name without a file anybody may have */
+			say_hello_to_stranger(fd);
 		r = -EPERM;
 	}
 	if (sys_failed(r)) {

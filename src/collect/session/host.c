@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/time.h"
 #include "collect/session/check.h"
@@ -112,8 +113,9 @@ int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
 	spoor_privileges_drop(keep_admin);
 	h->attached = spoor_targets_take_in(t, h->kernel);
 	if (h->attached == -ESRCH)
-		return spoor_fail(e, ESRCH, "-p %d%s: ended before Spoor was attached to it", t->pids[0],
-				  t->n_pids > 1 ? ", and the others" : "");
+		return spoor_fail(e, ESRCH, "-p %d%s: %s", t->pids[0], t->n_pids > 1 ? ", and the others" : "",
+				  spoor_process_start(t->pids[0]) ? "the kernel does not show it to Spoor" :
+								    "ended before Spoor was attached to it");
 	if (h->attached < 0)
 		return spoor_fail(e, -h->attached, "cannot list the tasks: %s", strerror(-h->attached));
 	return 0;

@@ -94,12 +94,11 @@ static uint32_t object_of(struct spoor_objects *objects, uint32_t tid, const str
 			  uint64_t dev, const char *name)
 {
 	uint32_t id = spoor_objects_find(objects, ino, dev);
-	char path[96];
 
 	if (id)
 		return id;
-	snprintf(path, sizeof(path), "/proc/%u/map_files/%llx-%llx", tid, g->start, g->end);
-	spoor_objects_preload(objects, path, name, tid, &id); /* an overlay's file may be known by its layer's */
+	/* An overlay's file may be known by its layer's. */
+	spoor_objects_preload_mapping(objects, tid, g->start, g->end, ino, name, &id);
 	return id ? id : SPOOR_KERNEL_OBJECTS; /* its announcement may be under way: an id to wait for */
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -253,9 +254,10 @@ static int key_of(struct spoor_objects *s, int fd, struct spoor_object_key *ret)
 	return 0;
 }
 
-int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid, uint32_t *ret_id)
+/* fd: taken over. */
+static int preload(struct spoor_objects *s, int fd, const char *name, uint32_t pid, uint32_t *ret_id)
 {
-	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
+	_cleanup_(spoor_closep) int own = fd;
 	struct spoor_object_entry *o;
 	struct spoor_object_key key;
 	uint32_t id = SPOOR_OBJECT_NONE;
@@ -274,10 +276,27 @@ int spoor_objects_preload(struct spoor_objects *s, const char *path, const char 
 	o->pid = o->tid = pid;
 	o->key = key;
 	enter(s, o);
-	load_rows(s, o, fd);
-	classify(s, o, is_main(o, fd));
+	load_rows(s, o, own);
+	classify(s, o, is_main(o, own));
 	publish(s, o);
 	return 0;
+}
+
+int spoor_objects_preload(struct spoor_objects *s, const char *path)
+{
+	return preload(s, spoor_open_regular(path), path, 0, NULL);
+}
+
+int spoor_objects_preload_mapping(struct spoor_objects *s, uint32_t tid, uint64_t start, uint64_t end, uint64_t ino,
+				  const char *name, uint32_t *ret_id)
+{
+	struct spoor_mapped_file by_name = { .pid = tid, .path = name, .ino = ino };
+	char path[96];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, tid, start, end);
+	fd = spoor_open_regular(path);
+	return preload(s, fd < 0 ? spoor_mapped_file_open(&by_name) : fd, name, tid, ret_id);
 }
 
 /* The vDSO is the same in every process of this kernel, ours too. */

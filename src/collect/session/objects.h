@@ -66,11 +66,16 @@ int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout 
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
 
 /*
- * Loads the rows of the file at `path` now: before the kernel side is attached, or on the loader's thread. The trace
- * calls it `name`. pid: a process or thread that maps it, or 0. Returns 0 or -errno: not fatal, it will be met in a
- * walk. Unless ret_id is NULL, *ret_id is the file's id, also if it had one (-EEXIST), or SPOOR_OBJECT_NONE.
+ * Loads the rows of a file now: before the kernel side is attached, or on the loader's thread. Returns 0 or -errno: not
+ * fatal, it will be met in a walk.
  */
-int spoor_objects_preload(struct spoor_objects *s, const char *path, const char *name, uint32_t pid, uint32_t *ret_id);
+int spoor_objects_preload(struct spoor_objects *s, const char *path);
+/*
+ * The same of what a thread has mapped there; without the right to open the mapping, by its name. Unless ret_id is
+ * NULL, *ret_id is the file's id, also if it had one (-EEXIST), or SPOOR_OBJECT_NONE.
+ */
+int spoor_objects_preload_mapping(struct spoor_objects *s, uint32_t tid, uint64_t start, uint64_t end, uint64_t ino,
+				  const char *name, uint32_t *ret_id);
 
 /*
  * Ids whose entry has been replaced since the last call, because the file that was gone is there after all: at most

@@ -149,7 +149,7 @@ int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spo
 /* What a thread has mapped executable. Returns false if it has nothing mapped at all: it has ended. */
 static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
 {
-	char path[64], line[4400], perms[8], map[96];
+	char path[64], line[4400], perms[8];
 	unsigned long start, end, ino;
 	bool any = false;
 	FILE *f;
@@ -167,8 +167,7 @@ static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
 			continue;
 		line[strcspn(line, "\n")] = 0;
 		spoor_cut_deleted(line);
-		snprintf(map, sizeof(map), "/proc/%d/map_files/%lx-%lx", tid, start, end);
-		spoor_objects_preload(objects, map, line + at, tid, NULL);
+		spoor_objects_preload_mapping(objects, tid, start, end, ino, line + at, NULL);
 	}
 	fclose(f);
 	return any;
@@ -213,7 +212,7 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 		preload_command(script, objects, depth + 1);
 		return;
 	}
-	spoor_objects_preload(objects, path, path, 0, NULL);
+	spoor_objects_preload(objects, path);
 	spoor_object_interpreter(fd, interp, sizeof(interp));
 	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino ||
 	    pipe2(out, O_CLOEXEC))
@@ -239,7 +238,7 @@ static void preload_command(const char *path, struct spoor_objects *objects, int
 		lib[strcspn(lib, " \n")] = 0;
 		real = realpath(lib, NULL);
 		if (real)
-			spoor_objects_preload(objects, real, real, 0, NULL);
+			spoor_objects_preload(objects, real);
 		free(real);
 	}
 	if (f)
