@@ -15,6 +15,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "object/regular_file.h"
@@ -188,11 +189,23 @@ int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 	return fd == -ENOENT ? open_in_file_system(m, path) : fd;
 }
 
+/* Which costs less than to open the file once more, while its rows are waited for. */
+static bool sees_paths_as_we_do(const struct spoor_mapped_file *m)
+{
+	char path[64], root[2];
+
+	snprintf(path, sizeof(path), "/proc/%u/root", m->pid);
+	return readlink(path, root, sizeof(root)) == 1 && is_in(SELF, m->mounts);
+}
+
 char *spoor_mapped_file_elsewhere(const struct spoor_mapped_file *m)
 {
-	_cleanup_(spoor_closep) int own = open_if_same(m->path, m), fd = -1;
+	_cleanup_(spoor_closep) int own = -1, fd = -1;
 	char path[PATH_ROOM];
 
+	if (sees_paths_as_we_do(m))
+		return NULL;
+	own = open_if_same(m->path, m);
 	if (own < 0)
 		fd = open_in_file_system(m, path);
 	return fd >= 0 ? strdup(path) : NULL;
