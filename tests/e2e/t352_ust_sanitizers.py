@@ -123,11 +123,16 @@ int main(void)
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("races", [False, True], ids=["right", "wrong"])
 def test_data_of_probes(build, tmp_path, compiler, races):
-    """ThreadSanitizer knows that data is handed to probes and back; what probes do to each other it still reports."""
+    """ThreadSanitizer knows that data is handed to probes and back; what probes do to each other it still reports, if
+    not in one run then in the next."""
     body = "((long *)data)[1]++" if races else "(void)*(volatile long *)&((long *)data)[1 + n % 2]"
     (tmp_path / "probes.c").write_text(PROBES.replace("BODY", body))
     program = tracing.build_program(tmp_path / "probes", tmp_path / "probes.c", "-fsanitize=thread", compiler=compiler)
-    run = subprocess.run([program], env=tracing.environment(build, None), capture_output=True, text=True, timeout=100)
+    for _ in range(8):
+        run = subprocess.run([program], env=tracing.environment(build, None), capture_output=True, text=True,
+                             timeout=100)
+        if run.returncode or not races:
+            break
     if races:
         assert run.returncode == 66 and "in probe" in run.stderr, run
     else:
