@@ -344,22 +344,28 @@ const struct spoor_object_entry *spoor_objects_get(struct spoor_objects *s, uint
 	return o;
 }
 
+/* With a text behind what is fixed. NULL: no memory. */
+static void *new_definition(unsigned id, size_t fixed, const char *text)
+{
+	size_t len = strlen(text) + 1, size = SPOOR_EVENT_ROUND(fixed + len);
+	struct spoor_event_header *h = calloc(1, size);
+
+	if (!h)
+		return NULL;
+	h->id = id;
+	h->size4 = SPOOR_SIZE4(size);
+	h->ts = spoor_now_monotonic();
+	memcpy((char *)h + fixed, text, len);
+	return h;
+}
+
 struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t id)
 {
 	const struct spoor_object_entry *o = spoor_objects_get(s, id);
-	struct spoor_object *def;
-	size_t size, len;
+	struct spoor_object *def = o ? new_definition(SPOOR_EV_OBJECT, sizeof(*def), o->path) : NULL;
 
-	if (!o)
-		return NULL;
-	len = strlen(o->path) + 1;
-	size = SPOOR_EVENT_ROUND(sizeof(*def) + len);
-	def = calloc(1, size);
 	if (!def)
 		return NULL;
-	def->h.id = SPOOR_EV_OBJECT;
-	def->h.size4 = SPOOR_SIZE4(size);
-	def->h.ts = spoor_now_monotonic();
 	def->id = id;
 	def->flags = o->flags;
 	def->dev = o->key.dev;
@@ -370,28 +376,18 @@ struct spoor_object *spoor_objects_definition(struct spoor_objects *s, uint32_t 
 	def->hash_hi = o->identity.hash[1];
 	def->build_id_len = o->identity.build_id_len;
 	memcpy(def->build_id, o->identity.build_id, sizeof(def->build_id));
-	memcpy(def->path, o->path, len);
 	return def;
 }
 
 struct spoor_place *spoor_objects_place(struct spoor_objects *s, uint32_t id)
 {
 	const struct spoor_object_entry *o = spoor_objects_get(s, id);
-	struct spoor_place *place;
-	size_t size, len;
+	struct spoor_place *place = NULL;
 
-	if (!o || !o->reached)
-		return NULL;
-	len = strlen(o->reached) + 1;
-	size = SPOOR_EVENT_ROUND(sizeof(*place) + len);
-	place = calloc(1, size);
-	if (!place)
-		return NULL;
-	place->h.id = SPOOR_EV_PLACE;
-	place->h.size4 = SPOOR_SIZE4(size);
-	place->h.ts = spoor_now_monotonic();
-	place->object = id;
-	memcpy(place->path, o->reached, len);
+	if (o && o->reached)
+		place = new_definition(SPOOR_EV_PLACE, sizeof(*place), o->reached);
+	if (place)
+		place->object = id;
 	return place;
 }
 
