@@ -43,8 +43,9 @@ static json_t *segment_json(const struct writer_segment *s)
 	char name[32];
 
 	snprintf(name, sizeof(name), "seg-%06u", s->number);
-	return json_pack("{s:i, s:s, s:I, s:I, s:I}", "number", (int)s->number, "directory", name, "begin",
-			 (json_int_t)begin, "end", (json_int_t)s->ts_end, "bytes", (json_int_t)s->bytes);
+	return json_pack("{s:i, s:s, s:I, s:I, s:I, s:I}", "number", (int)s->number, "directory", name, "begin",
+			 (json_int_t)begin, "end", (json_int_t)s->ts_end, "bytes", (json_int_t)s->bytes,
+			 "stream_bytes", (json_int_t)s->stream_bytes);
 }
 
 static json_t *segments_json(const struct spoor_writer *w, const struct writer_part *p, int snapshot)

@@ -2,6 +2,7 @@
 /* The manifest, read. What it says is a convenience: a trace without it is read all the same. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -164,11 +165,30 @@ static struct spoor_segment **segments_of(const struct spoor_trace *t, const cha
 	return to > from ? &t->segments[from] : NULL;
 }
 
+static uint64_t count_of(const json_t *j, const char *key)
+{
+	json_int_t n = json_integer_value(json_object_get(j, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
 static int by_number(const void *key, const void *segment)
 {
 	json_int_t a = *(const json_int_t *)key, b = (*(struct spoor_segment *const *)segment)->number;
 
 	return a < b ? -1 : a > b;
+}
+
+/* What its files have now. */
+static void measure_segments(struct spoor_trace *t)
+{
+	struct stat st;
+
+	for (unsigned i = 0; i < t->n_segments; i++)
+		t->segments[i]->stream_bytes = 0;
+	for (size_t i = 0; i < t->n_files; i++)
+		if (lstat(t->files[i].path, &st) == 0)
+			t->files[i].segment->stream_bytes += st.st_size;
 }
 
 static void check_segments(struct spoor_trace *t, const char *path, const json_t *part)
@@ -181,11 +201,17 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 	json_array_foreach(json_object_get(part, "segments"), i, s)
 	{
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
-		char reason[64];
+		struct spoor_segment **there = n ? bsearch(&nr, all, n, sizeof(*all), by_number) : NULL;
+		uint64_t written = t->info.ended || t->info.snapshot ? count_of(s, "stream_bytes") : 0;
+		char reason[96];
 
-		if (n && bsearch(&nr, all, n, sizeof(*all), by_number))
+		if (there && (*there)->stream_bytes >= written)
 			continue;
-		snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
+		if (there)
+			snprintf(reason, sizeof(reason), "segment %lld: %" PRIu64 " bytes of its streams are not there",
+				 (long long)nr, written - (*there)->stream_bytes);
+		else
+			snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
 		spoor_trace_note(t, path, 0, reason);
 	}
 }
@@ -202,13 +228,6 @@ static const json_t *host_json(const json_t *hosts, const char *directory)
 		if (!strcmp(text_of(host, "directory"), directory))
 			return host;
 	return NULL;
-}
-
-static uint64_t count_of(const json_t *j, const char *key)
-{
-	json_int_t n = json_integer_value(json_object_get(j, key));
-
-	return n > 0 ? (uint64_t)n : 0;
 }
 
 static void take_losses(struct spoor_trace *t, const json_t *j)
@@ -249,10 +268,11 @@ static void take_parts(struct spoor_trace *t, const char *path, const json_t *pa
 	size_t i;
 
 	take_dropped(t, parts);
-	/* While it is written, the oldest may go between our two looks. */
+	if (t->info.live) /* the oldest may go between our two looks */
+		return;
+	measure_segments(t);
 	json_array_foreach((json_t *)parts, i, part)
-		if (!t->info.live)
-			check_segments(t, path, part);
+		check_segments(t, path, part);
 }
 
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)

@@ -50,6 +50,7 @@ struct spoor_segment {
 	char *path;
 	const char *defs_path; /* NULL: no definitions; owned by trace->files */
 	unsigned part, number;
+	uint64_t stream_bytes; /* of its files, once the trace has ended */
 	struct spoor_segment *kernel; /* of a segment of user events: the kernel side's of the same time; else NULL */
 	uint8_t loaded;
 	uint8_t is_user;   /* of a part `ust` */

@@ -297,6 +297,7 @@ static int close_previous(struct spoor_writer *w, struct writer_part *p, struct 
 		.number = s->number,
 		.fd = -1,
 		.bytes = s->bytes,
+		.stream_bytes = s->stream_bytes,
 		.ts_begin = s->ts_begin,
 		.ts_end = s->ts_end,
 	};

@@ -33,7 +33,8 @@ struct writer_stream {
 struct writer_segment {
 	unsigned number;
 	int fd; /* directory; -1 once closed */
-	uint64_t bytes;
+	uint64_t bytes;        /* with its metadata, where that is its own */
+	uint64_t stream_bytes; /* of its packets alone */
 	uint64_t ts_begin, ts_end; /* of its packets; ts_begin UINT64_MAX: none yet */
 	struct writer_stream *defs;
 	uint8_t *buf; /* definitions not yet written */

@@ -152,6 +152,7 @@ static void account(struct writer_stream *s, uint64_t size, const struct writer_
 	s->seq++;
 	s->last_ts = p->ts_end;
 	seg->bytes += size;
+	seg->stream_bytes += size;
 	if (p->ts_begin < seg->ts_begin)
 		seg->ts_begin = p->ts_begin;
 	if (p->ts_end > seg->ts_end)

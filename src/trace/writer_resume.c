@@ -236,6 +236,7 @@ static int take_file(struct spoor_writer *w, struct spoor_trace *t, const struct
 		at += packet->packet_size / 8; /* whole: the file has been repaired */
 	}
 	seg->bytes += c.len;
+	seg->stream_bytes += c.len;
 	spoor_cursor_close(&c);
 	return 0;
 }

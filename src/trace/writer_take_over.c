@@ -71,7 +71,7 @@ static int list_segments(struct writer_part *p, unsigned *ret_n)
 		grown = reallocarray(p->closed, n + 1, sizeof(*grown));
 		if (!grown)
 			return -ENOMEM;
-		s.bytes = bytes_of(p->fd, de->d_name);
+		s.bytes = s.stream_bytes = bytes_of(p->fd, de->d_name);
 		p->closed = grown;
 		p->closed[n++] = s;
 	}
@@ -99,7 +99,7 @@ static int cut_torn(int segment_fd)
 	return r;
 }
 
-static int reopen(struct writer_part *p, const struct writer_segment *closed, struct writer_segment **ret)
+static int reopen(struct writer_part *p, struct writer_segment *closed, struct writer_segment **ret)
 {
 	struct writer_segment *s = malloc(sizeof(*s));
 	char name[NAME_SIZE];
@@ -112,6 +112,7 @@ static int reopen(struct writer_part *p, const struct writer_segment *closed, st
 	s->fd = openat(p->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	s->defs = &p->defs[s->number & 1];
 	r = s->fd < 0 ? -errno : cut_torn(s->fd);
+	s->bytes = s->stream_bytes = closed->bytes = closed->stream_bytes = bytes_of(p->fd, name);
 	if (r < 0) {
 		spoor_segment_free(s);
 		return r;

@@ -43,6 +43,24 @@ def test_killed(spoor, killed):
     assert spoor("repair", killed).stdout == "Nothing to repair: every packet is whole.\n"
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_streams_that_shrank(spoor, tmp_path, packed):
+    """After its end: what is whole of them is read, and what is missing is said, also once it was repaired."""
+    assert spoor("record", "-o", "t.spoor", "--", "true").returncode == 0
+    if packed:
+        assert spoor("pack", "t.spoor").returncode == 0
+    assert "Lost: nothing.\n" in spoor("report", "t.spoor").stdout
+    stream = max((tmp_path / "t.spoor").glob("*/kernel/seg-*/cpu*"), key=lambda f: f.stat().st_size)
+    size = stream.stat().st_size
+    os.truncate(stream, size - 8)
+    assert spoor("repair", "t.spoor").returncode == 0
+    for missing in (size - stream.stat().st_size, size):
+        out = spoor("report", "t.spoor").stdout
+        assert missing > 8 and "Lost: nothing that is known of, but see below.\n" in out
+        assert f"manifest: offset 0: segment 1: {missing} bytes of its streams are not there\n" in out
+        stream.unlink(missing_ok=True)
+
+
 def test_fifo(spoor, tmp_path):
     """Something else in a stream's place: said, and nothing is cut."""
     assert spoor("record", "-o", "t.spoor", "--", "true").returncode == 0
