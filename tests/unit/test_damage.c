@@ -79,6 +79,15 @@ static void test_directory_vanishes(void **state)
 	assert_int_equal(spoor_writer_close(f->w, &f->e), -ENOENT);
 }
 
+/* The first of its notes: the manifest counted so many bytes more than its streams have. */
+static void assert_missing(const struct spoor_trace *t, size_t bytes)
+{
+	char told[64];
+
+	snprintf(told, sizeof(told), "segment 1: %zu bytes of its streams are not there", bytes);
+	assert_non_null(strstr(spoor_trace_damage(t, 0), told));
+}
+
 #define PACKETS 3
 
 static size_t whole_events(size_t size)
@@ -94,7 +103,7 @@ static size_t whole_events(size_t size)
 #define STRIDE 1
 #endif
 
-/* At every length: what is whole is given out, the damage is told, and a repair leaves whole packets. */
+/* At every length: what is whole is given out, the damage is told, and also that bytes are missing. */
 static void test_truncated(void **state)
 {
 	struct fixture *f = *state;
@@ -114,9 +123,10 @@ static void test_truncated(void **state)
 		assert_int_equal(truncate(path, size), 0);
 		t = open_trace(f);
 		assert_int_equal(count(t), 1 + PACKETS * EVENTS_EACH + whole_events(size));
-		assert_int_equal(spoor_trace_info(t)->n_damages, size % PACKET_SIZE != 0);
+		assert_int_equal(spoor_trace_info(t)->n_damages, 1 + (size % PACKET_SIZE != 0));
+		assert_missing(t, PACKETS * PACKET_SIZE - size);
 		if (size % PACKET_SIZE)
-			assert_non_null(strstr(spoor_trace_damage(t, 0), "/cpu0: offset "));
+			assert_non_null(strstr(spoor_trace_damage(t, 1), "/cpu0: offset "));
 		spoor_trace_close(t);
 	}
 }
@@ -134,6 +144,7 @@ static void write_two_packets(struct fixture *f, char *ret_path, size_t size)
 static void test_repair(void **state)
 {
 	struct fixture *f = *state;
+	struct spoor_trace *t;
 	char path[512];
 	uint64_t cut;
 
@@ -143,7 +154,11 @@ static void test_repair(void **state)
 	assert_int_equal(cut, PACKET_SIZE - 10);
 	assert_int_equal(spoor_trace_repair(f->path, &cut, &f->e), 0);
 	assert_int_equal(cut, 0);
-	assert_reads(f, EVENTS_EACH, 0);
+	t = open_trace(f);
+	assert_int_equal(count(t), EVENTS_EACH);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 1);
+	assert_missing(t, PACKET_SIZE); /* also what the repair took away */
+	spoor_trace_close(t);
 }
 
 static void poke(const char *path, off_t at, const void *bytes, size_t n)
