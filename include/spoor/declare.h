@@ -96,8 +96,13 @@ static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_des
 	return ((const struct spoor_desc *(*)(void))describe)();
 }
 
-#define DECLARE_TRACE(name, proto, args) SPOOR_DECLARE_(name, #proto, SPOOR_P_(proto), SPOOR_P_(args))
-#define DECLARE_TRACE_NOARGS(name) SPOOR_DECLARE_(name, "", , )
+/* The semicolon behind them ends a declaration: for one behind a function -Wpedantic would warn the program. */
+#define DECLARE_TRACE(name, proto, args)                                  \
+	SPOOR_DECLARE_(name, #proto, SPOOR_P_(proto), SPOOR_P_(args))     \
+	struct spoor_declared_##name
+#define DECLARE_TRACE_NOARGS(name)        \
+	SPOOR_DECLARE_(name, "", , )      \
+	struct spoor_declared_##name
 #define DEFINE_TRACE(name) struct spoor_defined_##name
 
 #define SPOOR_DECLARE_(name, said, proto, args)                                                                      \

@@ -27,8 +27,12 @@
 		return SPOOR_NO_LIBRARY_;                                                                 \
 	}
 
-#define DECLARE_TRACE(name, proto, args) SPOOR_DISABLED_(name, SPOOR_P_(proto), SPOOR_P_(args))
-#define DECLARE_TRACE_NOARGS(name) SPOOR_DISABLED_(name, , )
+#define DECLARE_TRACE(name, proto, args)                          \
+	SPOOR_DISABLED_(name, SPOOR_P_(proto), SPOOR_P_(args))    \
+	struct spoor_declared_##name
+#define DECLARE_TRACE_NOARGS(name)         \
+	SPOOR_DISABLED_(name, , )          \
+	struct spoor_declared_##name
 #define DEFINE_TRACE(name) struct spoor_defined_##name
 
 #define spoor_trace(provider, name, ...)                                    \

@@ -276,13 +276,13 @@ int main(void) { trace_short_text("str"); return 0; }
 """
 
 
-@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3", "-Os"])
+@pytest.mark.parametrize("level", ["-O1", "-O2", "-O3 -pedantic", "-Os -pedantic -DSPOOR_DISABLE"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
 def test_short_literals(tmp_path, compiler, level):
     """What is copied of a text of any length is no reason to warn of one that the compiler can see."""
     source = tmp_path / ("x.cc" if "++" in compiler else "x.c")
     source.write_text(SHORT)
-    tracing.build_program(tmp_path / "x", source, level, "-Wall", "-Wextra", "-Werror", compiler=compiler)
+    tracing.build_program(tmp_path / "x", source, *level.split(), "-Wall", "-Wextra", "-Werror", compiler=compiler)
 
 
 @pytest.mark.parametrize("compiler, says", [
