@@ -25,47 +25,54 @@ static uint64_t ns_of(struct timespec t)
 	return t.tv_sec * 1000000000ULL + t.tv_nsec;
 }
 
-enum numbers { OF_THE_FILE, OF_THE_MOUNT /* not those that the mapped file has */, OF_NO_DEVICE };
-
-static enum numbers numbers_of(int fd)
+/* 0: not known. */
+static long file_system_of(int fd)
 {
 	struct statfs fs;
 
-	if (fstatfs(fd, &fs))
-		return OF_THE_FILE;
-	return fs.f_type == OVERLAYFS_SUPER_MAGIC ? OF_THE_MOUNT :
-	       fs.f_type == BTRFS_SUPER_MAGIC	  ? OF_NO_DEVICE :
-						    OF_THE_FILE;
+	return fstatfs(fd, &fs) ? 0 : fs.f_type;
 }
 
-/* Not by its ctime: that changes when it is renamed or removed. */
-static bool has_the_numbers(int fd, const struct spoor_mapped_file *m)
+/*
+ * By its ctime only where a name led to it: it was met a moment ago, so what changed it since may have written other
+ * content over it. The mapping leads to it also when it was renamed or removed, which changes that, too.
+ */
+static bool has_the_numbers(int fd, const struct spoor_mapped_file *m, bool by_name)
 {
-	enum numbers numbers = numbers_of(fd);
-	bool known = m->size || m->mtime;
+	const long fs = file_system_of(fd);
+	const bool overlay = fs == OVERLAYFS_SUPER_MAGIC; /* it has other numbers than the mapped file */
+	const bool known = m->size || m->mtime;
 	struct stat st;
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return false;
-	if (st.st_ino != m->ino && !(known && numbers == OF_THE_MOUNT))
+	if (st.st_ino != m->ino && !(known && overlay))
 		return false;
-	if (numbers == OF_THE_FILE && m->dev && m->dev != ((uint64_t)major(st.st_dev) << 20 | minor(st.st_dev)))
+	if (m->dev && m->dev != ((uint64_t)major(st.st_dev) << 20 | minor(st.st_dev)) && !overlay &&
+	    fs != BTRFS_SUPER_MAGIC) /* whose subvolumes show numbers of their own */
+		return false;
+	if (by_name && m->ctime && ns_of(st.st_ctim) != m->ctime)
 		return false;
 	return !known || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
 }
 
-static bool is_the_file(int fd, const struct spoor_mapped_file *m)
+static bool is_the_file(int fd, const struct spoor_mapped_file *m, bool by_name)
 {
-	int r = m->is_it ? m->is_it(m->ctx, fd) : -ENOSYS;
+	int r = m->is_it ? m->is_it(m->ctx, fd, by_name) : -ENOSYS;
 
-	return r < 0 ? has_the_numbers(fd, m) : r;
+	return r < 0 ? has_the_numbers(fd, m, by_name) : r;
+}
+
+static int open_checked(const char *path, const struct spoor_mapped_file *m, bool by_name)
+{
+	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
+
+	return fd == -ETIMEDOUT ? fd : fd >= 0 && is_the_file(fd, m, by_name) ? TAKE_FD(fd) : -ENOENT;
 }
 
 static int open_if_same(const char *path, const struct spoor_mapped_file *m)
 {
-	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
-
-	return fd == -ETIMEDOUT ? fd : fd >= 0 && is_the_file(fd, m) ? TAKE_FD(fd) : -ENOENT;
+	return open_checked(path, m, true);
 }
 
 static int open_through(uint32_t id, const struct spoor_mapped_file *m)
@@ -75,7 +82,7 @@ static int open_through(uint32_t id, const struct spoor_mapped_file *m)
 
 	if (m->end) {
 		snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, id, m->start, m->end);
-		fd = open_if_same(path, m);
+		fd = open_checked(path, m, false);
 	}
 	if (fd != -ENOENT)
 		return fd;

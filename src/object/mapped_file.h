@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /* The file of an object that some process has mapped, wherever it lies and whatever has become of its name. */
+#include <stdbool.h>
 #include <stdint.h>
 
 struct spoor_mapped_file {
@@ -12,8 +13,12 @@ struct spoor_mapped_file {
 	uint32_t mounts;      /* number of the process's mount namespace; 0: not known */
 	uint64_t ino;
 	uint64_t size, mtime; /* bytes, ns; both 0: not known */
-	/* Is an open file it? 1, 0, or -errno: not known. NULL, or then: by its numbers, as stat(2) has them. */
-	int (*is_it)(void *ctx, int fd);
+	uint64_t ctime;       /* ns; 0: not known */
+	/*
+	 * Is an open file it? 1, 0, or -errno: not known. NULL, or then: by its numbers, as stat(2) has them. by_name:
+	 * found by a name, so it may be another, or have been written over, since.
+	 */
+	int (*is_it)(void *ctx, int fd, bool by_name);
 	void *ctx;
 };
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs on a file system that does not answer any more: what hangs on a sick server can be looked at anyway."""
+import contextlib
 import json
 import os
 import shutil
@@ -8,14 +9,15 @@ import subprocess
 
 import pytest
 
+from daemons import daemon  # noqa: F401
 from processes import sleeps_in, wait_for
 
 NANOSLEEP = 230
 
 
 @pytest.fixture
-def silent(tmp_path, start, ends_with_the_test):
-    """The pid of a program that sleeps, on a file system whose server has stopped, and a trace from before."""
+def files(tmp_path, start, ends_with_the_test):
+    """A file system, `mounted`, of what lies in `files`, and its server. Who maps of it is to end before."""
     if not os.path.exists("/dev/fuse"):
         pytest.skip("no /dev/fuse")
     (tmp_path / "files").mkdir()
@@ -23,15 +25,50 @@ def silent(tmp_path, start, ends_with_the_test):
     shutil.copy("/usr/bin/sleep", tmp_path / "files/dozer")
     server = start("bindfs", "-f", "files", "mounted")
     wait_for(lambda: (tmp_path / "mounted/dozer").exists())
-    dozer = start(tmp_path / "mounted/dozer", "1000")
-    wait_for(lambda: sleeps_in(dozer.pid, NANOSLEEP))
-    server.send_signal(signal.SIGSTOP)
-    yield dozer
-    server.send_signal(signal.SIGCONT)
-    dozer.kill()
-    dozer.wait()
+    yield server
     subprocess.run(["umount", tmp_path / "mounted"], check=True)
     server.wait(20)
+
+
+@contextlib.contextmanager
+def stopped(server, program):
+    server.send_signal(signal.SIGSTOP)
+    try:
+        yield program
+    finally:
+        server.send_signal(signal.SIGCONT)
+        program.kill()
+        program.wait()
+
+
+@pytest.fixture
+def silent(tmp_path, start, files):
+    """A program that sleeps, on a file system whose server has stopped."""
+    dozer = start(tmp_path / "mounted/dozer", "1000")
+    wait_for(lambda: sleeps_in(dozer.pid, NANOSLEEP))
+    with stopped(files, dozer):
+        yield dozer
+
+
+LIBRARIES = 70  # more than there may be threads that hang in opening
+MAPPER = """
+import ctypes, signal, time
+signal.signal(signal.SIGURG, lambda *_: None)
+for i in range(%d): ctypes.CDLL(f"mounted/l{i}.so")
+print("ready", flush=True)
+time.sleep(1000)
+""" % LIBRARIES
+
+
+@pytest.fixture
+def mapper(tmp_path, start, files):
+    """A program that has mapped many files of that file system."""
+    for i in range(LIBRARIES):
+        shutil.copy("/lib/x86_64-linux-gnu/libdl.so.2", tmp_path / f"files/l{i}.so")
+    mapper = start("python3", "-c", MAPPER)
+    assert mapper.stdout.readline() == b"ready\n"
+    with stopped(files, mapper):
+        yield mapper
 
 
 @pytest.mark.parametrize("whom", ["the program", "all"])
@@ -45,6 +82,25 @@ def test_record_and_report(silent, spoor, whom):
     assert call["event"] == "clock_nanosleep" and call["unfinished"] == "before" and summary["discarded"] == 0
     libc = [f["function"] for f in call["stack"] if f["object"] and "libc" in f["object"]]
     assert any("nanosleep" in name for name in libc if name), call
+
+
+def test_many_of_one_program(mapper, spoor, start):
+    """Each is waited for once. What another program has mapped is not given up for them."""
+    other = start("python3", "-c", "import time\nwhile True: time.sleep(.01)")
+    run = spoor("record", "-o", "t.spoor", "-m", "all", "-p", mapper.pid, "-p", other.pid, "--duration", "1s",
+                timeout=60)
+    assert run.returncode == 0, run.stderr
+    *calls, _ = map(json.loads, spoor("report", "-f", "json", "t.spoor", timeout=40).stdout.splitlines())
+    walks = {c["walk"] for c in calls if c["pid"] == other.pid}
+    assert walks and walks <= {"complete", "budget"}, walks
+
+
+def test_daemon_that_looks_for_the_library(mapper, daemon):
+    """In what they map, of programs that take SIGURG for themselves: no thread is left behind for each file."""
+    for name in "one", "two":
+        run = daemon.ust("start", "-s", name, "-o", f"{name}.spoor", "-e", "no:one")
+        assert run.returncode == 0, run.stderr
+    assert len(os.listdir(f"/proc/{daemon.process.pid}/task")) < 8
 
 
 def test_interrupted(silent, record):

@@ -279,6 +279,21 @@ def test_another_file_of_its_numbers(record, start, read, program, tmp_path):
     assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"object gone"}
 
 
+@pytest.mark.parametrize("how", ["cp", "cp --remove-destination"])
+def test_written_over_since(record, start, read, program, tmp_path, how):
+    """Of the same number, size and time, as in images whose files all bear one date: it may be another."""
+    (tmp_path / "images").mkdir()
+    set_up = f"cp {program} images && touch -d @1 images/quokka"
+    subprocess.run(["sh", "-c", set_up], check=True, cwd=tmp_path)
+    recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")
+    recording.process.send_signal(signal.SIGSTOP)
+    subprocess.run(["sh", "-c", f"images/quokka nothing; {set_up.replace('cp', how, 1)}"], check=True, cwd=tmp_path)
+    recording.process.send_signal(signal.SIGCONT)
+    assert recording.stop() == 0
+    calls = [c for c in read(recording.trace).of("getpid") if c["way"] == "user"]
+    assert len(calls) >= CALLS and {c["walk"] for c in calls} == {"object gone"}
+
+
 def test_file_that_is_mounted_alone(record, start, read, program, tmp_path):
     """As what is injected into containers: the mount's root is the file."""
     recording = record("-n", "quokka", "-e", "getpid", "-m", "all", "-S", "64")

@@ -31,14 +31,14 @@ struct candidate {
 };
 
 /* As walks will meet it: of that file no other's rows are taken, whatever numbers its file system shows. */
-static int has_key(void *ctx, int fd)
+static int has_key(void *ctx, int fd, bool by_name)
 {
 	const struct candidate *c = ctx;
 	struct spoor_object_key key;
 	int r = spoor_kernel_key_of(c->s->o.kernel, fd, &key);
 
 	return r ? r : key.ino == c->key->ino && key.dev == c->key->dev && key.size == c->key->size &&
-			       key.mtime == c->key->mtime;
+			       key.mtime == c->key->mtime && (!by_name || key.ctime == c->key->ctime);
 }
 
 static struct spoor_mapped_file file_of(const struct spoor_object_entry *o, struct candidate *ctx)
@@ -55,6 +55,7 @@ static struct spoor_mapped_file file_of(const struct spoor_object_entry *o, stru
 		.ino = o->key.ino,
 		.size = o->key.size,
 		.mtime = o->key.mtime,
+		.ctime = o->key.ctime,
 		.is_it = has_key,
 		.ctx = ctx,
 	};
@@ -296,7 +297,9 @@ int spoor_objects_preload_mapping(struct spoor_objects *s, uint32_t tid, uint64_
 
 	snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, tid, start, end);
 	fd = spoor_open_regular(path);
-	return preload(s, fd < 0 ? spoor_mapped_file_open(&by_name) : fd, name, tid, ret_id);
+	if (fd < 0 && fd != -ETIMEDOUT) /* then its name would only keep another thread waiting */
+		fd = spoor_mapped_file_open(&by_name);
+	return preload(s, fd, name, tid, ret_id);
 }
 
 /* The vDSO is the same in every process of this kernel, ours too. */

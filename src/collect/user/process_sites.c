@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/ust/state.h"
@@ -146,29 +145,35 @@ static bool is_new(struct process *p, uint64_t dev, uint64_t ino)
 	return true;
 }
 
-static bool is_inode(const struct site_file *f, uint64_t ino)
+/* Both say it as d_path() does, " (deleted)" included. Not by its inode: other file systems have that number, too. */
+static bool is_program(const struct process *p, const char *name)
 {
-	struct stat st;
+	char path[64], program[PATH_MAX];
+	ssize_t n;
 
-	return !fstat(f->fd, &st) && st.st_ino == ino;
+	snprintf(path, sizeof(path), "/proc/%u/exe", p->pid);
+	n = readlink(path, program, sizeof(program));
+	return n > 0 && (size_t)n == strlen(name) && !memcmp(program, name, n);
 }
 
 /*
  * As the kernel has the file; else, for want of rights, the program's own, which may have been removed since, or as it
  * is called from within the process.
  */
-static int open_mapped(const struct process *p, uint64_t start, uint64_t end, uint64_t ino, const char *name,
-		       struct site_file *f, char *path, size_t size)
+static int open_mapped(const struct process *p, uint64_t start, uint64_t end, const char *name, struct site_file *f,
+		       char *path, size_t size)
 {
+	int r;
+
 	snprintf(path, size, "/proc/%u/map_files/%lx-%lx", p->pid, (unsigned long)start, (unsigned long)end);
-	if (!spoor_site_file_open(path, f, NULL))
-		return 0;
+	r = spoor_site_file_open(path, f, NULL);
+	if (!r || r == -ETIMEDOUT) /* its name would only keep another thread waiting */
+		return r;
 	spoor_site_file_done(f);
-	snprintf(path, size, "/proc/%u/exe", p->pid);
-	if (!spoor_site_file_open(path, f, NULL) && is_inode(f, ino))
-		return 0;
-	spoor_site_file_done(f);
-	snprintf(path, size, "/proc/%u/root%s", p->pid, name);
+	if (is_program(p, name))
+		snprintf(path, size, "/proc/%u/exe", p->pid);
+	else
+		snprintf(path, size, "/proc/%u/root%s", p->pid, name);
 	return spoor_site_file_open(path, f, NULL);
 }
 
@@ -206,7 +211,7 @@ static int of_mapping(struct process *p, const char *line, int (*look)(struct pr
 		    7 ||
 	    !at || perms[2] != 'x' || !ino || line[at] != '/')
 		return 0;
-	if (!is_new(p, major << 32 | minor, ino) || open_mapped(p, start, end, ino, line + at, &f, path, sizeof(path)))
+	if (!is_new(p, major << 32 | minor, ino) || open_mapped(p, start, end, line + at, &f, path, sizeof(path)))
 		return 0;
 	if (!bias_of(&f, start, offset, &p->bias))
 		return 0;
