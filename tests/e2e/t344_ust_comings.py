@@ -85,6 +85,19 @@ def test_end_before_the_keeper_answers(daemon, ticker):
     tracer.communicate(timeout=20)
 
 
+def test_keeper_that_does_not_answer(daemon):
+    """It is waited for once, not by each command: programs would wait as long."""
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        for _ in range(20):
+            daemon.ust("status")
+        assert time.monotonic() - begun < 20 * .2
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+
+
 def test_stopped_daemon_that_is_told_to_end(daemon, ticker):
     """Who had ended when it was told, and it had heard of none of them yet, is there, in all sessions."""
     daemon.ust("start", "-s", "a", "-o", "a.spoor", "-e", "zoo:tick")

@@ -12,7 +12,7 @@
 #include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"
 
-#define PATIENCE_MS 200 /* once: while it does not answer it is asked nothing else */
+#define PATIENCE_MS 200 /* for an answer, and once more for a late one: meanwhile it is asked nothing else */
 #define AT_A_TIME 64
 
 static bool is_anybody_there(int listener)
@@ -145,6 +145,9 @@ void spoor_hub_accept_late(struct spoor_hub *h)
 {
 	struct pollfd f = { .fd = h->keeper, .events = POLLIN };
 
-	if (h->asked.sent && poll(&f, 1, PATIENCE_MS) == 1)
+	if (!h->asked.sent || h->asked.waited_for)
+		return;
+	h->asked.waited_for = true; /* or each command would keep all programs waiting while it is stopped */
+	if (poll(&f, 1, PATIENCE_MS) == 1)
 		spoor_hub_keeper_says(h);
 }

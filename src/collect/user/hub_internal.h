@@ -121,6 +121,7 @@ struct hub_asked {
 	int listener;
 	enum spoor_keeper_socket socket; /* the same, as the keeper has it */
 	bool sent;   /* the answer is still to come */
+	bool waited_for; /* beyond that, by a command */
 };
 
 struct spoor_hub {
