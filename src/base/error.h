@@ -13,3 +13,5 @@ struct spoor_error {
 
 /* Fills e (if any) and returns -err, so that `return spoor_fail(e, ENOENT, ...)` is one statement. err > 0. */
 int spoor_fail(struct spoor_error *e, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* What e says; if nothing was said, what the error r (-errno) is called. */
+const char *spoor_error_text(struct spoor_error *e, int r);

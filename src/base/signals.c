@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/signalfd.h>
 
 static struct sigaction sigchld_before;
@@ -14,7 +15,7 @@ void spoor_signals_begin(void)
 	sigprocmask(SIG_SETMASK, NULL, &mask_before);
 }
 
-int spoor_signals_watch(int other)
+int spoor_signals_watch(int other, struct spoor_error *e)
 {
 	struct sigaction hangup;
 	sigset_t set;
@@ -30,7 +31,7 @@ int spoor_signals_watch(int other)
 		sigaddset(&set, other);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? spoor_fail(e, errno, "cannot wait for signals (signalfd): %s", strerror(errno)) : fd;
 }
 
 void spoor_signals_restore(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Signals of a process that records, and as it began with them. Not thread-safe. */
+#include "base/error.h"
 
 /*
  * First of all. Ended children are to be waited for: who ignores SIGCHLD makes what he executes ignore it, and then
@@ -12,7 +13,7 @@ void spoor_signals_begin(void);
  * Blocks what ends a recording (SIGINT, SIGTERM, and SIGHUP but under nohup(1)), SIGCHLD, and `other` (0: none).
  * Returns a signalfd of these, which is the caller's, or -errno.
  */
-int spoor_signals_watch(int other);
+int spoor_signals_watch(int other, struct spoor_error *e);
 
 /* As they were at the beginning: for what a child executes. */
 void spoor_signals_restore(void);

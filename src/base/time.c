@@ -93,6 +93,18 @@ uint64_t spoor_suspended(void)
 	return d < 1000000 ? 0 : d;
 }
 
+/* A line for each clock: its name, seconds, nanoseconds. */
+bool spoor_clocks_are_the_kernels(void)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/self/timens_offsets", "re");
+	long long seconds, ns;
+
+	while (f && fscanf(f, "%*s %lld %lld", &seconds, &ns) == 2)
+		if (seconds || ns)
+			return false;
+	return true;
+}
+
 int spoor_boot_id(uint8_t *ret)
 {
 	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");

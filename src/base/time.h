@@ -4,6 +4,7 @@
  * Clocks and their text. Times are unsigned ns; which clock is said where. Thread-safe. The formatting functions
  * return what snprintf returns.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,8 @@ uint64_t spoor_now_monotonic(void);
 uint64_t spoor_now_realtime(void);
 /* CLOCK_BOOTTIME, which goes on in suspend, less CLOCK_MONOTONIC. */
 uint64_t spoor_suspended(void);
+/* Whether this process's clocks are the kernel's: in a time namespace of its own they are shifted. */
+bool spoor_clocks_are_the_kernels(void);
 /* The machine's boot, which CLOCK_MONOTONIC counts from. 16 bytes; untouched where the kernel does not tell: -errno. */
 int spoor_boot_id(uint8_t *ret);
 

@@ -215,14 +215,14 @@ int spoor_cmd_daemon(int argc, char **argv)
 	if (r)
 		return spoor_cmd_misuse("daemon", &e);
 	spoor_descriptors_raise();
-	signal_fd = spoor_server_signals();
+	r = signal_fd = spoor_server_signals(&e);
 	if (!o.socket)
 		o.socket = getenv(SPOOR_CONTROL_VARIABLE);
 	if (o.socket && *o.socket)
 		named_socket(o.socket, d.socket);
-	else
+	else if (r >= 0)
 		r = standard_socket(d.socket, sizeof(d.socket), &e);
-	if (!r)
+	if (r >= 0)
 		r = begin(&d, &o.relay, !geteuid(), &e);
 	if (r < 0) {
 		fprintf(stderr, "spoor daemon: %s\n", e.text);

@@ -134,7 +134,7 @@ int spoor_cmd_record(int argc, char **argv)
 	o.s.hidden = say_hidden;
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
-		fprintf(stderr, "spoor record: %s\n", e.text[0] ? e.text : strerror(-r));
+		fprintf(stderr, "spoor record: %s\n", spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
 	}
 	say_end(&o, &result);

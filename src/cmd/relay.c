@@ -133,12 +133,12 @@ int spoor_cmd_relay(int argc, char **argv)
 	if (r)
 		return misuse(e.text);
 	spoor_descriptors_raise();
-	signal_fd = spoor_server_signals();
-	if (o.o.at.tls)
+	r = signal_fd = spoor_server_signals(&e);
+	if (r >= 0 && o.o.at.tls)
 		r = spoor_tls_new(&o.tls, true, &o.o.tls, &e);
-	if (!r)
+	if (r >= 0)
 		r = spoor_relay_open(&o.o, &relay, &e);
-	if (r) {
+	if (r < 0) {
 		say(NULL, e.text);
 		return SPOOR_EXIT_FAILED;
 	}

@@ -258,7 +258,7 @@ static int run(struct stat *s)
 	spoor_watch_close(s->watch);
 	s->watch = NULL;
 	if (r) {
-		fprintf(stderr, "spoor stat: %s\n", e.text[0] ? e.text : strerror(-r));
+		fprintf(stderr, "spoor stat: %s\n", spoor_error_text(&e, r));
 		return failed(s);
 	}
 	return say_end(s, &result);

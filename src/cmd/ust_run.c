@@ -148,7 +148,7 @@ static int begin(struct run *r, struct spoor_error *e)
 	if (!err)
 		err = open_session(r, e);
 	if (!err)
-		err = r->signal_fd = spoor_signals_watch(r->snapshot_signal);
+		err = r->signal_fd = spoor_signals_watch(r->snapshot_signal, e);
 	if (err < 0)
 		return err;
 	if (spoor_private_environment(&r->private, path, &why)) {
@@ -283,7 +283,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 		return err - 1;
 	err = begin(&r, &e);
 	if (err) {
-		spoor_ust_say(e.text[0] ? e.text : strerror(-err));
+		spoor_ust_say(spoor_error_text(&e, err));
 		if (r.session && r.private.hub)
 			spoor_hub_end(r.private.hub, r.session, NULL, NULL);
 		spoor_private_close(&r.private);

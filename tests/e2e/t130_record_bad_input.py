@@ -150,6 +150,39 @@ def test_spoor_itself(build):
                            timeout=30), 1, "Spoor itself")
 
 
+def test_few_descriptors(build, tmp_path):
+    """Wherever they run out: nothing waits for a command that will not run. The limit that can be raised is raised."""
+    said = set()
+    for limit in range(58, 72, 2):
+        run = subprocess.run(["prlimit", f"--nofile={limit}", build / "spoor", "record", "-o", f"{limit}.spoor", "--",
+                              "true"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+        if run.returncode:
+            refused(run, 125, "Too many open files", "; allow more (ulimit -n)")
+            said.add(run.stderr)
+    assert len(said) > 1, said
+    run = subprocess.run(["prlimit", "--nofile=40:4096", build / "spoor", "record", "-o", "t.spoor", "--", "sh", "-c",
+                          "ulimit -n"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert run.returncode == 0 and run.stdout == "40\n", run
+
+
+@pytest.mark.parametrize("verb", ["record", "stat"])
+def test_time_namespace(build, tmp_path, verb):
+    """The kernel's events bear the machine's time, and what is said of them would be off by the namespace's."""
+    run = subprocess.run(["unshare", "-T", "--monotonic", "100000", "--fork", build / "spoor", verb, "-o", "t", "--",
+                          "true"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert run.returncode == 125 and run.stderr.count("\n") == 1 and "is in a time namespace" in run.stderr, run
+
+
+@pytest.mark.parametrize("verb", ["record", "stat", "ust run", "daemon", "relay"])
+def test_signals_that_cannot_be_waited_for(build, tmp_path, verb):
+    """Who could not be ended does not begin."""
+    rest = {"daemon": ["--socket", "s.sock"], "relay": ["-o", "r"]}.get(verb, ["-o", "t", "--", "true"])
+    run = subprocess.run(["strace", "-f", "-o", "/dev/null", "-e", "inject=signalfd4:error=EPERM", build / "spoor",
+                          *verb.split(), *rest], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert run.returncode in (1, 125) and run.stdout == "", run
+    assert re.fullmatch(r"spoor [a-z]+: cannot wait for signals \(signalfd\): Operation not permitted\n", run.stderr)
+
+
 def test_thread_id(spoor, start, actor):
     process = start(actor(), "serve")
     process.stdout.readline()

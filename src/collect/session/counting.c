@@ -101,8 +101,9 @@ static int begin(struct spoor_counting *c, const struct spoor_counting_options *
 	if (r)
 		return r;
 	c->host.duration_ns = o->duration_ns;
-	spoor_host_block_signals(&c->host, 0);
-	r = spoor_host_attach(&c->host, e);
+	r = spoor_host_block_signals(&c->host, 0, e);
+	if (!r)
+		r = spoor_host_attach(&c->host, e);
 	if (!r)
 		r = spoor_host_go(&c->host, false, e);
 	if (r || o->targets.argv)
@@ -225,6 +226,7 @@ int spoor_counting_run(const struct spoor_counting_options *o, struct spoor_coun
 		r = end(&c, o, ret);
 		r = ran ? ran : r;
 	}
+	spoor_command_drop(&c.host.command);
 	spoor_counts_free(c.counts);
 	spoor_site_stacks_free(c.sites);
 	spoor_host_done(&c.host);

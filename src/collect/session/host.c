@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/descriptors.h"
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/time.h"
@@ -37,8 +38,12 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 
 	*h = (struct spoor_host){ .targets = t, .signal_fd = -1, .also_fd = -1 };
 	survive_file_limit();
+	spoor_descriptors_raise();
 	if (!spoor_check_proc_there())
 		return spoor_fail(e, ENOENT, "/proc is not mounted, or is another pid namespace's: " SPOOR_PROC_ADVICE);
+	if (!spoor_clocks_are_the_kernels())
+		return spoor_fail(e, EINVAL, "Spoor is in a time namespace, whose clocks are not those of the kernel's "
+					     "events: start it outside (nsenter -t PID -T, of a process that is)");
 	r = spoor_targets_check(t, h->cmd_path, e);
 	return r ? r : spoor_privileges_check(e);
 }
@@ -57,13 +62,10 @@ int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struc
 	return r ? r : spoor_kernel_set_names(h->kernel, t->names, t->n_names, e);
 }
 
-int spoor_host_block_signals(struct spoor_host *h, int other)
+int spoor_host_block_signals(struct spoor_host *h, int other, struct spoor_error *e)
 {
-	int fd = spoor_signals_watch(other);
-
-	if (fd >= 0)
-		h->signal_fd = fd;
-	return fd < 0 ? fd : 0;
+	h->signal_fd = spoor_signals_watch(other, e);
+	return h->signal_fd < 0 ? h->signal_fd : 0;
 }
 
 /* Who presses Ctrl-C before the command began does not want it to begin. */

@@ -37,7 +37,7 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 /* Loads the kernel side: what its options say of targets is filled in here. */
 int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struct spoor_error *e);
 /* From here on signals that end a collection (and `other`, if not 0) wait to be read. */
-int spoor_host_block_signals(struct spoor_host *h, int other);
+int spoor_host_block_signals(struct spoor_host *h, int other, struct spoor_error *e);
 /* Loads the rows of what the targets map, forks the command, attaches. */
 int spoor_host_see_interrupt(struct spoor_error *e);
 int spoor_host_attach(struct spoor_host *h, struct spoor_error *e);

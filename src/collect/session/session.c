@@ -155,10 +155,10 @@ static int begin(struct session *s, struct spoor_error *e)
 	int r = spoor_host_check(&s->host, t, e);
 	size_t hidden;
 
-	if (r)
-		return r;
-	spoor_host_block_signals(&s->host, s->o->snapshot_signal); /* before there is anything that they could tear */
-	r = open_kernel(s, e);
+	if (!r) /* before there is anything that they could tear */
+		r = spoor_host_block_signals(&s->host, s->o->snapshot_signal, e);
+	if (!r)
+		r = open_kernel(s, e);
 	if (!r)
 		r = open_trace(s, e); /* before there is a second thread */
 	if (!r)
@@ -393,6 +393,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		run(&s);
 		end(&s);
 	}
+	spoor_command_drop(&s.host.command);
 	spoor_user_part_end(&s.user, NULL);
 	if (s.writer) {
 		int c;

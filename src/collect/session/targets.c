@@ -479,6 +479,16 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 	return 0;
 }
 
+void spoor_command_drop(struct spoor_command *c)
+{
+	if (!c->pid || c->go_fd < 0)
+		return;
+	close(c->go_fd);
+	close(c->status_fd);
+	waitpid(c->pid, NULL, 0);
+	c->pid = 0;
+}
+
 int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 {
 	int err = 0;
@@ -487,6 +497,7 @@ int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 	if (write(c->go_fd, "g", 1) != 1)
 		err = errno;
 	close(c->go_fd);
+	c->go_fd = -1;
 	do
 		n = read(c->status_fd, &err, sizeof(err));
 	while (n < 0 && errno == EINTR);
@@ -494,6 +505,7 @@ int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 	if (!err)
 		return 0;
 	waitpid(c->pid, NULL, 0);
+	c->pid = 0;
 	if (err == ENOENT && !access(c->path, F_OK))
 		return spoor_fail(e, err, "%s: cannot execute: the interpreter or loader that it names is not there",
 				  c->path);
