@@ -202,7 +202,7 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 	{
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
 		struct spoor_segment **there = n ? bsearch(&nr, all, n, sizeof(*all), by_number) : NULL;
-		uint64_t written = t->info.ended || t->info.snapshot ? count_of(s, "stream_bytes") : 0;
+		uint64_t written = count_of(s, "stream_bytes");
 		char reason[96];
 
 		if (there && (*there)->stream_bytes >= written)
@@ -362,7 +362,7 @@ int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct sp
 	if (j && version_of(j)) {
 		r = check_version(version_of(j), path, e);
 		if (r == 0)
-			take_manifest(t, file, j, up == 0);
+			take_manifest(t, file, j, up <= 1);
 		return r;
 	}
 	spoor_trace_note(t, file, je.position > 0 ? je.position : 0, r < 0 ? strerror(-r) : "no manifest of a trace");

@@ -54,11 +54,29 @@ def test_streams_that_shrank(spoor, tmp_path, packed):
     size = stream.stat().st_size
     os.truncate(stream, size - 8)
     assert spoor("repair", "t.spoor").returncode == 0
+    host = stream.parent.parent.parent
     for missing in (size - stream.stat().st_size, size):
-        out = spoor("report", "t.spoor").stdout
-        assert missing > 8 and "Lost: nothing that is known of, but see below.\n" in out
-        assert f"manifest: offset 0: segment 1: {missing} bytes of its streams are not there\n" in out
+        for path in "t.spoor", host:
+            out = spoor("report", path).stdout
+            assert missing > 8 and "Lost: nothing that is known of, but see below.\n" in out
+            assert f"manifest: offset 0: segment 1: {missing} bytes of its streams are not there\n" in out
         stream.unlink(missing_ok=True)
+
+
+def test_streams_that_shrank_of_a_recording_that_was_killed(record, spoor, start, actor):
+    """What its manifest knew of when it was written last."""
+    busy = start("python3", "-c", "import os\nwhile True: os.getppid()")
+    recording = record("-p", busy.pid, "--rotate", "1M", "-e", "getppid", "-m", "app")
+    first = recording.trace
+    wait_for(lambda: list(first.glob("*/kernel/seg-000003")))
+    recording.process.kill()
+    recording.process.wait()
+    busy.kill()
+    wait_for(lambda: "not there" not in spoor("report", first).stdout)
+    sizes = [s.stat().st_size for s in first.glob("*/kernel/seg-000001/cpu*")]
+    for stream in first.glob("*/kernel/seg-000001/cpu*"):
+        stream.unlink()
+    assert f"segment 1: {sum(sizes)} bytes of its streams are not there\n" in spoor("report", first).stdout
 
 
 def test_fifo(spoor, tmp_path):
