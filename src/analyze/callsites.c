@@ -95,21 +95,23 @@ static struct spoor_cell *get_cell(struct spoor_callsites *c, const struct spoor
 	return &c->cells[*slot - 1];
 }
 
-static int add_pending(struct spoor_callsites *c, const struct spoor_event *ev)
+static int add_pending(struct spoor_callsites *c, const struct spoor_event *ev, uint64_t so_far)
 {
 	const struct spoor_pending *p = (const void *)ev->h;
 	struct spoor_cell *cell = get_cell(c, ev, p->pid, p->nr, p->stack);
 
 	if (!cell)
 		return -ENOMEM;
-	if (spoor_is_exit(p))
+	if (spoor_is_exit(p)) {
 		cell->count.calls++;
-	else
-		cell->count.unfinished++;
+		return 0;
+	}
+	cell->count.unfinished++;
+	cell->count.so_far += so_far;
 	return 0;
 }
 
-int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev)
+int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev, uint64_t so_far)
 {
 	const struct spoor_syscall *call = (const void *)ev->h;
 	const struct spoor_syscall_other *other = (const void *)ev->h;
@@ -117,7 +119,7 @@ int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev)
 	uint64_t key;
 
 	if (ev->h->id == SPOOR_EV_PENDING)
-		return add_pending(c, ev);
+		return add_pending(c, ev, so_far);
 	key = spoor_syscall_id(ev->h);
 	if (key >= SPOOR_SYSCALL_MAX)
 		key = spoor_call_key((unsigned)key, other->nr, other->i386);
@@ -285,6 +287,7 @@ static void merge(struct spoor_count *to, const struct spoor_count *from)
 	to->errors += from->errors;
 	to->total += from->total;
 	to->unfinished += from->unfinished;
+	to->so_far += from->so_far;
 	if (from->max > to->max)
 		to->max = from->max;
 }

@@ -14,6 +14,7 @@ struct spoor_count {
 	uint64_t errors;
 	uint64_t total, max; /* ns, completed calls */
 	uint64_t unfinished; /* in flight at the end, or end lost */
+	uint64_t so_far;     /* ns, of these */
 };
 
 struct spoor_cell {
@@ -28,8 +29,8 @@ struct spoor_cell {
 struct spoor_callsites;
 int spoor_callsites_new(struct spoor_processes *processes, struct spoor_callsites **ret);
 void spoor_callsites_free(struct spoor_callsites *c);
-/* Counts a completed call, or a pending one that never ended. */
-int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev);
+/* Counts a completed call, or a pending one that never ended and lasted so_far ns. */
+int spoor_callsites_add(struct spoor_callsites *c, const struct spoor_event *ev, uint64_t so_far);
 size_t spoor_callsites_cells(const struct spoor_callsites *c, const struct spoor_cell **ret);
 
 /* Which call: event id, and beyond the table its number. */

@@ -88,7 +88,7 @@ static int make_lines(struct spoor_view *v, struct spoor_processes *processes, c
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct spoor_count *count = &cells[i].count;
-		uint64_t value = v->by_time ? count->total : count->calls + count->unfinished;
+		uint64_t value = v->by_time ? count->total + count->so_far : count->calls + count->unfinished;
 		size_t size;
 		FILE *out;
 
@@ -146,7 +146,8 @@ int spoor_present_folded(struct spoor_view *v, struct spoor_error *e)
 	if (r < 0)
 		return spoor_fail(e, ENOMEM, "out of memory");
 	/* Flame graph tools read every line of standard output. */
-	fflush(out);
+	if (fflush(out) && errno != EPIPE)
+		return spoor_fail(e, errno, "cannot write the report: %s", strerror(errno));
 	v->out = stderr;
 	spoor_put_footer(v);
 	v->out = out;

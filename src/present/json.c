@@ -110,13 +110,11 @@ static void put_flags(FILE *out, const struct spoor_call *call)
 		fputs(",\"unreadable\":true", out);
 }
 
-/* A call that never ended has no result; "so_far" is how long it had lasted when it was last known of. */
+/* A call that never ended has no result. */
 static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, const struct spoor_call *call,
 			   enum spoor_unfinished why, uint64_t epoch_offset)
 {
 	const struct spoor_pending *p = (const void *)ev->h;
-	int final = spoor_pending_is_final(p);
-	uint64_t until = why == SPOOR_UNFINISHED_LOST || final ? ev->h->ts : v->last_ts;
 
 	fprintf(v->out, ",\"ret\":null,\"errno\":null,\"unfinished\":\"%s\"",
 		why == SPOOR_UNFINISHED_LOST ? "end lost" : spoor_pending_name(call->pending));
@@ -125,7 +123,7 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 	fputc(',', v->out);
 	put_time(v->out, "start", call->start, epoch_offset);
 	fprintf(v->out, ",\"start_exact\":%s,\"so_far\":%" PRIu64, p->exact ? "true" : "false",
-		until > call->start ? until - call->start : 0);
+		spoor_view_so_far(v, ev, why));
 }
 
 int spoor_put_event_json(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why)

@@ -62,6 +62,9 @@ typedef int spoor_each_other(struct spoor_view *v, const struct spoor_event *ev,
 int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_other *other, void *p,
 		    struct spoor_error *e);
 
+/* How long a call that never ended had lasted when it was last known of, ns; 0: not known. */
+uint64_t spoor_view_so_far(const struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why);
+
 /* The matrix of all selected calls, tallied. user: counts of the selected user events, too; NULL: not needed. */
 struct spoor_userevents;
 int spoor_view_matrix(struct spoor_view *v, struct spoor_callsites *matrix, struct spoor_userevents *user,

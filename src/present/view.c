@@ -168,6 +168,14 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	return r < 0 ? spoor_fail(e, -r, "cannot read on: %s", strerror(-r)) : 0;
 }
 
+uint64_t spoor_view_so_far(const struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why)
+{
+	const struct spoor_pending *p = (const void *)ev->h;
+	uint64_t until = why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
+
+	return p->start && until > p->start ? until - p->start : 0;
+}
+
 struct counts {
 	struct spoor_callsites *matrix;
 	struct spoor_userevents *user;
@@ -175,7 +183,9 @@ struct counts {
 
 static int add_to_matrix(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
 {
-	return spoor_callsites_add(((struct counts *)p)->matrix, ev);
+	const bool pending = ev->h->id == SPOOR_EV_PENDING;
+
+	return spoor_callsites_add(((struct counts *)p)->matrix, ev, pending ? spoor_view_so_far(v, ev, why) : 0);
 }
 
 static int add_user(struct spoor_view *v, const struct spoor_event *ev, void *p)

@@ -60,14 +60,18 @@ def hung(start, compiled):
     return process
 
 
-def test_attached_after_the_fact(record, read, blocked, hung):
-    """Each call that began before is marked; it has lasted at least since the thread last ran."""
+def test_attached_after_the_fact(record, read, spoor, blocked, hung):
+    """Each call that began before is marked; it has lasted at least since the thread last ran, also in flame graphs."""
     time.sleep(0.5)
     recording = record("-p", hung.pid, "-m", "all", "-S", "16")
     time.sleep(0.3)
     assert recording.stop() == 0 and hung.poll() is None
     check(blocked(recording.trace), hung.pid, True, 0.7)
     read(recording.trace).whole()
+    *calls, _ = map(json.loads, spoor("report", "-f", "json", recording.trace).stdout.splitlines())
+    folded = spoor("report", "--folded=time", recording.trace).stdout.splitlines()
+    lasted = sum(c.get("so_far") or c["dur"] or 0 for c in calls)
+    assert sum(int(line.rsplit(None, 1)[1]) for line in folded) == lasted
 
 
 LONG = "a-directory-so-long-that-a-path-in-it-has-more-than-sixty-four-bytes"
