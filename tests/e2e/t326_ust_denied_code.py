@@ -9,7 +9,7 @@ import time
 import arenas
 import pytest
 import tracing
-from denials import all_of, by_prctl, by_seccomp, without_proc
+from denials import all_of, by_killing, by_prctl, by_seccomp, without_proc
 
 FLAG = ["-DSPOOR_FLAG_SITES"]
 # what is denied -> how sites are switched then, and those that ask a flag
@@ -18,6 +18,7 @@ DENIED = {
     "no proc": (without_proc, "patched", "patched"),
     "prctl": (by_prctl, "mem", "mem"),
     "seccomp": (by_seccomp, "mem", "mem"),
+    "seccomp, which kills": (by_killing, "mem", "mem"),
     "prctl, no proc": (all_of(without_proc, by_prctl), "refused", "flag"),
     "seccomp, no proc": (all_of(without_proc, by_seccomp), "refused", "flag"),
 }

@@ -8,7 +8,8 @@
  * second way. The first makes nothing executable and nothing writable, so such policies say nothing of it; it is told
  * who wants to know (SPOOR_AGENT_MEM). Where both are refused, code stays as it is.
  *
- * What is tried is tried on a scratch page, before any site depends on it.
+ * What is tried is tried on a scratch page, before any site depends on it. What a process may do is not tried where a
+ * seccomp filter was there first, which may kill for it, unless there is no other way.
  *
  * The kernel takes some 2 us to write a byte so, and no more to write a page. Where there is one thread, as when a
  * program begins, a page's sites are written at once, with what is between them, which nobody else can be changing
@@ -60,10 +61,17 @@ static bool is_denied_by_prctl(void)
 	return !sys_failed(r) && r & 1;
 }
 
+static bool is_filtered(void)
+{
+	long r = sys6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0);
+
+	return !sys_failed(r) && r;
+}
+
 /* A page that was written, and is then made code, is what every such policy is there to refuse. */
 static bool may_gain_code(long page)
 {
-	if (is_denied_by_prctl() || sys_failed(sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_WRITE)))
+	if (sys_failed(sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_WRITE)))
 		return false;
 	*(volatile char *)page = 0;
 	return !sys_failed(sys3(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC));
@@ -72,13 +80,15 @@ static bool may_gain_code(long page)
 static enum spoor_agent_way find_way(void)
 {
 	long page = sys6(SYS_mmap, 0, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), mem;
-	bool by_mem, by_mprotect;
+	bool by_mem, by_mprotect = false;
 
 	if (sys_failed(page))
 		return SPOOR_AGENT_REFUSED;
 	mem = open_mem();
 	by_mem = !sys_failed(mem) && write_byte(mem, (uintptr_t)page, 0);
-	by_mprotect = may_gain_code(page);
+	/* A filter may end the program for a try: it is spared one that it can do without. */
+	if (!is_denied_by_prctl() && !(by_mem && is_filtered()))
+		by_mprotect = may_gain_code(page);
 	if (!sys_failed(mem))
 		sys3(SYS_close, mem, 0, 0);
 	sys3(SYS_munmap, page, PAGE, 0);
@@ -133,7 +143,7 @@ static int write_site(struct patching *p, uintptr_t code, uint8_t byte)
 {
 	if (p->mem >= 0 && write_byte(p->mem, code, byte))
 		return 0;
-	return by_mprotect(code, byte);
+	return spoor_agent_state.way == SPOOR_AGENT_PATCHED ? by_mprotect(code, byte) : -EPERM;
 }
 
 /* How many of the sites from the first on can be written at once. */

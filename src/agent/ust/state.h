@@ -16,7 +16,7 @@
 enum spoor_agent_way {
 	SPOOR_AGENT_UNKNOWN = 0, /* not tried yet: there are no sites */
 	SPOOR_AGENT_PATCHED = 1, /* code is written */
-	SPOOR_AGENT_MEM = 2,     /* code is written through /proc/self/mem; a policy refuses any other way */
+	SPOOR_AGENT_MEM = 2,     /* the same, through /proc/self/mem alone: a policy refuses any other way, or may */
 	SPOOR_AGENT_REFUSED = 3, /* code cannot be written: sites that ask a flag are switched by that, others never */
 };
 
