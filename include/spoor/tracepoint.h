@@ -87,7 +87,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 #define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
 
 /* What C compilers of old only warn of: an argument, or what a field is made of, of the wrong type. */
-#ifdef __cplusplus
+#if defined(__cplusplus) || defined(__TINYC__)
 #define SPOOR_STRICT_BEGIN_
 #define SPOOR_STRICT_END_
 #else

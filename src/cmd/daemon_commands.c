@@ -78,9 +78,29 @@ static int add_rule(struct command *c, struct spoor_ust_session *s, const char *
 	return c->is_new ? spoor_ust_session_rule(s, &rule, e) : spoor_hub_rule(c->h, s, &rule, c->q, e);
 }
 
+/* One must be there: others may have ended since they were looked for. */
+static int check_processes(const struct command *c, struct spoor_error *e)
+{
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		if (spoor_process_start(c->w.pids[i]))
+			return 0;
+	return c->w.n_pids ? spoor_fail(e, ESRCH, "process %u: there is none", c->w.pids[0]) : 0;
+}
+
+/* Of a new session's processes one must listen: else there is nothing to begin. */
+static int check_listeners(const struct command *c, struct spoor_error *e)
+{
+	int r = check_processes(c, e);
+	bool any = !c->w.n_pids;
+
+	for (unsigned i = 0; i < c->w.n_pids && !r && !any; i++)
+		any = !spoor_hub_reaches(c->h, c->w.pids[i], e);
+	return any ? 0 : r ? r : -ENOENT;
+}
+
 static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
-	int r = 0;
+	int r = check_processes(c, e);
 
 	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
 		struct spoor_ust_process process = { .pid = c->w.n_pids ? c->w.pids[k] : 0 };
@@ -88,7 +108,7 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 		if (process.pid)
 			process.start_time = spoor_process_start(process.pid);
 		if (process.pid && !process.start_time)
-			return spoor_fail(e, ESRCH, "process %u: there is none", process.pid);
+			continue; /* others are there */
 		for (unsigned i = 0; i < c->w.o.n_rules && !r; i++) {
 			const struct spoor_control_rule *rule = &c->w.o.rules[i].rule;
 
@@ -153,23 +173,6 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 	return 0;
 }
 
-/* Of a new session's processes all must be there, and one must listen: else there is nothing to begin. */
-static int check_processes(struct command *c, bool reached, struct spoor_error *e)
-{
-	struct spoor_error why = { "" };
-	int r = 0;
-
-	for (unsigned i = 0; i < c->w.n_pids; i++)
-		if (!spoor_process_start(c->w.pids[i]))
-			return spoor_fail(e, ESRCH, "process %u: there is none", c->w.pids[i]);
-	for (unsigned i = 0; i < c->w.n_pids && reached; i++) {
-		r = spoor_hub_reaches(c->h, c->w.pids[i], &why);
-		if (!r)
-			return 0;
-	}
-	return r ? spoor_fail(e, -r, "%s", why.text) : 0;
-}
-
 static int create(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
@@ -178,7 +181,7 @@ static int create(struct command *c, struct spoor_error *e)
 	if (s)
 		return fail_exists(s, e);
 	c->is_new = true;
-	r = check_processes(c, false, e);
+	r = check_processes(c, e);
 	if (!r)
 		r = new_session(c, &s, e);
 	return r ? r : add_rules(c, s, true, e);
@@ -206,7 +209,7 @@ static int start(struct command *c, struct spoor_error *e)
 				  "session '%s' exists already: its buffers, limits and channels stay as they are; "
 				  "-s NAME -o TRACE makes another one",
 				  s->name);
-	r = s ? 0 : check_processes(c, true, e);
+	r = s ? 0 : check_listeners(c, e);
 	if (!r && !s)
 		r = new_session(c, &s, e);
 	if (r || !s)
@@ -317,6 +320,6 @@ void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, s
 		r = dispatch(c, argc, argv, &e);
 	}
 	if (!c || !c->later || r)
-		spoor_hub_result(q, r, r ? (e.text[0] ? e.text : strerror(-r)) : "");
+		spoor_hub_result(q, r, r ? spoor_error_text(&e, r) : "");
 	free(c);
 }

@@ -65,6 +65,24 @@ def test_failed_start_leaves_no_session(daemon, tmp_path):
     daemon.ust("start", "-o", "t.spoor")
 
 
+def test_processes_of_which_one_has_ended(daemon, ticker):
+    """As what pgrep(1) found a moment ago: the others do it."""
+    there = daemon.program(ticker, 1, 0, 1000)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    for name, pids in ("one", (there.pid, ended.pid)), ("two", (ended.pid, there.pid)):
+        for words in ("start", "-o", f"{name}.spoor", "-e", "zoo:tick"), ("enable", "zoo:*"):
+            said = daemon.ust(words[0], "-s", name, *words[1:], *pids).stdout
+            assert f"{ended.pid}: there is none\n1 program, " in said and "; 1 other did not do it" in said, said
+        run = daemon.ust("enable", "-s", name, "zoo:*", ended.pid, check=False)
+        assert run.returncode == 1 and f"{ended.pid}: there is none" in run.stderr, run
+    wait_for(lambda: str(there.pid) in daemon.ust("status").stdout)
+    daemon.finish(there)
+    for name in "one", "two":
+        daemon.ust("end", "-s", name)
+        assert daemon.ticks(f"{name}.spoor")
+
+
 def test_status_of_one_session(daemon):
     for name in "one", "two":
         daemon.ust("create", "-s", name, "-o", f"{name}.spoor")

@@ -57,10 +57,10 @@ static bool handles_it(uint32_t pid)
 /* In all of its threads: any that does not takes the signal. */
 static bool blocks_it(uint32_t pid)
 {
+	_cleanup_(spoor_closedirp) DIR *tasks = NULL;
 	char path[64], thread[48];
 	bool blocked = false, open = false;
 	struct dirent *d;
-	DIR *tasks;
 
 	snprintf(path, sizeof(path), "/proc/%u/task", pid);
 	tasks = opendir(path);
@@ -74,8 +74,6 @@ static bool blocks_it(uint32_t pid)
 		blocked |= r == 1;
 		open |= r == 0;
 	}
-	if (tasks)
-		closedir(tasks);
 	return blocked && !open;
 }
 
@@ -175,6 +173,8 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 {
 	if (is_known(h, pid))
 		return 0;
+	if (!spoor_process_start(pid))
+		return -ESRCH;
 	if (!handles_it(pid) || !has_library(pid))
 		return -ENOENT;
 	return looks_here(h, pid) ? 1 : -EBUSY;
@@ -184,6 +184,7 @@ static const char *why_not(int r)
 {
 	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
 	       r == -EBUSY  ? "it obeys another recorder" :
+	       r == -ESRCH  ? "there is none" :
 			      "";
 }
 
@@ -208,9 +209,9 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 
 int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q)
 {
+	_cleanup_(spoor_closedirp) DIR *proc = NULL;
 	struct dirent *d;
 	int n = 0;
-	DIR *proc;
 
 	if (q)
 		q->session = s;
@@ -224,7 +225,5 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	while (proc && (d = readdir(proc)))
 		if (isdigit(d->d_name[0]) && (uint32_t)atoi(d->d_name) != (uint32_t)getpid())
 			n += try_kick(h, atoi(d->d_name), q) > 0;
-	if (proc)
-		closedir(proc);
 	return n;
 }
