@@ -26,6 +26,11 @@ static int is_vdso(const struct spoor_object *object)
 	return object->flags & SPOOR_OBJECT_IS_VDSO || object->id == SPOOR_OBJECT_VDSO;
 }
 
+static int same_build_id(const struct spoor_object *object, const struct spoor_object_identity *id)
+{
+	return id->build_id_len == object->build_id_len && !memcmp(id->build_id, object->build_id, id->build_id_len);
+}
+
 static int same_content(const struct spoor_object *object, int fd)
 {
 	struct spoor_object_identity id;
@@ -34,8 +39,7 @@ static int same_content(const struct spoor_object *object, int fd)
 		return 0;
 	if (object->hash_lo || object->hash_hi)
 		return id.hash[0] == object->hash_lo && id.hash[1] == object->hash_hi;
-	return object->build_id_len && id.build_id_len == object->build_id_len &&
-	       !memcmp(id.build_id, object->build_id, id.build_id_len);
+	return object->build_id_len && same_build_id(object, &id);
 }
 
 static int is_same(const struct spoor_object *object, int fd, const struct stat *st)
@@ -76,11 +80,8 @@ static enum spoor_object_state open_vdso(const struct spoor_object *object, int 
 
 	if (fd < 0)
 		return SPOOR_OBJECT_UNREADABLE;
-	if (object->build_id_len) {
-		if (spoor_object_identify(fd, &id, NULL) < 0 || id.build_id_len != object->build_id_len ||
-		    memcmp(id.build_id, object->build_id, id.build_id_len))
-			return SPOOR_OBJECT_CHANGED;
-	}
+	if (object->build_id_len && (spoor_object_identify(fd, &id, NULL) < 0 || !same_build_id(object, &id)))
+		return SPOOR_OBJECT_CHANGED;
 	*ret_fd = TAKE_FD(fd);
 	return SPOOR_OBJECT_SAME;
 }
@@ -120,9 +121,8 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 	if (object->path[0] != '/')
 		return SPOOR_OBJECT_UNREADABLE;
 	state = look(object, spoor_open_regular(object->path), ret_fd);
-	if (state != SPOOR_OBJECT_SAME && place &&
-	    look(object, spoor_open_regular(place), ret_fd) == SPOOR_OBJECT_SAME)
-		return SPOOR_OBJECT_SAME;
+	if (state != SPOOR_OBJECT_SAME && place && look(object, spoor_open_regular(place), ret_fd) == SPOOR_OBJECT_SAME)
+		state = SPOOR_OBJECT_SAME;
 	for (size_t i = 0; roots && i < roots->n && state != SPOOR_OBJECT_SAME; i++)
 		if (look(object, open_regular_in(roots->all[i].fd, object->path), ret_fd) == SPOOR_OBJECT_SAME)
 			state = SPOOR_OBJECT_SAME;

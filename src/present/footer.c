@@ -196,9 +196,9 @@ static void put_program(FILE *out, const struct spoor_program *p)
 	}
 	if (p->lost) {
 		spoor_format_count(p->lost, count, sizeof(count));
-		fprintf(out, "Lost: of these %s in ", count);
+		fputs("Lost: in ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
-		fprintf(out, "[%u].\n", p->pid);
+		fprintf(out, "[%u] %s, whose buffer was full.\n", p->pid, count);
 	}
 	if (is_damaged(p)) {
 		fputs("Damaged: ", out);

@@ -149,7 +149,7 @@ def test_table(spoor, traces):
     assert re.search(r"^ +500 .* getpid ", out, re.M) and "User events: 2,000, within" in out and "Calls: 500," in out
     out = spoor("report", traces / "types").stdout
     assert "Calls:" not in out and "Walks:" not in out and "No call" not in out
-    assert "Crashed: program[10]" in out and "Lost: of these 5 in program[10]" in out
+    assert "Crashed: program[10]" in out and "Lost: in program[10] 5, whose buffer was full." in out
 
 
 def test_table_by_app_and_top(spoor, traces):
