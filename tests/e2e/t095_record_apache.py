@@ -11,7 +11,7 @@ import pytest
 
 from processes import wait_for
 
-REQUESTS = 1009
+REQUESTS = 3001
 CLIENTS = 8
 EACH = 53  # connections of a worker's life
 MODULES = "/usr/lib/apache2/modules"
