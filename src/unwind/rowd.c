@@ -111,9 +111,9 @@ static int wait_readable(int fd)
 
 static bool server_gone(const struct spoor_rowd *d)
 {
-	siginfo_t ended = { 0 };
+	struct pollfd p = { .fd = d->sock };
 
-	return !d->pid || waitid(P_PID, d->pid, &ended, WEXITED | WNOHANG | WNOWAIT) < 0 || ended.si_pid;
+	return !d->pid || (poll(&p, 1, 0) > 0 && p.revents);
 }
 
 /* Has a worker compile it. Returns the memfd; -ECONNRESET: the worker died, or the server with it. */

@@ -30,9 +30,6 @@
 #define MAX_OBJECT ((off_t)4 << 30)
 #define MAX_MEMORY ((rlim_t)8 << 30)
 #define MAX_FILTER 256 /* instructions */
-#define HURRY 10       /* nice levels */
-#define WORKERS 2      /* one at work, and one that need not be made any more when the next request comes */
-#define NOT_ASKED 2    /* as which a worker ends that no request came to: none will */
 
 /* Sanitizers need address space and system calls of their own. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -47,10 +44,9 @@
 #endif
 
 static const int allowed[] = {
-	SCMP_SYS(alarm),   SCMP_SYS(brk),        SCMP_SYS(close),   SCMP_SYS(exit),         SCMP_SYS(exit_group),
-	SCMP_SYS(fstat),   SCMP_SYS(getrandom),  SCMP_SYS(madvise), SCMP_SYS(memfd_create), SCMP_SYS(mremap),
-	SCMP_SYS(munmap),  SCMP_SYS(newfstatat), SCMP_SYS(pread64), SCMP_SYS(recvmsg),      SCMP_SYS(sendmsg),
-	SCMP_SYS(sysinfo), SCMP_SYS(write),
+	SCMP_SYS(brk), SCMP_SYS(close), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(fstat), SCMP_SYS(getrandom),
+	SCMP_SYS(madvise), SCMP_SYS(memfd_create), SCMP_SYS(mremap), SCMP_SYS(munmap), SCMP_SYS(newfstatat),
+	SCMP_SYS(pread64), SCMP_SYS(sendmsg), SCMP_SYS(sysinfo), SCMP_SYS(write),
 };
 
 struct filter {
@@ -149,20 +145,19 @@ static void limit(int what, rlim_t value)
 	setrlimit(what, &(struct rlimit){ value, value });
 }
 
-static _Noreturn void work(const struct filter *filter)
+static _Noreturn void work(int object, int reply, const struct filter *filter)
 {
-	int fds[2], rows;
+	int rows;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	limit(RLIMIT_CPU, SPOOR_ROWD_SECONDS);
-	if (filter && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter->program) < 0)
-		_exit(NOT_ASKED);
-	if (spoor_rowd_receive(SOCK_FD, fds, 2) < 0)
-		_exit(NOT_ASKED);
 	close(SOCK_FD);
 	alarm(SPOOR_ROWD_SECONDS);
-	rows = compile(fds[0]);
-	_exit(rows < 0 || spoor_rowd_send(fds[1], &rows, 1) < 0);
+	if (filter && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter->program) < 0)
+		_exit(1);
+	rows = compile(object);
+	if (rows < 0 || spoor_rowd_send(reply, &rows, 1) < 0)
+		_exit(1);
+	_exit(0);
 }
 
 /*
@@ -185,7 +180,8 @@ static int add_rules(scmp_filter_ctx ctx)
 	r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 	if (r < 0)
 		return r;
-	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+				SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 }
 
 /* Made once and kept as a program: a worker then loads it with one system call. */
@@ -217,17 +213,6 @@ static int make_filter(struct filter *filter)
 static bool become_nobody(void)
 {
 	return !setgroups(0, NULL) && !setresgid(NOBODY, NOBODY, NOBODY) && !setresuid(NOBODY, NOBODY, NOBODY);
-}
-
-/* Until there are rows, each event carries a copy of its stack: who waits for them must not wait for a busy machine. */
-static void hurry(void)
-{
-	int nice;
-
-	errno = 0;
-	nice = getpriority(PRIO_PROCESS, 0);
-	if (!errno)
-		(void)setpriority(PRIO_PROCESS, 0, nice - HURRY);
 }
 
 static int drop_privileges(void)
@@ -270,27 +255,33 @@ static int detach(int sock)
 	return 0;
 }
 
+static int serve_one(const struct filter *filter)
+{
+	int fds[2] = { -1, -1 }, r;
+	pid_t pid;
+
+	r = spoor_rowd_receive(SOCK_FD, fds, 2);
+	if (r < 0)
+		return r;
+	pid = fork();
+	if (pid == 0) {
+		limit(RLIMIT_CPU, SPOOR_ROWD_SECONDS);
+		work(fds[0], fds[1], filter);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return 0;
+}
+
 _Noreturn void spoor_rowd_serve(int sock)
 {
 	static struct filter filter;
-	int ready = 0, status = 0;
 
-	hurry();
 	if (detach(sock) < 0 || make_filter(&filter) < 0 || drop_privileges() < 0)
 		_exit(1);
-	while (!WIFEXITED(status) || WEXITSTATUS(status) != NOT_ASKED) {
-		for (; ready < WORKERS; ready++) {
-			pid_t pid = fork();
-
-			if (pid == 0)
-				work(SANITIZED ? NULL : &filter);
-			if (pid < 0)
-				break;
-		}
-		if (!ready)
-			break;
-		if (waitpid(-1, &status, 0) > 0)
-			ready--;
-	}
+	while (serve_one(SANITIZED ? NULL : &filter) == 0)
+		;
 	_exit(0);
 }

@@ -104,20 +104,7 @@ def first_calls(trace):
     return first
 
 
-def see_once(record, apache):
-    """So that the rows of all it maps are kept, whatever ran before this test."""
-    recording = record("-n", "apache2", trace="first.spoor")
-    apache.apachectl("start")
-    wait_for(apache.answers, every=0.05)
-    master = apache.master()
-    apache.apachectl("stop")
-    wait_for(lambda: not os.path.exists(f"/proc/{master}"))
-    assert recording.stop() == 0
-
-
 def test_workers_come_and_go(record, read, apache):
-    see_once(record, apache)
-    (apache.home / "access.log").unlink()
     recording = record("-n", "apache2", "-m", "all", "-S", "64")
     apache.apachectl("start")
     wait_for(apache.answers, every=0.05)
