@@ -78,8 +78,8 @@ int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_write
 	int r = spoor_digest_add(d, SPOOR_DIGEST_IDS, &ids, sizeof(ids));
 
 	for (unsigned i = 0; i < w->n_closed && r >= 0; i++) {
-		struct spoor_digest_segment s = { p->closed[i].number, 0, p->closed[i].bytes, p->closed[i].ts_begin,
-						  p->closed[i].ts_end };
+		const struct writer_segment *c = &p->closed[i];
+		struct spoor_digest_segment s = { c->number, 0, c->bytes, c->stream_bytes, c->ts_begin, c->ts_end };
 
 		r = spoor_digest_add(d, SPOOR_DIGEST_SEGMENT, &s, sizeof(s));
 	}
@@ -200,15 +200,19 @@ static int take_segment(struct spoor_writer *w, const struct spoor_digest_segmen
 {
 	struct writer_segment *all;
 
-	if (s->number <= w->n_begun || s->number > MOST_SEGMENTS || s->bytes > INT64_MAX / 2)
+	if (s->number <= w->n_begun || s->number > MOST_SEGMENTS || s->bytes > INT64_MAX / 2 ||
+	    s->stream_bytes > s->bytes)
 		return -EBADMSG;
 	all = reallocarray(w->ust->closed, w->n_closed + 1, sizeof(*all));
 	if (!all)
 		return -ENOMEM;
 	w->ust->closed = all;
-	all[w->n_closed++] = (struct writer_segment){
-		.number = s->number, .fd = -1, .bytes = s->bytes, .ts_begin = s->ts_begin, .ts_end = s->ts_end
-	};
+	all[w->n_closed++] = (struct writer_segment){ .number = s->number,
+						      .fd = -1,
+						      .bytes = s->bytes,
+						      .stream_bytes = s->stream_bytes,
+						      .ts_begin = s->ts_begin,
+						      .ts_end = s->ts_end };
 	w->n_begun = s->number;
 	w->closed_bytes += s->bytes;
 	return 0;

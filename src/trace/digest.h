@@ -32,7 +32,7 @@ enum {
 
 struct spoor_digest_segment {
 	uint32_t number, pad;
-	uint64_t bytes, ts_begin, ts_end;
+	uint64_t bytes, stream_bytes, ts_begin, ts_end;
 };
 
 struct spoor_digest_stream {

@@ -258,6 +258,7 @@ static void test_closed_segments_are_not_read(void **state)
 {
 	const struct spoor_packet_source then[] = { second[0], first[1], first[3], first[4], second[1], first[5] };
 	struct fixture *f = *state;
+	struct spoor_trace *t;
 
 	begin(f);
 	resume(f);
@@ -271,6 +272,10 @@ static void test_closed_segments_are_not_read(void **state)
 	assert_string_equal((const char *)spoor_writer_known_class(f->w, 0)->data, "a:b");
 	assert_null(spoor_writer_known_class(f->w, 1));
 	close_writer(f);
+	t = open_trace(f); /* that its bytes are gone is told none the less */
+	assert_int_equal(spoor_trace_info(t)->n_damages, 1);
+	assert_non_null(strstr(spoor_trace_damage(t, 0), "ust: segment 1: "));
+	spoor_trace_close(t);
 }
 
 /* Without a checkpoint, and with each that is damaged, all is as with one. */

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define SPOOR_RELAY_MAGIC "SPOORREL"
-#define SPOOR_RELAY_VERSION 2
+#define SPOOR_RELAY_VERSION 3
 #define SPOOR_RELAY_PORT "7176"
 #define SPOOR_RELAY_DATA (128u << 10) /* of one message, at most */
 #define SPOOR_RELAY_NAME 128          /* of a trace, with its NUL */
