@@ -65,7 +65,7 @@ static bool is_filtered(void)
 {
 	long r = sys6(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0);
 
-	return !sys_failed(r) && r;
+	return sys_failed(r) ? r != -EINVAL : r; /* one that refuses to tell is one */
 }
 
 /* A page that was written, and is then made code, is what every such policy is there to refuse. */
@@ -120,7 +120,7 @@ int patch_begin(struct patching *ret)
 	if (patch_way() == SPOOR_AGENT_REFUSED)
 		return -EPERM;
 	fd = open_mem();
-	ret->mem = sys_failed(fd) ? -1 : (int)fd;
+	ret->mem = (int)fd;
 	ret->written = 0;
 	ret->together = ret->mem >= 0 && is_alone();
 	ret->n = 0;
@@ -143,7 +143,9 @@ static int write_site(struct patching *p, uintptr_t code, uint8_t byte)
 {
 	if (p->mem >= 0 && write_byte(p->mem, code, byte))
 		return 0;
-	return spoor_agent_state.way == SPOOR_AGENT_PATCHED ? by_mprotect(code, byte) : -EPERM;
+	if (spoor_agent_state.way == SPOOR_AGENT_PATCHED)
+		return by_mprotect(code, byte);
+	return p->mem < 0 ? p->mem : -EPERM;
 }
 
 /* How many of the sites from the first on can be written at once. */

@@ -8,7 +8,7 @@
 #define SITE_ON 0xe9
 
 struct patching {
-	int mem; /* /proc/self/mem; -1: by mprotect */
+	int mem; /* /proc/self/mem; -errno: by mprotect, where that is a way */
 	uint32_t written;
 	bool together; /* a page's sites */
 	uint32_t n;    /* of these, those not written yet */
