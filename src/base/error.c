@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define RAISE "(ulimit -n)" /* said once, also where an error is passed on */
+
 int spoor_fail(struct spoor_error *e, int err, const char *fmt, ...)
 {
 	if (e) {
@@ -14,8 +16,8 @@ int spoor_fail(struct spoor_error *e, int err, const char *fmt, ...)
 		va_start(ap, fmt);
 		n = vsnprintf(e->text, sizeof(e->text), fmt, ap);
 		va_end(ap);
-		if (err == EMFILE && n >= 0 && (size_t)n < sizeof(e->text))
-			snprintf(e->text + n, sizeof(e->text) - n, "; allow more (ulimit -n)");
+		if (err == EMFILE && n >= 0 && (size_t)n < sizeof(e->text) && !strstr(e->text, RAISE))
+			snprintf(e->text + n, sizeof(e->text) - n, "; allow more " RAISE);
 	}
 	return -err;
 }

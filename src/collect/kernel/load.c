@@ -66,6 +66,9 @@ static int why_not_loaded(int r, struct spoor_error *e)
 {
 	char found[256];
 
+	/* libbpf tries again without what it has no descriptor for, and returns what that comes to. */
+	if (r == -EMFILE || strstr(last_words, strerror(EMFILE)))
+		return spoor_fail(e, EMFILE, "cannot load the kernel side: %s", strerror(EMFILE));
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
 				  found, SPOOR_LOCKDOWN_ADVICE);

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 
 #include "base/cleanup.h"
+#include "base/time.h"
 #include "collect/kernel/refusal.h"
 #include "collect/session/check_bpf.h"
 
@@ -103,6 +104,16 @@ static void check_proc(struct spoor_check *c)
 	}
 	spoor_check_set(c, SPOOR_CHECK_NO, "/proc is not mounted, or is another pid namespace's");
 	spoor_check_advise(c, SPOOR_PROC_ADVICE);
+}
+
+static void check_clocks(struct spoor_check *c)
+{
+	if (spoor_clocks_are_the_kernels()) {
+		spoor_check_set(c, SPOOR_CHECK_OK, "those that the kernel's events have");
+		return;
+	}
+	spoor_check_set(c, SPOOR_CHECK_NO, SPOOR_CLOCKS_WRONG);
+	spoor_check_advise(c, SPOOR_CLOCKS_ADVICE);
 }
 
 static void check_cap_bpf(struct spoor_check *c)
@@ -358,6 +369,7 @@ static const struct {
 } before_bpf[] = {
 	{ "kernel", check_kernel },
 	{ "proc", check_proc },
+	{ "clocks", check_clocks },
 	{ "cap_bpf", check_cap_bpf },
 	{ "cap_perfmon", check_cap_perfmon },
 	{ "cap_sys_ptrace", check_cap_sys_ptrace },

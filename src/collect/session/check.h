@@ -10,7 +10,7 @@
 enum spoor_check_state {
 	SPOOR_CHECK_OK,
 	SPOOR_CHECK_LIMITED, /* recording works, something is missing */
-	SPOOR_CHECK_NO,	     /* recording is impossible */
+	SPOOR_CHECK_NO,      /* recording is impossible */
 };
 
 struct spoor_check {
@@ -33,3 +33,5 @@ bool spoor_check_capable(int cap);
 bool spoor_check_proc_there(void);
 /* What to do about it. */
 #define SPOOR_PROC_ADVICE "mount it: mount -t proc proc /proc"
+#define SPOOR_CLOCKS_WRONG "Spoor is in a time namespace, whose clocks are not those of the kernel's events"
+#define SPOOR_CLOCKS_ADVICE "start it outside (nsenter -t PID -T, of a process that is)"

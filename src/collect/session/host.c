@@ -42,8 +42,7 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 	if (!spoor_check_proc_there())
 		return spoor_fail(e, ENOENT, "/proc is not mounted, or is another pid namespace's: " SPOOR_PROC_ADVICE);
 	if (!spoor_clocks_are_the_kernels())
-		return spoor_fail(e, EINVAL, "Spoor is in a time namespace, whose clocks are not those of the kernel's "
-					     "events: start it outside (nsenter -t PID -T, of a process that is)");
+		return spoor_fail(e, EINVAL, SPOOR_CLOCKS_WRONG ": " SPOOR_CLOCKS_ADVICE);
 	r = spoor_targets_check(t, h->cmd_path, e);
 	return r ? r : spoor_privileges_check(e);
 }

@@ -32,7 +32,8 @@ struct spoor_host {
 	int wait_status;            /* of the command, as wait(2) */
 };
 
-/* Are the targets and the privileges there? Initializes h. From here on a file that is too large is a failing write. */
+/* Are the targets and the privileges there? Initializes h. From here on a file that is too large is a failing write,
+ * and as many descriptors as can be had may be open (the command is given the limit as it was). */
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e);
 /* Loads the kernel side: what its options say of targets is filled in here. */
 int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struct spoor_error *e);
