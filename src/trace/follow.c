@@ -118,23 +118,16 @@ static int find_new(struct spoor_trace *t)
 static int read_end(struct spoor_trace *t)
 {
 	json_t *manifest = t->manifest;
-	char *root = t->root;
 	int r;
 
 	t->manifest = NULL;
-	t->root = NULL;
-	r = spoor_trace_read_manifest(t, t->path, NULL);
 	t->info.live = 0;
+	r = spoor_trace_read_manifest(t, NULL);
 	if (!t->manifest) { /* what it says borrows from it */
 		t->manifest = manifest;
 		manifest = NULL;
 	}
-	if (!t->root) {
-		t->root = root;
-		root = NULL;
-	}
 	json_decref(manifest);
-	free(root);
 	return r == -ENOMEM ? r : 0;
 }
 

@@ -194,7 +194,8 @@ static void measure_segments(struct spoor_trace *t)
 static void check_segments(struct spoor_trace *t, const char *path, const json_t *part)
 {
 	unsigned n;
-	struct spoor_segment **all = segments_of(t, text_of(part, "directory"), &n);
+	const char *directory = text_of(part, "directory");
+	struct spoor_segment **all = segments_of(t, directory, &n);
 	size_t i;
 	json_t *s;
 
@@ -203,15 +204,17 @@ static void check_segments(struct spoor_trace *t, const char *path, const json_t
 		json_int_t nr = json_integer_value(json_object_get(s, "number"));
 		struct spoor_segment **there = n ? bsearch(&nr, all, n, sizeof(*all), by_number) : NULL;
 		uint64_t written = count_of(s, "stream_bytes");
-		char reason[96];
+		char reason[128];
+		int at;
 
 		if (there && (*there)->stream_bytes >= written)
 			continue;
+		at = snprintf(reason, sizeof(reason), "%.32s: segment %lld", directory, (long long)nr);
 		if (there)
-			snprintf(reason, sizeof(reason), "segment %lld: %" PRIu64 " bytes of its streams are not there",
-				 (long long)nr, written - (*there)->stream_bytes);
+			snprintf(reason + at, sizeof(reason) - at, ": %" PRIu64 " bytes of its streams are not there",
+				 written - (*there)->stream_bytes);
 		else
-			snprintf(reason, sizeof(reason), "segment %lld is not there", (long long)nr);
+			snprintf(reason + at, sizeof(reason) - at, " is not there");
 		spoor_trace_note(t, path, 0, reason);
 	}
 }
@@ -224,9 +227,7 @@ static const json_t *host_json(const json_t *hosts, const char *directory)
 
 	if (!directory)
 		return json_array_get(hosts, 0);
-	json_array_foreach((json_t *)hosts, i, host)
-		if (!strcmp(text_of(host, "directory"), directory))
-			return host;
+	json_array_foreach((json_t *)hosts, i, host) if (!strcmp(text_of(host, "directory"), directory)) return host;
 	return NULL;
 }
 
@@ -271,8 +272,7 @@ static void take_parts(struct spoor_trace *t, const char *path, const json_t *pa
 	if (t->info.live) /* the oldest may go between our two looks */
 		return;
 	measure_segments(t);
-	json_array_foreach((json_t *)parts, i, part)
-		check_segments(t, path, part);
+	json_array_foreach((json_t *)parts, i, part) check_segments(t, path, part);
 }
 
 static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, int whole)
@@ -330,41 +330,47 @@ static int check_version(int version, const char *path, struct spoor_error *e)
 		return spoor_fail(e, EPROTONOSUPPORT, "%s: written by a newer Spoor (format %d, this one reads %d)",
 				  path, version, SPOOR_TRACE_VERSION);
 	if (version && version < SPOOR_TRACE_VERSION)
-		return spoor_fail(e, EPROTONOSUPPORT, "%s: in format %d, from before the first release; this Spoor "
+		return spoor_fail(e, EPROTONOSUPPORT,
+				  "%s: in format %d, from before the first release; this Spoor "
 				  "reads %d: record again, or use the Spoor that wrote it",
 				  path, version, SPOOR_TRACE_VERSION);
 	return 0;
 }
 
-int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e)
+int spoor_trace_find(struct spoor_trace *t, struct spoor_error *e)
 {
-	_cleanup_(spoor_freep) char *root = NULL, *file = NULL, *text = NULL;
+	_cleanup_(spoor_freep) char *root = NULL;
+
+	t->above = find_root(t->path, &root);
+	if (t->above > 0 && find_host(t, t->path, root) < 0)
+		t->above = -ENOMEM;
+	t->info.live = t->above >= 0 && spoor_trace_is_live(root);
+	t->root = t->above < 0 ? strdup(t->path) : TAKE_PTR(root);
+	t->info.root = t->root;
+	return t->root && t->above != -ENOMEM ? 0 : spoor_fail(e, ENOMEM, "%s: out of memory", t->path);
+}
+
+int spoor_trace_read_manifest(struct spoor_trace *t, struct spoor_error *e)
+{
+	_cleanup_(spoor_freep) char *file = NULL, *text = NULL;
 	json_error_t je = {};
 	json_t *j = NULL;
-	int up, r;
+	int r;
 
-	up = find_root(path, &root);
-	if (up > 0 && find_host(t, path, root) < 0)
-		up = -ENOMEM;
-	if (up == -ENOMEM || asprintf(&file, "%s/manifest", up < 0 ? path : root) < 0) {
+	if (asprintf(&file, "%s/manifest", t->root) < 0) {
 		file = NULL;
-		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
+		return spoor_fail(e, ENOMEM, "%s: out of memory", t->path);
 	}
-	t->info.live = up >= 0 && spoor_trace_is_live(root);
-	t->root = up < 0 ? strdup(path) : TAKE_PTR(root);
-	if (!t->root)
-		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
-	t->info.root = t->root;
-	r = up < 0 ? up : spoor_read_text(file, MAX_MANIFEST, &text);
+	r = t->above < 0 ? t->above : spoor_read_text(file, MAX_MANIFEST, &text);
 	if (r >= 0)
 		j = json_loads(text, JSON_REJECT_DUPLICATES, &je);
 	t->manifest = j;
 	if (j && version_of(j)) {
-		r = check_version(version_of(j), path, e);
+		r = check_version(version_of(j), t->path, e);
 		if (r == 0)
-			take_manifest(t, file, j, up <= 1);
+			take_manifest(t, file, j, t->above <= 1);
 		return r;
 	}
 	spoor_trace_note(t, file, je.position > 0 ? je.position : 0, r < 0 ? strerror(-r) : "no manifest of a trace");
-	return check_version(take_metadata(t), path, e);
+	return check_version(take_metadata(t), t->path, e);
 }

@@ -269,10 +269,11 @@ int spoor_trace_open_after(const char *path, unsigned after, struct spoor_trace 
 	t->path = strdup(path);
 	if (!t->path)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
-	r = spoor_trace_scan(t, path, e);
-	if (r < 0)
-		return r;
-	r = spoor_trace_read_manifest(t, path, e);
+	r = spoor_trace_find(t, e);
+	if (r >= 0)
+		r = spoor_trace_scan(t, path, e);
+	if (r >= 0)
+		r = spoor_trace_read_manifest(t, e);
 	if (r < 0)
 		return r;
 	t->info.n_segments = t->n_segments;

@@ -16,18 +16,18 @@
 /* One stream file, mapped, and where we are in it. All zero: nothing mapped. */
 struct spoor_cursor {
 	const uint8_t *map;
-	size_t len;    /* of the file, as far as we look */
-	size_t mapped; /* in a trace that is followed more than the file has: it grows into it */
-	size_t pos, end;    /* events of the packet not yet given out */
-	size_t next_packet; /* SIZE_MAX: none */
+	size_t len;                /* of the file, as far as we look */
+	size_t mapped;             /* in a trace that is followed more than the file has: it grows into it */
+	size_t pos, end;           /* events of the packet not yet given out */
+	size_t next_packet;        /* SIZE_MAX: none */
 	uint64_t ts_begin, ts_end; /* of the packet */
 	uint64_t last_ts;          /* of the last event, of this file or one before it */
 	uint64_t discarded;
 	uint32_t cpu;
-	uint32_t instance; /* what its packets must say */
+	uint32_t instance;                   /* what its packets must say */
 	const struct spoor_segment *segment; /* whose classes its user events are of */
-	uint8_t stream_id; /* of the packet at hand */
-	uint8_t torn;      /* the packet at hand goes on beyond the end of the file */
+	uint8_t stream_id;                   /* of the packet at hand */
+	uint8_t torn;                        /* the packet at hand goes on beyond the end of the file */
 	const char *path;
 };
 
@@ -35,7 +35,7 @@ struct spoor_idmap {
 	struct spoor_idmap_slot {
 		uint32_t id;
 		const struct spoor_event_header *def;
-	} *slots;
+	} * slots;
 	size_t size, n; /* size: a power of two */
 };
 
@@ -50,11 +50,11 @@ struct spoor_segment {
 	char *path;
 	const char *defs_path; /* NULL: no definitions; owned by trace->files */
 	unsigned part, number;
-	uint64_t stream_bytes; /* of its files, once the trace has ended */
+	uint64_t stream_bytes;        /* of its files, once the trace has ended */
 	struct spoor_segment *kernel; /* of a segment of user events: the kernel side's of the same time; else NULL */
 	uint8_t loaded;
-	uint8_t is_user;   /* of a part `ust` */
-	uint8_t has_aliases; /* among its stacks */
+	uint8_t is_user;          /* of a part `ust` */
+	uint8_t has_aliases;      /* among its stacks */
 	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
 	struct spoor_idmap stacks, objects, places, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
@@ -90,17 +90,18 @@ struct spoor_heap_slot {
 
 struct spoor_trace {
 	struct spoor_trace_info info;
-	char *path, *root;
-	char *host; /* its directory below root; NULL: not known */
+	char *path, *root; /* root: where the manifest is, or path if there is none */
+	int above;         /* how many directories path is below it; negative: there is none */
+	char *host;        /* its directory below root; NULL: not known */
 	uint8_t uuid[16];
 	uint8_t has_uuid;
-	void *manifest; /* json_t */
+	void *manifest;     /* json_t */
 	uint64_t discarded; /* in all, as the manifest says: a loss after a stream's last packet is told only there */
 	char *damages[SPOOR_MAX_DAMAGES];
 	struct spoor_segment **segments; /* by part and number */
 	unsigned n_segments;
-	unsigned after; /* segments up to this one are as if they were not there */
-	int scan_errno; /* of a directory that could not be read; 0: none */
+	unsigned after;                  /* segments up to this one are as if they were not there */
+	int scan_errno;                  /* of a directory that could not be read; 0: none */
 	struct spoor_stream_file *files; /* by part, instance and number */
 	size_t n_files;
 	struct spoor_stream *streams;
@@ -122,8 +123,11 @@ int spoor_trace_add_file(struct spoor_trace *t, struct spoor_segment *s, const c
 int spoor_trace_order(struct spoor_trace *t);
 /* scan.c: fills segments, files, and host if path is above it. */
 int spoor_trace_scan(struct spoor_trace *t, const char *path, struct spoor_error *e);
+/* manifest_read.c: where its manifest is, and whether it is being written. Before the scan: what is then written, and
+ * ends before the manifest is read, has files that the scan does not know. */
+int spoor_trace_find(struct spoor_trace *t, struct spoor_error *e);
 /* manifest_read.c: fills info and uuid; a manifest that is missing or damaged is noted, not an error. */
-int spoor_trace_read_manifest(struct spoor_trace *t, const char *path, struct spoor_error *e);
+int spoor_trace_read_manifest(struct spoor_trace *t, struct spoor_error *e);
 /* manifest_read.c: it is gone as a whole, and the manifest says that --max-size dropped it. */
 bool spoor_trace_was_dropped(struct spoor_trace *t, const struct spoor_segment *s);
 
@@ -147,7 +151,6 @@ void spoor_cursor_close(struct spoor_cursor *c);
 const struct spoor_event_header *spoor_cursor_next(struct spoor_trace *t, struct spoor_cursor *c);
 /* Why a packet with this header cannot be at this place, or NULL. left: bytes from its begin to the end of the file. */
 const char *spoor_packet_check(const struct spoor_packet *p, uint64_t left);
-
 
 /* event_check.c: why the event at h, whose header is readable, makes no sense; NULL: it does. left: bytes from h on. */
 const char *spoor_event_check(const struct spoor_trace *t, const struct spoor_cursor *c,

@@ -218,7 +218,7 @@ static int check_hosts(struct spoor_trace *t, const char *path, struct spoor_err
 					  path, path, (int)first_len, first);
 		}
 	}
-	if (first_len)
+	if (first_len && !t->host)
 		t->host = strndup(first, first_len);
 	return first_len && !t->host ? spoor_fail(e, ENOMEM, "%s: out of memory", path) : 0;
 }

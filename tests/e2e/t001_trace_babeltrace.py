@@ -180,7 +180,7 @@ def test_dropped_segment(generate, tool):
     shutil.rmtree(segments(trace)[7])
     _, notes = agree(tool, trace)
     assert [n for n in notes if n.startswith("damage")] == \
-        [f"damage: {trace}/manifest: offset 0: segment 8 is not there"]
+        [f"damage: {trace}/manifest: offset 0: kernel: segment 8 is not there"]
 
 
 def test_max_size_drops_the_oldest(generate, tool):

@@ -148,7 +148,7 @@ def test_a_missing_segment_of_one_part_is_said(generate, tool):
     shutil.rmtree(segments(trace, "ust")[7])
     _, notes = agree(tool, trace)
     assert [n for n in notes if n.startswith("damage")] == \
-        [f"damage: {trace}/manifest: offset 0: segment 8 is not there"]
+        [f"damage: {trace}/manifest: offset 0: ust: segment 8 is not there"]
 
 
 def test_snapshot_of_both_parts(generate, tool, tmp_path):
