@@ -78,13 +78,18 @@ static int add_rule(struct command *c, struct spoor_ust_session *s, const char *
 	return c->is_new ? spoor_ust_session_rule(s, &rule, e) : spoor_hub_rule(c->h, s, &rule, c->q, e);
 }
 
+static int fail_gone(const struct command *c, struct spoor_error *e)
+{
+	return spoor_fail(e, ESRCH, "process %u: there is none", c->w.pids[0]);
+}
+
 /* One must be there: others may have ended since they were looked for. */
 static int check_processes(const struct command *c, struct spoor_error *e)
 {
 	for (unsigned i = 0; i < c->w.n_pids; i++)
 		if (spoor_process_start(c->w.pids[i]))
 			return 0;
-	return c->w.n_pids ? spoor_fail(e, ESRCH, "process %u: there is none", c->w.pids[0]) : 0;
+	return c->w.n_pids ? fail_gone(c, e) : 0;
 }
 
 /* Of a new session's processes one must listen: else there is nothing to begin. */
@@ -93,14 +98,19 @@ static int check_listeners(const struct command *c, struct spoor_error *e)
 	int r = check_processes(c, e);
 	bool any = !c->w.n_pids;
 
-	for (unsigned i = 0; i < c->w.n_pids && !r && !any; i++)
-		any = !spoor_hub_reaches(c->h, c->w.pids[i], e);
-	return any ? 0 : r ? r : -ENOENT;
+	if (r)
+		return r;
+	for (unsigned i = 0; i < c->w.n_pids && !any; i++) {
+		r = spoor_hub_reaches(c->h, c->w.pids[i], e);
+		any = !r;
+	}
+	return any ? 0 : r;
 }
 
 static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
-	int r = check_processes(c, e);
+	bool any = !c->w.n_pids;
+	int r = 0;
 
 	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
 		struct spoor_ust_process process = { .pid = c->w.n_pids ? c->w.pids[k] : 0 };
@@ -109,6 +119,7 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 			process.start_time = spoor_process_start(process.pid);
 		if (process.pid && !process.start_time)
 			continue; /* others are there */
+		any = true;
 		for (unsigned i = 0; i < c->w.o.n_rules && !r; i++) {
 			const struct spoor_control_rule *rule = &c->w.o.rules[i].rule;
 
@@ -117,7 +128,7 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 		for (unsigned i = 0; i < c->w.n_names && !r; i++)
 			r = add_rule(c, s, c->w.names[i], &process, enable, 1U << c->w.o.channel, e);
 	}
-	return r;
+	return r || any ? r : fail_gone(c, e);
 }
 
 /* Programs that run already and do not know of us are asked to come. */

@@ -44,6 +44,7 @@ static int ask(struct spoor_hub *h, int listener)
 		*a = (struct hub_asked){ ++h->last_program, listener, socket_of(h, listener), false };
 	r = spoor_keeper_ask_in(h->keeper, a->socket, (uint32_t)a->id);
 	a->sent = !r;
+	a->waited_for = false;
 	return r;
 }
 

@@ -69,7 +69,7 @@ void spoor_stack_objects_resume(struct spoor_stack_objects *s, uint32_t least)
 static int open_file(const struct spoor_def_object *d, uint32_t pid)
 {
 	struct spoor_mapped_file m = {
-		.pid = pid, .path = d->path, .ino = d->ino, .size = d->size, .mtime = d->mtime
+		.pid = pid, .path = d->path, .ino = d->ino, .size = d->size, .mtime = d->mtime, .ctime = d->ctime
 	};
 
 	return d->path[0] == '/' ? spoor_mapped_file_open(&m) : -ENOENT;
