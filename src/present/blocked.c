@@ -24,13 +24,6 @@ struct list {
 	size_t n;
 };
 
-static uint64_t start_of(const struct spoor_event *ev)
-{
-	const struct spoor_pending *p = (const void *)ev->h;
-
-	return p->start ? p->start : ev->h->ts;
-}
-
 static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
 {
 	struct list *list = p;
@@ -48,10 +41,7 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, ev->h, spoor_event_size(ev->h));
-	items[list->n] = (struct blocked){ { copy, ev->segment, NULL, ev->cpu }, why, 0 };
-	if (v->last_ts > start_of(ev))
-		items[list->n].so_far = v->last_ts - start_of(ev);
-	list->n++;
+	items[list->n++] = (struct blocked){ { copy, ev->segment, NULL, ev->cpu }, why, spoor_view_so_far(v, ev, why) };
 	spoor_tally_stack(&v->tally, ev->segment, ((const struct spoor_pending *)ev->h)->stack, 1);
 	return 0;
 }

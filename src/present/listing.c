@@ -31,6 +31,7 @@ static void put_begin(struct spoor_view *v, uint32_t tid, uint64_t ts)
 static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, const struct spoor_call *call,
 			   enum spoor_unfinished why)
 {
+	uint64_t so_far = spoor_view_so_far(v, ev, why);
 	char text[32];
 
 	fputs(" = ?", v->out);
@@ -45,9 +46,8 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 	      call->pending == SPOOR_PENDING_LEFT  ? "its thread left the recording" :
 						     "in flight at the end",
 	      v->out);
-	if (call->start && v->last_ts > call->start &&
-	    !spoor_pending_is_final((const struct spoor_pending *)ev->h)) {
-		spoor_format_duration(v->last_ts - call->start, text, sizeof(text));
+	if (so_far && !spoor_pending_is_final((const struct spoor_pending *)ev->h)) {
+		spoor_format_duration(so_far, text, sizeof(text));
 		fprintf(v->out, ", %s%s so far", ((const struct spoor_pending *)ev->h)->exact ? "" : "at least ", text);
 	}
 	fputc('>', v->out);

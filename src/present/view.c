@@ -172,8 +172,9 @@ uint64_t spoor_view_so_far(const struct spoor_view *v, const struct spoor_event 
 {
 	const struct spoor_pending *p = (const void *)ev->h;
 	uint64_t until = why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
+	uint64_t from = p->start ? p->start : ev->h->ts;
 
-	return p->start && until > p->start ? until - p->start : 0;
+	return until > from ? until - from : 0;
 }
 
 struct counts {
