@@ -270,11 +270,12 @@ def cpu_argv(work, settings, scratch):
     factor = 1 if settings.quick else 10
     script = scratch.file("cpu.sh")
     data = scratch.file("cpu.data")
-    if work == "python3":
-        body = f"exec /usr/bin/python3 -c 's = sum(i * i % 7 for i in range({12000000 * factor}))'"
-    else:
-        write_data(data, {"xz": 5 << 20, "openssl": 300 << 20}[work] * factor)
-        body = {"xz": f"exec xz -T1 -6 -c {data} >/dev/null", "openssl": f"exec openssl dgst -sha512 {data}"}[work]
+    if work == "xz":
+        write_data(data, (5 << 20) * factor)
+    body = {"python3": f"exec /usr/bin/python3 -c 's = sum(i * i % 7 for i in range({12000000 * factor}))'",
+            "xz": f"exec xz -T1 -6 -c {data} >/dev/null",
+            "openssl": "exec openssl kdf -keylen 64 -kdfopt digest:SHA512 -kdfopt pass:spoor -kdfopt salt:spoor "
+                       f"-kdfopt iter:{800000 * factor} PBKDF2 >/dev/null"}[work]
     with open(script, "w", encoding="ascii") as f:
         f.write(body + "\n")
     return ["sh", script]
