@@ -113,6 +113,59 @@ def test_pid_and_its_name(record, read, start, actor, tmp_path):
     assert trace.marks()[shell.pid] == 11 and trace.count("execve", pid=shell.pid, ret=0) == 1
 
 
+def test_pid_that_comes_under_the_name(record, read, start, actor):
+    """From then on its children are in, too, as of any process of that name."""
+    shell = start("sh", "-c", f"read x; {actor('numbat')} marks 3; exec {actor('quokka')} family")
+    recording = record("-p", shell.pid, "-n", "quokka", *MARKS)
+    tell(shell)
+    assert shell.wait(20) == 0 and recording.stop() == 0
+    trace = read(recording.trace).whole()
+    assert sorted(trace.marks().values()) == [5, 13, 17, 23, 11 + 19]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_pid_that_loses_the_name(record, read, start, actor, tmp_path, follow):
+    """It stays in; its children from then on are in with --follow alone."""
+    shutil.copy("/bin/dash", tmp_path / "wombat")
+    shell = start(tmp_path / "wombat", "-c", f"read x; exec sh -c 'read y; {actor()} marks 11; {actor()} marks 7; exit'")
+    recording = record("-n", "wombat", "-p", shell.pid, *(["--follow"] if follow else []), *MARKS)
+    tell(shell)
+    wait_for(lambda: Path(f"/proc/{shell.pid}/comm").read_text() == "sh\n")
+    tell(shell)
+    assert shell.wait(20) == 0 and recording.stop() == 0
+    trace = read(recording.trace).whole()
+    marks = [n for pid, n in trace.marks().items() if pid != shell.pid]
+    assert sorted(marks) == ([7, 11] if follow else []) and trace.count("exit_group", pid=shell.pid) == 1
+
+
+FLICKER = r"""
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	for (int i = 0; i < 300; i++)
+		getppid();
+	execl(argv[2], argv[2], argv[1], argv[2], argv[1], (char *)0);
+	return 1;
+}
+"""
+
+
+def test_name_that_comes_and_goes_while_it_attaches(record, read, start, tmp_path):
+    """Processes that execute all the time: none of those of another name is in."""
+    source = tmp_path / "flicker.c"
+    source.write_text(FLICKER.replace("argv[1], argv[2], argv[1]", "argv[2], argv[1]"))
+    for name in "quokka", "numbat":
+        subprocess.run(["gcc", "-O1", "-o", tmp_path / name, source], check=True)
+    for _ in range(8):
+        start(tmp_path / "quokka", tmp_path / "quokka", tmp_path / "numbat")
+    for lap in range(3):
+        recording = record("-n", "quokka", "-e", "getppid", "-m", "none", trace=f"{lap}.spoor")
+        assert recording.stop() == 0
+        trace = read(recording.trace)
+        assert {e["comm"] for e in trace.of("getppid")} <= {"quokka"}
+
+
 @pytest.mark.parametrize("target", ["-p $!", "-n quokka"])
 def test_child_of_who_became_spoor(build, read, actor, start, tmp_path, target):
     """A shell's, that has executed Spoor since: it is none of Spoor's helpers."""

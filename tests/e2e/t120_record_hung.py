@@ -2,6 +2,7 @@
 """A hung program: attached to after the fact, recorded from the start, and when something is killed meanwhile."""
 import json
 import re
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -45,6 +46,19 @@ def check(found, pid, before, least):
         assert least * 1e9 <= e["so_far"] < 60e9
     wait, lock = found[tuple(LISTENER)], found[tuple(WORKER)]
     assert wait["args"]["uaddr"] != lock["args"]["uaddr"]
+
+
+def test_stopped_behind_a_call(record, spoor, start):
+    """Its call has ended, though its number is still there; who is stopped in one that begins again is in it."""
+    busy, idle = start("cat", "/dev/zero", stdout=subprocess.DEVNULL), start("sleep", "60")
+    wait_for(lambda: sleeps_in(idle.pid, 230))
+    for process in busy, idle:
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: Path(f"/proc/{process.pid}/stat").read_text().split()[2] == "T")
+    recording = record("-p", busy.pid, "-p", idle.pid)
+    assert recording.stop() == 0
+    said = spoor("report", "--blocked", recording.trace).stdout
+    assert "clock_nanosleep(" in said and f"{busy.pid}" not in said, said
 
 
 def target_of(recording):

@@ -21,3 +21,24 @@ def test_unknown_numbers(spoor, read, tmp_path):
         assert list(call["args"].values()) == ["0x1", "0x2", "0x3", "0x4", "0x5", "0x6"]
         assert call["errno"] == "ENOSYS" and call["walk"] in ("complete", "budget") and call["stack"]
     subprocess.run(["babeltrace2", "-o", "dummy", trace], check=True, timeout=60)
+
+
+INT80 = r"""
+int main(void)
+{
+	long ret;
+
+	__asm__ volatile("int $0x80" : "=a"(ret) : "a"(100000), "b"(1), "c"(2), "d"(3), "S"(4), "D"(5)
+			 : "memory", "r8", "r9", "r10", "r11");
+	return ret != -38;
+}
+"""
+
+
+def test_unknown_number_by_int80(spoor, read, tmp_path):
+    """Its arguments are where such calls have them."""
+    (tmp_path / "c.c").write_text(INT80)
+    subprocess.run(["gcc", "-O1", "-o", "c", "c.c"], cwd=tmp_path, check=True)
+    assert spoor("record", "-o", "t.spoor", "--", tmp_path / "c").returncode == 0
+    (call,) = [e for e in read(tmp_path / "t.spoor").calls if "100000" in e["event"]]
+    assert list(call["args"].values())[:5] == ["0x1", "0x2", "0x3", "0x4", "0x5"] and call["errno"] == "ENOSYS"

@@ -59,6 +59,12 @@ static __always_inline void find_image(struct task_struct *task, struct thread *
 		bpf_map_update_elem(&images, &hash, &image, BPF_NOEXIST);
 }
 
+/* In the midst of what it was taken in for it may have gone: by execve, or into another cgroup. */
+static __always_inline bool still_in(struct task_struct *task, u32 tgid)
+{
+	return match_all || bpf_map_lookup_elem(&picks, &tgid) || (match_cgroup && in_cgroup(task));
+}
+
 SEC("iter/task")
 int attach_tasks(struct bpf_iter__task *ctx)
 {
@@ -79,10 +85,13 @@ int attach_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	s = &c->spare;
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
-	s->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
-	s->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
+	be_in_by(s, pick);
 	s->wait_exec = pick ? !!(*pick & SPOOR_PICK_WAIT_EXEC) : 0;
 	t = take_in_sleeping(task, s, c);
+	if (t && !still_in(task, tgid)) {
+		leave(task, t);
+		return 0;
+	}
 	if (t) {
 		__sync_fetch_and_add(&attached_threads, 1);
 		if (!t->wait_exec)

@@ -89,8 +89,9 @@ enum spoor_map_call {
 
 enum spoor_pick {
 	SPOOR_PICK_FOLLOW = 1,    /* children are in too */
-	SPOOR_PICK_NAMED = 2,     /* in by its name: execve decides again */
+	SPOOR_PICK_NAMED = 2,     /* in by its name, with its children: execve decides again */
 	SPOOR_PICK_WAIT_EXEC = 4, /* not before its execve */
+	SPOOR_PICK_PINNED = 8,    /* in by its number, whatever it executes */
 };
 
 /* ---- objects ---- */

@@ -148,6 +148,11 @@ int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits)
 	return bpf_map__update_elem(k->c.picks, &tgid, sizeof(tgid), &bits, sizeof(bits), BPF_ANY);
 }
 
+void spoor_kernel_unpick(struct spoor_kernel *k, uint32_t tgid)
+{
+	bpf_map__delete_elem(k->c.picks, &tgid, sizeof(tgid), 0);
+}
+
 /* Each CPU's scheduler clock against ours. Where this thread may not go, nothing is known of it. */
 static void measure_sched_clocks(struct spoor_kernel *k)
 {

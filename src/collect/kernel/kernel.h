@@ -84,6 +84,7 @@ void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch);
 
 /* Puts a process on the list of those to take in (bits: enum spoor_pick). */
 int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits);
+void spoor_kernel_unpick(struct spoor_kernel *k, uint32_t tgid);
 /* Takes in all threads of picked processes, until a pass finds no new one. Returns how many came in, or -errno. */
 long spoor_kernel_take_in(struct spoor_kernel *k);
 /* Ends the time in which forks of picked processes are looked up. */

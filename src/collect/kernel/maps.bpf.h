@@ -69,7 +69,8 @@ enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the 
 	u8 vm_shared;    /* with other processes: the image is in shared_images */                       \
 	u8 follow;       /* children are in too */                                                       \
 	u8 wait_exec;    /* not before the first successful execve, but that one */                      \
-	u8 named         /* in because its name matched: execve decides again */
+	u8 named;        /* in because its name matched: execve decides again */                         \
+	u8 pinned        /* in by its number, whatever it executes; 2: and its children */
 
 /* struct thread: one thread that is in. Absence of this storage means out. */
 #include SPOOR_THREAD_STATE

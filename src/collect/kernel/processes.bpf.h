@@ -187,6 +187,16 @@ static __always_inline void count_end(struct thread *t)
 		__sync_fetch_and_add(&live_threads, -1);
 }
 
+/* pick: NULL if it is in for another reason than its number or name. */
+static __always_inline void be_in_by(struct thread *t, const u32 *pick)
+{
+	u32 bits = pick ? *pick : SPOOR_PICK_FOLLOW;
+
+	t->named = !!(bits & SPOOR_PICK_NAMED);
+	t->follow = t->named || bits & SPOOR_PICK_FOLLOW;
+	t->pinned = bits & SPOOR_PICK_PINNED ? 1 + (bits & SPOOR_PICK_FOLLOW) : 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -205,7 +215,7 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		if (!attaching)
 			return 0;
 		pick = bpf_map_lookup_elem(&picks, &tgid);
-		if (!pick || (!thread && !(*pick & SPOOR_PICK_FOLLOW)))
+		if (!pick || (!thread && !(*pick & (SPOOR_PICK_FOLLOW | SPOOR_PICK_NAMED))))
 			return 0;
 	} else if (!thread && !p->follow) {
 		return 0;
@@ -217,6 +227,7 @@ in:
 	if (p) {
 		t->follow = p->follow;
 		t->named = p->named;
+		t->pinned = p->pinned;
 		t->wait_exec = p->wait_exec;
 		t->gen = p->gen;
 		t->layout = layout_of(parent, p);
@@ -226,14 +237,24 @@ in:
 		if (t->vm_shared)
 			share_vm(parent, p);
 	} else {
-		t->follow = pick ? !!(*pick & SPOOR_PICK_FOLLOW) : 1;
-		t->named = pick ? !!(*pick & SPOOR_PICK_NAMED) : 0;
+		be_in_by(t, pick);
 	}
+	if (!thread && t->pinned == 1)
+		t->pinned = 0;
 	on_fork(child, t, parent, p);
 	return 0;
 }
 
 /* ---- execve ---- */
+
+/* It was found under a name, and has another one before the iterator came to it. */
+static __always_inline void unpick(struct task_struct *task)
+{
+	u32 tgid = tgid_for_spoor(task), *pick = attaching ? bpf_map_lookup_elem(&picks, &tgid) : NULL;
+
+	if (pick && *pick == SPOOR_PICK_NAMED)
+		bpf_map_delete_elem(&picks, &tgid);
+}
 
 static __always_inline void leave(struct task_struct *task, struct thread *t)
 {
@@ -258,25 +279,30 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 			layout_gone(t->owed, sc); /* with its address space */
 		t->owed = 0;
 	}
-	if (match_names && (!t || t->named)) {
+	if (match_names && (!t || t->named || t->pinned)) {
 		u64 filename = address_of(sc, bprm->filename);
 
 		match = exec_matches(filename, address_of(sc, bprm->file->f_path.dentry->d_name.name), sc);
-		if (t && !match) {
-			on_exec_out(task, t, old_pid);
-			leave(task, t);
-			return 0;
+		if (!match && (!t || !t->pinned)) {
+			unpick(task);
+			if (!t) /* the iterator may have looked for the pick just before */
+				t = bpf_task_storage_get(&threads, task, 0, 0);
+			if (!t)
+				return 0;
+			if (!t->pinned) {
+				on_exec_out(task, t, old_pid);
+				leave(task, t);
+				return 0;
+			}
 		}
-		if (!match)
-			return 0;
 		if (!t) {
 			t = take_in(task, NULL);
 			if (!t)
 				return 0;
-			t->named = 1;
-			t->follow = 1;
 			on_exec_in(task, t, bprm);
 		}
+		t->named = match;
+		t->follow = match || t->pinned == 2;
 	}
 	t->wait_exec = 0;
 	t->gen++;

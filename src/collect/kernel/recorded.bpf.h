@@ -34,7 +34,7 @@ static __always_inline void on_exec_in(struct task_struct *task, struct thread *
 	t->len = at + (n > 0 ? n : 1);
 	t->id = id;
 	t->ret_at = at;
-	t->flags = SPOOR_EVENT_READ_AT_EXIT;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT | (n == SPOOR_MAX_STRING ? SPOOR_EVENT_TRUNCATED : 0);
 	t->pending = 0;
 	t->stack = 0;
 	t->files[0] = t->files[1] = 0;
@@ -76,7 +76,7 @@ static __always_inline void exec_path(struct thread *t, u64 filename)
 	if (n <= 0)
 		return;
 	t->len = at + n;
-	t->flags = SPOOR_EVENT_READ_AT_EXIT;
+	t->flags = SPOOR_EVENT_READ_AT_EXIT | (n == SPOOR_MAX_STRING ? SPOOR_EVENT_TRUNCATED : 0);
 }
 
 static __always_inline void on_exec_begin(struct task_struct *task, struct thread *t, struct linux_binprm *bprm)
@@ -165,6 +165,20 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 
 /* ---- attaching, and the end ---- */
 
+/* -ENOSYS stands in the result's place until there is one; for who was stopped in a call, that it begins again. */
+#define NOT_RETURNED (-38)
+#define ERESTARTSYS 512
+#define ERESTART_RESTARTBLOCK 516
+
+/* Who is stopped behind a call, by a signal or a debugger, is in none, though its number is still there. */
+static __always_inline bool is_in_call(const struct pt_regs *regs)
+{
+	long ret = regs->ax;
+
+	return (long)regs->orig_ax >= 0 &&
+	       (ret == NOT_RETURNED || (ret >= -ERESTART_RESTARTBLOCK && ret <= -ERESTARTSYS));
+}
+
 /* The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. */
 static __always_inline void on_describe(struct task_struct *task, struct thread *t, struct cpu *c)
 {
@@ -173,13 +187,13 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	struct spoor_call_config *cfg;
 	long nr = regs->orig_ax;
 
-	if (t->wait_exec || paused || nr < 0 || !sleeps(task))
+	if (t->wait_exec || paused || !sleeps(task) || !is_in_call(regs))
 		return;
 	t->id = event_id(task, nr);
 	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
 	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
 		return;
-	take_registers(t, regs);
+	take_registers(task, t, regs);
 	t->call_epoch = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)

@@ -211,9 +211,9 @@ static __always_inline u32 take_args(struct thread *t, const struct spoor_call_c
 	return off;
 }
 
-static __always_inline void take_registers(struct thread *t, struct pt_regs *regs)
+static __always_inline void take_registers(struct task_struct *task, struct thread *t, struct pt_regs *regs)
 {
-	if (t->id >= SPOOR_SYSCALL_I386 && t->id < SPOOR_SYSCALL_MAX) {
+	if (t->id >= SPOOR_SYSCALL_I386 && task->thread_info.status & TS_COMPAT) {
 		t->args[0] = (u32)regs->bx;
 		t->args[1] = (u32)regs->cx;
 		t->args[2] = (u32)regs->dx;
@@ -262,7 +262,7 @@ static __always_inline u32 take_call(struct task_struct *task, struct thread *t,
 	t->pending = 0;
 	t->buf_len = 0;
 	t->call_epoch = epoch;
-	take_registers(t, regs);
+	take_registers(task, t, regs);
 	*ret_start = bpf_ktime_get_ns();
 	off = take_args(t, cfg, c, sc, task, 0);
 	t->len = off;

@@ -33,9 +33,8 @@ static __always_inline bool may_be_answered(struct task_struct *task)
 {
 	u64 work = task->thread_info.syscall_work;
 
-	return both_attached &&
-	       (work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SECCOMP) & 1 ||
-		work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SYSCALL_EMU) & 1);
+	return both_attached && (work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SECCOMP) & 1 ||
+				 work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SYSCALL_EMU) & 1);
 }
 
 /* The image is the process's: it is kept in the group leader's storage. */
@@ -139,8 +138,10 @@ static __always_inline u32 layout_of(struct task_struct *task, struct thread *t)
 	return layout;
 }
 
-/* Off the CPU by its own will; not preempted. */
+#define TASK_FROZEN 0x8000 /* the kernel's include/linux/sched.h */
+
+/* Off the CPU by its own will, or frozen (by a cgroup of version 1); not preempted. */
 static __always_inline bool sleeps(struct task_struct *task)
 {
-	return task->__state & 0xff;
+	return task->__state & (0xff | TASK_FROZEN);
 }

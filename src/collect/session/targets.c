@@ -390,17 +390,28 @@ void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struc
 		for_each_process(t, preload_one, objects);
 }
 
+struct picking {
+	const struct spoor_targets *t;
+	struct spoor_kernel *k;
+};
+
+/* From the pick on the kernel side sees what it executes; what it executed just before that shows now. */
 static void pick_named(void *ctx, pid_t pid)
 {
-	spoor_kernel_pick(ctx, pid, SPOOR_PICK_FOLLOW | SPOOR_PICK_NAMED);
+	const struct picking *p = ctx;
+
+	spoor_kernel_pick(p->k, pid, SPOOR_PICK_NAMED);
+	if (!name_matches(p->t, pid))
+		spoor_kernel_unpick(p->k, pid);
 }
 
 /* It stays in whatever it executes, also if it is in by its name besides. */
 static void pick_by_number(const struct spoor_targets *t, struct spoor_kernel *k, pid_t pid)
 {
-	bool follow = t->follow || (t->n_names && name_matches(t, pid));
+	bool named = t->n_names && name_matches(t, pid);
 
-	spoor_kernel_pick(k, pid, follow ? SPOOR_PICK_FOLLOW : 0);
+	spoor_kernel_pick(k, pid,
+			  SPOOR_PICK_PINNED | (t->follow ? SPOOR_PICK_FOLLOW : 0) | (named ? SPOOR_PICK_NAMED : 0));
 }
 
 long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k)
@@ -408,7 +419,7 @@ long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k
 	long n;
 
 	if (t->n_names)
-		for_each_process(t, pick_named, k);
+		for_each_process(t, pick_named, &(struct picking){ t, k });
 	for (size_t i = 0; i < t->n_pids; i++)
 		pick_by_number(t, k, t->pids[i]);
 	if (!t->n_pids && !t->n_names && !t->all && !t->cgroup)
