@@ -111,11 +111,33 @@ static int same_call(const struct spoor_pending *p, uint32_t id, uint64_t start)
 	return p->start == start || (!p->exact && p->nr == id);
 }
 
+static int executes(uint32_t id)
+{
+	return id == 59 || id == 322 || id == SPOOR_SYSCALL_I386 + 11 || id == SPOOR_SYSCALL_I386 + 358;
+}
+
+/*
+ * From some point in execve on its thread has the leader's tid. If it fails beyond that, or the recording ends, nothing
+ * else tells that the call seen under the old one (SPOOR_PENDING_MOVED does, where it succeeds) is this.
+ */
+static void drop_moved(struct spoor_pendings *p, uint32_t id, uint32_t tid, uint32_t pid, uint64_t start)
+{
+	for (size_t i = 0; tid == pid && executes(id) && i < p->size; i++) {
+		struct pending *s = &p->slots[i];
+
+		if (s->active && s->tid != tid && s->copy->pid == pid && s->copy->nr == id && s->copy->start == start) {
+			s->active = 0;
+			p->n_active--;
+		}
+	}
+}
+
 static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 {
 	const struct spoor_pending *new = (const void *)ev->h;
 	struct pending *s;
 
+	drop_moved(p, new->nr, ev->h->tid, new->pid, new->start);
 	if (p->n * 2 >= p->size && grow(p) < 0)
 		return -ENOMEM;
 	s = find(p, ev->h->tid);
@@ -142,6 +164,7 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	struct pending *s = find(p, h->tid);
 	int same;
 
+	drop_moved(p, spoor_syscall_id(h), h->tid, call->pid, start);
 	if (!s->active)
 		return 0;
 	same = same_call(s->copy, spoor_syscall_id(h), start);

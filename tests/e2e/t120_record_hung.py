@@ -310,3 +310,49 @@ def test_spoor_is_killed(record, read, blocked, start, compiled, nothing_attache
     assert read(recording.trace, ended=False).summary["ended"] is False
     nothing_attached(recording)
     assert target.poll() is None
+
+
+FATAL_EXEC = r"""
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *execute(void *p)
+{
+	usleep(20000);
+	execl("./killer", "killer", (char *)0);
+	return p;
+}
+/* A program whose first segment cannot be mapped: who executes it is killed when the old image is gone. */
+int main(void)
+{
+	char *elf = calloc(1, 4096), *ph;
+	int fd = open("/bin/true", O_RDONLY);
+	pthread_t t;
+
+	if (read(fd, elf, 4096) != 4096)
+		return 1;
+	ph = elf + *(long *)(elf + 32);
+	for (int i = 0; i < *(short *)(elf + 56); i++, ph += 56)
+		if (*(int *)ph == 1) {
+			*(long *)(ph + 16) = 0x7ffffffff000;
+			*(long *)(ph + 40) = 0x10000;
+		}
+	*(short *)(elf + 16) = 2;
+	fd = open("killer", O_CREAT | O_TRUNC | O_RDWR, 0755);
+	if (write(fd, elf, 4096) != 4096)
+		return 1;
+	close(fd);
+	pthread_create(&t, 0, execute, 0);
+	pause();
+}
+"""
+
+
+def test_thread_that_execve_kills(spoor, read, tmp_path):
+    """Its call began under another tid, and ended under its process's: it is one."""
+    (tmp_path / "c.c").write_text(FATAL_EXEC)
+    subprocess.run(["gcc", "-w", "-o", "c", "c.c", "-lpthread"], cwd=tmp_path, check=True)
+    assert spoor("record", "-m", "none", "-o", "t.spoor", "--", "./c").returncode == 128 + signal.SIGSEGV
+    assert len(read(tmp_path / "t.spoor").of("execve")) == 2
+    assert "killer" not in spoor("report", "--blocked", "t.spoor").stdout
