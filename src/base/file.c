@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,6 +29,13 @@ int spoor_write_whole(int fd, const void *buf, size_t len)
 bool spoor_file_exists(const char *path)
 {
 	return !faccessat(AT_FDCWD, path, F_OK, AT_EACCESS);
+}
+
+bool spoor_file_unread(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
 int spoor_open_in_root(int root, const char *path, int flags)

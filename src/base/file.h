@@ -13,5 +13,8 @@ int spoor_write_whole(int fd, const void *buf, size_t len);
  */
 bool spoor_file_exists(const char *path);
 
+/* Whether it is a pipe (or a socket) without a reader. Only a write that fails at last would say so by errno. */
+bool spoor_file_unread(int fd);
+
 /* Opens a path in the root directory `root`, beyond which no link in it leads. As open(2) with these flags; -errno. */
 int spoor_open_in_root(int root, const char *path, int flags);

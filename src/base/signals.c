@@ -15,6 +15,19 @@ void spoor_signals_begin(void)
 	sigprocmask(SIG_SETMASK, NULL, &mask_before);
 }
 
+static void on_failed_write(int sig)
+{
+}
+
+/* A handler does that to us alone: execve gives what is executed back what it would have had. */
+void spoor_signals_survive(int of_write)
+{
+	struct sigaction now, handle = { .sa_handler = on_failed_write, .sa_flags = SA_RESTART };
+
+	if (!sigaction(of_write, NULL, &now) && now.sa_handler == SIG_DFL)
+		sigaction(of_write, &handle, NULL);
+}
+
 int spoor_signals_watch(int other, struct spoor_error *e)
 {
 	struct sigaction hangup;

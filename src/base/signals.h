@@ -10,6 +10,12 @@
 void spoor_signals_begin(void);
 
 /*
+ * Who collects is not ended by a write: that a file may not grow further (SIGXFSZ, of ulimit -f), or that who read what
+ * is said has left (SIGPIPE), is an error of the call, as a full disk is. For what a child executes it is as it was.
+ */
+void spoor_signals_survive(int of_write);
+
+/*
  * Blocks what ends a recording (SIGINT, SIGTERM, and SIGHUP but under nohup(1)), SIGCHLD, and `other` (0: none).
  * Returns a signalfd of these, which is the caller's, or -errno.
  */

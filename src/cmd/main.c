@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "cmd/cmd.h"
@@ -58,14 +58,6 @@ int spoor_cmd_version(int argc, char **argv)
 	return SPOOR_EXIT_OK;
 }
 
-/* The pipe that standard output is has no reader. Only a write that fails at last would say so by errno. */
-static int reader_left(void)
-{
-	struct pollfd p = { .fd = STDOUT_FILENO, .events = POLLOUT };
-
-	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
-}
-
 /* What was said only into a buffer, or onto a full disk, was not said. A reader who left early is no error. */
 static int finish(int code)
 {
@@ -75,7 +67,7 @@ static int finish(int code)
 		failed = 1;
 		err = errno;
 	}
-	if (code != SPOOR_EXIT_OK || !failed || err == EPIPE || reader_left())
+	if (code != SPOOR_EXIT_OK || !failed || err == EPIPE || spoor_file_unread(STDOUT_FILENO))
 		return code;
 	fprintf(stderr, "spoor: cannot write to standard output%s%s\n", err ? ": " : "", err ? strerror(err) : "");
 	return SPOOR_EXIT_FAILED;

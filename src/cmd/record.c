@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
 #include <linux/capability.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -130,6 +132,7 @@ int spoor_cmd_record(int argc, char **argv)
 		return r - 1;
 	if (o.n_sets)
 		return send_sets(&o);
+	spoor_signals_survive(SIGPIPE);
 	o.s.ready = say_ready;
 	o.s.hidden = say_hidden;
 	r = spoor_session_run(&o.s, &result, &e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor stat`: options in, counters kept in the kernel (src/collect/session/counting.c), tables out. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
@@ -39,6 +42,8 @@ static int flush(struct stat *s)
 {
 	if (!fflush(s->out) && !ferror(s->out))
 		return 0;
+	if (s->o.c.targets.argv && spoor_file_unread(fileno(s->out)))
+		return 0; /* a reader who left early is no error: how the command ends is still to be told */
 	return -(errno ? errno : EIO);
 }
 
@@ -176,6 +181,13 @@ static int open_output(struct stat *s)
 	return -1;
 }
 
+/* Who counts for nobody is ended by that, as is usual; not for a file, and not before a command is. */
+static void outlive_reader(const struct stat *s)
+{
+	if (s->o.c.targets.argv || lseek(fileno(s->out), 0, SEEK_CUR) >= 0)
+		spoor_signals_survive(SIGPIPE);
+}
+
 static void look_of(struct stat *s)
 {
 	const char *no_colour = getenv("NO_COLOR");
@@ -273,6 +285,7 @@ int spoor_cmd_stat(int argc, char **argv)
 		return r - 1;
 	if (open_symbols(&s) || open_output(&s))
 		return failed(&s);
+	outlive_reader(&s);
 	look_of(&s);
 	r = open_watch(&s) ? failed(&s) : run(&s);
 	if (s.o.output && fclose(s.out)) {

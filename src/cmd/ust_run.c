@@ -141,8 +141,10 @@ static int begin(struct run *r, struct spoor_error *e)
 	struct spoor_targets t = { .argv = r->argv };
 	struct spoor_error why = { "" };
 	char path[PATH_MAX], text[sizeof(why.text) + 64];
-	int err = spoor_targets_check(&t, path, e);
+	int err;
 
+	spoor_signals_survive(SIGPIPE);
+	err = spoor_targets_check(&t, path, e);
 	if (!err)
 		err = spoor_private_open(&r->private, spoor_cache_directory(r->cache), warn, r, e);
 	if (!err)

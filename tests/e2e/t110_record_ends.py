@@ -36,6 +36,34 @@ def test_started_by_who_ignores_the_end_of_children(spoor, tmp_path, verb):
     assert blocked == 1 << signal.SIGUSR1 - 1 and ignored >> signal.SIGCHLD - 1 & 1
 
 
+@pytest.mark.parametrize("ignored", [False, True], ids=["default", "ignored"])
+@pytest.mark.parametrize("verb", [("record", "-o", "t.spoor"), ("stat",), ("stat", "--interval", "20ms"),
+                                  ("ust", "run", "-o", "t.spoor")], ids=" ".join)
+def test_nobody_reads_what_is_said(spoor, verb, ignored):
+    """The command's end is told all the same. SIGPIPE does to it what it would do without Spoor."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    run = spoor(*verb, "--", "sh", "-c", "grep SigIgn /proc/self/status; sleep 0.2; exit 7", stderr=theirs,
+                stdout=subprocess.PIPE, capture_output=False, restore_signals=not ignored)
+    os.close(theirs)
+    assert run.returncode == 7
+    assert int(run.stdout.split()[1], 16) >> signal.SIGPIPE - 1 & 1 == ignored
+
+
+def test_reader_of_what_is_said_leaves(record, read, start, actor, tmp_path):
+    """`spoor record ... 2>&1 | head -n 1`"""
+    ours, theirs = os.pipe()
+    recording = record("-p", ready(start(actor(), "sleep")).pid, "--snapshot-on", "SIGUSR2", stderr=theirs)
+    os.close(theirs)
+    assert b"recording into t.spoor" in os.read(ours, 4096)
+    os.close(ours)
+    for number in (1, 2):
+        recording.process.send_signal(signal.SIGUSR2)
+        wait_for(lambda: (tmp_path / f"t.snapshot-{number}.spoor/manifest").exists())
+    assert recording.stop() == 0
+    read(recording.trace).whole()
+
+
 def test_nohup(record, read, start, actor):
     recording = record("-p", ready(start(actor(), "sleep")).pid,
                        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))

@@ -144,6 +144,20 @@ def test_file_limit(build, tmp_path):
     assert done.returncode == 125 and "File too large" in done.stderr
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_reader_that_has_left(counting_under_way, start, tmp_path, kept):
+    """Who counts into a file goes on. Where nobody reads the table that ends it, as is usual."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    more = () if kept else ("-o", "/dev/stderr", "--interval", "50ms")
+    stat = counting_under_way("-p", start("sleep", "60").pid, *more, start=False, stderr=theirs)
+    os.close(theirs)
+    if kept:
+        assert stat.started().stop() == 0 and stat.prints() == 1
+    else:
+        assert stat.wait() == -signal.SIGPIPE
+
+
 def test_attach_into_a_storm(counting_under_way, counted, start):
     """Threads are born while it attaches: each is in once, so the end of the last one is the end of counting."""
     for _ in range(5):

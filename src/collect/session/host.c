@@ -16,28 +16,12 @@
 #include "collect/session/check.h"
 #include "collect/session/privileges.h"
 
-static void on_file_too_large(int sig)
-{
-}
-
-/*
- * A file that may not grow further (ulimit -f) is a write that fails, as on a full disk. A handler does that to us
- * alone: execve gives the command back what it would have had.
- */
-static void survive_file_limit(void)
-{
-	struct sigaction now, handle = { .sa_handler = on_file_too_large, .sa_flags = SA_RESTART };
-
-	if (!sigaction(SIGXFSZ, NULL, &now) && now.sa_handler == SIG_DFL)
-		sigaction(SIGXFSZ, &handle, NULL);
-}
-
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e)
 {
 	int r;
 
 	*h = (struct spoor_host){ .targets = t, .signal_fd = -1, .also_fd = -1 };
-	survive_file_limit();
+	spoor_signals_survive(SIGXFSZ);
 	spoor_descriptors_raise();
 	if (!spoor_check_proc_there())
 		return spoor_fail(e, ENOENT, "/proc is not mounted, or is another pid namespace's: " SPOOR_PROC_ADVICE);
