@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,19 @@ int spoor_option_rotate(const char *arg, uint64_t *ret_size, uint64_t *ret_ns, s
 		return 0;
 	}
 	return spoor_fail(e, EINVAL, "--rotate %s: a size (at least 1M) or a time such as 10s", arg);
+}
+
+int spoor_option_trace(const char *arg, char *ret, struct spoor_error *e)
+{
+	size_t n = strlen(arg);
+
+	while (n > 1 && arg[n - 1] == '/')
+		n--;
+	if (!n || n >= PATH_MAX)
+		return spoor_fail(e, EINVAL, "-o: %s", n ? "the name is too long" : "an empty name");
+	memcpy(ret, arg, n);
+	ret[n] = '\0';
+	return 0;
 }
 
 static int take_count(const struct spoor_option *o, const char *called, const char *arg, uint64_t *ret,

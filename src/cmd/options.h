@@ -59,6 +59,11 @@ int spoor_cmd_misuse(const char *verb, const struct spoor_error *e);
 /* For values that a verb takes by itself. */
 int spoor_option_rotate(const char *arg, uint64_t *ret_size, uint64_t *ret_ns, struct spoor_error *e); /* one of them */
 int spoor_option_size(const char *called, const char *arg, uint64_t least, uint64_t *ret, struct spoor_error *e);
+/*
+ * -o of what is recorded, into PATH_MAX bytes. Slashes at its end are no part of the name: others are made of it, for
+ * what is to be beside the trace and not in it.
+ */
+int spoor_option_trace(const char *arg, char *ret, struct spoor_error *e);
 
 /* Of WORD, where several verbs have the option. */
 extern const char *const spoor_format_words[]; /* text, json */

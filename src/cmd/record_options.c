@@ -34,6 +34,14 @@ static int take_percent(void *ret, const char *arg, struct spoor_error *e)
 	return 0;
 }
 
+static int take_output(void *options, const char *arg, struct spoor_error *e)
+{
+	struct spoor_record_options *o = options;
+
+	o->s.output = o->name;
+	return spoor_option_trace(arg, o->name, e);
+}
+
 static int take_rotate(void *session, const char *arg, struct spoor_error *e)
 {
 	struct spoor_session_options *s = session;
@@ -89,7 +97,7 @@ static const struct spoor_option options[] = {
 	{ "payload", 's', SPOOR_OPTION_COUNT, AT(s.payload), .most = SPOOR_MAX_PAYLOAD - 1 },
 	{ "scope", 0, SPOOR_OPTION_OWN, AT(s), .take = take_scope },
 	{ "unwind", 0, SPOOR_OPTION_WORD, AT(s.unwind), .words = spoor_unwind_words },
-	{ "output", 'o', SPOOR_OPTION_TEXT, AT(s.output) },
+	{ "output", 'o', SPOOR_OPTION_OWN, .take = take_output },
 	{ "duration", 0, SPOOR_OPTION_DURATION, AT(s.duration_ns), .least = 1 },
 	{ "max-size", 0, SPOOR_OPTION_SIZE, AT(s.max_size), .least = 4 << 20 },
 	{ "rotate", 0, SPOOR_OPTION_OWN, AT(s), .take = take_rotate },

@@ -11,7 +11,7 @@ struct spoor_record_options {
 	struct spoor_session_options s;   /* points into the rest, and into argv */
 	const char *sets[SPOOR_MAX_SETS]; /* --set: commands to a recording under way in s.targets.argv[0] */
 	unsigned n_sets;
-	char name[PATH_MAX]; /* of the recording, where none was given */
+	char name[PATH_MAX]; /* of the recording */
 	char command[4096], cache[PATH_MAX];
 };
 

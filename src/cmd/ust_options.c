@@ -356,10 +356,7 @@ int spoor_take_ust_channel(void *options, const char *arg, struct spoor_error *e
 
 int spoor_take_ust_output(void *output, const char *arg, struct spoor_error *e)
 {
-	if (!*arg || strlen(arg) >= PATH_MAX)
-		return spoor_fail(e, EINVAL, "-o: %s", *arg ? "the name is too long" : "an empty name");
-	strcpy(output, arg);
-	return 0;
+	return spoor_option_trace(arg, output, e);
 }
 
 int spoor_take_ust_rotate(void *session, const char *arg, struct spoor_error *e)

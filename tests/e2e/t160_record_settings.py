@@ -322,6 +322,15 @@ def test_snapshot(ticking, read, change, tmp_path):
     assert read(path, ended=False).count() == kept.count()
 
 
+def test_snapshot_beside_a_trace_with_a_slash(record, start, program, tmp_path):
+    recording = record("-p", start(program, "ticks").pid, "--snapshot-on", "SIGUSR2", trace="t.spoor//")
+    recording.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "snapshot in t.snapshot-1.spoor\n" in recording.said())
+    assert recording.stop() == 0 and " in t.spoor; " in recording.said()
+    assert {p.name for p in tmp_path.glob("*.spoor")} == {"t.spoor", "t.snapshot-1.spoor"}
+    assert not list(recording.trace.glob(".*"))
+
+
 def test_payload(spoor, program, read, tmp_path):
     text = "0123456789abcdefghijklmnopqrstuvwxyz"
     for options, kept in ((("-s", "16"), text[:16]), (("-s", "100"), text), ((), None)):

@@ -12,7 +12,7 @@ from collections import Counter
 import pytest
 import tracing
 from daemons import ticker  # noqa: F401
-from processes import children
+from processes import children, ready, wait_for
 
 HEADERS_OFFSET = 120  # of headers_offset and data_offset in an arena (src/agent/core/arena.h)
 PYTHON = "/usr/bin/python3.11"
@@ -42,6 +42,18 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
     assert len(made) == 2
     for path in made:
         assert sorted(ticks(events(path)[0]).values()) == [211, 211]
+
+
+def test_snapshot_beside_a_trace_with_a_slash(build, start, ticker, tmp_path, events):
+    said = tmp_path / "said"
+    with open(said, "w") as err:
+        run = ready(start(build / "spoor", "ust", "run", "-o", "t.spoor/", "--mode", "overwrite", "--snapshot-on",
+                          "SIGUSR2", "--", ticker, 1, 2003, 1000, stderr=err))
+    run.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "snapshot in t-snapshot-1.spoor\n" in said.read_text())
+    assert run.wait(30) == 0 and " in t.spoor\n" in said.read_text()
+    assert {p.name for p in tmp_path.glob("*.spoor")} == {"t.spoor", "t-snapshot-1.spoor"}
+    events(tmp_path / "t-snapshot-1.spoor")
 
 
 def test_run_of_nothing_leaves_nothing(spoor, tmp_path):
