@@ -17,6 +17,8 @@ else
 BUILD ?= build
 SETUP :=
 endif
+# An empty one is the root directory.
+INSTALL_PREFIX := $(abspath $(or $(PREFIX),/))
 PYTHON ?= /usr/bin/python3
 export SPOOR_BUILD := $(abspath $(BUILD))
 
@@ -24,7 +26,7 @@ all: build
 
 $(BUILD)/build.ninja:
 	@command -v meson >/dev/null || { echo "meson is missing; 'scripts/bootstrap build' installs it" >&2; exit 1; }
-	meson setup $(SETUP) --prefix "$(abspath $(PREFIX))" $(BUILD)
+	meson setup $(SETUP) --prefix "$(INSTALL_PREFIX)" $(BUILD)
 
 build: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
@@ -47,7 +49,7 @@ bench: rebuild
 	@bench/run $(BUILD)/spoor $(BENCHES)
 
 install: build
-	meson configure $(BUILD) -Dprefix="$(abspath $(PREFIX))"
+	meson configure $(BUILD) -Dprefix="$(INSTALL_PREFIX)"
 	DESTDIR="$(abspath $(DESTDIR))" meson install -C $(BUILD)
 
 format:

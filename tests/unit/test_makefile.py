@@ -16,6 +16,16 @@ def test_destdir(source, build, destdir, goes_to):
     assert re.findall(r'^DESTDIR="(.*)" meson install', run.stdout, re.M) == [goes_to.format(root=source)]
 
 
+@pytest.mark.parametrize("prefix, goes_to", [("/opt", "/opt"), ("p", "{root}/p"), ("/", "/"), ("", "/")])
+def test_prefix(source, build, tmp_path, prefix, goes_to):
+    """An empty one is the root, as everywhere: when Meson is asked first, and when it installs."""
+    for out, option in ((tmp_path / "none", r"^meson setup .*--prefix "), (build, "^meson configure .*-Dprefix=")):
+        run = subprocess.run(["make", "-n", "install", f"BUILD={out}", f"PREFIX={prefix}"], cwd=source, text=True,
+                             capture_output=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        assert re.findall(option + '"(.*?)"', run.stdout, re.M) == [goes_to.format(root=source)], run.stdout
+
+
 def unit_tests(directory):
     run = subprocess.run(["meson", "test", "-C", directory, "--list", "--suite", "unit"], text=True,
                          capture_output=True, timeout=60)
