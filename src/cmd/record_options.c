@@ -149,10 +149,24 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 	return spoor_targets_settle(&o->s.targets, "record", e);
 }
 
+/* "system.slice/ssh.service/" is "ssh.service". */
+static const char *name_of_cgroup(const char *path, char *buf, size_t size)
+{
+	size_t end = strlen(path), begin;
+
+	while (end && path[end - 1] == '/')
+		end--;
+	begin = end;
+	while (begin && path[begin - 1] != '/')
+		begin--;
+	snprintf(buf, size, "%.*s", (int)(end - begin), path + begin);
+	return *buf ? buf : "all";
+}
+
 static void default_output(struct spoor_record_options *o)
 {
 	const struct spoor_targets *t = &o->s.targets;
-	char date[32], pid[16], what[64];
+	char date[32], pid[16], group[NAME_MAX + 1], what[64];
 	const char *of = "all";
 
 	if (o->s.output)
@@ -163,6 +177,8 @@ static void default_output(struct spoor_record_options *o)
 		of = t->names[0];
 	else if (t->n_pids && snprintf(pid, sizeof(pid), "%d", t->pids[0]) > 0)
 		of = pid;
+	else if (t->cgroup)
+		of = name_of_cgroup(t->cgroup, group, sizeof(group));
 	spoor_escape_file_name(of, strlen(of), what, sizeof(what));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);

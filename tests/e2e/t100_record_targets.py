@@ -399,6 +399,18 @@ def test_cgroup(record, read, start, actor, cgroups, cgroup):
     assert {e["unfinished"] for e in trace.of("futex", pid=comer.pid) if "unfinished" in e} <= {"before"}
 
 
+def test_default_name_of_a_cgroup(spoor, cgroup, tmp_path):
+    """Is its own one's, and can be typed."""
+    odd = cgroup / "inner/a *é"
+    odd.mkdir()
+    try:
+        for path, name in ((f"{cgroup}/inner//", "inner"), (odd, "a__é")):
+            run = spoor("record", "--cgroup", path, "--duration", "50ms")
+            assert run.returncode == 0 and len(list(tmp_path.glob(f"spoor-*-{name}.spoor"))) == 1, run.stderr
+    finally:
+        odd.rmdir()
+
+
 def by_namespace(cgroup, at):
     (cgroup / "cgroup.procs").write_text(str(os.getpid()))
     assert ctypes.CDLL(None).unshare(0x02020000) == 0  # CLONE_NEWCGROUP | CLONE_NEWNS
