@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
 #include <linux/capability.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,11 +29,25 @@ static uint64_t sum(const void *counters, int count)
 	return s;
 }
 
+/* Of names that hold what a terminal would obey. */
+static const char *show(const char *text, char *buf, size_t size)
+{
+	spoor_escape_line(text, strlen(text), buf, size);
+	return buf;
+}
+
+static void say_failed(const char *text)
+{
+	char shown[1024];
+
+	fprintf(stderr, "spoor record: %s\n", show(text, shown, sizeof(shown)));
+}
+
 static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
 	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
 		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX), lost = r->kernel.raw_lost + r->objects.overflow;
-	char user_time[32], system_time[32], losses[64];
+	char user_time[32], system_time[32], losses[64], shown[PATH_MAX];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
 	spoor_format_duration(r->system_ns, system_time, sizeof(system_time));
@@ -40,7 +55,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 		"spoor: %lu %s, %lu lost; %lu %s walked in the kernel, %lu in user space; %.1f MB in %s; "
 		"own cost %s user, %s system\n",
 		r->consumer.events, spoor_plural(r->consumer.events, "event", "events"), r->consumer.discarded, kernel,
-		spoor_plural(kernel, "stack", "stacks"), user, r->bytes / 1e6, o->s.output, user_time, system_time);
+		spoor_plural(kernel, "stack", "stacks"), user, r->bytes / 1e6, show(o->s.output, shown, sizeof(shown)),
+		user_time, system_time);
 	if (o->s.ust)
 		fprintf(stderr, "spoor: and %lu user %s of %u %s, %s\n", r->user.events,
 			spoor_plural(r->user.events, "event", "events"), r->user.programs,
@@ -83,7 +99,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"calls (-e)\n",
 			o->s.overhead / 10, o->s.overhead % 10, r->overhead / 10, r->overhead % 10);
 	if (r->warning[0])
-		fprintf(stderr, "spoor: %s; the recording ended early\n", r->warning);
+		fprintf(stderr, "spoor: %s; the recording ended early\n", show(r->warning, shown, sizeof(shown)));
 }
 
 static int exit_code(const struct spoor_record_options *o, const struct spoor_session_result *r)
@@ -97,7 +113,9 @@ static int exit_code(const struct spoor_record_options *o, const struct spoor_se
 
 static void say_ready(const struct spoor_session_options *o, long threads)
 {
-	fprintf(stderr, "spoor: recording into %s, %ld %s so far; %s\n", o->output, threads,
+	char shown[PATH_MAX];
+
+	fprintf(stderr, "spoor: recording into %s, %ld %s so far; %s\n", show(o->output, shown, sizeof(shown)), threads,
 		spoor_plural(threads, "thread", "threads"), o->duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
@@ -117,7 +135,7 @@ static int send_sets(const struct spoor_record_options *o)
 
 	if (!spoor_remote_send(o->s.targets.argv[0], o->sets, o->n_sets, &e))
 		return SPOOR_EXIT_OK;
-	fprintf(stderr, "spoor record: %s\n", e.text);
+	say_failed(e.text);
 	return SPOOR_EXIT_FAILED;
 }
 
@@ -137,7 +155,7 @@ int spoor_cmd_record(int argc, char **argv)
 	o.s.hidden = say_hidden;
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
-		fprintf(stderr, "spoor record: %s\n", spoor_error_text(&e, r));
+		say_failed(spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
 	}
 	say_end(&o, &result);

@@ -165,7 +165,7 @@ static int begin(struct run *r, struct spoor_error *e)
 
 static void take_snapshot(struct run *r)
 {
-	char path[PATH_MAX + 32];
+	char path[PATH_MAX + 32], shown[PATH_MAX];
 	struct spoor_error e = { "" };
 	size_t n = strlen(r->o.output);
 
@@ -174,10 +174,12 @@ static void take_snapshot(struct run *r)
 	do
 		snprintf(path, sizeof(path), "%.*s-snapshot-%u.spoor", (int)n, r->o.output, ++r->n_snapshots);
 	while (!access(path, F_OK));
-	if (spoor_hub_snapshot(r->private.hub, r->session, path, &e))
+	if (spoor_hub_snapshot(r->private.hub, r->session, path, &e)) {
 		spoor_ust_say(e.text);
-	else
-		fprintf(stderr, "spoor ust: snapshot in %s\n", path);
+		return;
+	}
+	spoor_escape_line(path, strlen(path), shown, sizeof(shown));
+	fprintf(stderr, "spoor ust: snapshot in %s\n", shown);
 }
 
 static void take_signals(struct run *r)
@@ -251,9 +253,10 @@ static void say_nothing(const struct spoor_hub_result *result)
 
 static void say_end(const struct run *r, const struct spoor_hub_result *result)
 {
-	char sum[192];
+	char sum[192], shown[PATH_MAX];
 
-	fprintf(stderr, "spoor: %s in %s\n", spoor_ust_sum(result, sum, sizeof(sum)), r->o.output);
+	spoor_escape_line(r->o.output, strlen(r->o.output), shown, sizeof(shown));
+	fprintf(stderr, "spoor: %s in %s\n", spoor_ust_sum(result, sum, sizeof(sum)), shown);
 	if (result->crashed)
 		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
 			result->crashed);

@@ -114,6 +114,20 @@ def test_default_name_of_a_command_with_any_name(spoor, tmp_path, verb):
     assert made.name in run.stderr and not re.search(r"[^\n -~é]", run.stderr), run.stderr
 
 
+def test_name_that_a_terminal_would_obey(spoor, record, start, actor):
+    """It is the user's, or a script's that took it from somewhere."""
+    recording = record("-p", ready(start(actor(), "sleep")).pid, "--snapshot-on", "SIGUSR2",
+                       trace="a\x1b[2J\u202e\n\\b.spoor")
+    recording.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "snapshot in" in recording.said())
+    assert recording.stop() == 0
+    said = recording.said() + spoor("record", "-o", recording.trace.name, "--", "true").stderr
+    name = r"a\x1b[2J\xe2\x80\xae\n\b"
+    assert not re.search(r"[^\n -~]", said) and said.count("\n") == 4, said
+    for words in ("recording into {}.spoor,", "snapshot in {}.snapshot-1.spoor\n", " in {}.spoor;", ": {}.spoor: "):
+        assert words.format(name) in said
+
+
 def test_default_name_twice_in_a_second(spoor, tmp_path):
     for _ in range(3):
         assert spoor("record", "--", "true").returncode == 0

@@ -45,15 +45,16 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
 
 
 def test_snapshot_beside_a_trace_with_a_slash(build, start, ticker, tmp_path, events):
+    """And what a terminal would obey is not said as it is."""
     said = tmp_path / "said"
     with open(said, "w") as err:
-        run = ready(start(build / "spoor", "ust", "run", "-o", "t.spoor/", "--mode", "overwrite", "--snapshot-on",
+        run = ready(start(build / "spoor", "ust", "run", "-o", "\x1bt.spoor/", "--mode", "overwrite", "--snapshot-on",
                           "SIGUSR2", "--", ticker, 1, 2003, 1000, stderr=err))
     run.send_signal(signal.SIGUSR2)
-    wait_for(lambda: "snapshot in t-snapshot-1.spoor\n" in said.read_text())
-    assert run.wait(30) == 0 and " in t.spoor\n" in said.read_text()
-    assert {p.name for p in tmp_path.glob("*.spoor")} == {"t.spoor", "t-snapshot-1.spoor"}
-    events(tmp_path / "t-snapshot-1.spoor")
+    wait_for(lambda: r"snapshot in \x1bt-snapshot-1.spoor" in said.read_text())
+    assert run.wait(30) == 0 and r" in \x1bt.spoor" in said.read_text() and "\x1b" not in said.read_text()
+    assert {p.name for p in tmp_path.glob("*.spoor")} == {"\x1bt.spoor", "\x1bt-snapshot-1.spoor"}
+    events(tmp_path / "\x1bt-snapshot-1.spoor")
 
 
 def test_run_of_nothing_leaves_nothing(spoor, tmp_path):

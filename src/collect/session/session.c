@@ -209,8 +209,9 @@ static void say_progress(struct session *s)
  */
 static void take_snapshot(struct session *s)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], shown[PATH_MAX];
 	struct spoor_error e = { "" };
+	const char *what;
 	size_t len = strlen(s->o->output), dot = len > 6 && !strcmp(s->o->output + len - 6, ".spoor") ? len - 6 : len;
 	int r;
 
@@ -218,7 +219,9 @@ static void take_snapshot(struct session *s)
 		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
 	while (!access(path, F_OK));
 	r = spoor_writer_snapshot(s->writer, path, &e);
-	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", r ? e.text : path);
+	what = r ? e.text : path;
+	spoor_escape_line(what, strlen(what), shown, sizeof(shown));
+	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", shown);
 }
 
 static void rotate(struct session *s)
