@@ -357,7 +357,7 @@ int spoor_parse_duration(const char *s, uint64_t *ret_ns)
 		if (strcmp(p, units[i].name))
 			continue;
 		value = value / scale * units[i].ns;
-		if (!(value < (long double)UINT64_MAX))
+		if (!(value < (long double)INT64_MAX))
 			return -ERANGE;
 		*ret_ns = value + 0.5L;
 		return 0;

@@ -73,5 +73,8 @@ static inline const char *spoor_plural(uint64_t n, const char *one, const char *
 	return n == 1 ? one : many;
 }
 
-/* "1.5s", "200ms", "30us", "10ns", "2m", "1h", "7" (seconds) to ns. 0, -EINVAL or -ERANGE. */
+/*
+ * "1.5s", "200ms", "30us", "10ns", "2m", "1h", "7" (seconds) to ns. 0, -EINVAL, or -ERANGE: it is above INT64_MAX, so
+ * that a clock's time can be added to what is not.
+ */
 int spoor_parse_duration(const char *s, uint64_t *ret_ns);

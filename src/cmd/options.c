@@ -66,8 +66,12 @@ static int take_count(const struct spoor_option *o, const char *called, const ch
 static int take_duration(const struct spoor_option *o, const char *called, const char *arg, uint64_t *ret,
 			 struct spoor_error *e)
 {
-	if (!spoor_parse_duration(arg, ret) && *ret >= o->least)
+	int r = spoor_parse_duration(arg, ret);
+
+	if (!r && *ret >= o->least)
 		return 0;
+	if (r == -ERANGE)
+		return spoor_fail(e, EINVAL, "%s %s: longer than 292 years", called, arg);
 	return spoor_fail(e, EINVAL, "%s %s: a time such as 10s, 500ms or 2m", called, arg);
 }
 
@@ -190,8 +194,13 @@ static const struct spoor_option *find(const struct spoor_command_line *l, int c
 	return o;
 }
 
+/* arg: what getopt_long() came past last; that is not the one where a letter's group is not at its end. */
 static int wrong_option(const struct spoor_command_line *l, int c, const char *arg, struct spoor_error *e)
 {
+	char letter[] = { '-', (char)optopt, '\0' };
+
+	if (optopt && optopt < LONG_ONLY && optopt != 'h') /* -h is never wrong: that is --help=1 */
+		arg = letter;
 	if (!l->options[0].name)
 		return spoor_fail(e, EINVAL, "'%s': it has no options but -h", arg);
 	return spoor_fail(e, EINVAL, "%s '%s'; 'spoor %s -h' lists the options",

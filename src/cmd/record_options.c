@@ -23,12 +23,12 @@
 /* "1.5" or "1.5%" to per mille. */
 static int take_percent(void *ret, const char *arg, struct spoor_error *e)
 {
-	char *end;
-	double percent = strtod(arg, &end);
+	size_t digits = strspn(arg, "0123456789."); /* strtod() would take blanks, signs, exponents, hexadecimals */
+	const char *end = arg + digits + (arg[digits] == '%');
+	char *parsed;
+	double percent = strtod(arg, &parsed);
 
-	if (*end == '%')
-		end++;
-	if (*end || end == arg || !(percent >= 0.1 && percent <= 100))
+	if (*end || !digits || parsed != arg + digits || !(percent >= 0.1 && percent <= 100))
 		return spoor_fail(e, EINVAL, "--overhead %s: per cent of the CPUs' time, from 0.1 to 100", arg);
 	*(unsigned *)ret = lround(percent * 10);
 	return 0;

@@ -203,10 +203,13 @@ static void test_duration(void **state)
 	assert_int_equal(v, 250000);
 	assert_int_equal(spoor_parse_duration("2m", &v), 0);
 	assert_int_equal(v, 120000000000);
+	assert_int_equal(spoor_parse_duration("9223372036s", &v), 0);
+	assert_int_equal(v, 9223372036000000000);
 	v = 7;
 	refuse(spoor_parse_duration,
 	       (const char *const[]){ "", ".", "-1s", "1.2.3", "1 s", "1d", "inf", "nan", "0x1p3", "1e3", NULL });
 	assert_int_equal(spoor_parse_duration("99999999999999h", &v), -ERANGE);
+	assert_int_equal(spoor_parse_duration("9223372037s", &v), -ERANGE);
 	assert_int_equal(v, 7);
 }
 
