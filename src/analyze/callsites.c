@@ -39,9 +39,11 @@ void spoor_callsites_free(struct spoor_callsites *c)
 }
 
 static uint32_t *find(const struct spoor_callsites *c, uint32_t *slots, size_t size, uint32_t process, uint64_t call,
-		      uint32_t stack)
+		      uint32_t stack, uint32_t whose)
 {
-	size_t i = (((uint64_t)stack << 32 | process) * 0x9E3779B97F4A7C15ULL ^ call * 0xC2B2AE3D27D4EB4FULL) >> 24;
+	size_t i = (((uint64_t)stack << 32 | process) * 0x9E3779B97F4A7C15ULL ^
+		    (call ^ (uint64_t)whose << 41) * 0xC2B2AE3D27D4EB4FULL) >>
+		   24;
 
 	for (;; i++) {
 		uint32_t *slot = &slots[i & (size - 1)];
@@ -50,7 +52,7 @@ static uint32_t *find(const struct spoor_callsites *c, uint32_t *slots, size_t s
 		if (!*slot)
 			return slot;
 		cell = &c->cells[*slot - 1];
-		if (cell->stack == stack && cell->process == process && cell->call == call)
+		if (cell->stack == stack && cell->process == process && cell->call == call && cell->whose == whose)
 			return slot;
 	}
 }
@@ -70,29 +72,60 @@ static int grow(struct spoor_callsites *c)
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < c->n; i++)
-		*find(c, slots, size, cells[i].process, cells[i].call, cells[i].stack) = (uint32_t)i + 1;
+		*find(c, slots, size, cells[i].process, cells[i].call, cells[i].stack, cells[i].whose) =
+			(uint32_t)i + 1;
 	free(c->slots);
 	c->slots = slots;
 	c->size = size;
 	return 0;
 }
 
+static struct spoor_cell *add_cell(struct spoor_callsites *c, uint32_t *slot, const struct spoor_cell *cell)
+{
+	const struct spoor_stack *stack = cell->stack ? spoor_segment_stack(cell->segment, cell->stack) : NULL;
+
+	c->cells[c->n] = *cell;
+	c->cells[c->n].own_names = stack && spoor_stack_is_anonymous(stack);
+	*slot = (uint32_t)++c->n;
+	return &c->cells[*slot - 1];
+}
+
+/* Of a stack that means in pid something else than in the process of the cell that it has. */
+static struct spoor_cell *get_own(struct spoor_callsites *c, const struct spoor_event *ev, uint32_t process,
+				  uint32_t pid, uint64_t call, uint32_t stack)
+{
+	struct spoor_cell cell = {
+		.process = process, .stack = stack, .call = call, .segment = ev->segment, .pid = pid, .whose = pid
+	};
+	uint32_t *slot;
+
+	if (c->n == c->capacity && grow(c) < 0)
+		return NULL;
+	slot = find(c, c->slots, c->size, process, call, stack, pid);
+	return *slot ? &c->cells[*slot - 1] : add_cell(c, slot, &cell);
+}
+
 static struct spoor_cell *get_cell(struct spoor_callsites *c, const struct spoor_event *ev, uint32_t pid, uint64_t call,
 				   uint32_t stack)
 {
 	int process = spoor_processes_of(c->processes, ev->segment, pid, ev->h->tid, ev->h->ts);
+	struct spoor_cell *cell;
 	uint32_t *slot;
 
 	if (process < 0 || (c->n == c->capacity && grow(c) < 0))
 		return NULL;
-	slot = find(c, c->slots, c->size, (uint32_t)process, call, stack);
-	if (!*slot) {
-		c->cells[c->n] = (struct spoor_cell){
-			.process = (uint32_t)process, .stack = stack, .call = call, .segment = ev->segment, .pid = pid
-		};
-		*slot = (uint32_t)++c->n;
-	}
-	return &c->cells[*slot - 1];
+	slot = find(c, c->slots, c->size, (uint32_t)process, call, stack, 0);
+	if (!*slot)
+		return add_cell(c, slot,
+				&(struct spoor_cell){ .process = (uint32_t)process,
+						      .stack = stack,
+						      .call = call,
+						      .segment = ev->segment,
+						      .pid = pid });
+	cell = &c->cells[*slot - 1];
+	if (cell->own_names && cell->pid != pid)
+		return get_own(c, ev, (uint32_t)process, pid, call, stack);
+	return cell;
 }
 
 static int add_pending(struct spoor_callsites *c, const struct spoor_event *ev, uint64_t so_far)

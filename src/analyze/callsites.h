@@ -3,6 +3,8 @@
 /*
  * The matrix: per process or application, system call x call site of the application's own code. Events are counted
  * by (process, call, stack id), which costs one look into a hash table; only then is each distinct stack symbolized.
+ * Where an application is several processes, stacks through code made at run time are of each of them: one address is
+ * another function in each.
  *
  * The call site is the innermost frame of the application's own code (objects that were recorded as such).
  */
@@ -23,6 +25,8 @@ struct spoor_cell {
 	uint64_t call;                       /* spoor_call_key() */
 	const struct spoor_segment *segment; /* in which the stack was first met */
 	uint32_t pid;
+	uint32_t whose;    /* 0: of the process in which the stack was first met, or of all; else its pid */
+	uint8_t own_names; /* what its frames are called depends on the process */
 	struct spoor_count count;
 };
 

@@ -414,3 +414,11 @@ const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const stru
 
 	return get_frame(z, segment, pid, frame & ~SPOOR_FRAME_INTERRUPTED, (frame & SPOOR_FRAME_INTERRUPTED) != 0);
 }
+
+bool spoor_stack_is_anonymous(const struct spoor_stack *stack)
+{
+	for (unsigned i = 0; i < stack->n; i++)
+		if (!SPOOR_FRAME_OBJECT(stack->frames[i]))
+			return true;
+	return false;
+}

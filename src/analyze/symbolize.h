@@ -4,6 +4,8 @@
  * Frames of a trace -> functions, files, lines. Each object's symbols are opened once, each frame is resolved once.
  * Not thread-safe. Nothing is printed: what a reader must be told is a list of notes.
  */
+#include <stdbool.h>
+
 #include "object/symbols.h"
 #include "trace/reader.h"
 
@@ -36,6 +38,9 @@ void spoor_symbolizer_use_packed(struct spoor_symbolizer *z, struct spoor_packed
 /* The i-th frame of a stack of this segment, in process pid. NULL: out of memory. Borrowed until free(). */
 const struct spoor_frame *spoor_symbolize(struct spoor_symbolizer *z, const struct spoor_segment *segment, uint32_t pid,
 					  const struct spoor_stack *stack, unsigned i);
+
+/* Has it a frame that each process has its own name for: of anonymous code? */
+bool spoor_stack_is_anonymous(const struct spoor_stack *stack);
 
 /* The i-th thing that a reader of the report should know ("PATH: changed since the recording..."), or NULL. */
 const char *spoor_symbolizer_note(const struct spoor_symbolizer *z, unsigned i);

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,36 @@ int main(int argc, char **argv)
 		pthread_create(&t, NULL, lock_both, ab);
 		lock_both(ba);
 	}
+	return 0;
+}
+"""
+JIT = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3 }; /* calls what it is given */
+__attribute__((noinline)) void ask(void)
+{
+	syscall(SYS_getppid);
+	__asm__ volatile("");
+}
+int main(int argc, char **argv)
+{
+	void *p = mmap((void *)0x20000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char path[64];
+	FILE *map;
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
+	map = fopen(path, "w");
+	fprintf(map, "%lx 8 made_by_%s\n", (long)p, argv[1]);
+	fclose(map);
+	puts(path);
+	memcpy(p, code, sizeof(code));
+	for (int i = 0; i < atoi(argv[2]); i++)
+		((void (*)(void (*)(void)))p)(ask);
 	return 0;
 }
 """
@@ -158,6 +189,29 @@ def test_programs_of_one_name_that_are_gone(spoor, program):
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", "sh", "-c", script)
     out = spoor("report", "--top", "0", trace).stdout
     assert out.count(f"Note: {program.parent}/gone: cannot be read") == 1
+
+
+def test_code_made_at_run_time_is_of_its_process(spoor, tmp_path):
+    """Equal stacks of several processes have one id, but what the code is called is each one's own."""
+    (tmp_path / "jit.c").write_text(JIT)
+    subprocess.run(["gcc", "-O2", "-no-pie", "-o", "jit", "jit.c"], cwd=tmp_path, check=True, timeout=60)
+    script = "./jit warm 1; sleep 1; ./jit alice 7; ./jit bob 11; ./jit carol 13"  # rows are read meanwhile
+    run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--app", "[anonymous]", "--",
+                "setarch", "-R", "sh", "-c", script, timeout=60)
+    maps = [Path(p) for p in run.stdout.split()]
+    want = {"made_by_alice": 7, "made_by_bob": 11, "made_by_carol": 13}
+    try:
+        assert run.returncode == 0 and len(maps) == 4, run.stderr
+        for by in ("process", "app", "all"):
+            got = rows(spoor("report", "--by", by, "t.spoor").stdout)
+            got = {site.split("+")[0]: calls for calls, _, _, site in got if site.startswith("made_by_")}
+            assert {**got, "made_by_warm": 1} == {**want, "made_by_warm": 1}, by
+        folded = spoor("report", "--folded", "t.spoor").stdout
+        got = {name: int(calls) for name, calls in re.findall(r";(made_by_\w+);.*;getppid (\d+)$", folded, re.M)}
+        assert {**got, "made_by_warm": 1} == {**want, "made_by_warm": 1}
+    finally:
+        for path in maps:
+            path.unlink()
 
 
 def test_blocked_threads(spoor, program):
