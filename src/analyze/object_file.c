@@ -9,6 +9,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -42,6 +43,19 @@ static int same_content(const struct spoor_object *object, int fd)
 	return object->build_id_len && same_build_id(object, &id);
 }
 
+/*
+ * Where the recorded numbers are known and are not this file's. A file system without a device of its own (an overlay,
+ * a subvolume) has other device numbers for stat(2) than for the kernel's walks: there only the inode tells.
+ */
+static int lies_elsewhere(const struct spoor_object *object, const struct stat *st)
+{
+	uint64_t dev = (uint64_t)major(st->st_dev) << 20 | minor(st->st_dev);
+
+	if (!object->ino)
+		return 0;
+	return st->st_ino != object->ino || (major(st->st_dev) && object->dev >> 20 && dev != object->dev);
+}
+
 static int is_same(const struct spoor_object *object, int fd, const struct stat *st)
 {
 	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
@@ -50,6 +64,8 @@ static int is_same(const struct spoor_object *object, int fd, const struct stat 
 	if ((uint64_t)st->st_size != object->size)
 		return 0;
 	if (mtime != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
+		return same_content(object, fd);
+	if ((hashed || object->build_id_len) && lies_elsewhere(object, st)) /* a time stamp can be put back */
 		return same_content(object, fd);
 	return 1;
 }

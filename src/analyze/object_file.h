@@ -4,7 +4,7 @@
 #include "analyze/process_root.h"
 
 enum spoor_object_state {
-	SPOOR_OBJECT_SAME,       /* proven by content, or by size and modification time */
+	SPOOR_OBJECT_SAME,       /* proven by content, or by size, modification time and inode */
 	SPOOR_OBJECT_CHANGED,    /* another file is at its path now */
 	SPOOR_OBJECT_UNREADABLE, /* no such file, or not for us */
 };

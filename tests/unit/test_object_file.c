@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "analyze/object_file.h"
@@ -58,9 +59,64 @@ static void replaced_object(void **state)
 	free(o);
 }
 
+/* As large as is not read without need, and all zeros but for its first byte. */
+static int make_large(const char *path, char first, const struct timespec *mtime)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	struct timespec times[2] = { *mtime, *mtime };
+
+	assert_int_equal(write(fd, &first, 1), 1);
+	assert_int_equal(ftruncate(fd, 3 << 20), 0);
+	assert_int_equal(futimens(fd, times), 0);
+	return fd;
+}
+
+/* A large file is known by its size, time stamp and inode; where another one is in its place, the content tells. */
+static void replaced_large_object(void **state)
+{
+	struct spoor_object *o = calloc(1, sizeof(*o) + 4096);
+	struct timespec mtime = { .tv_sec = 1000000000 };
+	struct spoor_object_identity identity;
+	char folder[] = "/tmp/spoor-object-XXXXXX", other[4096];
+	struct stat st;
+	int opened, fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(o->path, 4096, "%s/object", folder);
+	snprintf(other, sizeof(other), "%s/other", folder);
+	fd = make_large(o->path, 'a', &mtime);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(spoor_object_identify(fd, &identity, NULL), 0);
+	o->size = 3 << 20;
+	o->mtime = 1000000000ULL * 1000000000;
+	o->dev = (uint64_t)major(st.st_dev) << 20 | minor(st.st_dev);
+	o->ino = st.st_ino;
+	o->hash_lo = identity.hash[0] ^ 1;
+	o->hash_hi = identity.hash[1];
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME); /* it was not read */
+	close(opened);
+	o->hash_lo ^= 1;
+
+	close(make_large(other, 'b', &mtime));
+	assert_int_equal(rename(other, o->path), 0);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
+
+	close(make_large(other, 'a', &mtime)); /* a copy of what was recorded */
+	assert_int_equal(rename(other, o->path), 0);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
+	close(opened);
+	close(fd);
+	assert_int_equal(unlink(o->path), 0);
+	assert_int_equal(rmdir(folder), 0);
+	free(o);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(replaced_object) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(replaced_object),
+		cmocka_unit_test(replaced_large_object),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
