@@ -173,6 +173,17 @@ static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const stru
 	return &z->roots;
 }
 
+/* Code in what several mappings share: no file that anybody could have kept. */
+static bool is_shared_memory(const struct spoor_object *object)
+{
+	static const char *const names[] = { "memfd:", "/memfd:", "SYSV", "/SYSV", "/dev/shm/", "/dev/zero" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strncmp(object->path, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
 /* The descriptor of the object's file, or -1 with a note. */
 static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o)
 {
@@ -192,7 +203,11 @@ static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *seg
 		note(z, o->def, "changed since the recording; its frames are shown as offsets");
 		break;
 	case SPOOR_OBJECT_UNREADABLE:
-		note(z, o->def, "cannot be read; its frames are shown as offsets");
+		note(z, o->def,
+		     is_shared_memory(o->def) ?
+			     "is shared memory, which no trace keeps; its frames are shown as offsets, also where a "
+			     "/tmp/perf-PID.map names them" :
+			     "cannot be read; its frames are shown as offsets");
 		break;
 	}
 	return -1;

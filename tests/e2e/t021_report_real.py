@@ -58,6 +58,7 @@ int main(int argc, char **argv)
 }
 """
 JIT = r"""
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +73,13 @@ __attribute__((noinline)) void ask(void)
 }
 int main(int argc, char **argv)
 {
+	int fd = argc > 3 ? memfd_create(argv[3], 0) : -1;
 	void *p = mmap((void *)0x20000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
-		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		       MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED), fd, 0);
 	char path[64];
 	FILE *map;
+	if (fd >= 0 && ftruncate(fd, 4096))
+		return 1;
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", getpid());
 	map = fopen(path, "w");
 	fprintf(map, "%lx 8 made_by_%s\n", (long)p, argv[1]);
@@ -191,10 +195,25 @@ def test_programs_of_one_name_that_are_gone(spoor, program):
     assert out.count(f"Note: {program.parent}/gone: cannot be read") == 1
 
 
-def test_code_made_at_run_time_is_of_its_process(spoor, tmp_path):
-    """Equal stacks of several processes have one id, but what the code is called is each one's own."""
+@pytest.fixture
+def jit(tmp_path):
+    """jit NAME CALLS [MEMFD]"""
     (tmp_path / "jit.c").write_text(JIT)
     subprocess.run(["gcc", "-O2", "-no-pie", "-o", "jit", "jit.c"], cwd=tmp_path, check=True, timeout=60)
+    return tmp_path / "jit"
+
+
+def test_code_in_shared_memory(spoor, jit):
+    """Nobody is told to look for a file that never was."""
+    run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--", jit, "dora", "7", "pages")
+    Path(run.stdout.strip()).unlink()
+    run = spoor("report", "--folded", "t.spoor")
+    assert re.search(r";memfd:pages\+0x6;ask;.*getppid 7$", run.stdout, re.M), run.stdout
+    assert "Note: memfd:pages: is shared memory, " in run.stderr and "cannot be read" not in run.stderr
+
+
+def test_code_made_at_run_time_is_of_its_process(spoor, jit):
+    """Equal stacks of several processes have one id, but what the code is called is each one's own."""
     script = "./jit warm 1; sleep 1; ./jit alice 7; ./jit bob 11; ./jit carol 13"  # rows are read meanwhile
     run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--app", "[anonymous]", "--",
                 "setarch", "-R", "sh", "-c", script, timeout=60)
