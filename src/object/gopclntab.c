@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/go_table.h"
+
 enum { GO_1_2 = 0xfffffffb, GO_1_16 = 0xfffffffa, GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
 
 #define MAX_FUNCTIONS (1u << 22)
@@ -71,11 +73,6 @@ static int parse_header(struct spoor_gopclntab *g, uint64_t text)
 		break;
 	case GO_1_18:
 	case GO_1_20:
-		/* A position-independent program has 0 here until it is relocated: then it is .text. */
-		if (header_word(g, 2, &text) < 0)
-			return -EBADMSG;
-		if (text)
-			g->text = text;
 		first = 3;
 		break;
 	default:
@@ -90,20 +87,23 @@ static int parse_header(struct spoor_gopclntab *g, uint64_t text)
 
 int spoor_gopclntab_open(const struct spoor_elf *elf, struct spoor_gopclntab **ret)
 {
-	const Elf64_Shdr *section = spoor_elf_section(elf, ".gopclntab"), *text = spoor_elf_section(elf, ".text");
+	const Elf64_Shdr *code = spoor_elf_section(elf, ".text");
+	struct spoor_go_table table;
 	struct spoor_gopclntab *g;
 	int r;
 
-	if (!section)
-		section = spoor_elf_section(elf, ".data.rel.ro.gopclntab");
-	if (!section)
-		return -ENOENT;
+	r = spoor_go_table_find(elf, &table);
+	if (r < 0)
+		return r;
+	/* One that was searched for has it; of the others most are by Go's linker, whose .text begins with it. */
+	if (!table.text && code)
+		table.text = code->sh_addr;
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return -ENOMEM;
-	r = spoor_elf_read(elf, section, (void **)&g->data, &g->size);
+	r = spoor_elf_read(elf, &table.section, (void **)&g->data, &g->size);
 	if (r == 0)
-		r = parse_header(g, text ? text->sh_addr : 0);
+		r = parse_header(g, table.text);
 	if (r < 0) {
 		spoor_gopclntab_free(g);
 		return r;

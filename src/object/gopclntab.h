@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * Function names and lines of Go programs, which keep them in .gopclntab even when stripped.
+ * Function names and lines of Go programs, which keep them in .gopclntab (found by go_table.h) even when stripped.
  * Source: Go's src/debug/gosym/pclntab.go and src/runtime/symtab.go, formats of Go 1.2, 1.16, 1.18 and 1.20.
  */
 #include "object/symtab.h"

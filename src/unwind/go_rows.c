@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "object/go_table.h"
 #include "unwind/cursor.h"
 
 enum { GO_1_2 = 0xfffffffb, GO_1_16 = 0xfffffffa, GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
@@ -12,7 +13,6 @@ enum { FLAG_SPWRITE = 2 };
 enum { REG_RBP = 6, REG_RSP = 7, REG_R12 = 12 };
 
 #define MAX_DELTA (1 << 30)
-#define MAX_RELOCATIONS (1u << 22)
 
 struct go {
 	const struct spoor_elf_view *elf;
@@ -40,26 +40,6 @@ static struct cursor at(const struct go *g, uint64_t offset)
 	return (struct cursor){ g->bytes.data + offset, end, false };
 }
 
-/* The addend of the R_X86_64_RELATIVE relocation of this address: what the loader writes there. */
-static bool relocated(const struct spoor_elf_view *elf, uint64_t vaddr, uint64_t *ret)
-{
-	struct spoor_view_range table;
-	Elf64_Rela rela;
-	size_t i, n;
-
-	if (spoor_view_section(elf, ".rela.dyn", &table) < 0)
-		return false;
-	n = table.size / sizeof(rela);
-	for (i = 0; i < n && i < MAX_RELOCATIONS; i++) {
-		memcpy(&rela, table.data + i * sizeof(rela), sizeof(rela));
-		if (rela.r_offset != vaddr || ELF64_R_TYPE(rela.r_info) != R_X86_64_RELATIVE)
-			continue;
-		*ret = rela.r_addend;
-		return true;
-	}
-	return false;
-}
-
 static int read_header(struct go *g)
 {
 	struct cursor c = at(g, 0);
@@ -82,9 +62,8 @@ static int read_header(struct go *g)
 	cursor_u64(&c); /* files */
 	g->relative = magic != GO_1_16;
 	if (g->relative) {
-		/* Zero until the loader relocates it in a position-independent program. */
-		g->text = cursor_u64(&c);
-		if (!g->text && !relocated(g->elf, g->bytes.vaddr + 24, &g->text))
+		cursor_u64(&c); /* text, before it is relocated */
+		if (!g->text)
 			return -EBADMSG;
 	}
 	g->names = cursor_u64(&c);
@@ -368,6 +347,27 @@ static int add_function(const struct go *g, const struct function *f, struct row
 	return r < 0 || called.end == f->end ? r : add_row(rows, called.end, &end);
 }
 
+static int find_table(struct go *g)
+{
+	struct spoor_image image = { .fd = -1, .mem = g->elf->image, .size = g->elf->size };
+	struct spoor_go_table table;
+	struct spoor_elf elf;
+	int r;
+
+	r = spoor_elf_open(&image, &elf, NULL);
+	if (r < 0)
+		return r == -ENOMEM ? r : -ENOENT;
+	r = spoor_go_table_find(&elf, &table);
+	spoor_elf_close(&elf);
+	if (r < 0)
+		return r;
+	g->bytes.data = g->elf->image + table.section.sh_offset;
+	g->bytes.size = table.section.sh_size;
+	g->bytes.vaddr = table.section.sh_addr;
+	g->text = table.text;
+	return 0;
+}
+
 int spoor_go_read(const struct spoor_elf_view *elf, struct rowset *rows)
 {
 	struct go g = { .elf = elf };
@@ -375,10 +375,9 @@ int spoor_go_read(const struct spoor_elf_view *elf, struct rowset *rows)
 	uint64_t i;
 	int r;
 
-	if (spoor_view_section(elf, ".gopclntab", &g.bytes) < 0 &&
-	    spoor_view_section(elf, ".data.rel.ro.gopclntab", &g.bytes) < 0)
-		return -ENOENT;
-	r = read_header(&g);
+	r = find_table(&g);
+	if (r >= 0)
+		r = read_header(&g);
 	if (r < 0)
 		return r;
 	for (i = 0; i < g.n_functions; i++) {

@@ -28,7 +28,8 @@ def sleb(v):
 
 
 def elf(sections, segments_only=False, text_size=0x2000):
-    """An object whose text is text_size bytes at TEXT and whose sections (name -> bytes) follow each other at DATA."""
+    """An object whose text is text_size bytes at TEXT and whose sections (name -> bytes) follow each other at DATA.
+    One called .text is all of the text, which is the file itself, wherever its bytes are."""
     header_size = 64 + 56 * 3
     body, at, headers, names = b"", {}, [], b"\0"
     for name, data in sections.items():
@@ -44,6 +45,8 @@ def elf(sections, segments_only=False, text_size=0x2000):
         names = b"\0" + b"".join(n.encode() + b"\0" for n in sections) + b".shstrtab\0"
         headers = [bytes(64)]
         for name, (offset, vaddr, size) in at.items():
+            if name == ".text":
+                offset, vaddr, size = 0, TEXT, total
             headers.append(struct.pack("<IIQQQQIIQQ", names.index(name.encode() + b"\0"), 1, 2, vaddr, offset, size,
                                        0, 0, 8, 0))
         headers.append(struct.pack("<IIQQQQIIQQ", names.index(b".shstrtab"), 3, 0, 0, total, len(names), 0, 0, 1, 0))
@@ -120,15 +123,16 @@ def go_code():
     return bytes(0x184 - (64 + 56 * 3)) + b"\x48\x89\x6c\x24\x08\x48\x8d\x6c\x24\x08"
 
 
-def pcln(version):
-    """Functions, one each 0x80 bytes; deltas of each: 0, 16, 0 at 0, 4, 0x70."""
+def pcln(version, text=TEXT, units=False):
+    """Functions, one each 0x80 bytes; deltas of each: 0, 16, 0 at 0, 4, 0x70. units: it says where tables of units
+    and files would be, as Go's linker does."""
     deltas = uleb(2) + uleb(4) + uleb(32) + uleb(0x6c) + uleb(31) + uleb(0x10) + b"\0"
     names = b"\0" + b"".join(name.encode() + b"\0" for name in GO_FUNCTIONS)
     word = "<I" if version >= 18 else "<Q"
     head_size = {2: 16, 16: 64, 18: 72, 20: 72}[version]
     names_at, pcs_at = head_size, head_size + len(names)
     table_at = pcs_at + len(deltas) + 1
-    base, entry = (0, TEXT) if version < 18 else (TEXT, 0)
+    entry = TEXT if version < 18 else 0
     functions, records = b"", b""
     table_size = (2 * len(GO_FUNCTIONS) + 1) * struct.calcsize(word)
     for i, name in enumerate(GO_FUNCTIONS):
@@ -143,9 +147,24 @@ def pcln(version):
     if version == 2:
         head += struct.pack("<Q", len(GO_FUNCTIONS))
         return head + functions + records + names + b"\0" + deltas  # its tables' offsets are wrong: hostile
-    head += struct.pack("<QQ", len(GO_FUNCTIONS), 0) + (struct.pack("<Q", base) if version >= 18 else b"")
-    head += struct.pack("<QQQQQ", names_at, 0, 0, pcs_at, table_at)
+    head += struct.pack("<QQ", len(GO_FUNCTIONS), 0) + (struct.pack("<Q", text) if version >= 18 else b"")
+    units_at = pcs_at if units else 0
+    head += struct.pack("<QQQQQ", names_at, units_at, units_at, pcs_at, table_at)
     return head + names + b"\0" + deltas + functions + records
+
+
+def go_searched():
+    """The table lies in .rodata, across what is read at a time, behind that of a program which this one carries."""
+    carried = bytes(8) + pcln(20, 0x400000, units=True)
+    return {".text": go_code(), ".rodata": carried + bytes(8192 - 8 - len(carried)) + pcln(20, units=True)}
+
+
+def go_relocated():
+    """The table lies in .data.rel.ro of a position-independent program, and the loader writes where text is."""
+    code, relro = go_code(), bytes(24) + pcln(18, 0, units=True)
+    code += bytes(-len(code) % 8)
+    text_word = DATA + 64 + 56 * 3 + len(code) + 24 + 24
+    return {".text": code, ".data.rel.ro": relro, ".rela.dyn": struct.pack("<QQq", text_word, 8, TEXT)}
 
 
 def main(directory):
@@ -168,6 +187,9 @@ def main(directory):
     }
     files |= {f"go_{v}": elf({".code": go_code(), ".gopclntab": pcln(v)}) for v in (2, 16, 18, 20)}
     files["go_and_cfi"] = elf({".eh_frame": eh_frame(every[:1]), ".gopclntab": pcln(20)})
+    files["go_searched"] = elf({**go_searched(), ".note.go.buildid": b"some"})
+    files["go_relocated"] = elf({**go_relocated(), ".go.buildinfo": b"some"})
+    files["go_uncertain"] = elf(go_searched())  # nothing says that it is a Go program
     for name, data in files.items():
         Path(directory, name).write_bytes(data)
 

@@ -88,7 +88,7 @@ static void test_augmentations_and_sources_agree(void **state)
 
 static void test_go(void **state)
 {
-	static const char *const names[] = { "go_16", "go_18", "go_20" };
+	static const char *const names[] = { "go_16", "go_18", "go_20", "go_searched", "go_relocated" };
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -125,6 +125,10 @@ static void test_errors(void **state)
 	assert_int_equal(spoor_rows_compile(image, size, &rows, &e), -ENODATA);
 	image[18] = 3; /* i386 */
 	assert_int_equal(spoor_rows_compile(image, size, &rows, &e), -ENOEXEC);
+	munmap(image, size);
+	path_of(path, sizeof(path), "go_uncertain");
+	image = map(path, &size);
+	assert_int_equal(spoor_rows_compile(image, size, &rows, &e), -ENODATA);
 	assert_int_equal(rows.n_fdes, 7);
 	munmap(image, size);
 }

@@ -231,6 +231,28 @@ static void demangler_is_bounded(void **state)
 	free(spoor_demangle(name));
 }
 
+/* Whose table has no section of its own: tests/fuzz/make_rows_corpus.py. */
+static void go_names_that_are_searched_for(void **state)
+{
+	static const char *const names[] = { "go_searched", "go_relocated" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct spoor_source_line line;
+		struct spoor_symbols *s;
+		char path[4096];
+		int fd;
+
+		snprintf(path, sizeof(path), "%s/tests/fuzz/corpus/rows/%s", getenv("SPOOR_SOURCE"), names[i]);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		assert_int_equal(spoor_symbols_open(fd, NULL, &s, NULL), 0);
+		close(fd);
+		assert_int_equal(spoor_symbols_resolve(s, 0x10184, &line, 1), 1);
+		assert_string_equal(line.function, "main.saves");
+		assert_int_equal(line.function_offset, 4);
+		spoor_symbols_free(s);
+	}
+}
+
 static void add(struct spoor_symtab *t, uint64_t addr, uint64_t size, const char *name, uint8_t rank)
 {
 	struct spoor_symbol symbol = {
@@ -300,7 +322,7 @@ int main(void)
 		cmocka_unit_test(nothing_known),         cmocka_unit_test(no_elf),
 		cmocka_unit_test(damaged_files),         cmocka_unit_test(demangles),
 		cmocka_unit_test(demangler_is_bounded),  cmocka_unit_test(symbol_rules),
-		cmocka_unit_test(what_was_written_last),
+		cmocka_unit_test(what_was_written_last), cmocka_unit_test(go_names_that_are_searched_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
