@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Programs that come, and mostly end, while no daemon is there: the next one has all of them, from their start."""
 import contextlib
+import json
 import os
 import resource
+import select
 import signal
 import socket
 import struct
@@ -15,6 +17,7 @@ import pytest
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
 from fakeprogram import Program
 from processes import has_ended, wait_for
+from t314_ust_hostile_recorder import rule, session_setup
 
 GONE = [signal.SIGTERM, signal.SIGKILL]
 
@@ -169,6 +172,55 @@ def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call):
         daemon.start()
     assert end(daemon).startswith("32 events of 8 programs")
     assert by_thread(daemon) == {i: list(range(4)) for i in range(8)}
+
+
+def leave_in_a_setup(daemon, p, names):
+    """A recorder that is told to end when a stopped program, which was called, comes, and has said its sessions."""
+    state = json.loads(Path(f"{daemon.socket}.state").read_text())
+    ids = [s["id"] for s in state["sessions"] if s["name"] in names]
+    assert len(ids) == len(names)
+    daemon.socket.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(daemon.socket))
+        listener.listen()
+        p.send_signal(signal.SIGCONT)
+        peer, _ = listener.accept()
+        with peer, contextlib.suppress(BrokenPipeError):  # it has gone on already
+            assert peer.recv(8192)
+            peer.shutdown(socket.SHUT_RD)
+            listener.shutdown(socket.SHUT_RD)
+            for i, n in enumerate(ids):
+                peer.send(session_setup(session=n, left=len(ids) - 1 - i))
+                peer.send(rule(session=n))
+            wait_for(lambda: select.select([peer], [], [], 0)[0])
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_daemon_ends_while_one_reads_its_setup(daemon, ticker, names):
+    """What holds until then goes on to hold; what it was not told, of rules that are new, the next one says."""
+    for name in names:
+        daemon.ust("start", "-s", name, "-o", f"{name}.spoor", "-e", "zoo:tick")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: daemon.ust("status").stdout.count(f"{p.pid} ticker") == len(names))
+    daemon.kill()
+    p.send_signal(signal.SIGSTOP)
+    daemon.start()
+    for name in names:
+        daemon.ust("enable", "-a", "-s", name, "zoo:rare")
+    daemon.kill()
+    leave_in_a_setup(daemon, p, names)
+    daemon.start()
+    wait_for(lambda: daemon.ust("status").stdout.count(f"{p.pid} ticker") == len(names))
+    time.sleep(0.5)
+    daemon.ust("disable", "-a", "-s", names[-1], "zoo:none")
+    time.sleep(0.5)
+    daemon.finish(p)
+    for name in names:
+        end(daemon, name)
+        exactly(daemon.ticks(f"{name}.spoor"), counter)
+        assert any(e["event"] == "zoo:rare" for e in daemon.events(f"{name}.spoor"))
 
 
 def test_more_than_can_wait(daemon, ticker):

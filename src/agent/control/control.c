@@ -28,6 +28,16 @@ static bool prepared; /* the environment was read: there may be a recorder */
 static bool asked;    /* whether a session wants us */
 static struct sigaction before; /* who handled SIGURG */
 
+/* Who is FORKED is told no rules of what it offers; who was told a part of its own is to hear all of them. */
+static int open_anew(unsigned flags, unsigned n_arenas)
+{
+	if (connection_fd() < 0)
+		messages_cut();
+	if (messages_again && flags & SPOOR_HELLO_FORKED && !outputs_inherited())
+		flags = SPOOR_HELLO_KICKED;
+	return connection_open(flags, n_arenas);
+}
+
 /* ---- the listener ---- */
 
 /*
@@ -57,7 +67,7 @@ static void find_again(void)
 	if (stopped || spoor_agent_lock(true))
 		return;
 	if (!outputs_offer_again())
-		connection_open(0, 0);
+		open_anew(0, 0);
 	spoor_agent_unlock();
 }
 
@@ -123,7 +133,7 @@ static void kicked(void)
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
 		messages_serve_all(KICKED_MS);
-	if (connection_fd() < 0 && !outputs_offer_again() && connection_open(SPOOR_HELLO_KICKED, 0) >= 0 &&
+	if (connection_fd() < 0 && !outputs_offer_again() && open_anew(SPOOR_HELLO_KICKED, 0) >= 0 &&
 	    connection_wait(KICKED_MS))
 		messages_serve_all(KICKED_MS);
 	spoor_agent_unlock();
@@ -262,7 +272,7 @@ int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 	int r;
 
 	connection_forget();
-	r = connection_open(SPOOR_HELLO_FORKED, n);
+	r = open_anew(SPOOR_HELLO_FORKED, n);
 	if (r < 0)
 		return r;
 	r = send_arenas(arenas, n);
@@ -270,7 +280,7 @@ int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 		return r;
 	/* The recorder has ended since; the next one is to have them. */
 	connection_close();
-	r = connection_open(SPOOR_HELLO_FORKED, n);
+	r = open_anew(SPOOR_HELLO_FORKED, n);
 	return r < 0 ? r : send_arenas(arenas, n);
 }
 

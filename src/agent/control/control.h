@@ -72,10 +72,12 @@ void spoor_agent_unlock(void);
 /* The following with the lock held. Sessions are known by the recorder's numbers. */
 
 /*
- * A session, and how its arena is to be; one that is known keeps its arena and loses its rules. What it says holds once
- * spoor_agent_record() is called. 0; -EBUSY: there are too many; or another -errno.
+ * A session, and how its arena is to be; one that is known keeps its arena, and its rules until spoor_agent_record() is
+ * called: from then on those hold that come after this. 0; -EBUSY: there are too many; or another -errno.
  */
 int spoor_agent_setup(const struct spoor_control_setup *s);
+/* Its rules never come to their end: those before them go on to hold. */
+void spoor_agent_setup_cut(__u32 session);
 /*
  * Number of sites that the rule concerns, or -errno (-EINVAL: a filter, -EPERM: none can be switched on). said: why, or
  * what is to be known about it.

@@ -7,7 +7,7 @@
 #include "agent/control/connection.h"
 #include "agent/control/control.h"
 
-bool messages_late;
+bool messages_late, messages_again;
 
 /* A recorder's answer that has not come to its end. */
 static struct {
@@ -19,6 +19,7 @@ static struct {
 	int result;
 	struct spoor_agent_said said;
 } pending;
+static __u32 by_board; /* the process that reads it, where no connection's end cuts it */
 
 static void done(const struct spoor_control_head *what, int result, const struct spoor_agent_said *said)
 {
@@ -52,21 +53,36 @@ void messages_refuse(__u32 session, int error)
 	connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), session, -1);
 }
 
+void messages_cut(void)
+{
+	if (by_board && by_board == sys_pid())
+		return;
+	messages_again |= pending.rules_left || pending.setups_left;
+	if (pending.rules_left)
+		spoor_agent_setup_cut(pending.session);
+	memset(&pending, 0, sizeof(pending));
+}
+
+static void end_answer(void)
+{
+	spoor_agent_end_answer();
+	messages_late = messages_again = false;
+}
+
 static void rules_are_there(void)
 {
+	bool last = pending.answers && !pending.setups_left;
 	int r = pending.result;
 
 	if (pending.rules_left)
 		return;
-	if (!r)
+	if (!r) /* which may find that the connection is no more */
 		r = spoor_agent_record(pending.session, pending.record, &pending.said);
 	if (r < 0 && !pending.said.text[0])
 		strcpy(pending.said.text, reason(r));
 	done(&pending.setup, r, &pending.said);
-	if (!pending.answers || pending.setups_left)
-		return;
-	spoor_agent_end_answer();
-	messages_late = false;
+	if (last)
+		end_answer();
 }
 
 /* The arena that we have, for a recorder that is new, or that we lost for a while. */
@@ -83,8 +99,7 @@ static int on_setup(const struct spoor_control_setup *m)
 	if (m->answers && !pending.setups_left)
 		spoor_agent_begin_answer();
 	if (!m->session) { /* none wants us */
-		messages_late = false;
-		spoor_agent_end_answer();
+		end_answer();
 		return -ENOENT;
 	}
 	if (m->n_channels < 1 || m->n_channels > SPOOR_ARENA_MAX_CHANNELS || !m->n_rules)
@@ -181,7 +196,7 @@ int messages_serve(void)
 	}
 	if (n < 0) {
 		connection_close();
-		memset(&pending, 0, sizeof(pending));
+		messages_cut();
 	}
 	return n < 0 ? n : 0;
 }
@@ -197,5 +212,10 @@ void messages_serve_all(int ms)
 
 int messages_take(const struct spoor_control_head *m)
 {
-	return on_message(m, -1);
+	int r;
+
+	by_board = sys_pid();
+	r = on_message(m, -1);
+	by_board = 0;
+	return r;
 }

@@ -46,6 +46,11 @@ bool outputs_offer_again(void)
 	return offer.n;
 }
 
+bool outputs_inherited(void)
+{
+	return inherited || !process->alive;
+}
+
 /* Of whom there are no descriptors to be told of nobody ever reads. */
 static int offer_fresh(void)
 {

@@ -105,6 +105,8 @@ int outputs_renew(bool at_once);
 bool outputs_missing(void);
 /* A child by fork tells a recorder that is new what it goes on with. False: it is none, or there is nothing. */
 bool outputs_offer_again(void);
+/* Is what is recorded here from a parent, which may have been told other rules? */
+bool outputs_inherited(void);
 
 /*
  * The process's lock, for whoever is going to change what is recorded: in a child its own arenas come first, or its

@@ -106,8 +106,16 @@ int spoor_agent_setup(const struct spoor_control_setup *m)
 		fill_wish(m, &s->wish);
 	}
 	s->named = true;
-	rules_forget(number(s));
+	rules_begin(number(s));
 	return 0;
+}
+
+void spoor_agent_setup_cut(__u32 id)
+{
+	struct session *s = find(id);
+
+	if (id && s)
+		rules_keep(number(s));
 }
 
 /* n: of sites. Says so if not all of those that should be can be on. */

@@ -15,9 +15,13 @@ struct rule {
 	char globs[];
 };
 
-static struct session {
+struct list {
 	struct rule *rules, **last;
-	bool recording, changing; /* changing: the rules are not all there yet */
+};
+
+static struct session {
+	struct list now, next; /* next: of a session that begins anew; they may not be all there yet */
+	bool recording, changing;
 	unsigned first_slot;
 } sessions[SPOOR_SESSIONS];
 static struct rule *free_rules;
@@ -33,7 +37,7 @@ static void rules_of(const struct session *s, const struct class *c, const struc
 	const struct rule *r;
 	unsigned i;
 
-	for (r = s->rules; r; r = r->next)
+	for (r = s->now.rules; r; r = r->next)
 		for (i = 0; r->channels >> i && rule_is_for(r, c); i++)
 			if (r->channels >> i & 1)
 				ret[i] = r;
@@ -102,6 +106,7 @@ const char *rule_field_missing(const struct rule *r)
 const struct rule *rules_add(unsigned session, const struct rule_wish *wish)
 {
 	struct session *s = &sessions[session];
+	struct list *to = s->changing ? &s->next : &s->now;
 	size_t globs = strlen(wish->globs) + 1;
 	struct rule *r = new_rule(globs);
 
@@ -114,26 +119,52 @@ const struct rule *rules_add(unsigned session, const struct rule_wish *wish)
 			    .large = globs > GLOBS,
 			    .filter = wish->filter };
 	strcpy(r->globs, wish->globs);
-	*(s->last ?: &s->rules) = r;
-	s->last = &r->next;
+	*(to->last ?: &to->rules) = r;
+	to->last = &r->next;
 	return r;
 }
 
-void rules_forget(unsigned session)
+static void empty(struct list *l)
 {
-	struct session *s = &sessions[session];
+	while (l->rules) {
+		struct rule *r = l->rules;
 
-	while (s->rules) {
-		struct rule *r = s->rules;
-
-		s->rules = r->next;
+		l->rules = r->next;
 		if (r->large)
 			continue;
 		r->next = free_rules;
 		free_rules = r;
 	}
-	s->last = NULL;
-	s->changing = true;
+	l->last = NULL;
+}
+
+void rules_begin(unsigned session)
+{
+	empty(&sessions[session].next);
+	sessions[session].changing = true;
+}
+
+void rules_keep(unsigned session)
+{
+	if (!sessions[session].recording)
+		return;
+	empty(&sessions[session].next);
+	sessions[session].changing = false;
+}
+
+void rules_forget(unsigned session)
+{
+	empty(&sessions[session].now);
+	rules_begin(session);
+}
+
+/* Those of old are over. */
+static void change(struct session *s)
+{
+	empty(&s->now);
+	s->now = s->next;
+	s->next = (struct list){ NULL };
+	s->changing = false;
 }
 
 bool rules_in_force(unsigned session)
@@ -146,7 +177,7 @@ bool rules_any(void)
 	unsigned i;
 
 	for (i = 0; i < SPOOR_SESSIONS; i++)
-		if (sessions[i].rules)
+		if (sessions[i].now.rules || sessions[i].next.rules)
 			return true;
 	return false;
 }
@@ -156,7 +187,8 @@ bool rules_record(unsigned session, bool on, unsigned first_slot)
 	struct session *s = &sessions[session];
 	bool was = s->recording;
 
-	s->changing = false;
+	if (s->changing)
+		change(s);
 	s->recording = on;
 	s->first_slot = first_slot;
 	return on || was;

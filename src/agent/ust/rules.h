@@ -21,7 +21,11 @@ struct rule_wish {
 
 /* NULL: no memory. */
 const struct rule *rules_add(unsigned session, const struct rule_wish *wish);
-/* The session begins anew; what its old rules said holds until rules_record(). */
+/* The session begins anew: its rules hold until rules_record(), those that are added from here on then take over. */
+void rules_begin(unsigned session);
+/* It does not, after all. */
+void rules_keep(unsigned session);
+/* It is over. */
 void rules_forget(unsigned session);
 /* Are they? Else another one changes nothing yet. */
 bool rules_in_force(unsigned session);
