@@ -32,13 +32,13 @@ static void test_without_descriptors(void **state)
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int fd = listen_at(&a), r;
 	struct rlimit had, none;
-	bool begun;
+	bool begun, strange;
 
 	(void)state;
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
 	none = (struct rlimit){ (rlim_t)fd + 1, had.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-	r = spoor_keeper_open(a.sun_path, &begun);
+	r = spoor_keeper_open(a.sun_path, &begun, &strange);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
 	assert_int_equal(r, -EMFILE);
 	assert_false(begun);

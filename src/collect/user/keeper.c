@@ -105,29 +105,42 @@ static int address_of(const char *path, struct sockaddr_un *ret)
 	return 0;
 }
 
-static int connect_to(const struct sockaddr_un *a)
+/* Where others may make files anybody can listen: he would be given our sockets, and believed what programs left. */
+static bool is_strangers(int fd)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != geteuid() && peer.uid);
+}
+
+/* *ret_strange: another user listens there; then it is -ECONNREFUSED. */
+static int connect_to(const struct sockaddr_un *a, bool *ret_strange)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct timeval patience = { .tv_sec = PATIENCE_S };
 
+	*ret_strange = false;
 	if (fd < 0)
 		return -errno;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)))
 		return -errno;
-	return TAKE_FD(fd);
+	*ret_strange = is_strangers(fd);
+	return *ret_strange ? -ECONNREFUSED : TAKE_FD(fd);
 }
 
 static int start(const struct sockaddr_un *a)
 {
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	struct spoor_socket_file file;
+	bool strange;
 	pid_t pid;
 
 	if (fd < 0)
 		return -errno;
-	unlink(a->sun_path); /* nobody listens there */
+	unlink(a->sun_path); /* nobody of ours listens there */
 	if (bind(fd, (const struct sockaddr *)a, sizeof(*a)) || chmod(a->sun_path, 0600) || listen(fd, 4))
 		return -errno;
 	spoor_socket_file_note(&file, a->sun_path);
@@ -141,17 +154,17 @@ static int start(const struct sockaddr_un *a)
 		return -errno;
 	waitpid(pid, NULL, 0);
 	close(TAKE_FD(fd)); /* there may be no descriptor left but this */
-	return connect_to(a);
+	return connect_to(a, &strange);
 }
 
-int spoor_keeper_open(const char *path, bool *ret_begun)
+int spoor_keeper_open(const char *path, bool *ret_begun, bool *ret_strange)
 {
 	struct sockaddr_un a;
 	int fd = address_of(path, &a);
 
-	*ret_begun = false;
+	*ret_begun = *ret_strange = false;
 	if (!fd)
-		fd = connect_to(&a);
+		fd = connect_to(&a, ret_strange);
 	if (fd != -ENOENT && fd != -ECONNREFUSED)
 		return fd; /* one may live there, with what it holds */
 	*ret_begun = true;
@@ -178,10 +191,11 @@ bool spoor_keeper_is_free(const char *path)
 	struct keeper_message m = {};
 	struct sockaddr_un a;
 	_cleanup_(spoor_closep) int fd = -1, none = -1;
+	bool strange;
 
 	if (address_of(path, &a))
 		return false;
-	fd = connect_to(&a);
+	fd = connect_to(&a, &strange);
 	return fd >= 0 && !keeper_send(fd, KEEPER_ASK, NULL, -1) && !keeper_receive(fd, &m, &none) &&
 	       m.word == KEEPER_END;
 }

@@ -25,8 +25,9 @@ struct spoor_kept {
 
 /*
  * Connects to the keeper at path, or starts one (*ret_begun). Returns the connection, or -errno: then nothing is kept.
+ * A keeper is our own user's, or root's: whoever else listened there (*ret_strange) is told nothing, and replaced.
  */
-int spoor_keeper_open(const char *path, bool *ret_begun);
+int spoor_keeper_open(const char *path, bool *ret_begun, bool *ret_strange);
 /* Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, two seconds. */
 bool spoor_keeper_is_free(const char *path);
 /* The daemon's own socket: who has connected there and is not let in when we are killed is not lost. */

@@ -49,12 +49,25 @@ static void warn_of_no_keeper(struct spoor_hub *h, const char *why)
 	spoor_hub_warn(h, text);
 }
 
+static void warn_of_stranger(struct spoor_hub *h)
+{
+	char text[sizeof(h->keeper_path) + 160];
+
+	snprintf(text, sizeof(text),
+		 "%s: another user listened there, who is told nothing, nor believed: others should "
+		 "not be able to write to that directory",
+		 h->keeper_path);
+	spoor_hub_warn(h, text);
+}
+
 /* The connection to it, or to a new one. */
 static void open_keeper(struct spoor_hub *h)
 {
-	bool begun;
-	int fd = spoor_keeper_open(h->keeper_path, &begun), r = fd < 0 ? fd : 0;
+	bool begun, strange;
+	int fd = spoor_keeper_open(h->keeper_path, &begun, &strange), r = fd < 0 ? fd : 0;
 
+	if (strange)
+		warn_of_stranger(h);
 	h->kept.fd = -1;
 	if (!r)
 		r = spoor_hub_watch(h, &h->kept, fd, h, HUB_KEEPER);
