@@ -2,7 +2,10 @@
 """What another user has made beside the socket, in a directory like /tmp, before the daemon is started. As root."""
 import contextlib
 import os
+import shutil
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +59,52 @@ def test_strangers_keeper(place, ticker):  # noqa: F811
     place.start()
     assert not [line for line in place.said if "another user" in line]
     assert place.ust("end").stdout.startswith("5 events of 1 program, 0 lost")
+
+
+def refused(place, *words):
+    run = subprocess.run([place.build / "spoor", "daemon", "--socket", place.socket], cwd=place.cwd, text=True,
+                         capture_output=True, timeout=PATIENCE)
+    assert run.returncode == 1 and all(word in run.stderr for word in ("ust.sock.state: ", *words)), run
+
+
+def left_state(place):
+    """What a daemon leaves that is killed, of a session that writes t.spoor; both are removed."""
+    place.start().ust("start", "-o", "t.spoor")
+    place.kill()
+    state = Path("ust.sock.state")
+    text = state.read_text()
+    state.unlink()
+    shutil.rmtree("t.spoor")
+    return state, text
+
+
+@pytest.mark.parametrize("how", ["file", "link", "pipe"])
+def test_strangers_state(place, how):
+    """It begins no trace, whose place it would have chosen; a pipe keeps nobody waiting."""
+    state, text = left_state(place)
+    with stranger():
+        if how == "pipe":
+            os.mkfifo(state)
+        elif how == "file":
+            state.write_text(text)
+        else:
+            state.symlink_to("other")
+    if how == "link":  # root's own, for another daemon
+        Path("other").write_text(text)
+    refused(place, "it is another user's" if how == "file" else "it is no file of sessions")
+    assert not Path("t.spoor").exists()
+    state.unlink()
+    place.start().ust("start", "-o", "t.spoor")
+
+
+def test_strangers_new_state(place):
+    """A file that lies where the state is written first does not come to be the state, with its owner."""
+    place.start()
+    with stranger():
+        new = Path("ust.sock.state.new")
+        new.write_text("")
+        new.chmod(0o666)
+    place.ust("start", "-o", "t.spoor")
+    st = Path("ust.sock.state").stat()
+    assert (st.st_uid, st.st_mode & 0o777) == (0, 0o600)
+    assert not new.exists()

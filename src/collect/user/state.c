@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -27,7 +28,8 @@ static int replace(const char *path, const char *text)
 		new = NULL;
 		return -ENOMEM;
 	}
-	fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	unlink(new); /* where others may make files it would be theirs */
+	fd = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	if (write(fd, text, n) != (ssize_t)n || rename(new, path)) {
@@ -213,17 +215,48 @@ static int give_up(struct spoor_hub *h, const json_t *j, const struct spoor_erro
 	return 0;
 }
 
-int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay, struct spoor_error *e)
+/* What it says is done with our rights: where others may make files it is only ours that counts. */
+static int open_own(const char *path, struct spoor_error *e)
 {
-	json_error_t why;
-	json_t *all, *list;
-	int n = 0, r = 0;
+	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
 
-	if (access(path, F_OK) && errno == ENOENT)
-		return 0;
-	all = json_load_file(path, 0, &why);
+	if (fd < 0 && errno == ENOENT)
+		return -ENOENT;
+	if (fd < 0 && errno != ELOOP)
+		return spoor_fail(e, errno, "%s: cannot be read: %s", path, strerror(errno));
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return spoor_fail(e, EBADMSG, "%s: it is no file of sessions: remove it", path);
+	if (st.st_uid != geteuid())
+		return spoor_fail(e, EPERM,
+				  "%s: it is another user's, who may not say what this daemon records: "
+				  "remove it, or give another --socket",
+				  path);
+	return TAKE_FD(fd);
+}
+
+static int load(const char *path, json_t **ret, struct spoor_error *e)
+{
+	_cleanup_(spoor_closep) int fd = open_own(path, e);
+	json_error_t why;
+	json_t *all;
+
+	if (fd < 0)
+		return fd;
+	all = json_loadfd(fd, 0, &why);
 	if (!all)
 		return spoor_fail(e, EBADMSG, "%s: it makes no sense: %s", path, why.text);
+	*ret = all;
+	return 0;
+}
+
+int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay, struct spoor_error *e)
+{
+	json_t *all, *list;
+	int n = 0, r = load(path, &all, e);
+
+	if (r)
+		return r == -ENOENT ? 0 : r;
 	if (json_integer_value(json_object_get(all, "version")) != VERSION) {
 		json_decref(all);
 		return spoor_fail(e, EPROTO, "%s: it is of another version of Spoor", path);

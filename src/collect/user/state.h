@@ -12,7 +12,7 @@ int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *
 bool spoor_state_is_old(struct spoor_hub *h);
 /*
  * Makes the sessions that the file tells of; those of a relay with this one (-EINVAL: it is NULL). 0 also if there is
- * no file. Their number.
+ * no file. Their number. -EPERM: the file is another user's.
  */
 int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay,
 		     struct spoor_error *e);
