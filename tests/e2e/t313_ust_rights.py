@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Who may record whom: users' own daemons, setuid programs, strangers. As root, acting as others."""
+import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import struct
 import subprocess
+import termios
 import time
 
 import pytest
 import tracing
-from daemons import Daemon, end_keeper, open_place as place  # noqa: F401
+from daemons import PATIENCE, Daemon, daemon, end_keeper, open_place as place  # noqa: F401
+from fakeprogram import COMMAND, message
 from processes import ready, tell, wait_for
 
 USER, STRANGER = 12345, 12346
@@ -102,6 +106,57 @@ def test_users_daemon(build, place, linked):
     finally:
         d.terminate()
         d.wait(10)
+
+
+def strangers_commands(path):
+    """A connection of his, by which he has sent as many commands as fit, and reads no answer."""
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)  # more than fit into what is there for answers
+    os.seteuid(STRANGER)
+    try:
+        s.connect(path)
+    finally:
+        os.seteuid(0)
+    s.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            s.send(message(COMMAND, b"status"))
+    return s
+
+
+def is_heard(s):
+    """What it has sent is read, or thrown away."""
+    return not struct.unpack("i", fcntl.ioctl(s, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def answers(s):
+    """Before it is hung up, of which it hears as well as that what it sent was not read."""
+    got = []
+    s.settimeout(PATIENCE)
+    while True:
+        try:
+            got.append(s.recv(8192))
+        except ConnectionResetError:
+            continue
+        if not got[-1]:
+            return got[:-1]
+
+
+def test_strangers_who_read_no_refusals(daemon, monkeypatch):
+    """Nobody waits for them: each is refused once, and hung up."""
+    daemon.cwd.chmod(0o711)
+    monkeypatch.chdir(daemon.cwd)  # what it is in is root's alone
+    daemon.process.send_signal(signal.SIGSTOP)
+    strangers = [strangers_commands(daemon.socket.name) for _ in range(40)]
+    began = time.monotonic()
+    daemon.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: all(is_heard(s) for s in strangers), PATIENCE)
+    assert daemon.ust("status").stdout == "no session\n"
+    assert time.monotonic() - began < 10  # half a second for each
+    for s in strangers:
+        (refusal,) = answers(s)
+        assert b"only the recorder's user and root may give commands" in refusal
+        s.close()
 
 
 def test_alone_as_user(build, place, linked):

@@ -251,8 +251,9 @@ void spoor_program_ask_rows(struct hub_program *p); /* for what its arenas have 
 void spoor_hub_tell_rows(struct spoor_hub *h);
 
 /* request.c */
-void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);
-/* Whatever the command is, it is not carried out. */
+/* -EPERM: its user may give none, of which it was told: it is to be hung up. */
+int spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size);
+/* Whatever the command is, it is not carried out. Does not wait: who does not read it does not hear it. */
 void spoor_request_refuse(struct hub_program *client, uint32_t serial, int error, const char *why);
 void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, const char *text); /* q NULL: nothing */
 /* It is done, and there is something to be said of it if all that were concerned say so. */

@@ -446,8 +446,7 @@ static int carry_out(struct hub_program *p, const struct spoor_control_head *m, 
 		if (p->program || !p->hub->o.command)
 			return -EBADMSG;
 		spoor_program_heard(p);
-		spoor_request_command(p, m, size);
-		return 0;
+		return spoor_request_command(p, m, size);
 	}
 	return -EBADMSG;
 }

@@ -248,20 +248,26 @@ static void carry_out(struct spoor_hub *h, struct spoor_hub_request *q, const ch
 
 void spoor_request_refuse(struct hub_program *client, uint32_t serial, int error, const char *why)
 {
-	struct spoor_hub_request q = { .client = client, .serial = serial, .result = error };
+	/* Everybody can ask for this, as often as he likes: nobody is waited for to read it. */
+	struct spoor_hub_request q = { .client = client, .serial = serial, .result = error, .waited = MOST_WAIT_MS };
 
 	send_text(&q, why, true);
 }
 
-void spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size)
+int spoor_request_command(struct hub_program *client, const struct spoor_control_head *m, size_t size)
 {
 	struct spoor_hub *h = client->hub;
-	struct spoor_hub_request *q = calloc(1, sizeof(*q));
+	struct spoor_hub_request *q;
 	char text[SPOOR_CONTROL_MAX_SIZE + 1];
 	size_t len = size - sizeof(*m);
 
+	if (!may_command(client)) {
+		spoor_request_refuse(client, m->serial, -EPERM, "only the recorder's user and root may give commands");
+		return -EPERM;
+	}
+	q = calloc(1, sizeof(*q));
 	if (!q)
-		return;
+		return 0;
 	q->client = client;
 	q->serial = m->serial;
 	q->deadline = spoor_now_monotonic() + PATIENCE_NS;
@@ -269,10 +275,8 @@ void spoor_request_command(struct hub_program *client, const struct spoor_contro
 	h->requests = q;
 	memcpy(text, (const char *)m + sizeof(*m), len);
 	text[len] = '\0';
-	if (!may_command(client))
-		spoor_hub_result(q, -EPERM, "only the recorder's user and root may give commands");
-	else
-		carry_out(h, q, text, len);
+	carry_out(h, q, text, len);
 	if (is_complete(q))
 		finish(h, q);
+	return 0;
 }
