@@ -56,12 +56,13 @@ class Sender(Daemon):
         where.mkdir()
         super().__init__(build, where)
         self.name, self.options = name, ["--relay", url, "--host-name", name, *options]
+        self.enter = []  # what executes it
 
     def start(self):
         self.errors = open(self.cwd / "daemon.log", "ab+")
         at = self.errors.seek(0, 2)
-        self.process = subprocess.Popen([self.build / "spoor", "daemon", "--socket", self.socket, *self.options],
-                                        cwd=self.cwd, stderr=self.errors, stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*self.enter, self.build / "spoor", "daemon", "--socket", self.socket,
+                                         *self.options], cwd=self.cwd, stderr=self.errors, stdin=subprocess.DEVNULL)
         until = time.monotonic() + 20
         while "spoor daemon: ready" not in self.said()[at:]:
             assert self.process.poll() is None and time.monotonic() < until, self.said()

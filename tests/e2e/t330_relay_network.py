@@ -9,7 +9,7 @@ import pytest
 
 from daemons import in_a_row, ticker  # noqa: F401 (fixtures)
 from processes import wait_for
-from relaying import Sender, finish, relay, sender, there  # noqa: F401 (fixtures)
+from relaying import Relay, Sender, finish, relay, sender, there  # noqa: F401 (fixtures)
 
 
 def test_three_hosts(relay, sender, ticker, tmp_path):  # noqa: F811
@@ -52,6 +52,32 @@ def test_names(relay, sender, ticker):  # noqa: F811
     finally:
         b.close()
     assert {p.name for p in relay.directory.iterdir()} <= {"same", "_._.._.._etc_x_y_", "_.._.._etc_x_y_"}
+
+
+@pytest.fixture
+def several(build, tmp_path):
+    """A relay, and a sender to it by a name that has other addresses before the one at which it listens."""
+    relay = Relay(build, tmp_path / "several", host="127.0.0.5").start()  # noqa: F811
+    hosts = tmp_path / "hosts"
+    hosts.write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
+    s = Sender(build, tmp_path, "alpha", f"tcp://localhost:{relay.port}")
+    s.enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec",
+               'mount --bind "$0" /etc/hosts; exec "$@"', hosts]
+    yield relay, s.start()
+    s.close()
+    relay.kill()
+
+
+def test_host_of_several_addresses(several, ticker):  # noqa: F811
+    """They are tried in turn; also after it was away."""
+    relay, s = several  # noqa: F811
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    s.program(ticker, 1, 101).wait(20)
+    relay.kill()
+    s.program(ticker, 1, 103).wait(20)
+    relay.start()
+    finish(s, relay)
+    assert sorted(len(n) for n in there(s, relay).values()) == [101, 103]
 
 
 def test_host_called_as_a_traces_file(relay, sender, ticker):  # noqa: F811

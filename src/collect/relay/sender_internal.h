@@ -43,6 +43,8 @@ struct spoor_sender {
 	size_t digest_len;
 	uint64_t next_try, pause, heard, asked, began; /* ns */
 	bool welcome;                                  /* on this connection */
+	/* Of the relay's host: the one that is tried, or used; how many it has; of these without success since a pause. */
+	unsigned address, n_addresses, n_tried;
 };
 
 void *spoor_sender_run(void *sender);

@@ -41,14 +41,30 @@ void spoor_sender_to_state(struct spoor_sender *s, enum sender_state state, int 
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* The relay may listen at one of its host's addresses only. False: all have been tried; or the same is to be again. */
+static bool to_another_address(struct spoor_sender *s)
+{
+	if (s->welcome)
+		return false;
+	s->address++;
+	return ++s->n_tried < s->n_addresses;
+}
+
+static void make_pause(struct spoor_sender *s, uint64_t now)
+{
+	s->n_tried = 0;
+	s->pause = s->pause ? s->pause * 2 : FIRST_PAUSE;
+	s->pause = s->pause < LONGEST_PAUSE ? s->pause : LONGEST_PAUSE;
+	s->next_try = now + s->pause;
+}
+
 static void lose_connection(struct spoor_sender *s)
 {
 	uint64_t now = spoor_now_monotonic();
 
 	spoor_channel_close(&s->channel);
-	s->pause = s->pause ? s->pause * 2 : FIRST_PAUSE;
-	s->pause = s->pause < LONGEST_PAUSE ? s->pause : LONGEST_PAUSE;
-	s->next_try = now + s->pause;
+	if (!to_another_address(s))
+		make_pause(s, now);
 	s->n_in = s->n_out = s->out_at = s->sent = 0;
 	s->sending = NULL;
 	s->welcome = false;
@@ -81,21 +97,35 @@ static void trouble(struct spoor_sender *s, int error)
 
 /* ---- connecting ---- */
 
+static const struct addrinfo *choose(struct spoor_sender *s, const struct addrinfo *all)
+{
+	s->n_addresses = 0;
+	for (const struct addrinfo *a = all; a; a = a->ai_next)
+		s->n_addresses++;
+	s->address %= s->n_addresses;
+	for (unsigned i = 0; i < s->address; i++)
+		all = all->ai_next;
+	return all;
+}
+
 static int begin_connecting(struct spoor_sender *s)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *all = NULL;
+	const struct addrinfo *to;
 	int one = 1, fd = -1, r;
 
 	if (s->o.to.host[0] >= '0' && s->o.to.host[0] <= '9')
 		hints.ai_flags = 0;
 	r = getaddrinfo(s->o.to.host, s->o.to.port, &hints, &all);
 	if (r) {
+		s->n_addresses = 0;
 		snprintf(s->channel.why, sizeof(s->channel.why), "%s", gai_strerror(r));
 		return -EPROTO;
 	}
-	fd = socket(all->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	to = choose(s, all);
+	fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	r = fd < 0 ? -errno : 0;
-	if (!r && connect(fd, all->ai_addr, all->ai_addrlen) && errno != EINPROGRESS)
+	if (!r && connect(fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS)
 		r = -errno;
 	freeaddrinfo(all);
 	if (r) {
