@@ -15,6 +15,7 @@
  *                                              none from NULL, or if count is negative
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
  *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
+ *                                              values and bounds as a cast to the type makes them
  *
  * A name, as those of tracepoints, must not be a macro's: `errno` is one, and with gcc's -std=gnu17 `linux` and `unix`.
  *

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What tracepoints and markers record, by whichever compiler, and what their probes are called with."""
+import json
 import subprocess
 
 import arenas
@@ -209,6 +210,45 @@ def test_filters(build, tmp_path, expression, kept):
     context = {"SPOOR_UST_CONTEXT": "vpid"} if "vpid" in expression else {}
     _, (trace,) = tracing.traced(build, tmp_path / "out", program, "count", 101, SPOOR_UST_FILTER=expression, **context)
     assert [e.values["n"] for e in trace.events] == list(kept)
+
+
+LABELS = """
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(x, y, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(
+	spoor_enum(unsigned char, a, (unsigned char)n, spoor_label("m1", -1), spoor_label("300", 300)),
+	spoor_enum(unsigned, b, (unsigned)n, spoor_label("m1", -1), spoor_range("low", 0, 50)),
+	spoor_enum(signed char, c, (signed char)n, spoor_label("m1", 255)),
+	spoor_enum(int, d, n, spoor_label("m1", 0xffffffffu), spoor_range("none", 9, 8))))
+SPOOR_TRACEPOINT(x, z, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+int main(void)
+{
+	int i;
+
+	for (i = -1; i < 46; i++) {
+		spoor_trace(x, y, i);
+		spoor_trace(x, z, i);
+	}
+	return 0;
+}
+"""
+
+
+def test_labels_that_their_type_cannot_hold(build, spoor, tmp_path):
+    """They are of what a cast makes of them, and of nothing if that is no value; no event is lost for it."""
+    source = tmp_path / "labels.c"
+    source.write_text(LABELS)
+    program = tracing.build_program(tmp_path / "labels", source)
+    assert "94 events of 1 program, 0 lost" in spoor("ust", "run", "-o", "t.spoor", "--", program).stderr
+    told = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()]
+    assert not told[-1]["damages"]
+    assert [e["fields"]["n"] for e in told if e.get("event") == "x:z"] == list(range(-1, 46))
+    fields = [e["fields"] for e in told if e.get("event") == "x:y"]
+    assert [{k: v["name"] for k, v in f.items()} for f in (fields[0], fields[10], fields[45])] == [
+        dict(a="m1", b="m1", c="m1", d="m1"), dict(a=None, b="low", c=None, d=None),
+        dict(a="300", b="low", c=None, d=None)]
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_FILTER=
+                                 'a == "m1" && b == "m1" && c == "m1" && d == "m1" || a == "300" || d == "none"')
+    assert [v["d"] for v in values(trace, "x:y")] == [-1, 44]
 
 
 @pytest.mark.parametrize("expression", ["n ==", "(n", "n = 3", "\"unended", "n == 3 x", "&& n", "9" * 30, "(" * 500,

@@ -258,6 +258,57 @@ def test_wrong_providers_do_not_compile(tmp_path, ours, wrong, instead):
                           capture_output=True).returncode != 0
 
 
+ENUMERATION = """
+#undef LTTNG_UST_TRACEPOINT_PROVIDER
+#define LTTNG_UST_TRACEPOINT_PROVIDER en
+#undef LTTNG_UST_TRACEPOINT_INCLUDE
+#define LTTNG_UST_TRACEPOINT_INCLUDE "./en_tp.h"
+#if !defined(EN_TP_H) || defined(LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ)
+#define EN_TP_H
+#include <lttng/tracepoint.h>
+#include <stdint.h>
+LTTNG_UST_TRACEPOINT_ENUM(en, state, LTTNG_UST_TP_ENUM_VALUES(
+	%s))
+LTTNG_UST_TRACEPOINT_EVENT(en, named, LTTNG_UST_TP_ARGS(int, n), LTTNG_UST_TP_FIELDS(
+	lttng_ust_field_enum(en, state, %s, n, n)))
+LTTNG_UST_TRACEPOINT_EVENT(en, plain, LTTNG_UST_TP_ARGS(int, n), LTTNG_UST_TP_FIELDS(
+	lttng_ust_field_integer(int, n, n)))
+#endif
+#include <lttng/tracepoint-event.h>
+"""
+ENUMERATED = """
+#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
+#define LTTNG_UST_TRACEPOINT_DEFINE
+#include "en_tp.h"
+int main(void)
+{
+	for (int i = -1; i < 3; i++) {
+		lttng_ust_tracepoint(en, named, i);
+		lttng_ust_tracepoint(en, plain, i);
+	}
+	return 0;
+}
+"""
+
+
+def enumerated(where, flags, labels, of):
+    """A program with an enumeration of these labels."""
+    values = "\n\t".join(f'lttng_ust_field_enum_value("{name}", {value})' for name, value in labels)
+    (where / "en_tp.h").write_text(ENUMERATION % (values, of))
+    (where / "en.c").write_text(ENUMERATED)
+    lttng.run(["gcc", "-I.", *flags[0], "en.c", "-o", "en", *flags[1]], cwd=where)
+    return where / "en"
+
+
+def test_labels_that_their_type_cannot_hold(build, spoor, tmp_path, ours):
+    """LTTng's own trace has the events, too, but for no value the name."""
+    program = enumerated(tmp_path, ours, [("UNKNOWN", -1), ("ZERO", 0), ("ONE", 1)], "uint8_t")
+    lttng.record_spoor(build, tmp_path / "t.spoor", program)
+    assert [fields[0][1][-2:] for _, _, fields in lttng.events(tmp_path / "t.spoor")[::2]] == [
+        (n, [("ONE", [(1, 1)]), ("UNKNOWN", [(255, 255)]), ("ZERO", [(0, 0)])]) for n in (255, 0, 1, 2)]
+    assert "en:named n=UNKNOWN(255)" in spoor("report", "--events", "t.spoor").stdout
+
+
 # ---- the examples of LTTng-UST itself, where its package has them ----
 
 def example(tmp_path, name):

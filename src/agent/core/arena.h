@@ -355,7 +355,7 @@ struct spoor_def_field {
 _Static_assert(sizeof(struct spoor_def_field) == 16, "");
 
 struct spoor_def_label { /* ENUM: values low..high are called name */
-	__s64 low, high; /* compare as u64 if the field is not SIGNED */
+	__s64 low, high; /* cast them to the field's type, which need not hold them; low > high then: of no value */
 	__u16 size;      /* bytes of this record; a multiple of 8 */
 	char name[];     /* NUL-terminated */
 };

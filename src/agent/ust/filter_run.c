@@ -211,6 +211,19 @@ static bool matches(struct event *e, const struct value *pattern, const char *s,
 	return p == p_end;
 }
 
+/* From low to high, as the enumeration's type would have them: traces show the same. */
+static bool is_between(const struct spoor_def_field *f, uint64_t value, uint64_t low, uint64_t high)
+{
+	unsigned above = 64 - 8U * f->bytes;
+
+	low <<= above;
+	high <<= above;
+	value <<= above;
+	if (f->flags & SPOOR_DEF_SIGNED)
+		return (int64_t)value >= (int64_t)low && (int64_t)value <= (int64_t)high;
+	return value >= low && value <= high;
+}
+
 /* A name that the enumeration has for its value, that the pattern fits. */
 static bool has_label(struct event *e, const struct value *v, const struct value *pattern)
 {
@@ -220,11 +233,9 @@ static bool has_label(struct event *e, const struct value *v, const struct value
 	at += (bounded_length(at, v->labels->size) + 8) & ~(size_t)7;
 	for (i = 0; i < v->labels->n_labels; i++) {
 		const struct spoor_def_label *l = (const void *)at;
-		bool in = v->labels->flags & SPOOR_DEF_SIGNED ?
-				  v->integer >= l->low && v->integer <= l->high :
-				  v->integer >= (uint64_t)l->low && v->integer <= (uint64_t)l->high;
 
-		if (in && matches(e, pattern, l->name, bounded_length(l->name, l->size)))
+		if (is_between(v->labels, (uint64_t)v->integer, (uint64_t)l->low, (uint64_t)l->high) &&
+		    matches(e, pattern, l->name, bounded_length(l->name, l->size)))
 			return true;
 		at += l->size;
 	}

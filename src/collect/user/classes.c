@@ -59,33 +59,50 @@ static int type_of(const struct spoor_def_field *f)
 	return -EBADMSG;
 }
 
-/* Names of values behind the field's own name. */
+/* A bound as the field would have it: programs call 255 of a byte -1, as a cast would make it. */
+static uint64_t in_field(const struct spoor_def_field *f, uint64_t v)
+{
+	unsigned above = 64 - 8 * f->bytes;
+
+	return f->flags & SPOOR_DEF_SIGNED ? (uint64_t)((int64_t)(v << above) >> above) : v << above >> above;
+}
+
+static bool is_empty(const struct spoor_def_field *f, const struct spoor_class_value *v)
+{
+	return f->flags & SPOOR_DEF_SIGNED ? (int64_t)v->first > (int64_t)v->last : v->first > v->last;
+}
+
+/* Names of values behind the field's own name; but for those of no value. */
 static int take_labels(struct parser *p, const struct spoor_def_field *f, const uint8_t *at, const uint8_t *end,
 		       struct spoor_class_field *ret)
 {
-	struct spoor_class_value *v;
+	struct spoor_class_value *values = p->values + p->n_values;
+	unsigned n = 0;
 
 	if (!f->n_labels)
 		return 0;
-	if (f->type != SPOOR_DEF_ENUM || f->shape != SPOOR_DEF_SCALAR || p->n_values + f->n_labels > MAX_LABELS)
+	if (f->type != SPOOR_DEF_ENUM || f->shape != SPOOR_DEF_SCALAR || !f->bytes || f->bytes > 8 ||
+	    p->n_values + f->n_labels > MAX_LABELS)
 		return -EBADMSG;
-	ret->values = v = p->values + p->n_values;
 	for (unsigned i = 0; i < f->n_labels; i++) {
 		const struct spoor_def_label *l = (const void *)at;
+		struct spoor_class_value *v = &values[n];
 		const uint8_t *name;
 
 		if ((size_t)(end - at) < sizeof(*l) || l->size < sizeof(*l) || l->size > end - at || l->size % 8)
 			return -EBADMSG;
 		name = at + offsetof(struct spoor_def_label, name);
-		v[i].label = text(&name, at + l->size);
-		if (!v[i].label)
+		v->label = text(&name, at + l->size);
+		if (!v->label)
 			return -EBADMSG;
-		v[i].first = l->low;
-		v[i].last = l->high;
+		v->first = in_field(f, l->low);
+		v->last = in_field(f, l->high);
+		n += !is_empty(f, v);
 		at += l->size;
 	}
-	p->n_values += f->n_labels;
-	ret->n_values = f->n_labels;
+	p->n_values += n;
+	ret->values = n ? values : NULL;
+	ret->n_values = n;
 	return 0;
 }
 
