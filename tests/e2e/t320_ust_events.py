@@ -251,6 +251,42 @@ def test_labels_that_their_type_cannot_hold(build, spoor, tmp_path):
     assert [v["d"] for v in values(trace, "x:y")] == [-1, 44]
 
 
+def test_descriptions_that_are_too_large(build, spoor, tmp_path):
+    """Of 64 kB there is room for one; what is larger is lost by the event, also where a filter asks for its fields."""
+    def labelled(name, size):
+        labels = ", ".join(f'spoor_label("{i:0{size}}", {i})' for i in range(32))
+        return (f"SPOOR_TRACEPOINT(d, {name}, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(\n"
+                f"\tspoor_enum(int, n, n, {labels})))\n")
+    marks = "\n".join(f'trace_mark({name}, "{"x" * size} n %d", i);' for name, size in (
+        ("long", 5003), ("longer", 60013), ("longest", 70001)))
+    source = tmp_path / "large.c"
+    source.write_text("#include <spoor/marker.h>\n#include <spoor/tracepoint.h>\n" + labelled("large", 1499) +
+                      labelled("larger", 2503) + f"""
+int main(void)
+{{
+	int i;
+
+	for (i = 0; i < 11; i++) {{
+		spoor_trace(d, large, i);
+		spoor_trace(d, larger, i);
+		{marks}
+	}}
+	return 0;
+}}
+""")
+    program = tracing.build_program(tmp_path / "large", source, "-Wno-overflow")
+    assert "33 events of 1 program, 22 lost" in spoor("ust", "run", "-o", "t.spoor", "--", program).stderr
+    report = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()]
+    assert not report[-1]["damages"]
+    assert [(e["event"], e["fields"]["n"]) for e in report[:-1] if e.get("fields", {}).get("n") in (
+        7, {"value": 7, "name": f"{7:01499}"})] == [("d:large", {"value": 7, "name": f"{7:01499}"}),
+                                                    ("marker:long", 7), ("marker:longer", 7)]
+    run = spoor("ust", "run", "--filter", "n == 5", "-o", "u.spoor", "--", program)
+    assert "3 events of 1 program, 22 lost" in run.stderr
+    assert {line.split()[0] for line in spoor("ust", "list", program).stdout.splitlines()} == {
+        "d:large", "d:larger", "marker:long", "marker:longer", "marker:longest"}
+
+
 @pytest.mark.parametrize("expression", ["n ==", "(n", "n = 3", "\"unended", "n == 3 x", "&& n", "9" * 30, "(" * 500,
                                         "n ||" * 200 + "n"])
 def test_wrong_filters_record_nothing(build, tmp_path, expression):

@@ -309,6 +309,17 @@ def test_labels_that_their_type_cannot_hold(build, spoor, tmp_path, ours):
     assert "en:named n=UNKNOWN(255)" in spoor("report", "--events", "t.spoor").stdout
 
 
+def test_many_labels(build, spoor, tmp_path, ours):
+    """As many as 64 kB hold; the events of what has more are lost, and counted."""
+    for n, said in ((1009, "8 events of 1 program, 0 lost"), (3001, "4 events of 1 program, 4 lost")):
+        where = tmp_path / str(n)
+        where.mkdir()
+        program = enumerated(where, ours, [(f"A_VALUE_NUMBER_{i}", i) for i in range(n)], "int")
+        assert said in spoor("ust", "run", "-o", where / "t.spoor", "--", program).stderr
+        found = [e for e in lttng.events(where / "t.spoor") if e.name == "en:named"]
+        assert [len(fields[0][1][-1]) for _, _, fields in found] == [n] * (4 if n == 1009 else 0)
+
+
 # ---- the examples of LTTng-UST itself, where its package has them ----
 
 def example(tmp_path, name):

@@ -12,8 +12,6 @@ _Static_assert(offsetof(struct spoor_desc_field, n_labels) == offsetof(struct sp
 
 #define BUCKETS 1024
 #define CHUNK 65536
-#define MAX_TEXT 4096
-#define MAX_DEFINITION 65536
 
 static struct class *first, **last = &first;
 static struct class *buckets[BUCKETS];
@@ -77,6 +75,7 @@ struct parts {
 	const void *fields;
 	uint32_t fields_size;
 	uint64_t signature;
+	bool large; /* fields is nothing then */
 };
 
 static const char *next_string(const char **at, const char *end)
@@ -89,13 +88,20 @@ static const char *next_string(const char **at, const char *end)
 	return s;
 }
 
+/* Of a marker it is all there is, and may be more than text_size can say. */
+static uint32_t text_size(const struct spoor_desc *d)
+{
+	return d->kind == SPOOR_DESC_TRACEPOINT ? d->text_size : d->size - (uint32_t)sizeof(*d);
+}
+
 static int take_apart(const struct spoor_desc *d, struct parts *ret)
 {
-	const char *at = (const char *)(d + 1), *end = at + d->text_size;
-	struct parts p = { .format = "" };
+	const char *at = (const char *)(d + 1), *end;
+	struct parts p = { .format = "", .large = d->size > CLASS_MAX_DEFINITION };
 
-	if (d->size < sizeof(*d) + d->text_size || d->size > MAX_DEFINITION / 2 || d->text_size > MAX_TEXT)
+	if (d->size < sizeof(*d) + d->text_size)
 		return -EINVAL;
+	end = at + text_size(d);
 	p.provider = next_string(&at, end);
 	p.name = next_string(&at, end);
 	if (d->kind != SPOOR_DESC_TRACEPOINT)
@@ -103,9 +109,10 @@ static int take_apart(const struct spoor_desc *d, struct parts *ret)
 	if (!p.provider || !p.name || !p.format)
 		return -EINVAL;
 	p.fields = end;
-	p.fields_size = d->size - (uint32_t)sizeof(*d) - d->text_size;
+	p.fields_size = p.large ? 0 : d->size - (uint32_t)sizeof(*d) - text_size(d);
 	p.signature = hash(0xcbf29ce484222325ULL, p.format, strlen(p.format));
 	p.signature = hash(p.signature, p.fields, p.fields_size);
+	p.signature += p.large; /* not the one without fields */
 	*ret = p;
 	return 0;
 }
@@ -145,6 +152,7 @@ static int fill(struct class *c, const struct spoor_desc *d, const struct parts 
 	c->kind = d->kind;
 	c->level = d->level;
 	c->signature = p->signature;
+	c->large = p->large;
 	if (d->kind != SPOOR_DESC_TRACEPOINT)
 		return marker_fields(c);
 	fields = keep(p->fields_size ?: 1);
@@ -152,7 +160,7 @@ static int fill(struct class *c, const struct spoor_desc *d, const struct parts 
 		return -ENOMEM;
 	c->fields = memcpy(fields, p->fields, p->fields_size);
 	c->fields_size = p->fields_size;
-	c->n_fields = d->n_fields;
+	c->n_fields = p->large ? 0 : d->n_fields;
 	return 0;
 }
 
@@ -268,17 +276,19 @@ int class_define(struct class *c, unsigned slot)
 	char *end;
 	int r;
 
+	if (c->large)
+		return -E2BIG;
 	if (c->ids[slot] && slot_knows(s, c->ids[slot]))
 		return 0;
 	id = choose_id(c, s->output);
 	if (!id)
 		return -ENOSPC;
 	if (!d)
-		d = agent_memory(MAX_DEFINITION, false);
+		d = agent_memory(CLASS_MAX_DEFINITION, false);
 	if (!d)
 		return -ENOMEM;
 	memset(d, 0, sizeof(*d));
-	end = put_class(c, s->channel->contexts, d, (char *)d + MAX_DEFINITION);
+	end = put_class(c, s->channel->contexts, d, (char *)d + CLASS_MAX_DEFINITION);
 	if (!end)
 		return -E2BIG;
 	d->def.size = (uint32_t)(end - (char *)d);

@@ -8,6 +8,8 @@
 #include "agent/core/output.h"
 #include <spoor/site.h>
 
+#define CLASS_MAX_DEFINITION 65536 /* bytes: so large a definition may be in a trace */
+
 struct class
 {
 	struct class *next, *next_in_bucket;
@@ -17,6 +19,7 @@ struct class
 	uint32_t line;
 	uint16_t id; /* 0: there are no more numbers */
 	uint8_t kind, level;
+	bool large; /* it cannot be defined, and its fields are not kept */
 	uint64_t signature;
 	const void *fields; /* spoor_def_field records */
 	uint32_t fields_size;

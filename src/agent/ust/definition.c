@@ -6,7 +6,6 @@
 #include "agent/ust/definition.h"
 
 #define BUCKETS 256
-#define MAX_SIZE 65536 /* of a description, put together */
 
 struct definition {
 	struct definition *next;
@@ -138,16 +137,14 @@ static struct class *class_of_definition(const struct spoor_definition *d, const
 	struct writer w;
 
 	if (!buffer)
-		buffer = agent_memory(MAX_SIZE, false);
-	if (!buffer || sizeof(*named) + named->text_size > MAX_SIZE)
+		buffer = agent_memory(CLASS_MAX_DEFINITION, false);
+	w = (struct writer){ buffer, buffer, buffer + CLASS_MAX_DEFINITION };
+	whole = buffer ? put(&w, named, sizeof(*named) + named->text_size) : NULL;
+	if (!whole)
 		return NULL;
-	w = (struct writer){ buffer, buffer, buffer + MAX_SIZE };
-	whole = put(&w, named, sizeof(*named) + named->text_size);
 	whole->kind = SPOOR_DESC_TRACEPOINT;
 	whole->n_fields = put_fields(&w, at(&d->fields));
-	if (!w.at)
-		return NULL;
-	whole->size = (uint32_t)(w.at - w.begin);
+	whole->size = w.at ? (uint32_t)(w.at - w.begin) : UINT32_MAX; /* too large: it is there, and told of as lost */
 	return class_of(whole, file, line);
 }
 

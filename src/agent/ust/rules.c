@@ -56,7 +56,8 @@ static uint32_t slots_of(const struct session *s, struct class *c, uint32_t *ref
 
 		if (!rules[i] || !rules[i]->enable)
 			continue;
-		__atomic_store_n(&c->filters[slot], rules[i]->filter, __ATOMIC_RELAXED);
+		/* Where fields are not known, none is kept out: what is lost for that is to be counted. */
+		__atomic_store_n(&c->filters[slot], c->large ? NULL : rules[i]->filter, __ATOMIC_RELAXED);
 		*(class_define(c, slot) ? refused : &found) |= 1U << slot;
 	}
 	return found;

@@ -164,7 +164,7 @@ static int one_site(struct walk *w, const struct entry *s, uint64_t at)
 	if (d.kind > SPOOR_SITE_ELSEWHERE)
 		return -EBADMSG;
 	provider = (const char *)desc + sizeof(d);
-	end = provider + d.text_size;
+	end = provider + (d.kind == SPOOR_SITE_MARKER || d.kind == SPOOR_SITE_LOG ? d.size - sizeof(d) : d.text_size);
 	name = memchr(provider, 0, end - provider);
 	name = name ? name + 1 : NULL;
 	format = name ? memchr(name, 0, end - name) : NULL;

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "collect/user/sites_internal.h"
 
-#define MOST_DESC 65536
+#define MOST_DESC (1 << 20)
 #define MOST_FIELD 1024
 #define MOST_FIELDS 1024
 #define MOST_DEFINITIONS 100000
