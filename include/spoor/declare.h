@@ -67,10 +67,11 @@ template <class T> struct spoor_argument_ {
 	const char *const v_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(&x) : (const char *)&x; \
 	const size_t c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(v_##x) + 1 : sizeof(x);
 #define SPOOR_AS_(i, x) +c_##x
-#define SPOOR_AW_(i, x)                                                                                    \
-	spoor_copy_(spoor_at_, v_##x, SPOOR_ARG_TYPE_(x) == 4 ? c_##x - 1 : sizeof(x));                   \
-	if (SPOOR_ARG_TYPE_(x) == 4)                                                                      \
-		spoor_at_[c_##x - 1] = 0;                                                                 \
+#define SPOOR_AW_(i, x)                                              \
+	if (SPOOR_ARG_TYPE_(x) == 4)                                 \
+		spoor_put_string_(spoor_at_, v_##x, c_##x - 1);      \
+	else                                                         \
+		spoor_copy_(spoor_at_, v_##x, sizeof(x));            \
 	spoor_at_ += c_##x;
 
 /* In a function, where the arguments have types. */

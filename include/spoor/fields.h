@@ -10,6 +10,7 @@
  *   spoor_float(type, name, value)             float or double
  *   spoor_pointer(name, value)                 an address; what it points to is not read
  *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
+ *                                              (shortened while it is recorded: filled up with '#')
  *   spoor_array(type, name, from, count)       count integers (constant), zeroes from NULL; spoor_array_hex
  *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex;
  *                                              none from NULL, or if count is negative

@@ -85,43 +85,86 @@ SPOOR_INLINE_ const char *spoor_string_at_(const void *p)
 	return s ? s : "(null)";
 }
 
-/* memcpy for short pieces, without a call; the ends of the pieces of 16, 8, 4 may overlap. */
-SPOOR_INLINE_ void spoor_copy_(char *to, const char *from, size_t n)
+SPOOR_INLINE_ int spoor_any_nul_(__m128i bytes)
 {
+	return _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())) != 0;
+}
+
+/* A piece is loaded once, and what is looked at is what is stored: the compiler is kept from loading it again. */
+SPOOR_INLINE_ __m128i spoor_copy_16_(char *to, const char *from)
+{
+	__m128i bytes = _mm_loadu_si128((const __m128i *)from);
+
+	__asm__("" : "+x"(bytes));
+	_mm_storeu_si128((__m128i *)to, bytes);
+	return bytes;
+}
+
+/*
+ * memcpy for short pieces, without a call; the ends of the pieces of 16, 8, 4 may overlap. Returns whether there is a
+ * NUL among what was copied (or was, in what overlaps), for which `from` is not read again: others may write there.
+ */
+SPOOR_INLINE_ int spoor_copy_(char *to, const char *from, size_t n)
+{
+	int any = 0;
 	size_t i;
 
 	SPOOR_UNKNOWN_(from); /* of a short literal the compiler would warn of what is copied of longer texts alone */
 	if (n >= 16) {
-		for (i = 0; i + 16 <= n; i += 16)
-			_mm_storeu_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
-		_mm_storeu_si128((__m128i *)(to + n - 16), _mm_loadu_si128((const __m128i *)(from + n - 16)));
-		return;
+		__m128i least = spoor_copy_16_(to, from);
+
+		for (i = 16; i + 16 <= n; i += 16)
+			least = _mm_min_epu8(least, spoor_copy_16_(to + i, from + i));
+		return spoor_any_nul_(_mm_min_epu8(least, spoor_copy_16_(to + n - 16, from + n - 16)));
 	}
 	if (n >= 8) {
 		uint64_t a, b;
 
 		__builtin_memcpy(&a, from, 8);
 		__builtin_memcpy(&b, from + n - 8, 8);
+		SPOOR_UNKNOWN_(a);
+		SPOOR_UNKNOWN_(b);
 		__builtin_memcpy(to, &a, 8);
 		__builtin_memcpy(to + n - 8, &b, 8);
-		return;
+		return spoor_any_nul_(_mm_set_epi64x((long long)b, (long long)a));
 	}
 	if (n >= 4) {
 		uint32_t a, b;
 
 		__builtin_memcpy(&a, from, 4);
 		__builtin_memcpy(&b, from + n - 4, 4);
+		SPOOR_UNKNOWN_(a);
+		SPOOR_UNKNOWN_(b);
 		__builtin_memcpy(to, &a, 4);
 		__builtin_memcpy(to + n - 4, &b, 4);
-		return;
+		return spoor_any_nul_(_mm_set_epi32((int)b, (int)a, (int)b, (int)a));
 	}
-	for (i = 0; i < n; i++)
-		to[i] = from[i];
+	for (i = 0; i < n; i++) {
+		int byte = from[i];
+
+		SPOOR_UNKNOWN_(byte);
+		to[i] = (char)byte;
+		any |= !byte;
+	}
+	return any;
 }
 
+/* As LTTng does: what was a string up to here has been cut short while it was recorded. */
+static __attribute__((noinline, cold, unused)) SPOOR_UNWATCHED_ void spoor_fill_string_(char *at, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n && at[i]; i++)
+		;
+	for (; i < n; i++)
+		at[i] = '#';
+}
+
+/* Just n bytes and a NUL, whatever has become of the string: a reader finds the next field by its NUL. */
 SPOOR_INLINE_ char *spoor_put_string_(char *at, const char *s, size_t n)
 {
-	spoor_copy_(at, s, n);
+	if (__builtin_expect(spoor_copy_(at, s, n), 0))
+		spoor_fill_string_(at, n);
 	at[n] = 0;
 	return at + n + 1;
 }

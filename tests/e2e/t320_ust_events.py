@@ -97,6 +97,87 @@ int main(void) { short three[3] = { 1, 2, 3 }; spoor_trace(n, e, NULL); spoor_tr
                                         dict(shorts=[1, 2, 3], hex=[1, 2], some=[1, 2])]
 
 
+SHORTENED = """
+#include <string.h>
+#include <spoor/tracepoint.h>
+static char text[64];
+static int shorten(int at) { text[at] = 0; return at; }
+SPOOR_TRACEPOINT(n, e, TP_PROTO(int at), TP_ARGS(at), TP_FIELDS(
+	spoor_string(s, text), spoor_int(int, at, shorten(at)), spoor_int(int, n, 7)))
+int main(void)
+{
+	for (int n = 0; n < 43; n++) {
+		for (int at = 0; at <= n; at++) {
+			memset(text, 0, sizeof(text));
+			memset(text, 'x', (size_t)n);
+			spoor_trace(n, e, at);
+		}
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "gcc -O0", "clang -O3", "g++", "clang++ -O0"])
+def test_a_string_shortened_while_it_is_recorded(build, tmp_path, compiler):
+    """By a field's value here; else by a thread or a signal handler. It keeps the length that was reserved for it, and
+    what was reserved for what is behind it is that."""
+    (tmp_path / "shortened.c").write_text(SHORTENED)
+    program = tracing.build_program(tmp_path / "shortened", tmp_path / "shortened.c", compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.returncode == 0
+    assert values(trace, "n:e") == [dict(s="x" * at + "#" * (n - at), at=at, n=7)
+                                    for n in range(43) for at in range(n + 1)]
+
+
+RACED = """
+#include <pthread.h>
+#include <string.h>
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+DECLARE_TRACE(raced, TP_PROTO(const char *s, unsigned n), TP_ARGS(s, n));
+DEFINE_TRACE(raced);
+static char text[128];
+static int stop;
+static void *flip(void *arg)
+{
+	volatile char *at = text + 50;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		*at = 0;
+		*at = 'x';
+	}
+	return arg;
+}
+int main(void)
+{
+	pthread_t thread;
+
+	memset(text, 'x', 100);
+	pthread_create(&thread, NULL, flip, NULL);
+	for (int i = 0; i < 30011; i++) {
+		trace_raced(text, 0xdeadbeef);
+		trace_mark(raced, "s %s n %u", text, 0xdeadbeef);
+	}
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	return pthread_join(thread, NULL);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang++"])
+def test_a_string_shortened_by_a_thread(build, tmp_path, compiler):
+    """Of the first form, and of markers, whose values are taken by the library."""
+    (tmp_path / "raced.c").write_text(RACED)
+    program = tracing.build_program(tmp_path / "raced", tmp_path / "raced.c", compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.returncode == 0
+    for event in "trace:raced", "marker:raced":
+        found = values(trace, event)
+        assert len(found) == 30011 and {v["n"] for v in found} == {0xdeadbeef}, event
+        assert {v["s"] for v in found} <= {"x" * 50, "x" * 100, "x" * 50 + "#" * 50}
+
+
 def test_inline_functions_and_loops(trace):
     assert len(values(trace, "types:none")) == 9
     assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))

@@ -26,6 +26,19 @@ static inline void inlined(int n)
 
 void elsewhere(int n); /* types_more.c */
 
+static void shortened(void)
+{
+	const int lengths[] = { 1, 3, 6, 13, 16, 39 };
+	char s[40];
+	unsigned i;
+
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		memset(s, 'x', (size_t)lengths[i]);
+		s[lengths[i]] = '\0';
+		lttng_ust_tracepoint(types, shortened, s, lengths[i] / 3);
+	}
+}
+
 static void all(void)
 {
 	const int i[] = { -1, 2, INT_MIN };
@@ -59,6 +72,7 @@ static void all(void)
 		lttng_ust_do_tracepoint(types, nothing);
 	}
 	lttng_ust_tracepoint(types, first, counted(8), 9);
+	shortened();
 	memset(large, 'x', sizeof(large));
 	large[20000] = '\0';
 	lttng_ust_tracepoint(types, others, 0, 0, large, 0);

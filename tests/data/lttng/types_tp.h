@@ -135,6 +135,16 @@ LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, pair, types, first, LTTNG_UST_TP_ARGS
 LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, pair, types, second, LTTNG_UST_TP_ARGS(int, a, long, b))
 LTTNG_UST_TRACEPOINT_LOGLEVEL(types, second, LTTNG_UST_TRACEPOINT_LOGLEVEL_EMERG)
 
+/* Its string is shortened after its size was asked for. */
+LTTNG_UST_TRACEPOINT_EVENT(types, shortened,
+	LTTNG_UST_TP_ARGS(char *, s, int, at),
+	LTTNG_UST_TP_FIELDS(
+		lttng_ust_field_integer(int, at, types_shorten(s, at))
+		lttng_ust_field_string(s, s)
+		lttng_ust_field_integer(int, behind, at)
+	)
+)
+
 LTTNG_UST_TRACEPOINT_EVENT(types, nothing, LTTNG_UST_TP_ARGS(), LTTNG_UST_TP_FIELDS())
 LTTNG_UST_TRACEPOINT_EVENT(types, nothing_void, LTTNG_UST_TP_ARGS(void), LTTNG_UST_TP_FIELDS())
 
