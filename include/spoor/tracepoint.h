@@ -101,11 +101,12 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 #define SPOOR_STRICT_(call) SPOOR_STRICT_BEGIN_ call; SPOOR_STRICT_END_
 
 /*
- * `void *data, int a, ...`; args tell whether there are any: a prototype of none is () or, as in the kernel, (void).
+ * `void *spoor_data_, int a, ...`; args tell whether there are any: a prototype of none is () or, as in the kernel,
+ * (void).
  */
 #define SPOOR_DATA_PROTO_(proto, ...) SPOOR_JOIN_(SPOOR_DATA_PROTO_, SPOOR_EMPTY_(__VA_ARGS__))(SPOOR_P_(proto))
-#define SPOOR_DATA_PROTO_0(...) void *data, __VA_ARGS__
-#define SPOOR_DATA_PROTO_1(...) void *data
+#define SPOOR_DATA_PROTO_0(...) void *spoor_data_, __VA_ARGS__
+#define SPOOR_DATA_PROTO_1(...) void *spoor_data_
 #define SPOOR_DATA_ARGS_(...) SPOOR_JOIN_(SPOOR_DATA_ARGS_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
 #define SPOOR_DATA_ARGS_0(...) spoor_probe_->data, __VA_ARGS__
 #define SPOOR_DATA_ARGS_1(...) spoor_probe_->data

@@ -178,6 +178,37 @@ def test_a_string_shortened_by_a_thread(build, tmp_path, compiler):
         assert {v["s"] for v in found} <= {"x" * 50, "x" * 100, "x" * 50 + "#" * 50}
 
 
+NAMED = """
+#include <stdio.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(n, e, TP_PROTO(int data, const char *probe), TP_ARGS(data, probe), TP_FIELDS(
+	spoor_int(int, data, data), spoor_string(probe, probe)))
+DECLARE_TRACE(named, TP_PROTO(int data, const char *probe), TP_ARGS(data, probe));
+DEFINE_TRACE(named);
+static void probed(void *mine, int data, const char *probe) { printf("%s %d %s\\n", (char *)mine, data, probe); }
+static char mine[] = "mine";
+int main(void)
+{
+	register_trace_n_e(probed, mine);
+	register_trace_named(probed, mine);
+	spoor_trace(n, e, 7, "seven");
+	trace_named(11, "eleven");
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_arguments_called_as_those_of_probes(build, tmp_path, compiler):
+    (tmp_path / "named.c").write_text(NAMED)
+    program = tracing.build_program(tmp_path / "named", tmp_path / "named.c", compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.stdout == "mine 7 seven\nmine 11 eleven\n"
+    assert values(trace, "n:e") == [dict(data=7, probe="seven")]
+    assert values(trace, "trace:named") == [dict(data=11, probe="eleven")]
+    tracing.build_program(tmp_path / "off", tmp_path / "named.c", "-DSPOOR_DISABLE", compiler=compiler)
+
+
 def test_inline_functions_and_loops(trace):
     assert len(values(trace, "types:none")) == 9
     assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))
