@@ -63,16 +63,16 @@ template <class T> struct spoor_argument_ {
 	    SPOOR_ARG_TYPE_(x) == 3 || SPOOR_ARG_BLOB_(x) ? 16 : 10, SPOOR_ARG_SIGNED_(x), 0,                    \
 	    SPOOR_ARG_BLOB_(x) ? sizeof(x) : 0, 0, 0 },                                                          \
 	  #x },
-#define SPOOR_AV_(i, x)                                                                         \
-	const char *const v_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(&x) : (const char *)&x; \
-	const size_t c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(v_##x) + 1 : sizeof(x);
-#define SPOOR_AS_(i, x) +c_##x
-#define SPOOR_AW_(i, x)                                              \
-	if (SPOOR_ARG_TYPE_(x) == 4)                                 \
-		spoor_put_string_(spoor_at_, v_##x, c_##x - 1);      \
-	else                                                         \
-		spoor_copy_(spoor_at_, v_##x, sizeof(x));            \
-	spoor_at_ += c_##x;
+#define SPOOR_AV_(i, x)                                                                                    \
+	const char *const spoor_v_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(&x) : (const char *)&x; \
+	const size_t spoor_c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(spoor_v_##x) + 1 : sizeof(x);
+#define SPOOR_AS_(i, x) +spoor_c_##x
+#define SPOOR_AW_(i, x)                                                     \
+	if (SPOOR_ARG_TYPE_(x) == 4)                                        \
+		spoor_put_string_(spoor_at_, spoor_v_##x, spoor_c_##x - 1); \
+	else                                                                \
+		spoor_copy_(spoor_at_, spoor_v_##x, sizeof(x));             \
+	spoor_at_ += spoor_c_##x;
 
 /* In a function, where the arguments have types. */
 #define SPOOR_ARGS_DESC_(name, args)                                                                         \

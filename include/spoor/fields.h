@@ -61,10 +61,10 @@
 /* Integers */
 #define SPOOR_T_spoor_int(type, name, value) SPOOR_FT_(name)
 #define SPOOR_I_spoor_int(type, name, value) SPOOR_FI_(1, 0, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, name)
-#define SPOOR_V_spoor_int(type, name, value) const type v_##name = value;
+#define SPOOR_V_spoor_int(type, name, value) const type spoor_v_##name = value;
 #define SPOOR_S_spoor_int(type, name, value) +sizeof(type)
-#define SPOOR_W_spoor_int(type, name, value)                    \
-	__builtin_memcpy(spoor_at_, &v_##name, sizeof(type));   \
+#define SPOOR_W_spoor_int(type, name, value)                        \
+	__builtin_memcpy(spoor_at_, &spoor_v_##name, sizeof(type)); \
 	spoor_at_ += sizeof(type);
 #define SPOOR_Q_spoor_int(type, name, value) SPOOR_TYPE_WORDS_(type) " " #name ","
 
@@ -99,7 +99,7 @@
 
 #define SPOOR_T_spoor_pointer(name, value) SPOOR_FT_(name)
 #define SPOOR_I_spoor_pointer(name, value) SPOOR_FI_(3, 0, sizeof(void *), 16, 0, 0, name)
-#define SPOOR_V_spoor_pointer(name, value) const void *const v_##name = value;
+#define SPOOR_V_spoor_pointer(name, value) const void *const spoor_v_##name = value;
 #define SPOOR_S_spoor_pointer(name, value) +sizeof(void *)
 #define SPOOR_W_spoor_pointer(name, value) SPOOR_W_spoor_int(void *, name, value)
 #define SPOOR_Q_spoor_pointer(name, value) " pointer " #name ","
@@ -107,25 +107,25 @@
 /* Strings */
 #define SPOOR_T_spoor_string(name, value) SPOOR_FT_(name)
 #define SPOOR_I_spoor_string(name, value) SPOOR_FI_(4, 0, 1, 10, 0, 0, name)
-#define SPOOR_V_spoor_string(name, value)                          \
-	const char *const p_##name = value;                        \
-	const char *const v_##name = p_##name ? p_##name : "(null)"; \
-	const size_t c_##name = spoor_string_length_(v_##name);
-#define SPOOR_S_spoor_string(name, value) +c_##name + 1
-#define SPOOR_W_spoor_string(name, value) spoor_at_ = spoor_put_string_(spoor_at_, v_##name, c_##name);
+#define SPOOR_V_spoor_string(name, value)                                              \
+	const char *const spoor_p_##name = value;                                      \
+	const char *const spoor_v_##name = spoor_p_##name ? spoor_p_##name : "(null)"; \
+	const size_t spoor_c_##name = spoor_string_length_(spoor_v_##name);
+#define SPOOR_S_spoor_string(name, value) +spoor_c_##name + 1
+#define SPOOR_W_spoor_string(name, value) spoor_at_ = spoor_put_string_(spoor_at_, spoor_v_##name, spoor_c_##name);
 #define SPOOR_Q_spoor_string(name, value) " string " #name ","
 
 /* Several integers */
 #define SPOOR_T_spoor_array(type, name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_array(type, name, from, count) \
 	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), count, name)
-#define SPOOR_V_spoor_array(type, name, from, count) const type *const v_##name = from;
+#define SPOOR_V_spoor_array(type, name, from, count) const type *const spoor_v_##name = from;
 #define SPOOR_S_spoor_array(type, name, from, count) +sizeof(type) * (count)
-#define SPOOR_W_spoor_array(type, name, from, count)                               \
-	if (v_##name)                                                              \
-		spoor_copy_(spoor_at_, (const char *)v_##name, sizeof(type) * (count)); \
-	else                                                                       \
-		__builtin_memset(spoor_at_, 0, sizeof(type) * (count));            \
+#define SPOOR_W_spoor_array(type, name, from, count)                                          \
+	if (spoor_v_##name)                                                                   \
+		spoor_copy_(spoor_at_, (const char *)spoor_v_##name, sizeof(type) * (count)); \
+	else                                                                                  \
+		__builtin_memset(spoor_at_, 0, sizeof(type) * (count));                       \
 	spoor_at_ += sizeof(type) * (count);
 #define SPOOR_Q_spoor_array(type, name, from, count) SPOOR_TYPE_WORDS_(type) " " #name "[" #count "],"
 
@@ -140,15 +140,15 @@
 #define SPOOR_T_spoor_sequence(type, name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_sequence(type, name, from, count) \
 	SPOOR_FI_(1, 2, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, name)
-#define SPOOR_V_spoor_sequence(type, name, from, count)                                            \
-	const type *const v_##name = from;                                                         \
-	const size_t a_##name =                                                                    \
-		v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0;                  \
-	const size_t m_##name = SPOOR_STRING_MAX_ / sizeof(type);                                  \
-	const uint16_t c_##name = (uint16_t)(a_##name < m_##name ? a_##name : m_##name);
-#define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * c_##name
+#define SPOOR_V_spoor_sequence(type, name, from, count)                                 \
+	const type *const spoor_v_##name = from;                                        \
+	const size_t spoor_a_##name =                                                   \
+		spoor_v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0; \
+	const size_t spoor_m_##name = SPOOR_STRING_MAX_ / sizeof(type);                 \
+	const uint16_t spoor_c_##name = (uint16_t)(spoor_a_##name < spoor_m_##name ? spoor_a_##name : spoor_m_##name);
+#define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * spoor_c_##name
 #define SPOOR_W_spoor_sequence(type, name, from, count) \
-	spoor_at_ = spoor_put_sequence_(spoor_at_, v_##name, c_##name, sizeof(type) * c_##name);
+	spoor_at_ = spoor_put_sequence_(spoor_at_, spoor_v_##name, spoor_c_##name, sizeof(type) * spoor_c_##name);
 #define SPOOR_Q_spoor_sequence(type, name, from, count) SPOOR_TYPE_WORDS_(type) " " #name "[],"
 
 #define SPOOR_T_spoor_sequence_hex SPOOR_T_spoor_sequence
@@ -197,7 +197,7 @@
 		    SPOOR_NUMBERED_(SPOOR_LS_, __VA_ARGS__)),                                                     \
 	    5, 0, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, 0, SPOOR_COUNT_(__VA_ARGS__), 0 },                \
 	  #name, SPOOR_NUMBERED_(SPOOR_LI_, __VA_ARGS__) },
-#define SPOOR_V_spoor_enum(type, name, value, ...) const type v_##name = value;
+#define SPOOR_V_spoor_enum(type, name, value, ...) const type spoor_v_##name = value;
 #define SPOOR_S_spoor_enum(type, name, value, ...) +sizeof(type)
 #define SPOOR_W_spoor_enum(type, name, value, ...) SPOOR_W_spoor_int(type, name, value)
 #define SPOOR_Q_spoor_enum(type, name, value, ...) \

@@ -209,6 +209,40 @@ def test_arguments_called_as_those_of_probes(build, tmp_path, compiler):
     tracing.build_program(tmp_path / "off", tmp_path / "named.c", "-DSPOOR_DISABLE", compiler=compiler)
 
 
+GLOBALS = """
+#include <spoor/tracepoint.h>
+static int v_depth = 1234, c_depth = 4, a_depth = 6, m_depth = 1, v_q = 3;
+static const char *p_name = "pname", *v_name = "vname";
+static const short v_shorts[] = { 1, 2, 3 }, *p_shorts = v_shorts;
+SPOOR_TRACEPOINT(n, e, TP_PROTO(int depth), TP_ARGS(depth), TP_FIELDS(
+	spoor_int(int, depth, v_depth), spoor_hex(int, c, c_depth), spoor_string(name, p_name),
+	spoor_string(v_name, v_name), spoor_array(short, shorts, v_shorts, 2), spoor_pointer(p, &a_depth),
+	spoor_sequence(short, q, p_shorts, v_q), spoor_sequence(short, c_q, p_shorts, m_depth),
+	spoor_text(text, p_name, c_depth), spoor_enum(int, v_depth, v_depth, spoor_label("most", 1234))))
+DECLARE_TRACE(both, TP_PROTO(int depth, int v_depth, int c_depth), TP_ARGS(depth, v_depth, c_depth));
+DEFINE_TRACE(both);
+int main(void)
+{
+	spoor_trace(n, e, 7);
+	trace_both(1, 2, 3);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang -O0", "g++", "clang++"])
+def test_fields_of_variables_of_any_name(build, tmp_path, compiler):
+    """What the macros' own are called is not a name that a program's have."""
+    (tmp_path / "globals.c").write_text(GLOBALS)
+    program = tracing.build_program(tmp_path / "globals", tmp_path / "globals.c", compiler=compiler)
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    found, = values(trace, "n:e")
+    assert found.pop("p")
+    assert found == dict(depth=1234, c=4, name="pname", v_name="vname", shorts=[1, 2], q=[1, 2, 3], c_q=[1],
+                         text=b"pnam", v_depth=1234)
+    assert values(trace, "trace:both") == [dict(depth=1, v_depth=2, c_depth=3)]
+
+
 def test_inline_functions_and_loops(trace):
     assert len(values(trace, "types:none")) == 9
     assert [v["n"] for v in values(trace, "marker:inlined")] == list(range(8))
