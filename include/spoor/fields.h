@@ -140,12 +140,10 @@
 #define SPOOR_T_spoor_sequence(type, name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_sequence(type, name, from, count) \
 	SPOOR_FI_(1, 2, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), 0, name)
-#define SPOOR_V_spoor_sequence(type, name, from, count)                                 \
-	const type *const spoor_v_##name = from;                                        \
-	const size_t spoor_a_##name =                                                   \
-		spoor_v_##name && (uint64_t)(count) <= INT32_MAX ? (size_t)(count) : 0; \
-	const size_t spoor_m_##name = SPOOR_STRING_MAX_ / sizeof(type);                 \
-	const uint16_t spoor_c_##name = (uint16_t)(spoor_a_##name < spoor_m_##name ? spoor_a_##name : spoor_m_##name);
+#define SPOOR_V_spoor_sequence(type, name, from, count) \
+	const type *const spoor_v_##name = from;        \
+	const uint16_t spoor_c_##name =                 \
+		spoor_v_##name ? spoor_count_((uint64_t)(count), SPOOR_STRING_MAX_ / sizeof(type)) : (uint16_t)0;
 #define SPOOR_S_spoor_sequence(type, name, from, count) +2 + sizeof(type) * spoor_c_##name
 #define SPOOR_W_spoor_sequence(type, name, from, count) \
 	spoor_at_ = spoor_put_sequence_(spoor_at_, spoor_v_##name, spoor_c_##name, sizeof(type) * spoor_c_##name);

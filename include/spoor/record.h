@@ -169,6 +169,16 @@ SPOOR_INLINE_ char *spoor_put_string_(char *at, const char *s, size_t n)
 	return at + n + 1;
 }
 
+/* None if it is negative, or was. It is looked at after it was loaded, once: others may write to where it came from. */
+SPOOR_INLINE_ uint16_t spoor_count_(uint64_t count, size_t most)
+{
+	if (!__builtin_constant_p(count))
+		SPOOR_UNKNOWN_(count);
+	if (count > INT32_MAX)
+		return 0;
+	return (uint16_t)(count < most ? count : most);
+}
+
 SPOOR_INLINE_ char *spoor_put_sequence_(char *at, const void *from, uint16_t count, size_t bytes)
 {
 	__builtin_memcpy(at, &count, 2);

@@ -80,6 +80,35 @@ int main(void) { spoor_trace(n, e, (const char *)16, -1); spoor_trace(n, e, \"ab
                                         dict(text=b"a", shorts=[int.from_bytes(b"ab", "little")], same=b"a")]
 
 
+def test_a_count_is_evaluated_once(build, tmp_path):
+    """Here it is negative the second time, as another thread may make it; with NULL it is not evaluated."""
+    source = tmp_path / "once.c"
+    source.write_text("""
+#include <spoor/tracepoint.h>
+static int asked;
+static int count(void) { return asked++ % 2 ? -1 : 3; }
+SPOOR_TRACEPOINT(n, text, TP_PROTO(const char *p), TP_ARGS(p), TP_FIELDS(spoor_text(text, p, count())))
+SPOOR_TRACEPOINT(n, shorts, TP_PROTO(const short *p), TP_ARGS(p), TP_FIELDS(
+	spoor_sequence(short, shorts, p, count()), spoor_sequence_hex(short, hex, p, count())))
+int main(void)
+{
+	short four[4] = { 1, 2, 3, 4 };
+
+	spoor_trace(n, text, "four");
+	spoor_trace(n, text, NULL);
+	spoor_trace(n, text, "four");
+	spoor_trace(n, shorts, four);
+	return asked;
+}
+""")
+    for compiler in ("gcc", "clang++ -O0"):
+        program = tracing.build_program(tmp_path / "once", source, compiler=compiler)
+        run, (trace,) = tracing.traced(build, tmp_path / compiler.split()[0], program)
+        assert run.returncode == 4
+        assert [v["text"] for v in values(trace, "n:text")] == [b"fou", b"", b""]
+        assert values(trace, "n:shorts") == [dict(shorts=[1, 2, 3], hex=[])]
+
+
 def test_arrays_of_nothing(build, tmp_path):
     """NULL is zeroes, or empty: the program goes on as without the event."""
     source = tmp_path / "nothing.c"

@@ -58,9 +58,7 @@ struct spoor_lttng_piece_ {
 
 SPOOR_INLINE_ size_t spoor_lttng_count_(const void *from, uint64_t n, size_t most)
 {
-	if (!from || n > INT32_MAX)
-		return 0;
-	return n < most ? n : most;
+	return from ? spoor_count_(n, most) : 0;
 }
 
 /* Characters up to a NUL, behind which nothing is read. */
