@@ -86,6 +86,15 @@ def test_clone(run):
     assert traces[1].state == arenas.LIVE  # it did not go through exit()
 
 
+def test_probes_in_children(build, tmp_path):
+    """Made while a thread is in a probe, or waits for one: they have readers and locks of threads that they have not."""
+    program = tracing.build_program(tmp_path / "fork_probes", "ust_fork_probes.c")
+    ways = ["probe", "probe waited for", "fork", "fork twice", "signals blocked", "clone", "clone locked",
+            "signals blocked locked", "fork locked"]
+    done, _ = tracing.traced(build, tmp_path / "out", program)
+    assert done.returncode == 0 and done.stdout.splitlines() == [f"{way} ended" for way in ways], done
+
+
 def test_vfork(run):
     _, traces = run("vfork", 7)
     assert [numbers(t) for t in traces] == [list(range(15)), list(range(5))]

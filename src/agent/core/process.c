@@ -41,6 +41,7 @@ int process_init(void)
 		return -ENOMEM;
 	p->pid = sys_pid();
 	p->alive = 1;
+	p->rcu = none.rcu;
 	process = p;
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <string.h>
-#include <urcu/urcu-bp.h>
 
 #include "agent/core/process.h"
 #include "agent/ust/definition.h"
+#include "agent/ust/rcu.h"
 
 #define BUCKETS 256
 
@@ -194,6 +194,7 @@ bool definitions_in(const struct spoor_site *begin, const struct spoor_site *end
 	for (; begin < end; begin++) {
 		if (!is_definition(begin))
 			continue;
+		rcu_use();
 		add(begin);
 		any = true;
 	}
@@ -267,7 +268,7 @@ void (*definition_elsewhere(struct spoor_tracepoint *tp))(void)
 {
 	const struct class *c;
 
-	urcu_bp_read_lock();
+	rcu_read_begin();
 	c = __atomic_load_n((struct class **)&tp->agent, __ATOMIC_ACQUIRE);
 	return __atomic_load_n(&c->record, __ATOMIC_ACQUIRE);
 }

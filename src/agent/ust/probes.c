@@ -2,11 +2,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <urcu/urcu-bp.h>
 
 #include "agent/core/process.h"
 #include "agent/core/sanitizers.h"
 #include "agent/ust/probes.h"
+#include "agent/ust/rcu.h"
 #include "agent/ust/sites.h"
 
 /* Of a tracepoint: class is set. Of markers: those of that name, and format unless NULL; also of objects to come. */
@@ -26,7 +26,7 @@ const struct spoor_probe *probes_begin(struct spoor_tracepoint *tp)
 	const struct class *c = tp->agent;
 	const struct spoor_probe *p;
 
-	urcu_bp_read_lock();
+	rcu_read_begin();
 	sanitizers_acquire(&registrations);
 	p = rcu_dereference(c->probes);
 	return p ?: no_probes;
@@ -35,7 +35,7 @@ const struct spoor_probe *probes_begin(struct spoor_tracepoint *tp)
 void probes_end(void)
 {
 	sanitizers_release(no_probes);
-	urcu_bp_read_unlock();
+	rcu_read_end();
 }
 
 bool probes_any(void)
@@ -106,18 +106,20 @@ static void publish_for(const struct registration *r)
 
 void probe_synchronize(void)
 {
-	urcu_bp_synchronize_rcu();
+	rcu_wait();
 	sanitizers_acquire(no_probes);
 }
 
 /* Outside of the process's lock: a probe that we wait for may be in a program that waits for it. */
 static void free_old(void)
 {
+	bool waited = rcu_wait();
 	struct class *c;
 
-	probe_synchronize();
+	sanitizers_acquire(no_probes);
 	for (c = classes(); c; c = c->next) {
-		free(c->old_probes);
+		if (waited)
+			free(c->old_probes);
 		c->old_probes = NULL;
 	}
 }
@@ -180,6 +182,7 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 		return ret;
 	}
 	if (outputs_lock(true)) {
+		rcu_use();
 		r->class = desc ? class_of(desc, file, line) : NULL;
 		ret = desc && !r->class ? -ENOMEM : in ? add(r) : drop(r);
 		process_unlock();

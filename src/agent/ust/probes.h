@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
-/* Callbacks of tracepoints and markers, under RCU (liburcu's bulletproof flavour: threads need not register). */
+/* Callbacks of tracepoints and markers, under RCU (rcu.h). */
 #include "agent/ust/class.h"
 #include <spoor/marker.h>
 #include <spoor/tracepoint.h>

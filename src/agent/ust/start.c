@@ -16,9 +16,8 @@
 #include "agent/ust/environment.h"
 #include "agent/ust/exported.h"
 #include "agent/ust/probes.h"
+#include "agent/ust/rcu.h"
 #include "agent/ust/sites.h"
-
-static uint32_t first_pid; /* of the process that loaded the library */
 
 /* A program without a site needs no memory: it gets an arena with the first object that has some. */
 static struct alone alone;
@@ -74,7 +73,7 @@ static void start(int argc, char **argv, char **envp)
 		return;
 	if (!first)
 		agent_stay();
-	first_pid = process->pid;
+	rcu_begin();
 	if (!environ)
 		environ = envp;
 	environment_clock(trusted);
@@ -122,7 +121,6 @@ void agent_object_out(const void *note)
 		return;
 	wait = sites_object_out(note);
 	process_unlock();
-	/* A forked process may have inherited readers whose threads it has not: it would wait for ever. */
-	if (wait && process->pid == first_pid)
+	if (wait)
 		probe_synchronize();
 }

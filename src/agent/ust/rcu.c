@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <pthread.h>
+#include <signal.h>
+
+#include "agent/ust/rcu.h"
+
+#define BIT(sig) (1ULL << ((sig)-1))
+/* Those that no program blocks, libc's own among them. */
+#define NEVER_BLOCKED (BIT(SIGKILL) | BIT(SIGSTOP) | BIT(32) | BIT(33))
+
+static bool used;          /* in this process or in one that it was forked from */
+static __thread bool held; /* liburcu's locks, over a fork of this thread */
+
+/* urcu_bp_before_fork() leaves them so: the program, or another library, may have called it, and its locks are taken. */
+static bool all_signals_blocked(void)
+{
+	uint64_t blocked = 0;
+
+	sys6(SYS_rt_sigprocmask, 0, 0, (long)&blocked, sizeof(blocked), 0, 0);
+	return (blocked | NEVER_BLOCKED) == ~0ULL;
+}
+
+/* Of a thread that is in a probe another one may wait, with the lock: to wait for that one would be for ever. */
+static void before_fork(void)
+{
+	if (!used || !process->rcu || all_signals_blocked() || urcu_bp_read_ongoing())
+		return;
+	urcu_bp_before_fork();
+	held = true;
+}
+
+static void after_in_parent(void)
+{
+	if (!held)
+		return;
+	held = false;
+	urcu_bp_after_fork_parent();
+}
+
+static void after_in_child(void)
+{
+	if (!held)
+		return;
+	held = false;
+	process->rcu = 1;
+	urcu_bp_after_fork_child();
+}
+
+void rcu_begin(void)
+{
+	pthread_atfork(before_fork, after_in_parent, after_in_child);
+}
+
+void rcu_use(void)
+{
+	if (used)
+		return;
+	process->rcu = 1;
+	used = true;
+}
+
+bool rcu_wait(void)
+{
+	if (!process->rcu)
+		return false;
+	urcu_bp_synchronize_rcu();
+	return true;
+}
