@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/random.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -62,12 +63,21 @@ static int cgroup_of(const char *path, uint64_t *ret_id, struct spoor_error *e)
 	return 0;
 }
 
+#define ENOUGH_DESCRIPTORS 128 /* for all maps and programs, and what is open already */
+
+/* libbpf tries again without what it had no descriptor for, and fails with what that comes to. */
+static bool has_few_descriptors(void)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < ENOUGH_DESCRIPTORS;
+}
+
 static int why_not_loaded(int r, struct spoor_error *e)
 {
 	char found[256];
 
-	/* libbpf tries again without what it has no descriptor for, and returns what that comes to. */
-	if (r == -EMFILE || strstr(last_words, strerror(EMFILE)))
+	if (r == -EMFILE || has_few_descriptors())
 		return spoor_fail(e, EMFILE, "cannot load the kernel side: %s", strerror(EMFILE));
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
