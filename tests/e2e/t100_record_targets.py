@@ -127,7 +127,8 @@ def test_pid_that_comes_under_the_name(record, read, start, actor):
 def test_pid_that_loses_the_name(record, read, start, actor, tmp_path, follow):
     """It stays in; its children from then on are in with --follow alone."""
     shutil.copy("/bin/dash", tmp_path / "wombat")
-    shell = start(tmp_path / "wombat", "-c", f"read x; exec sh -c 'read y; {actor()} marks 11; {actor()} marks 7; exit'")
+    script = f"read x; exec sh -c 'read y; {actor()} marks 11; {actor()} marks 7; exit'"
+    shell = start(tmp_path / "wombat", "-c", script)
     recording = record("-n", "wombat", "-p", shell.pid, *(["--follow"] if follow else []), *MARKS)
     tell(shell)
     wait_for(lambda: Path(f"/proc/{shell.pid}/comm").read_text() == "sh\n")

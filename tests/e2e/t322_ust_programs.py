@@ -87,7 +87,7 @@ def test_clone(run):
 
 
 def test_probes_in_children(build, tmp_path):
-    """Made while a thread is in a probe, or waits for one: they have readers and locks of threads that they have not."""
+    """Made while a thread is in a probe, or waits for one: with readers and locks of threads that they have not."""
     program = tracing.build_program(tmp_path / "fork_probes", "ust_fork_probes.c")
     ways = ["probe", "probe waited for", "fork", "fork twice", "signals blocked", "clone", "clone locked",
             "signals blocked locked", "fork locked"]

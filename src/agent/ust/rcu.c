@@ -11,7 +11,7 @@
 static bool used;          /* in this process or in one that it was forked from */
 static __thread bool held; /* liburcu's locks, over a fork of this thread */
 
-/* urcu_bp_before_fork() leaves them so: the program, or another library, may have called it, and its locks are taken. */
+/* urcu_bp_before_fork() leaves them so: the program, or another library, may have called it, and taken its locks. */
 static bool all_signals_blocked(void)
 {
 	uint64_t blocked = 0;

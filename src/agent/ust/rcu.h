@@ -11,7 +11,7 @@
 
 #include "agent/core/process.h"
 
-/* Has fork() call us. Once, and early: who asks first comes last, so nobody waits for a lock while we have liburcu's. */
+/* Has fork() call us. Once, and early: who asks first comes last: nobody waits for a lock while we have liburcu's. */
 void rcu_begin(void);
 
 /* Before anybody can be a reader; under the process's lock. */

@@ -43,7 +43,7 @@ struct spoor_sender {
 	size_t digest_len;
 	uint64_t next_try, pause, heard, asked, began; /* ns */
 	bool welcome;                                  /* on this connection */
-	/* Of the relay's host: the one that is tried, or used; how many it has; of these without success since a pause. */
+	/* Of the relay's host: the one tried, or used; how many it has; of these without success since a pause. */
 	unsigned address, n_addresses, n_tried;
 };
 
