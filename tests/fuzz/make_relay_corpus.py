@@ -11,7 +11,7 @@ def head(kind, size, number=0):
     return struct.pack("<IHHQ", size, kind, 0, number)
 
 
-def hello(kind=1, host=b"h", name=b"t.spoor", acked=0, parts=2, version=2, token=b"t" * 16):
+def hello(kind=1, host=b"h", name=b"t.spoor", acked=0, parts=2, version=3, token=b"t" * 16):
     body = b"SPOORREL" + struct.pack("<II", version, kind) + token + b"i" * 16 + b"\1" + bytes(15)
     body += struct.pack("<QQII", acked, 1 << 20, parts, 0) + host.ljust(64, b"\0") + name.ljust(128, b"\0")
     return head(1, 16 + len(body)) + body
@@ -47,7 +47,7 @@ def record(kind, data=b""):
 def digest():
     out = record(1, MANIFEST)
     for n in (1, 2, 5):
-        out += record(2, struct.pack("<IIQQQ", n, 0, 1000 * n, n, n + 1))
+        out += record(2, struct.pack("<IIQQQQ", n, 0, 1000 * n, 900 * n, n, n + 1))
     for i in (0, 3, 65534, 65535):
         out += record(3, struct.pack("<IIQQQ", i, 0, 7, 2, 99))
     out += record(5, b"a" * 16 + struct.pack("<QQ", 1, 64) + b"b" * 16 + struct.pack("<QQ", 2, 128))
