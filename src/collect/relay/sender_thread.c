@@ -102,7 +102,7 @@ static const struct addrinfo *choose(struct spoor_sender *s, const struct addrin
 	s->n_addresses = 0;
 	for (const struct addrinfo *a = all; a; a = a->ai_next)
 		s->n_addresses++;
-	s->address %= s->n_addresses;
+	s->address = s->n_addresses ? s->address % s->n_addresses : 0;
 	for (unsigned i = 0; i < s->address; i++)
 		all = all->ai_next;
 	return all;

@@ -215,24 +215,31 @@ static int give_up(struct spoor_hub *h, const json_t *j, const struct spoor_erro
 	return 0;
 }
 
-/* What it says is done with our rights: where others may make files it is only ours that counts. */
+static int refuse_strangers(const char *path, struct spoor_error *e)
+{
+	return spoor_fail(e, EPERM,
+			  "%s: it is another user's, who may not say what this daemon records: "
+			  "remove it, or give another --socket",
+			  path);
+}
+
+/*
+ * What it says is done with our rights: where others may make files it is only ours that counts. Before it is opened,
+ * since a pipe of another's could keep us waiting; and after, since that is what is read.
+ */
 static int open_own(const char *path, struct spoor_error *e)
 {
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	_cleanup_(spoor_closep) int fd = -1;
 	struct stat st;
 
-	if (fd < 0 && errno == ENOENT)
-		return -ENOENT;
-	if (fd < 0 && errno != ELOOP)
-		return spoor_fail(e, errno, "%s: cannot be read: %s", path, strerror(errno));
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
-		return spoor_fail(e, EBADMSG, "%s: it is no file of sessions: remove it", path);
+	if (lstat(path, &st))
+		return errno == ENOENT ? -ENOENT : spoor_fail(e, errno, "%s: %s", path, strerror(errno));
 	if (st.st_uid != geteuid())
-		return spoor_fail(e, EPERM,
-				  "%s: it is another user's, who may not say what this daemon records: "
-				  "remove it, or give another --socket",
-				  path);
-	return TAKE_FD(fd);
+		return refuse_strangers(path, e);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st))
+		return spoor_fail(e, errno, "%s: cannot be read: %s", path, strerror(errno));
+	return st.st_uid == geteuid() ? TAKE_FD(fd) : refuse_strangers(path, e);
 }
 
 static int load(const char *path, json_t **ret, struct spoor_error *e)
@@ -252,7 +259,7 @@ static int load(const char *path, json_t **ret, struct spoor_error *e)
 
 int spoor_state_load(struct spoor_hub *h, const char *path, struct spoor_relay_client *relay, struct spoor_error *e)
 {
-	json_t *all, *list;
+	json_t *all = NULL, *list;
 	int n = 0, r = load(path, &all, e);
 
 	if (r)
