@@ -80,8 +80,10 @@ int spoor_state_save(struct spoor_hub *h, const char *path, struct spoor_error *
 	int r;
 
 	if (!spoor_hub_has_place(h))
-		return spoor_fail(e, ENOENT, "%s: not written, since the socket is not there any more, or another "
-				  "daemon's: the sessions do not survive this one", path);
+		return spoor_fail(e, ENOENT,
+				  "%s: not written, since the socket is not there any more, or another "
+				  "daemon's: the sessions do not survive this one",
+				  path);
 	list = json_array();
 	for (struct spoor_ust_session *s = spoor_hub_next(h, NULL); s; s = spoor_hub_next(h, s)) {
 		s->saved = spoor_ust_session_comings(s);
