@@ -52,15 +52,6 @@ static void put_address(FILE *out, uint64_t value)
 		fputs("NULL", out);
 }
 
-static void put_fd(FILE *out, int64_t fd, uint32_t file, const struct spoor_segment *segment)
-{
-	if (fd == AT_FDCWD)
-		fputs("AT_FDCWD", out);
-	else
-		fprintf(out, "%" PRId64, fd);
-	spoor_put_file(out, segment, file);
-}
-
 /* A string that the kernel read is as long as it was kept; an event that could not keep all says so. */
 static void put_quoted(FILE *out, const char *s, size_t len, int cut)
 {
@@ -93,7 +84,15 @@ static void put_arg(FILE *out, const struct spoor_call *call, unsigned i, const 
 		fprintf(out, "%#" PRIo64, arg->value);
 		return;
 	case SPOOR_ARG_FD:
-		put_fd(out, (int64_t)arg->value, arg->file, segment);
+		fprintf(out, "%" PRId64, (int64_t)arg->value);
+		spoor_put_file(out, segment, arg->file);
+		return;
+	case SPOOR_ARG_DIRFD:
+		if ((int64_t)arg->value == AT_FDCWD)
+			fputs("AT_FDCWD", out);
+		else
+			fprintf(out, "%" PRId64, (int64_t)arg->value);
+		spoor_put_file(out, segment, arg->file);
 		return;
 	case SPOOR_ARG_PATH:
 		put_path(out, call, arg);
@@ -190,6 +189,7 @@ static void put_arg_json(FILE *out, const struct spoor_call *call, unsigned i, c
 		fprintf(out, "\"%#" PRIo64 "\"", arg->value);
 		return;
 	case SPOOR_ARG_FD:
+	case SPOOR_ARG_DIRFD:
 		put_fd_json(out, (int64_t)arg->value, arg->file, segment);
 		return;
 	case SPOOR_ARG_PATH:

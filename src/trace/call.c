@@ -11,11 +11,11 @@ struct span {
 };
 
 enum {
-	HAS_FD = 1 << SPOOR_ARG_FD,
+	HAS_FD = 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_DIRFD,
 	HAS_PATH = 1 << SPOOR_ARG_PATH,
 	HAS_SOCKADDR = 1 << SPOOR_ARG_SOCKADDR_IN | 1 << SPOOR_ARG_SOCKADDR_OUT,
 	HAS_BUF = 1 << SPOOR_ARG_BUF_IN | 1 << SPOOR_ARG_BUF_OUT,
-	IS_SIGNED = 1 << SPOOR_ARG_INT | 1 << SPOOR_ARG_FD | 1 << SPOOR_ARG_PID
+	IS_SIGNED = 1 << SPOOR_ARG_INT | HAS_FD | 1 << SPOOR_ARG_PID
 };
 
 static int take_u32(struct span *s, uint32_t *ret)
@@ -97,7 +97,7 @@ static int take_groups(struct span *s, const struct spoor_syscall_info *info, un
 {
 	if (kinds & HAS_FD)
 		for (unsigned i = 0; i < info->n_args; i++)
-			if (info->args[i].kind == SPOOR_ARG_FD && take_u32(s, &c->args[i].file) < 0)
+			if (HAS_FD >> info->args[i].kind & 1 && take_u32(s, &c->args[i].file) < 0)
 				return -EBADMSG;
 	if (info->flags & SPOOR_SYSCALL_RET_FD && take_u32(s, &c->ret_file) < 0)
 		return -EBADMSG;

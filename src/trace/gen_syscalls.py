@@ -12,13 +12,13 @@ RESULTS = {"-": "0", "long": "SPOOR_SYSCALL_RET_LONG", "ptr": "SPOOR_SYSCALL_RET
            "fd": "SPOOR_SYSCALL_RET_FD", "noreturn": "SPOOR_SYSCALL_NORETURN"}
 MAX_OTHERS = 4  # SPOOR_RET_OTHERS
 KINDS = {
-    "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "path": "PATH",
-    "sockaddr": "SOCKADDR_IN", "peer": "SOCKADDR_OUT", "in": "BUF_IN", "out": "BUF_OUT", "pid": "PID",
-    "signal": "SIGNAL",
+    "int": "INT", "uint": "UINT", "hex": "HEX", "oct": "OCT", "ptr": "PTR", "fd": "FD", "dirfd": "DIRFD",
+    "path": "PATH", "sockaddr": "SOCKADDR_IN", "peer": "SOCKADDR_OUT", "in": "BUF_IN", "out": "BUF_OUT",
+    "pid": "PID", "signal": "SIGNAL",
 }
 POINTER_KINDS = {"path", "sockaddr", "peer", "in", "out"}
 WITH_LENGTH = {"sockaddr", "in", "out"}
-NARROW_KINDS = {"fd", "pid", "signal"}
+NARROW_KINDS = {"fd", "dirfd", "pid", "signal"}
 
 # Type -> (width in bytes, default kind). Anything with a "*" is (8, ptr).
 TYPES = {
@@ -63,7 +63,7 @@ def check_args(args):
     kinds = [kind for _, _, kind, _ in args]
     if len(args) > 6:
         raise TableError("more than six arguments")
-    for group, limit in (({"path"}, 2), ({"fd"}, 2), ({"in", "out"}, 1), ({"sockaddr", "peer"}, 1)):
+    for group, limit in (({"path"}, 2), ({"fd", "dirfd"}, 2), ({"in", "out"}, 1), ({"sockaddr", "peer"}, 1)):
         if sum(kind in group for kind in kinds) > limit:
             raise TableError(f"more than {limit} of {'/'.join(sorted(group))}")
     for kind, following in zip(kinds, kinds[1:] + [None]):

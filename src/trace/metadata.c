@@ -124,6 +124,7 @@ static char arg_base(const struct spoor_syscall_arg *a)
 	switch (a->kind) {
 	case SPOOR_ARG_INT:
 	case SPOOR_ARG_FD:
+	case SPOOR_ARG_DIRFD:
 	case SPOOR_ARG_PID:
 		return 's';
 	case SPOOR_ARG_UINT:
@@ -156,7 +157,7 @@ static void put_group(FILE *f, const struct spoor_syscall_info *info, const char
 
 		if (a->kind < from || a->kind > to)
 			continue;
-		if (a->kind == SPOOR_ARG_FD)
+		if (a->kind == SPOOR_ARG_FD || a->kind == SPOOR_ARG_DIRFD)
 			fprintf(f, " u32 _%s;", a->name);
 		else if (a->kind == SPOOR_ARG_PATH)
 			fprintf(f, " string _%s;", a->name);
@@ -186,7 +187,7 @@ static void put_syscall(FILE *f, unsigned id)
 			fprintf(f, " %c%d _%s;", arg_base(&info->args[i]), info->args[i].width * 8, info->args[i].name);
 		fputs(" } _args;\n", f);
 	}
-	put_group(f, info, "_files", SPOOR_ARG_FD, SPOOR_ARG_FD);
+	put_group(f, info, "_files", SPOOR_ARG_FD, SPOOR_ARG_DIRFD);
 	if (info->flags & SPOOR_SYSCALL_RET_FD)
 		fputs("\t\tu32 _ret_file;\n", f);
 	put_group(f, info, "_paths", SPOOR_ARG_PATH, SPOOR_ARG_PATH);

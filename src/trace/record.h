@@ -282,7 +282,7 @@ struct spoor_socket {
 	__u16 lport, rport; /* host byte order */
 	__u64 ino;
 	__u8 laddr[16], raddr[16]; /* network byte order, the first 4 bytes for IPv4 */
-	char path[];               /* AF_UNIX: NUL-terminated, "@..." if abstract; else empty */
+	char path[]; /* AF_UNIX: NUL-terminated; of an abstract name "@" for each 0, as in /proc/net/unix; else empty */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_socket) == 72, "");
 

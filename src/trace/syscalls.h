@@ -11,7 +11,8 @@ enum spoor_arg_kind {
 	SPOOR_ARG_HEX,      /* flags, masks */
 	SPOOR_ARG_OCT,      /* file modes */
 	SPOOR_ARG_PTR,      /* user address, not followed */
-	SPOOR_ARG_FD,       /* file descriptor; AT_FDCWD where the name is a *dfd */
+	SPOOR_ARG_FD,       /* file descriptor */
+	SPOOR_ARG_DIRFD,    /* one of a directory, or AT_FDCWD */
 	SPOOR_ARG_PATH,     /* user address of a path string that the kernel reads */
 	SPOOR_ARG_SOCKADDR_IN,  /* user address of a sockaddr that the kernel reads; its length is the next argument */
 	SPOOR_ARG_SOCKADDR_OUT, /* one that it writes if the call succeeds; the next argument is its length's address */
@@ -37,7 +38,7 @@ struct spoor_syscall_arg {
 	const char *name;
 	const char *type; /* the kernel's C type, e.g. "const char *" */
 	uint8_t kind;     /* enum spoor_arg_kind */
-	uint8_t width;    /* 4 or 8: bytes in the event; 4-byte ones are sign-extended by readers if INT, FD or PID */
+	uint8_t width;    /* 4 or 8: bytes in the event; 4-byte ones are sign-extended by readers if INT, (DIR)FD, PID */
 };
 
 struct spoor_syscall_info {

@@ -141,6 +141,7 @@ int main(void)
 	close(d);
 	fchdir(d);
 	read(99, p, 4);
+	read(-100, p, 4);
 	write(-1, p, 4);
 	bind(0, (void *)1, 16);
 	connect(99, (void *)longer, 3);

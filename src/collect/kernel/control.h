@@ -47,7 +47,7 @@ struct spoor_call_config {
 	__u8 mode;     /* 0: not recorded; 1 + enum spoor_mode */
 	__u8 flags;    /* enum spoor_call_flag */
 	__u8 n_fds;    /* descriptor arguments, at most 2 looked up */
-	__u8 fds;      /* their positions, 4 bits each */
+	__u8 fds;      /* their positions, 4 bits each; SPOOR_DIRFD: AT_FDCWD means the working directory */
 	__u8 n_paths;  /* path arguments, at most 2 */
 	__u8 paths;    /* their positions, 4 bits each */
 	__u8 sockaddr; /* position + 1 of a sockaddr argument, 0: none; | SPOOR_AT_EXIT */
@@ -55,10 +55,12 @@ struct spoor_call_config {
 	__u32 widths;  /* bytes of each argument (0: absent), 4 bits each */
 	__u8 map;      /* enum spoor_map_call: looked at even if not recorded */
 	__u8 ret_when; /* of RET_FD: which of the conditions; 0: always */
-	__u8 pad[2];
+	__u8 no_fd;    /* argument (3 bits) and bit in it (5 bits) with which the first is no descriptor; 0: none */
+	__u8 pad;
 };
 #define SPOOR_RET_CONDITIONS 16
 
+#define SPOOR_DIRFD 8
 #define SPOOR_AT_EXIT 0x80    /* written by the kernel, and read when the call has succeeded */
 #define SPOOR_MAX_PAYLOAD 512 /* bytes of -s, less one; a power of two for the verifier */
 

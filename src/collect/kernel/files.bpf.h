@@ -243,6 +243,18 @@ static __always_inline struct unix_address *unix_peer_address(struct unix_sock *
 	return BPF_CORE_READ(peer, addr);
 }
 
+/* An abstract name may hold any byte: as in /proc/net/unix, "@" stands for each that is 0. */
+static long show_abstract(u32 i, void *ctx)
+{
+	struct spoor_socket *e = *(struct spoor_socket **)ctx;
+
+	if (i >= 108)
+		return 1;
+	if (!e->path[i])
+		e->path[i] = '@';
+	return 0;
+}
+
 __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 {
 	struct inode *inode;
@@ -294,8 +306,8 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 				n = 108;
 			bpf_probe_read_kernel(e->path, n & 127,
 					      (char *)ua + bpf_core_field_offset(ua->name) + 2 /* sun_path */);
-			if (!e->path[0] && n > 1)
-				e->path[0] = '@';
+			if (!e->path[0])
+				bpf_loop(n & 127, show_abstract, &e, 0);
 			e->path[109] = 0;
 		}
 	}
@@ -329,17 +341,56 @@ static __always_inline u32 file_id(struct cpu *c, struct scratch *sc, struct fil
 	return id && in == (u32)epoch ? id : file_id_new(c, sc, ref, hash, id);
 }
 
-#define PATH_LEVELS 24 /* directories above a file by whose names it is known, too */
+/* Where a walk to / has come to. */
+struct path_at {
+	u64 dentry, mnt, root; /* struct mount *, and the dentry that is its root */
+	u64 hash;              /* of the names above `dentry` that were passed */
+};
+
+/* Passes one name on the way up, or one mount. Returns 1 at the end. */
+static long hash_step(u32 i, void *ctx)
+{
+	struct path_at *p = ctx;
+	u64 up;
+
+	if (p->dentry == p->root) {
+		up = kernel_word(p->mnt + bpf_core_field_offset(struct mount, mnt_parent));
+		if (up == p->mnt)
+			return 1;
+		p->dentry = kernel_word(p->mnt + bpf_core_field_offset(struct mount, mnt_mountpoint));
+		p->mnt = up;
+		p->root = kernel_word(up + bpf_core_field_offset(struct mount, mnt.mnt_root));
+	} else {
+		up = kernel_word(p->dentry + bpf_core_field_offset(struct dentry, d_parent));
+		if (up == p->dentry)
+			return 1;
+		p->dentry = up;
+	}
+	p->hash = mix(p->hash, p->dentry ^ (u64)as_kernel(struct dentry, p->dentry)->d_name.hash << 32);
+	return 0;
+}
+
+/* Of what lies above `dentry`. */
+__noinline u64 hash_above(u64 dentry, u64 mnt, u64 root, u64 hash)
+{
+	struct path_at p = { dentry, mnt, root, hash };
+
+	bpf_loop(PATH_COMPONENTS, hash_step, &p, 0);
+	return p.hash;
+}
+
+#define PATH_LEVELS 24 /* names above a file, in its own mount, that need no calls */
 
 /*
- * What a file is called follows from its dentry and those above it, up to the file system's root, from the mount, and
- * from the root directory of who asks: each may be renamed, or reused for another one. Files without a place in a tree
- * share an inode and have names of their kind.
+ * What a file is called follows from its dentry and those above it up to /, also beyond where file systems are mounted,
+ * and from the root directory of who asks: each may be renamed or moved, or reused for another one. Files without a
+ * place in a tree share an inode and have names of their kind.
  */
-static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u64 dentry, u64 mnt, u64 ino)
+static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u64 dentry, u64 vfsmount, u64 ino)
 {
-	u64 hash = mix(mix(mix(address_of(sc, fs->root.mnt), address_of(sc, fs->root.dentry)), mnt), ino);
-	u64 at = dentry, up, name;
+	u64 hash = mix(mix(mix(address_of(sc, fs->root.mnt), address_of(sc, fs->root.dentry)), vfsmount), ino);
+	u64 root = kernel_word(vfsmount + bpf_core_field_offset(struct vfsmount, mnt_root));
+	u64 mnt = vfsmount - bpf_core_field_offset(struct mount, mnt), at = dentry, up, name;
 	int i;
 
 	for (i = 0; i < PATH_LEVELS; i++) {
@@ -351,8 +402,10 @@ static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u
 			break;
 		at = up;
 	}
-	if (at != dentry)
+	if (at == root && kernel_word(mnt + bpf_core_field_offset(struct mount, mnt_parent)) == mnt)
 		return hash;
+	if (at == root || at != dentry)
+		return hash_above(dentry, mnt, root, hash);
 	name = kernel_word(dentry + bpf_core_field_offset(struct dentry, d_name.name));
 	return mix(mix(hash, kernel_word(name)), kernel_word(name + 8));
 }

@@ -52,6 +52,14 @@ static uint8_t place_condition(struct spoor_ret_when *all, const struct spoor_re
 	return 0;
 }
 
+/* A ring may be told by the number under which it is registered (IORING_ENTER_REGISTERED_RING in `flags`, ... */
+static uint8_t no_fd_of(const char *name)
+{
+	if (!strcmp(name, "io_uring_enter"))
+		return 3 << 5 | 4;
+	return strcmp(name, "io_uring_register") ? 0 : 1 << 5 | 31; /* ... IORING_REGISTER_USE_REGISTERED_RING) */
+}
+
 static void describe_call(unsigned id, struct spoor_call_config *c)
 {
 	const struct spoor_syscall_info *info = spoor_syscall_info(id);
@@ -64,12 +72,13 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 		   (info->flags & SPOOR_SYSCALL_RET_LONG ? SPOOR_CALL_RET_LONG : 0) |
 		   (!strncmp(info->name, "execve", 6) ? SPOOR_CALL_EXEC : 0);
 	c->map = map_call_of(id, info->name);
+	c->no_fd = no_fd_of(info->name);
 	for (unsigned i = 0; i < info->n_args; i++) {
 		unsigned kind = info->args[i].kind;
 
 		c->widths |= (uint32_t)info->args[i].width << (4 * i);
-		if (kind == SPOOR_ARG_FD && c->n_fds < 2)
-			c->fds |= i << (4 * c->n_fds++);
+		if ((kind == SPOOR_ARG_FD || kind == SPOOR_ARG_DIRFD) && c->n_fds < 2)
+			c->fds |= (i | (kind == SPOOR_ARG_DIRFD ? SPOOR_DIRFD : 0)) << (4 * c->n_fds++);
 		else if (kind == SPOOR_ARG_PATH && c->n_paths < 2)
 			c->paths |= i << (4 * c->n_paths++);
 		else if (kind == SPOOR_ARG_SOCKADDR_IN || kind == SPOOR_ARG_SOCKADDR_OUT)

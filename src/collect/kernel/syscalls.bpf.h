@@ -168,12 +168,13 @@ static __always_inline void take_nothing_pointed(struct thread *t, const struct 
 	t->flags = SPOOR_EVENT_UNREADABLE;
 }
 
-/* Descriptor argument: AT_FDCWD means the working directory. */
-static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg, u32 level)
+/* Descriptor argument; how: SPOOR_DIRFD. */
+static __always_inline u32 fd_arg_id(struct cpu *c, struct scratch *sc, struct task_struct *task, u64 arg, u32 how,
+				     u32 level)
 {
 	if ((s32)arg != -100)
 		return fd_id(c, sc, task, arg, level);
-	return cwd_id(c, sc, task, level);
+	return how & SPOOR_DIRFD ? cwd_id(c, sc, task, level) : 0;
 }
 
 /* Packs arguments and descriptor identities; returns the offset of what follows. */
@@ -193,12 +194,14 @@ static __always_inline u32 take_args(struct thread *t, const struct spoor_call_c
 	if (cfg->n_fds) {
 		u32 at = cfg->fds & 7;
 
-		t->files[0] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], level);
+		t->files[0] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], cfg->fds, level);
+		if (cfg->no_fd && t->args[cfg->no_fd >> 5 < 6 ? cfg->no_fd >> 5 : 5] >> (cfg->no_fd & 31) & 1)
+			t->files[0] = 0;
 		*(u32 *)(t->data + (off & 127)) = t->files[0];
 		off += 4;
 		if (cfg->n_fds > 1) {
 			at = cfg->fds >> 4 & 7;
-			t->files[1] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], level);
+			t->files[1] = fd_arg_id(c, sc, task, t->args[at < 6 ? at : 5], cfg->fds >> 4, level);
 			*(u32 *)(t->data + (off & 127)) = t->files[1];
 			off += 4;
 		}
