@@ -38,7 +38,7 @@ struct spoor_syscall_arg {
 	const char *name;
 	const char *type; /* the kernel's C type, e.g. "const char *" */
 	uint8_t kind;     /* enum spoor_arg_kind */
-	uint8_t width;    /* 4 or 8: bytes in the event; 4-byte ones are sign-extended by readers if INT, (DIR)FD, PID */
+	uint8_t width;    /* 4 or 8: bytes in the event; if 4, readers extend the sign of INT, FD, DIRFD, PID */
 };
 
 struct spoor_syscall_info {
