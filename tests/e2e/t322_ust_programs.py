@@ -91,7 +91,7 @@ def test_probes_in_children(build, tmp_path):
     program = tracing.build_program(tmp_path / "fork_probes", "ust_fork_probes.c")
     ways = ["probe", "probe waited for", "fork", "fork twice", "signals blocked", "clone", "clone locked",
             "signals blocked locked", "fork locked"]
-    done, _ = tracing.traced(build, tmp_path / "out", program)
+    done, _ = tracing.traced(build, tmp_path / "out", program, timeout=30)
     assert done.returncode == 0 and done.stdout.splitlines() == [f"{way} ended" for way in ways], done
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #include "agent/ust/rcu.h"
 
@@ -20,10 +21,32 @@ static bool all_signals_blocked(void)
 	return (blocked | NEVER_BLOCKED) == ~0ULL;
 }
 
-/* Of a thread that is in a probe another one may wait, with the lock: to wait for that one would be for ever. */
+enum { FORKS = 1, WAITS = -1 };
+
+/* False: there are some of the other kind. */
+static bool enter(int32_t kind)
+{
+	int32_t n = __atomic_load_n(&process->rcu_in, __ATOMIC_RELAXED);
+
+	while (n * kind >= 0)
+		if (__atomic_compare_exchange_n(&process->rcu_in, &n, n + kind, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+static void leave(int32_t kind)
+{
+	__atomic_fetch_sub(&process->rcu_in, kind, __ATOMIC_RELEASE);
+}
+
+/*
+ * To wait for who waits for probes, with liburcu's lock, could be for ever: this thread may be in one, or have a lock
+ * of the program's that one takes.
+ */
 static void before_fork(void)
 {
-	if (!used || !process->rcu || all_signals_blocked() || urcu_bp_read_ongoing())
+	if (!used || !process->rcu || all_signals_blocked() || urcu_bp_read_ongoing() || !enter(FORKS))
 		return;
 	urcu_bp_before_fork();
 	held = true;
@@ -35,6 +58,7 @@ static void after_in_parent(void)
 		return;
 	held = false;
 	urcu_bp_after_fork_parent();
+	leave(FORKS);
 }
 
 static void after_in_child(void)
@@ -61,8 +85,13 @@ void rcu_use(void)
 
 bool rcu_wait(void)
 {
+	static const struct timespec a_while = { .tv_nsec = 1000000 };
+
 	if (!process->rcu)
 		return false;
+	while (!enter(WAITS))
+		sys3(SYS_nanosleep, (long)&a_while, 0, 0);
 	urcu_bp_synchronize_rcu();
+	leave(WAITS);
 	return true;
 }
