@@ -13,6 +13,8 @@ enum { GO_1_18 = 0xfffffff0, GO_1_20 = 0xfffffff1 };
 #define MAX_CANDIDATES 8
 #define STEP 8
 #define PIECE 8192
+/* Of runtime.moduledata: where it has what its text begins with, since Go 1.18. It begins with the table's address. */
+#define MODULE_TEXT 176
 
 /* As it is since Go 1.18. Offsets are from here. */
 struct header {
@@ -69,10 +71,26 @@ static uint64_t relocated(const struct spoor_elf *elf, uint64_t vaddr)
 	return 0;
 }
 
-/* Zero until the loader relocates it in a position-independent program. */
-static uint64_t text_of(const struct spoor_elf *elf, const Elf64_Shdr *table, const struct header *h)
+/* An address in what the loader relocates in a position-independent program; zero until then. 0 also: there is none. */
+static uint64_t address_in(const struct spoor_elf *elf, const Elf64_Shdr *section, uint64_t at)
 {
-	return h->text ? h->text : relocated(elf, table->sh_addr + offsetof(struct header, text));
+	uint64_t address;
+
+	if (at + sizeof(address) > section->sh_size ||
+	    spoor_image_read(&elf->image, section->sh_offset + at, &address, sizeof(address)) < 0)
+		return 0;
+	return address ? address : relocated(elf, section->sh_addr + at);
+}
+
+/* Since Go 1.26 the header does not say it, only what the runtime knows of itself, which has a section since then. */
+static uint64_t text_of(const struct spoor_elf *elf, const Elf64_Shdr *table)
+{
+	const Elf64_Shdr *module = spoor_elf_section(elf, ".go.module");
+	uint64_t text = address_in(elf, table, offsetof(struct header, text));
+
+	if (text || !has_bytes(elf, module) || address_in(elf, module, 0) != table->sh_addr)
+		return text;
+	return address_in(elf, module, MODULE_TEXT);
 }
 
 /* Its tables follow each other, as Go's linker writes them, and the last has room for all functions. */
@@ -105,7 +123,7 @@ static bool is_table(struct search *s, const Elf64_Shdr *table, struct spoor_go_
 	if (!read_header(s->elf, table, &h) || !is_plausible(&h, table->sh_size) || s->n_candidates >= MAX_CANDIDATES)
 		return false;
 	s->n_candidates++;
-	text = text_of(s->elf, table, &h);
+	text = text_of(s->elf, table);
 	if (!text || !is_of_this_code(s, table, &h, text))
 		return false;
 	*ret = (struct spoor_go_table){ .section = *table, .text = text };
@@ -184,6 +202,6 @@ int spoor_go_table_find(const struct spoor_elf *elf, struct spoor_go_table *ret)
 		return search_all(elf, ret);
 	*ret = (struct spoor_go_table){ .section = *section };
 	if (read_header(elf, section, &h) && is_relative(&h))
-		ret->text = text_of(elf, section, &h);
+		ret->text = text_of(elf, section);
 	return 0;
 }

@@ -3,7 +3,7 @@
 /*
  * Where a Go program keeps its table of functions (pclntab). Go's own linker gives it a section. Others put it with
  * what else is read-only once relocated: then it is searched for by its header, in Go programs alone.
- * Source: Go's src/runtime/symtab.go (pcHeader).
+ * Source: Go's src/runtime/symtab.go (pcHeader, moduledata).
  */
 #include "object/image.h"
 

@@ -73,6 +73,8 @@ static int parse_header(struct spoor_gopclntab *g, uint64_t text)
 		break;
 	case GO_1_18:
 	case GO_1_20:
+		if (!text) /* to guess it would be to give wrong names */
+			return -EBADMSG;
 		first = 3;
 		break;
 	default:
@@ -87,7 +89,6 @@ static int parse_header(struct spoor_gopclntab *g, uint64_t text)
 
 int spoor_gopclntab_open(const struct spoor_elf *elf, struct spoor_gopclntab **ret)
 {
-	const Elf64_Shdr *code = spoor_elf_section(elf, ".text");
 	struct spoor_go_table table;
 	struct spoor_gopclntab *g;
 	int r;
@@ -95,9 +96,6 @@ int spoor_gopclntab_open(const struct spoor_elf *elf, struct spoor_gopclntab **r
 	r = spoor_go_table_find(elf, &table);
 	if (r < 0)
 		return r;
-	/* One that was searched for has it; of the others most are by Go's linker, whose .text begins with it. */
-	if (!table.text && code)
-		table.text = code->sh_addr;
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return -ENOMEM;

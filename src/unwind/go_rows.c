@@ -62,7 +62,7 @@ static int read_header(struct go *g)
 	cursor_u64(&c); /* files */
 	g->relative = magic != GO_1_16;
 	if (g->relative) {
-		cursor_u64(&c); /* text, before it is relocated */
+		cursor_u64(&c); /* text: go_table.h has it */
 		if (!g->text)
 			return -EBADMSG;
 	}

@@ -167,6 +167,19 @@ def go_relocated():
     return {".text": code, ".data.rel.ro": relro, ".rela.dyn": struct.pack("<QQq", text_word, 8, TEXT)}
 
 
+def go_module(relocated):
+    """As since Go 1.26: not the table says where text is, but the module's data; or what the loader writes there."""
+    code, table = go_code(), pcln(20, 0, units=True)
+    code, table = code + bytes(-len(code) % 8), table + bytes(-len(table) % 8)
+    at = DATA + 64 + 56 * 3 + len(code)
+    module = at + len(table)
+    sections = {".code": code, ".gopclntab": table}
+    if not relocated:
+        return {**sections, ".go.module": struct.pack("<Q168xQ408x", at, TEXT)}
+    return {**sections, ".go.module": bytes(592),
+            ".rela.dyn": b"".join(struct.pack("<QQq", *word) for word in ((module, 8, at), (module + 176, 8, TEXT)))}
+
+
 def main(directory):
     every = list(PROGRAMS.values())
     files = {f"cfa_{name}": elf({".eh_frame": eh_frame([program])}) for name, program in PROGRAMS.items()}
@@ -189,6 +202,8 @@ def main(directory):
     files["go_and_cfi"] = elf({".eh_frame": eh_frame(every[:1]), ".gopclntab": pcln(20)})
     files["go_searched"] = elf({**go_searched(), ".note.go.buildid": b"some"})
     files["go_relocated"] = elf({**go_relocated(), ".go.buildinfo": b"some"})
+    files["go_module"] = elf(go_module(False))
+    files["go_module_relocated"] = elf(go_module(True))
     files["go_uncertain"] = elf(go_searched())  # nothing says that it is a Go program
     for name, data in files.items():
         Path(directory, name).write_bytes(data)

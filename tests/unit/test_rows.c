@@ -88,7 +88,8 @@ static void test_augmentations_and_sources_agree(void **state)
 
 static void test_go(void **state)
 {
-	static const char *const names[] = { "go_16", "go_18", "go_20", "go_searched", "go_relocated" };
+	static const char *const names[] = { "go_16",        "go_18",     "go_20",              "go_searched",
+					     "go_relocated", "go_module", "go_module_relocated" };
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {

@@ -231,10 +231,10 @@ static void demangler_is_bounded(void **state)
 	free(spoor_demangle(name));
 }
 
-/* Whose table has no section of its own: tests/fuzz/make_rows_corpus.py. */
+/* Whose table has no section of its own, or does not say where text is: tests/fuzz/make_rows_corpus.py. */
 static void go_names_that_are_searched_for(void **state)
 {
-	static const char *const names[] = { "go_searched", "go_relocated" };
+	static const char *const names[] = { "go_searched", "go_relocated", "go_module", "go_module_relocated" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		struct spoor_source_line line;
