@@ -19,6 +19,7 @@ struct pending {
 struct spoor_pendings {
 	struct pending *slots; /* hash by tid, open addressing */
 	size_t size, n, n_active;
+	size_t n_moving; /* active, and of those whose end may be another thread's: drop_moved() */
 	struct pending *lost;
 	size_t n_lost;
 };
@@ -116,19 +117,36 @@ static int executes(uint32_t id)
 	return id == 59 || id == 322 || id == SPOOR_SYSCALL_I386 + 11 || id == SPOOR_SYSCALL_I386 + 358;
 }
 
+static int may_move(const struct pending *s)
+{
+	return executes(s->copy->nr) && s->tid != s->copy->pid;
+}
+
+static void begin(struct spoor_pendings *p, struct pending *s)
+{
+	s->active = 1;
+	p->n_active++;
+	p->n_moving += may_move(s);
+}
+
+static void end(struct spoor_pendings *p, struct pending *s)
+{
+	s->active = 0;
+	p->n_active--;
+	p->n_moving -= may_move(s);
+}
+
 /*
  * From some point in execve on its thread has the leader's tid. If it fails beyond that, or the recording ends, nothing
  * else tells that the call seen under the old one (SPOOR_PENDING_MOVED does, where it succeeds) is this.
  */
 static void drop_moved(struct spoor_pendings *p, uint32_t id, uint32_t tid, uint32_t pid, uint64_t start)
 {
-	for (size_t i = 0; tid == pid && executes(id) && i < p->size; i++) {
+	for (size_t i = 0; tid == pid && executes(id) && p->n_moving && i < p->size; i++) {
 		struct pending *s = &p->slots[i];
 
-		if (s->active && s->tid != tid && s->copy->pid == pid && s->copy->nr == id && s->copy->start == start) {
-			s->active = 0;
-			p->n_active--;
-		}
+		if (s->active && s->tid != tid && s->copy->pid == pid && s->copy->nr == id && s->copy->start == start)
+			end(p, s);
 	}
 }
 
@@ -141,19 +159,21 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 	if (p->n * 2 >= p->size && grow(p) < 0)
 		return -ENOMEM;
 	s = find(p, ev->h->tid);
-	if (s->active && !same_call(s->copy, new->nr, new->start) && give_up(p, s) < 0)
-		return -ENOMEM;
-	if (new->why == SPOOR_PENDING_MOVED) {
-		p->n_active -= s->active;
-		s->active = 0;
-		return 0;
+	if (s->active) {
+		int same = same_call(s->copy, new->nr, new->start);
+
+		end(p, s);
+		if (!same && give_up(p, s) < 0)
+			return -ENOMEM;
 	}
+	if (new->why == SPOOR_PENDING_MOVED)
+		return 0;
 	if (keep(s, ev) < 0)
 		return -ENOMEM;
 	p->n += !s->used;
-	p->n_active += !s->active;
 	s->tid = ev->h->tid;
-	s->used = s->active = 1;
+	s->used = 1;
+	begin(p, s);
 	return 0;
 }
 
@@ -170,8 +190,7 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	same = same_call(s->copy, spoor_syscall_id(h), start);
 	if (start < s->copy->start && !same)
 		return 0;
-	s->active = 0;
-	p->n_active--;
+	end(p, s);
 	if (!same)
 		return give_up(p, s);
 	return !s->copy->exact;

@@ -2,20 +2,29 @@
 /* Calls that have not ended. */
 #include "trace_fixture.h"
 
-static int see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
+static int see_of(struct spoor_pendings *p, uint32_t pid, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
 {
-	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size4 = 10, .tid = tid }, .dur = end - start };
+	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size4 = 10, .tid = tid },
+				   .pid = pid,
+				   .dur = end - start };
 	struct spoor_event ev = { .h = &s.h };
 
 	return spoor_pendings_see(p, &ev);
 }
 
-static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, unsigned why)
+static int see(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
+{
+	return see_of(p, 0, tid, id, start, end);
+}
+
+static void see_pending_of(struct spoor_pendings *p, uint32_t pid, uint32_t tid, unsigned id, uint64_t start,
+			   unsigned why)
 {
 	struct {
 		struct spoor_pending s;
 		uint8_t pad[2];
 	} b = { .s = { .h = { .ts = start + 5, .id = SPOOR_EV_PENDING, .size4 = 10, .tid = tid },
+		       .pid = pid,
 		       .nr = id,
 		       .start = start,
 		       .why = why,
@@ -23,6 +32,11 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 	struct spoor_event ev = { .h = (void *)&b };
 
 	assert_int_equal(spoor_pendings_see(p, &ev), 0);
+}
+
+static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, unsigned why)
+{
+	see_pending_of(p, 0, tid, id, start, why);
 }
 
 /* Only the call whose begin was a bound is told, and once. */
@@ -82,10 +96,48 @@ static void test_unfinished(void **state)
 	spoor_pendings_free(NULL);
 }
 
+/* It began under another tid, and ended, or the recording did, under its process's. */
+static void test_execve_that_moved(void **state)
+{
+	struct spoor_pendings *p;
+	enum spoor_unfinished why;
+	struct spoor_event ev;
+	size_t it = 0, n = 0;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	see_pending_of(p, 10, 11, 59, 100, SPOOR_PENDING_SLEEP);
+	see_pending_of(p, 20, 21, 59, 100, SPOOR_PENDING_SLEEP);
+	assert_int_equal(see_of(p, 10, 10, 59, 100, 120), 0);
+	see_pending_of(p, 10, 12, 59, 300, SPOOR_PENDING_SLEEP);
+	see_pending_of(p, 10, 10, 59, 300, SPOOR_PENDING_DEATH);
+	for (; spoor_pendings_next(p, &it, &ev, &why); n++)
+		assert_true(ev.h->tid == 10 || ev.h->tid == 21);
+	assert_int_equal(n, 2);
+	spoor_pendings_free(p);
+}
+
+/* Of many processes, as a build makes them, none is looked for when another one executes: it would be minutes. */
+static void test_many_that_execute(void **state)
+{
+	struct spoor_pendings *p;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	see_pending(p, 1, 61, 50, SPOOR_PENDING_SLEEP);
+	for (uint32_t pid = 2; pid < 300000; pid++) {
+		see_pending_of(p, pid, pid, 0, 50, SPOOR_PENDING_SLEEP);
+		assert_int_equal(see_of(p, pid, pid, 0, 50, 60), 0);
+		see_pending_of(p, pid, pid, 59, 100, SPOOR_PENDING_SLEEP);
+		assert_int_equal(see_of(p, pid, pid, 59, 100, 120), 0);
+	}
+	spoor_pendings_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_unfinished),
+		cmocka_unit_test(test_execve_that_moved),
+		cmocka_unit_test(test_many_that_execute),
 		cmocka_unit_test(test_began_before),
 	};
 
