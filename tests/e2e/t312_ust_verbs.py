@@ -301,6 +301,30 @@ def test_list_agrees_with_readelf(spoor):
         assert sorted(got) == sorted((p, n, int(at, 16), args.strip()) for p, n, at, args in expected)
 
 
+def sites_of_one_description(path, n, size):
+    """A file whose n sites have one tracepoint's description of so many bytes."""
+    base, note, entries = 0x400000, 64 + 2 * 56, 64 + 2 * 56 + 36
+    text = entries + 24 * n
+    out = bytearray(text + size)
+    struct.pack_into("<16sHHIQQQIHHHHHH", out, 0, b"\x7fELF\2\1\1", 2, 62, 1, base, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    struct.pack_into("<IIQQQQQQ", out, 64, 1, 5, 0, base, base, len(out), len(out), 4096)
+    struct.pack_into("<IIQQQQQQ", out, 120, 4, 4, note, base + note, base + note, 36, 36, 4)
+    struct.pack_into("<III8siiii", out, note, 6, 16, 1, b"Spoor", 1, entries - note - 24, text - note - 28, 0)
+    for at in range(entries, text, 24):
+        struct.pack_into("<iiiiII", out, at, 4, 4, text - at - 8, 4, 1, 0)
+    struct.pack_into("<IHHBBHI8s", out, text, size, 8, 0, 0, 13, 0, 0, b"p\0n\0")
+    path.write_bytes(out)
+    return path
+
+
+def test_list_of_a_file_that_is_much_to_read(spoor, tmp_path):
+    """It is given up, before that takes minutes."""
+    run = spoor("ust", "list", sites_of_one_description(tmp_path / "some", 1009, 1 << 20))
+    assert run.returncode == 0 and run.stdout.count("p:n ") == 1009
+    run = spoor("ust", "list", sites_of_one_description(tmp_path / "much", 5003, 1 << 20))
+    assert run.returncode == 1 and "make no sense" in run.stderr
+
+
 def test_list_of_file(spoor, ticker):
     run = spoor("ust", "list", ticker)
     lines = sorted(run.stdout.splitlines())

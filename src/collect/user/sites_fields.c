@@ -10,6 +10,7 @@
 #include "collect/user/sites_internal.h"
 
 #define MOST_DESC (1 << 20)
+#define MOST_DESCRIBED (4ULL << 30) /* in all: many sites may have one, which is read for each */
 #define MOST_FIELD 1024
 #define MOST_FIELDS 1024
 #define MOST_DEFINITIONS 100000
@@ -19,13 +20,16 @@ struct text {
 	size_t room, len;
 };
 
-int spoor_site_desc_read(const struct site_file *f, uint64_t address, struct desc *ret_head, uint8_t **ret)
+int spoor_site_desc_read(struct site_file *f, uint64_t address, struct desc *ret_head, uint8_t **ret)
 {
 	_cleanup_(spoor_freep) uint8_t *desc = NULL;
 	struct desc d;
 
 	if (spoor_site_file_read(f, address, &d, sizeof(d)) != sizeof(d) || d.size < sizeof(d) ||
 	    d.size > MOST_DESC || d.text_size > d.size - sizeof(d))
+		return -EBADMSG;
+	f->described += d.size;
+	if (f->described > MOST_DESCRIBED)
 		return -EBADMSG;
 	desc = malloc(d.size);
 	if (!desc)
@@ -119,7 +123,7 @@ static int table_fields(const struct site_file *f, uint64_t table, struct text *
 	return -EBADMSG;
 }
 
-int spoor_site_definition_add(const struct site_file *f, uint64_t address, struct site_definitions *to)
+int spoor_site_definition_add(struct site_file *f, uint64_t address, struct site_definitions *to)
 {
 	_cleanup_(spoor_freep) uint8_t *desc = NULL;
 	char fields[4096] = "";

@@ -14,6 +14,7 @@ struct site_file {
 	unsigned n_segments;
 	uint64_t sections_at;
 	unsigned n_sections, names;
+	uint64_t described; /* bytes of descriptions that have been read */
 };
 int spoor_site_file_open(const char *path, struct site_file *f, struct spoor_error *e);
 void spoor_site_file_done(struct site_file *f);
@@ -38,8 +39,8 @@ struct desc {
 #define SPOOR_ENTRY_DEFINITION 2
 #define SPOOR_SITE_ELSEWHERE 3 /* a kind of desc, beside enum spoor_site_kind */
 
-/* All of a description. free() *ret. -EBADMSG, -ENOMEM. */
-int spoor_site_desc_read(const struct site_file *f, uint64_t address, struct desc *ret_head, uint8_t **ret);
+/* All of a description. free() *ret. -EBADMSG (of all that were read, too, if it is too much), -ENOMEM. */
+int spoor_site_desc_read(struct site_file *f, uint64_t address, struct desc *ret_head, uint8_t **ret);
 /* Its fields, as a text. */
 void spoor_site_desc_fields(const uint8_t *desc, const struct desc *head, char *to, size_t room);
 
@@ -54,7 +55,7 @@ struct site_definitions {
 	struct site_definition *list;
 	size_t n;
 };
-int spoor_site_definition_add(const struct site_file *f, uint64_t address, struct site_definitions *to);
+int spoor_site_definition_add(struct site_file *f, uint64_t address, struct site_definitions *to);
 /* Level and fields as a text; if there is none, the third name, which is the arguments. */
 void spoor_site_definition_find(const struct site_definitions *all, const char *names, uint16_t size,
 				uint8_t *ret_level, char *to, size_t room);
