@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from daemons import PATIENCE, Daemon, end_keeper, ticker  # noqa: F401 (fixtures)
+from daemons import PATIENCE, Daemon, end_keeper, open_place, ticker  # noqa: F401 (fixtures)
 
-STRANGER = 12346
+USER, STRANGER = 12345, 12346
 
 
 @contextlib.contextmanager
@@ -59,6 +59,25 @@ def test_strangers_keeper(place, ticker):  # noqa: F811
     place.start()
     assert not [line for line in place.said if "another user" in line]
     assert place.ust("end").stdout.startswith("5 events of 1 program, 0 lost")
+
+
+def test_strangers_keeper_that_stays(build, open_place):  # noqa: F811
+    """Who is not root cannot remove it: that is said once, however often it is tried again."""
+    open_place.chmod(0o1777)
+    shutil.copy(build / "spoor", open_place)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        with stranger():
+            s.bind(str(open_place / "ust.sock.keeper"))
+            (open_place / "ust.sock.keeper").chmod(0o777)
+            s.listen(8)
+        s.settimeout(PATIENCE)
+        d = subprocess.Popen([open_place / "spoor", "daemon", "--socket", open_place / "ust.sock"], cwd=open_place,
+                             user=USER, group=USER, extra_groups=[], stderr=subprocess.PIPE, text=True)
+        for _ in range(3):
+            s.accept()[0].close()
+        d.terminate()
+        said = d.communicate(timeout=PATIENCE)[1]
+    assert said.count("another user listened there") == 1 and said.count("is lost: no connection") == 1, said
 
 
 def refused(place, *words):

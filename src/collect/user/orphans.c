@@ -66,7 +66,7 @@ static void open_keeper(struct spoor_hub *h)
 	bool begun, strange;
 	int fd = spoor_keeper_open(h->keeper_path, &begun, &strange), r = fd < 0 ? fd : 0;
 
-	if (strange)
+	if (strange && !h->keeper_missed) /* else it has been said, and may not be ours to remove */
 		warn_of_stranger(h);
 	h->kept.fd = -1;
 	if (!r)
