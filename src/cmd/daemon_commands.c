@@ -198,12 +198,21 @@ static int create(struct command *c, struct spoor_error *e)
 	return r ? r : add_rules(c, s, true, e);
 }
 
-static void record(struct command *c, struct spoor_ust_session *s)
+/* These processes, or all. How many have been told, or -errno. */
+static int record(struct command *c, struct spoor_ust_session *s, bool on, struct spoor_error *e)
 {
-	for (unsigned i = 0; i < c->w.n_pids; i++)
-		spoor_hub_record(c->h, s, c->w.pids[i], true, c->q);
+	int n = 0;
+
 	if (!c->w.n_pids)
-		spoor_hub_record(c->h, s, 0, true, c->q);
+		return spoor_hub_record(c->h, s, 0, on, c->q, e);
+	for (unsigned i = 0; i < c->w.n_pids; i++) {
+		int r = spoor_hub_record(c->h, s, c->w.pids[i], on, c->q, e);
+
+		if (r < 0)
+			return r;
+		n += r;
+	}
+	return n;
 }
 
 static int start(struct command *c, struct spoor_error *e)
@@ -230,9 +239,12 @@ static int start(struct command *c, struct spoor_error *e)
 	r = add_rules(c, s, true, e);
 	if (r)
 		return r;
-	s->recording = true;
-	if (!c->is_new)
-		record(c, s);
+	if (c->is_new) /* its rules say whom it wants */
+		s->recording = true;
+	else
+		r = record(c, s, true, e);
+	if (r < 0)
+		return r;
 	spoor_hub_join(c->h, s, 0, c->q);
 	kick(c, s);
 	return 0;
@@ -241,16 +253,15 @@ static int start(struct command *c, struct spoor_error *e)
 static int stop(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_daemon_session(c, e);
-	int n = 0;
+	int n;
 
 	if (!s)
 		return -ENOENT;
 	if (!c->w.all && !c->w.n_pids)
 		return spoor_fail(e, EINVAL, "stop in which programs? PID... or -a");
-	for (unsigned i = 0; i < c->w.n_pids; i++)
-		n += spoor_hub_record(c->h, s, c->w.pids[i], false, c->q);
-	if (c->w.all)
-		n += spoor_hub_record(c->h, s, 0, false, c->q);
+	n = record(c, s, false, e);
+	if (n < 0)
+		return n;
 	if (c->w.n_pids && !n)
 		return spoor_fail(e, ESRCH, "session '%s' records none of these processes", s->name);
 	spoor_hub_drain(c->h, s);

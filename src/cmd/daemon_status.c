@@ -24,6 +24,14 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 		 spoor_relay_client_url(c->d->relay));
 }
 
+/* What the session's own state does not say. */
+static const char *single_of(const struct spoor_hub_program_info *p)
+{
+	if (!p->single)
+		return "";
+	return p->records ? ", recording" : ", stopped";
+}
+
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
@@ -41,9 +49,9 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s", p->pid, p->comm, p->events,
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s", p->pid, p->comm, p->events,
 			 spoor_plural(p->events, "event", "events"), losses, p->malformed ? ", some made no sense" : "",
-			 reached, stuck);
+			 single_of(p), reached, stuck);
 	spoor_hub_answer(c->q, line);
 }
 
@@ -163,7 +171,9 @@ static const char *state_of(const struct spoor_ust_session *s, bool failed)
 {
 	if (s->ending.step)
 		return "ending";
-	return failed ? "failed" : s->recording ? "recording" : "stopped";
+	if (failed)
+		return "failed";
+	return s->recording ? "recording" : s->n_singles ? "recording single processes" : "stopped";
 }
 
 static void tell_session(struct command *c, const struct spoor_ust_session *s)

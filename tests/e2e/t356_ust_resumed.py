@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A session with the next daemon: it goes on in the trace that it had, or says why not, and knows who came."""
+"""A session with the next daemon: it goes on in the trace that it had, or says why not, and knows who came, and how."""
+import json
+import re
 import signal
 import subprocess
 
 import pytest
+import tracing
 
-from daemons import PATIENCE, daemon, ticker  # noqa: F401
+from daemons import PATIENCE, daemon, in_a_row, ticker  # noqa: F401
 from processes import wait_for
 
 
@@ -77,3 +80,128 @@ def test_programs_that_come_again_count_once(daemon, ticker, number):
     wait_for(lambda: all(f"{p.pid} ticker" in daemon.ust("status").stdout for p in stay))
     said = daemon.ust("end").stdout
     assert "5 programs came, and no event" in said, said
+
+
+def line_of(daemon, p):
+    """What status says of a program; "": nothing."""
+    return next((line for line in daemon.ust("status").stdout.splitlines() if line.startswith(f"{p.pid} ")), "")
+
+
+def is_recorded(daemon, p):
+    """More of it is there than was."""
+    def events():
+        return int(re.search(r"(\d+) events?,", line_of(daemon, p))[1])
+
+    before = events()
+    wait_for(lambda: events() > before + 20)
+
+
+def next_daemon(daemon, number, *programs):
+    daemon.kill(number)
+    daemon.start()
+    wait_for(lambda: all(line_of(daemon, p) for p in programs))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_single_programs_stay_stopped(daemon, ticker, number):
+    """One that was stopped alone is, with the next daemons, too; and its number's next owner is another."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    stopped, other = (daemon.program(ticker, 1, 0, 500, TICKER_FIRST=str(i)) for i in range(2))
+    is_recorded(daemon, stopped)
+    daemon.ust("stop", stopped.pid)
+    for _ in range(2):
+        assert " lost, stopped, " in line_of(daemon, stopped) and "stopped" not in line_of(daemon, other)
+        next_daemon(daemon, number, stopped, other)
+        is_recorded(daemon, other)
+    assert " 0 events, 0 lost, stopped" in line_of(daemon, stopped)
+    daemon.kill()
+    state = daemon.cwd / "ust.sock.state"
+    saved = json.loads(state.read_text())
+    saved["sessions"][0]["singles"][0]["process"][1] -= 1  # as if it had begun before
+    state.write_text(json.dumps(saved))
+    daemon.start()
+    wait_for(lambda: line_of(daemon, stopped))
+    is_recorded(daemon, stopped)
+    assert json.loads(state.read_text())["sessions"][0]["singles"] == []
+    assert ", 0 lost" in daemon.ust("end").stdout
+    numbers = by_thread(daemon)
+    assert in_a_row(numbers[1])
+    assert sum(b != a + 1 for a, b in zip(numbers[0], numbers[0][1:])) == 1, numbers[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_single_programs_stay_started(daemon, ticker, number):
+    """One that was started alone, and one whose rules are its own; not others, nor those that come."""
+    daemon.ust("create", "-o", "t.spoor", "-e", "zoo:tick")
+    started, other = (daemon.program(ticker, 1, 0, 500, TICKER_FIRST=str(i)) for i in range(2))
+    daemon.ust("start", started.pid)
+    daemon.ust("enable", "zoo:rare", started.pid)
+    daemon.ust("disable", "zoo:tick", started.pid)
+    for i in range(2):
+        is_recorded(daemon, started)
+        assert "session default: recording single processes, " in daemon.ust("status").stdout
+        next_daemon(daemon, number, started, other)
+        daemon.program(ticker, 1, 4, 0, TICKER_FIRST=str(2 + i)).wait(PATIENCE)
+    assert ", recording" in line_of(daemon, started) and ", recording" not in line_of(daemon, other)
+    is_recorded(daemon, started)
+    daemon.ust("stop", "-a")
+    assert "session default: stopped, " in daemon.ust("status").stdout
+    assert ", 0 lost" in daemon.ust("end").stdout
+    events = daemon.events()
+    assert {e["pid"] for e in events} == {started.pid}
+    rare = [e["fields"]["n"] for e in events if e["event"] == "zoo:rare"]
+    assert rare == list(range(rare[0], rare[-1] + 1, 10))
+    assert by_thread(daemon)[0][-1] < rare[0] + 1000
+
+
+AGAIN = r"""
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "spoor/tracepoint.h"
+
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, unsigned long n), TP_ARGS(thread, n),
+		 TP_FIELDS(spoor_int(int, thread, thread), spoor_int(unsigned long, n, n)))
+
+int main(int argc, char **argv)
+{
+	int number = argc > 1 ? atoi(argv[1]) : 0;
+	struct pollfd more = { .events = POLLIN };
+	char next[16], byte;
+
+	for (unsigned long n = 0;; n++) {
+		spoor_trace(zoo, tick, number, n);
+		if (n == 10 && puts("ready"))
+			fflush(stdout);
+		if (poll(&more, 1, 1) > 0 && read(0, &byte, 1) == 1) {
+			snprintf(next, sizeof(next), "%d", number + 1);
+			execl("/proc/self/exe", argv[0], next, NULL);
+		}
+	}
+}
+"""
+
+
+def test_single_programs_that_execute(daemon, tmp_path):
+    """What a process executes is stopped as it was, or started, from its first event on."""
+    def execute():
+        p.stdin.write(b"x")
+        p.stdin.flush()
+        assert p.stdout.readline() == b"ready\n"
+
+    (tmp_path / "again.c").write_text(AGAIN)
+    program = tracing.build_program(tmp_path / "again", tmp_path / "again.c")
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(program, stdin=subprocess.PIPE)
+    daemon.ust("stop", p.pid)
+    execute()
+    wait_for(lambda: " 0 events, 0 lost, stopped" in line_of(daemon, p))
+    daemon.ust("stop", "-a")
+    daemon.ust("start", p.pid)
+    execute()
+    wait_for(lambda: ", recording" in line_of(daemon, p))
+    daemon.ust("end")
+    numbers = by_thread(daemon)
+    assert numbers[0][0] == 0 and (1 not in numbers or numbers[1][0] > 10)
+    assert numbers[2][0] == 0 and in_a_row(numbers[2])

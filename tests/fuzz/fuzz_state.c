@@ -59,7 +59,7 @@ static int read_all(const json_t *j, struct spoor_state_session *k, struct spoor
 	spoor_state_read_apart(j, s);
 	spoor_state_read_came(j, s);
 	memcpy(s->elsewhere, k->elsewhere, sizeof(s->elsewhere));
-	if (s->n_rules > SPOOR_UST_MAX_RULES)
+	if (s->n_rules > SPOOR_UST_MAX_RULES || s->n_singles > SPOOR_UST_MAX_RULES)
 		abort();
 	return r;
 }
@@ -96,6 +96,8 @@ static void go_round(const json_t *j)
 	json_decref(written);
 	free(s.rules);
 	free(t.rules);
+	free(s.singles);
+	free(t.singles);
 	free(s.apart_who);
 	free(t.apart_who);
 	free(s.came_earlier);

@@ -117,6 +117,21 @@ void board_close(struct board *b)
 	b->fd = -1;
 }
 
+/* What the notes from i on say of this process alone: whether it records. */
+static void read_record(const struct board *b, __u32 i, struct spoor_control_setup *setup)
+{
+	struct spoor_control_note n = {};
+
+	for (; read_note(b, i, &n) && n.head.type == SPOOR_CONTROL_RECORD; i++) {
+		if (n.pid != b->pid || n.start_time != b->start_time || n.record.session != setup->session)
+			continue;
+		if (n.record.on)
+			setup->flags |= SPOOR_SETUP_RECORD;
+		else
+			setup->flags &= ~(__u32)SPOOR_SETUP_RECORD;
+	}
+}
+
 static int read_session(const struct board *b, __u32 i, struct spoor_control_note *setup, unsigned left,
 			int (*each)(const struct spoor_control_head *m))
 {
@@ -126,6 +141,7 @@ static int read_session(const struct board *b, __u32 i, struct spoor_control_not
 
 	setup->setup.n_rules = rules;
 	setup->setup.left = left;
+	read_record(b, i + 1 + behind, &setup->setup);
 	r = each(&setup->head);
 	for (k = 0; !r && k < behind && read_note(b, i + 1 + k, &n); k++)
 		if (is_ours(b, &n, setup->setup.session))

@@ -258,9 +258,10 @@ static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 	int r = 0;
 
 	for (i = 0; i < n && !r; i++) {
-		struct spoor_control_arena m = { .session = arenas[i].session,
-						 .flags = messages_late ? SPOOR_ARENA_LATE : 0 };
+		struct spoor_control_arena m = { .session = arenas[i].session };
 
+		m.flags = (messages_late ? SPOOR_ARENA_LATE : 0) |
+			  (spoor_agent_records(m.session) ? 0 : SPOOR_ARENA_STOPPED);
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
 		r = connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
 	}

@@ -87,6 +87,8 @@ int spoor_agent_rule(const struct spoor_control_rule *r, struct spoor_agent_said
 int spoor_agent_record(__u32 session, bool on, struct spoor_agent_said *said);
 /* An object with sites has come: sessions that had none to record may begin now. */
 void spoor_agent_objects(void);
+/* Does it record? */
+bool spoor_agent_records(__u32 session);
 /* The session is over: no rules, its arena ended. */
 void spoor_agent_end(__u32 session);
 /* What a HELLO's answer has not named does not record any more; what is in its buffers stays there. */

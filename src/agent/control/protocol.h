@@ -80,7 +80,8 @@ struct spoor_control_hello {
 };
 
 enum spoor_control_arena_flag {
-	SPOOR_ARENA_LATE = 1, /* main() had begun before the recorder answered: what it did until then is missing */
+	SPOOR_ARENA_LATE = 1,    /* main() had begun before the recorder answered: what it did until then is missing */
+	SPOOR_ARENA_STOPPED = 2, /* of a child: it does not record, as its parent did not */
 };
 
 /* With the arena's memfd, sealed against shrinking. */
@@ -175,6 +176,7 @@ struct spoor_control_rows {
 /*
  * The board: replaced as a whole (by rename), and of each session a SETUP with its RULEs behind it. A process takes the
  * rules for all and for itself; `n_rules` of the SETUPs are those of all processes. Their serials are the sessions'.
+ * RECORDs may follow, of single processes: they say of these, in place of the SETUP, whether to record.
  *
  *   0                    64                   864
  *   +--------------------+--------------------+--------------------+--
@@ -191,13 +193,14 @@ struct spoor_control_board {
 };
 
 struct spoor_control_note {
-	__u32 pid; /* of a RULE: the host's; 0: for all */
+	__u32 pid; /* of a RULE, or a RECORD: the host's; 0: for all */
 	__u32 reserved;
 	__u64 start_time; /* of that process, clock ticks since boot */
 	union {
 		struct spoor_control_head head;
 		struct spoor_control_setup setup;
 		struct spoor_control_rule rule;
+		struct spoor_control_record record;
 	};
 };
 

@@ -224,6 +224,13 @@ int spoor_agent_record(__u32 id, bool on, struct spoor_agent_said *said)
 	return on ? say_stuck(r, said) : r;
 }
 
+bool spoor_agent_records(__u32 id)
+{
+	const struct session *s = id ? find(id) : NULL;
+
+	return s && rules_recording(number(s));
+}
+
 void spoor_agent_objects(void)
 {
 	struct spoor_agent_said said;

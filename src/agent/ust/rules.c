@@ -168,6 +168,11 @@ static void change(struct session *s)
 	s->changing = false;
 }
 
+bool rules_recording(unsigned session)
+{
+	return sessions[session].recording;
+}
+
 bool rules_in_force(unsigned session)
 {
 	return sessions[session].recording && !sessions[session].changing;

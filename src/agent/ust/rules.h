@@ -27,6 +27,7 @@ void rules_begin(unsigned session);
 void rules_keep(unsigned session);
 /* It is over. */
 void rules_forget(unsigned session);
+bool rules_recording(unsigned session);
 /* Are they? Else another one changes nothing yet. */
 bool rules_in_force(unsigned session);
 bool rules_any(void);

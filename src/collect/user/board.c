@@ -31,7 +31,7 @@ static size_t count(const struct spoor_hub *h)
 	size_t n = 0;
 
 	for (const struct spoor_ust_session *s = h->sessions; s; s = s->next)
-		n += s->n_rules ? 1 + s->n_rules : 0;
+		n += s->n_rules ? 1 + s->n_rules + s->n_singles : 0;
 	return n;
 }
 
@@ -47,6 +47,19 @@ static struct spoor_control_note *note_rule(struct spoor_control_note *at, const
 	return at + 1;
 }
 
+/* A process that was started or stopped alone. */
+static struct spoor_control_note *note_single(struct spoor_control_note *at, const struct spoor_ust_session *s,
+					      const struct spoor_ust_single *k)
+{
+	at->pid = k->process.pid;
+	at->start_time = k->process.start_time;
+	at->record.session = s->id;
+	at->record.on = k->on;
+	at->head = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, SPOOR_CONTROL_RECORD,
+						sizeof(at->record), s->id };
+	return at + 1;
+}
+
 static struct spoor_control_note *note_session(struct spoor_control_note *at, const struct spoor_ust_session *s)
 {
 	spoor_ust_session_setup(s, NULL, &at->setup);
@@ -56,6 +69,8 @@ static struct spoor_control_note *note_session(struct spoor_control_note *at, co
 	at++;
 	for (size_t i = 0; i < s->n_rules; i++)
 		at = note_rule(at, s, &s->rules[i]);
+	for (size_t i = 0; i < s->n_singles; i++)
+		at = note_single(at, s, &s->singles[i]);
 	return at;
 }
 

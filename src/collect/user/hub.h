@@ -134,9 +134,9 @@ struct spoor_hub_request;
 /* A rule, kept in the session and told to the programs that it concerns. */
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
 		   struct spoor_hub_request *q, struct spoor_error *e);
-/* Starts and stops recording: of one program (pid), or of all. */
+/* Starts and stops recording, of one program (pid), or of all: keeps it, and tells programs. How many, or -errno. */
 int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
-		     struct spoor_hub_request *q);
+		     struct spoor_hub_request *q, struct spoor_error *e);
 /*
  * Programs that are there already get a session that is new, or has come to want them. pid 0: all.
  */
@@ -166,7 +166,8 @@ struct spoor_hub_program_info {
 	const char *comm, *exe;
 	const char *refused; /* why it is not recorded; "": it is */
 	unsigned n_sites, n_arenas;
-	unsigned n_stuck; /* of n_sites: cannot be switched on, since the program may not change its code */
+	bool records, single; /* it was told to; it does not do as the session does */
+	unsigned n_stuck;     /* of n_sites: cannot be switched on, since the program may not change its code */
 	uint64_t events, lost, overwritten, malformed;
 	bool listens; /* has its thread; else it is kicked */
 	const char *deaf; /* why that does not reach it; NULL: it does */

@@ -39,7 +39,7 @@ void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64
 
 void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q)
 {
-	spoor_hub_record(h, s, 0, false, NULL);
+	spoor_hub_record(h, s, 0, false, NULL, NULL);
 	spoor_orphans_look(h, true);
 	s->ending = (struct spoor_ust_ending){ SPOOR_ENDING_TAKES, spoor_now_monotonic() + PATIENCE_NS, q };
 	spoor_hub_hurry(h);

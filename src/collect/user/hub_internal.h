@@ -36,6 +36,7 @@ struct hub_member {
 	size_t n_arenas;
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
+	bool records;     /* it was told to */
 	bool let_go;      /* it has ended, and others need the memory: all of it is on its way, or was refused */
 	bool dropped;     /* and then they needed it still */
 };

@@ -207,6 +207,7 @@ static int send_setup(struct hub_program *p, struct hub_member *member, struct s
 	spoor_ust_session_setup(s, spoor_program_process(p), setup);
 	r = spoor_program_send(p, &setup->head, SPOOR_CONTROL_SETUP, sizeof(*setup), q);
 	member->setup = setup->head.serial;
+	member->records = setup->flags & SPOOR_SETUP_RECORD;
 	for (size_t i = 0; !r && i < s->n_rules; i++) {
 		struct spoor_control_rule rule = s->rules[i].rule;
 
@@ -241,8 +242,12 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 /* It has read the board, which is as it was, and answers its SETUPs by the sessions' numbers. */
 static void believe_board(struct hub_program *p)
 {
-	for (unsigned i = 0; i < p->n_members; i++)
-		p->members[i].setup = p->members[i].session->id;
+	for (unsigned i = 0; i < p->n_members; i++) {
+		struct hub_member *m = &p->members[i];
+
+		m->setup = m->session->id;
+		m->records = spoor_ust_session_records(m->session, spoor_program_process(p));
+	}
 }
 
 /* Of another pid namespace it does not know which rules are its own. */

@@ -148,6 +148,8 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 			spoor_keeper_drop(p->hub->keeper, m->uuid);
 	}
 	come_to_know(p);
+	if (member && p->arenas_to_come)
+		member->records = !(m->flags & SPOOR_ARENA_STOPPED);
 	return r;
 }
 

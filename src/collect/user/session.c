@@ -46,6 +46,7 @@ static void session_free(struct spoor_ust_session *s)
 		spoor_relay_client_leave(s->o.relay, s->sender);
 	spoor_source_list_done(&s->written);
 	free(s->rules);
+	free(s->singles);
 	free(s->retired);
 	free(s->apart_who);
 	free(s->came_earlier);

@@ -56,6 +56,12 @@ static inline bool spoor_ust_rule_is_for(const struct spoor_ust_rule *r, const s
 	return !r->process.pid || (r->process.pid == p->pid && r->process.start_time == p->start_time);
 }
 
+/* A process that was started or stopped since all were. */
+struct spoor_ust_single {
+	struct spoor_ust_process process;
+	bool on;
+};
+
 struct spoor_ust_retired {
 	struct spoor_source *source;
 	enum spoor_program_end end;
@@ -90,8 +96,10 @@ struct spoor_ust_session {
 	struct spoor_ust_options o;
 	struct spoor_ust_rule *rules;
 	size_t n_rules;
-	bool ruled; /* it has had rules: where all of them are gone, nothing is enabled */
-	bool recording;
+	bool ruled;     /* it has had rules: where all of them are gone, nothing is enabled */
+	bool recording; /* all that it wants, but for: */
+	struct spoor_ust_single *singles;
+	size_t n_singles;
 	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
@@ -142,7 +150,14 @@ int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e);
 /* What is none is said: -EINVAL. */
 int spoor_ust_filter_check(const char *text, struct spoor_error *e);
-/* Drops the rules of processes that have ended. */
+/*
+ * Programs record from now on, or do not: one, or all (NULL), which ends what was said of single ones. -E2BIG: too many
+ * single ones; -ENOMEM.
+ */
+int spoor_ust_session_record(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool on,
+			     struct spoor_error *e);
+bool spoor_ust_session_records(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
+/* Drops what is said of processes that have ended. */
 void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
 /* It comes and cannot be recorded. */
 bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p); /* it did */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A session's rules: which events of which programs, and what a program is told of them. */
+/* A session's rules: which events of which programs, which of these record, and what a program is told of them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +60,56 @@ void spoor_ust_session_forget_ended(struct spoor_ust_session *s)
 		if (p->pid && !spoor_process_runs(p->pid, p->start_time))
 			remove_rule(s, i);
 	}
+	for (size_t i = s->n_singles; i-- > 0;)
+		if (!spoor_process_runs(s->singles[i].process.pid, s->singles[i].process.start_time))
+			s->singles[i] = s->singles[--s->n_singles];
+}
+
+/* NULL: it does as all do. */
+static struct spoor_ust_single *find_single(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	for (size_t i = 0; i < s->n_singles; i++)
+		if (s->singles[i].process.pid == p->pid && s->singles[i].process.start_time == p->start_time)
+			return &s->singles[i];
+	return NULL;
+}
+
+static int add_single(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool on, struct spoor_error *e)
+{
+	struct spoor_ust_single *grown;
+
+	if (s->n_singles == SPOOR_UST_MAX_RULES)
+		return spoor_fail(e, E2BIG, "session %s: more than %d single processes are started or stopped", s->name,
+				  SPOOR_UST_MAX_RULES);
+	grown = reallocarray(s->singles, s->n_singles + 1, sizeof(*grown));
+	if (!grown)
+		return spoor_fail(e, ENOMEM, "out of memory");
+	s->singles = grown;
+	s->singles[s->n_singles++] = (struct spoor_ust_single){ *p, on };
+	return 0;
+}
+
+int spoor_ust_session_record(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool on,
+			     struct spoor_error *e)
+{
+	struct spoor_ust_single *single = p ? find_single(s, p) : NULL;
+
+	if (p && !single)
+		return add_single(s, p, on, e);
+	if (single) {
+		single->on = on;
+		return 0;
+	}
+	s->recording = on;
+	s->n_singles = 0;
+	return 0;
+}
+
+bool spoor_ust_session_records(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	const struct spoor_ust_single *single = find_single(s, p);
+
+	return single ? single->on : s->recording;
 }
 
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
@@ -73,7 +123,9 @@ bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spo
 void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spoor_ust_process *p,
 			     struct spoor_control_setup *ret)
 {
-	ret->flags = SPOOR_SETUP_LISTEN | (s->recording ? SPOOR_SETUP_RECORD : 0);
+	bool records = p ? spoor_ust_session_records(s, p) : s->recording;
+
+	ret->flags = SPOOR_SETUP_LISTEN | (records ? SPOOR_SETUP_RECORD : 0);
 	ret->n_rules = 0;
 	ret->buffers = s->o.buffers;
 	ret->n_channels = s->o.n_channels;

@@ -44,6 +44,18 @@ static json_t *process_json(const struct spoor_ust_process *p)
 	return json_pack("[I, I]", (json_int_t)p->pid, (json_int_t)p->start_time);
 }
 
+static json_t *singles_json(const struct spoor_ust_session *s)
+{
+	json_t *who = json_array();
+
+	for (size_t i = 0; i < s->n_singles; i++) {
+		const struct spoor_ust_single *k = &s->singles[i];
+
+		json_array_append_new(who, json_pack("{s:o, s:b}", "process", process_json(&k->process), "on", k->on));
+	}
+	return who;
+}
+
 /* Why is what a program said. */
 static json_t *apart_json(const struct spoor_ust_session *s)
 {
@@ -88,6 +100,8 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
 	if (j)
 		json_object_set_new(j, "came_who", json_array());
+	if (j)
+		json_object_set_new(j, "singles", singles_json(s));
 	for (size_t i = 0; j && i < s->n_came_earlier; i++)
 		spoor_state_add_came(j, &s->came_earlier[i]);
 	return j;
@@ -192,6 +206,21 @@ void spoor_state_read_came(const json_t *j, struct spoor_ust_session *s)
 	}
 }
 
+static int read_singles(const json_t *j, struct spoor_ust_session *s)
+{
+	const json_t *who = json_object_get(j, "singles");
+	int r = 0;
+
+	for (size_t i = 0; i < json_array_size(who) && !r; i++) {
+		const json_t *one = json_array_get(who, i);
+		struct spoor_ust_process p = read_process(json_object_get(one, "process"));
+
+		if (spoor_process_runs(p.pid, p.start_time))
+			r = spoor_ust_session_record(s, &p, json_is_true(json_object_get(one, "on")), NULL);
+	}
+	return r;
+}
+
 void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s)
 {
 	const json_t *who = json_object_get(json_object_get(j, "not_recorded"), "who");
@@ -252,5 +281,5 @@ int spoor_state_read_rules(const json_t *j, struct spoor_ust_session *s)
 		if (!r)
 			r = spoor_ust_session_rule(s, &rule, NULL);
 	}
-	return r;
+	return r ? r : read_singles(j, s);
 }

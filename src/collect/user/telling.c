@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What programs are told, and what can be told of them. */
+#include "base/process.h"
 #include "collect/user/hub_internal.h"
 
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,
@@ -30,14 +31,33 @@ void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t p
 			spoor_program_join(p, s, q);
 }
 
-int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
-		     struct spoor_hub_request *q)
+/* Who has ended meanwhile needs nothing to be kept of him. */
+static int keep_single(struct spoor_ust_session *s, uint32_t pid, bool on, struct spoor_error *e)
 {
-	int n = 0;
+	struct spoor_ust_process process = { pid, spoor_process_start(pid) };
+
+	return process.start_time ? spoor_ust_session_record(s, &process, on, e) : 0;
+}
+
+static bool has_member(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid)
+{
+	struct hub_program *p = h->first;
+
+	while (p && !(p->program && pid == (uint32_t)p->cred.pid && spoor_program_member(p, s)))
+		p = p->next;
+	return p;
+}
+
+int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t pid, bool on,
+		     struct spoor_hub_request *q, struct spoor_error *e)
+{
+	int n = 0, r = 0;
 
 	if (!pid)
-		s->recording = on;
-	for (struct hub_program *p = h->first; p; p = p->next) {
+		r = spoor_ust_session_record(s, NULL, on, e);
+	else if (on || has_member(h, s, pid))
+		r = keep_single(s, pid, on, e);
+	for (struct hub_program *p = h->first; p && !r; p = p->next) {
 		struct spoor_control_record m = { .session = s->id, .on = on };
 		struct hub_member *member = spoor_program_member(p, s);
 
@@ -45,10 +65,11 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 		    spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q))
 			continue;
 		n++;
+		member->records = on;
 		if (on) /* its buffers are made now, or cannot be */
 			member->setup = m.head.serial;
 	}
-	return n;
+	return r ? r : n;
 }
 
 /* What it was told and has not answered, nobody can say that it has got. */
@@ -77,6 +98,8 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 			continue;
 		info.deaf = why_deaf(p);
 		info.refused = m->refused;
+		info.records = m->records;
+		info.single = m->records != s->recording;
 		info.n_arenas = m->n_arenas;
 		for (size_t i = 0; i < m->n_arenas; i++) {
 			info.events += m->arenas[i]->n;
