@@ -32,6 +32,8 @@ static const char *single_of(const struct spoor_hub_program_info *p)
 	return p->records ? ", recording" : ", stopped";
 }
 
+static const char *const comings[] = { "", ", joined late", ", joined while it ran" };
+
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
@@ -49,9 +51,9 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s", p->pid, p->comm, p->events,
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s%s", p->pid, p->comm, p->events,
 			 spoor_plural(p->events, "event", "events"), losses, p->malformed ? ", some made no sense" : "",
-			 single_of(p), reached, stuck);
+			 single_of(p), comings[p->how % 3], reached, stuck);
 	spoor_hub_answer(c->q, line);
 }
 

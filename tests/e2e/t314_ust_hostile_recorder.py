@@ -235,6 +235,7 @@ def test_without_a_board(daemon, ticker, tmp_path):
     p = daemon.program(ticker, 1, 0, 500, SPOOR_UST_SOCKET=str(tmp_path / "mounted"))
     daemon.process.send_signal(signal.SIGCONT)
     wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    wait_for(lambda: ", joined late" in daemon.ust("status").stdout)
     time.sleep(0.3)
     assert "1 of them joined late" in daemon.ust("end").stdout
     assert daemon.ticks()[p.pid, 0][0] > 0

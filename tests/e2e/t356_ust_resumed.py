@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A session with the next daemon: it goes on in the trace that it had, or says why not, and knows who came, and how."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import pytest
 import tracing
 
 from daemons import PATIENCE, daemon, in_a_row, ticker  # noqa: F401
-from processes import wait_for
+from processes import children, wait_for
 
 
 def begin_and_end(daemon, ticker, number):
@@ -205,3 +206,21 @@ def test_single_programs_that_execute(daemon, tmp_path):
     numbers = by_thread(daemon)
     assert numbers[0][0] == 0 and (1 not in numbers or numbers[1][0] > 10)
     assert numbers[2][0] == 0 and in_a_row(numbers[2])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_how_programs_joined(daemon, ticker, number):
+    """From their begin on, or while they ran: status says it, with the next daemon, too."""
+    met = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    first = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="1")
+    forked = daemon.program(ticker, 1, 0, 500, "fork", TICKER_FIRST="2")
+    child, = wait_for(lambda: children(forked.pid))
+    try:
+        for _ in range(2):
+            wait_for(lambda: daemon.ust("status").stdout.count(" ticker: ") == 4)
+            assert ", joined while it ran, " in line_of(daemon, met)
+            assert daemon.ust("status").stdout.count(", joined ") == 1
+            next_daemon(daemon, number, met, first, forked)
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -17,15 +17,18 @@ static bool is_same(const struct spoor_ust_process *a, const struct spoor_ust_pr
 	return a->pid == b->pid && a->start_time == b->start_time;
 }
 
-void spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p)
+bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, enum spoor_coming *how)
 {
 	for (size_t i = 0; i < s->n_came_earlier; i++) {
-		if (!is_same(&s->came_earlier[i], p))
+		if (!is_same(&s->came_earlier[i].process, p))
 			continue;
+		*how = s->came_earlier[i].how;
 		s->came_earlier[i] = s->came_earlier[--s->n_came_earlier];
-		return;
+		return true;
 	}
 	s->n_came++;
+	s->n_met += *how == SPOOR_CAME_MET;
+	return false;
 }
 
 bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p)

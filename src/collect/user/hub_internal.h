@@ -37,6 +37,8 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool records;     /* it was told to */
+	enum spoor_coming how;
+	bool known;       /* a recorder before us had told how */
 	bool let_go;      /* it has ended, and others need the memory: all of it is on its way, or was refused */
 	bool dropped;     /* and then they needed it still */
 };
@@ -51,6 +53,7 @@ struct hub_program {
 	struct spoor_hub *hub;
 	uint64_t id;                 /* never another's */
 	struct hub_fd sock, process; /* fd -1: closed, gone */
+	uint64_t came;               /* ns: when it said HELLO */
 	struct ucred cred;
 	struct spoor_ust_process identity; /* pid 0: nobody has asked (spoor_program_process()) */
 	bool program; /* it said HELLO */
@@ -236,7 +239,8 @@ void spoor_program_finish(struct hub_program *p); /* its arenas have been taken 
 /* A session is over; or its buffers are to stay as they are, for another recorder. */
 void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *s);
 void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
-struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s); /* NULL: too many */
+/* NULL: too many. how: if it is new there. */
+struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s, enum spoor_coming how);
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
 /* It cannot be recorded: each session that wants it counts it, once, and who has called it hears why. */
 void spoor_program_keep_out(struct hub_program *p, const char *why);

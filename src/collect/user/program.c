@@ -180,7 +180,7 @@ static void stay_apart(struct hub_program *p, struct spoor_ust_session *s, const
 		spoor_apart_count(s, spoor_program_process(p), why);
 }
 
-struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s)
+struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s, enum spoor_coming how)
 {
 	struct hub_member *m = spoor_program_member(p, s);
 
@@ -191,9 +191,9 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 		return NULL;
 	}
 	m = &p->members[p->n_members++];
-	*m = (struct hub_member){ .session = s };
+	*m = (struct hub_member){ .session = s, .how = how };
 	if (p->n_sites)
-		spoor_came_count(s, spoor_program_process(p));
+		m->known = spoor_came_count(s, spoor_program_process(p), &m->how);
 	s->n_stuck += p->n_stuck != 0;
 	return m;
 }
@@ -228,7 +228,7 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || spoor_program_member(p, s) ||
 	    !spoor_ust_session_wants(s, spoor_program_process(p)))
 		return 0;
-	m = spoor_program_add_member(p, s);
+	m = spoor_program_add_member(p, s, SPOOR_CAME_MET);
 	if (!m) {
 		spoor_request_done(q, p->cred.pid, -EBUSY, full);
 		return -EBUSY;
@@ -259,14 +259,14 @@ static bool follows_board(const struct hub_program *p, const struct spoor_contro
 }
 
 /* The answer to a HELLO: all sessions that want it. */
-static int send_setups(struct hub_program *p, bool knows, struct spoor_hub_request *q)
+static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how, struct spoor_hub_request *q)
 {
 	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
 	int r = 0;
 
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, spoor_program_process(p)))
-			spoor_program_add_member(p, s);
+			spoor_program_add_member(p, s, how);
 	if (knows && p->n_members) {
 		believe_board(p);
 		return 0;
@@ -357,6 +357,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (m->flags & SPOOR_HELLO_STRANGER)
 		return on_stranger(p, m);
 	p->met = false;
+	p->came = spoor_now_monotonic();
 	memcpy(p->comm, m->comm, sizeof(p->comm) - 1);
 	memcpy(p->exe, m->exe, sizeof(p->exe) - 1);
 	p->called = m->pid;
@@ -372,7 +373,7 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 		return 0;
 	p->answering = true;
 	q = spoor_request_came(p->hub, p);
-	r = send_setups(p, follows_board(p, m), q);
+	r = send_setups(p, follows_board(p, m), m->flags & SPOOR_HELLO_KICKED ? SPOOR_CAME_MET : SPOOR_CAME_FIRST, q);
 	p->answering = false;
 	/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
 	if (r)

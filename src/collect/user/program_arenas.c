@@ -98,6 +98,19 @@ void spoor_program_look_ahead(struct hub_program *p)
 		keep(p, &m, fd);
 }
 
+static void note_coming(const struct hub_program *p, struct hub_member *member, const struct spoor_user_arena *a,
+			bool late)
+{
+	if (member->n_arenas)
+		return;
+	if (!member->known && member->how == SPOOR_CAME_MET && a->head.made < p->came)
+		member->how = SPOOR_CAME_FIRST; /* one before us had it, who was killed, and it was called again */
+	if (!late)
+		return;
+	member->session->n_late++;
+	member->how = SPOOR_CAME_LATE;
+}
+
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
@@ -115,7 +128,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 		spoor_user_damaged_add(&member->session->damaged, p->comm, p->cred.pid, 1);
 		return r;
 	}
-	member->session->n_late += !member->n_arenas && m->flags & SPOOR_ARENA_LATE;
+	note_coming(p, member, a, m->flags & SPOOR_ARENA_LATE);
 	r = add_source(p, member, a, st.st_ino);
 	if (r) { /* nobody has it yet */
 		spoor_user_arena_free(a);
@@ -130,11 +143,13 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_ust_session *s = session_of(p->hub, m->session);
-	struct hub_member *member = s ? spoor_program_add_member(p, s) : NULL;
+	struct hub_member *member = s ? spoor_program_add_member(p, s, SPOOR_CAME_FIRST) : NULL;
 	int r = 0;
 
 	if (!p->program || fd < 0)
 		return -EBADMSG;
+	if (member && p->arenas_to_come)
+		member->records = !(m->flags & SPOOR_ARENA_STOPPED);
 	if (!member) { /* it was over before the program knew */
 		struct spoor_control_end end = { .session = m->session };
 
@@ -148,15 +163,13 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 			spoor_keeper_drop(p->hub->keeper, m->uuid);
 	}
 	come_to_know(p);
-	if (member && p->arenas_to_come)
-		member->records = !(m->flags & SPOOR_ARENA_STOPPED);
 	return r;
 }
 
 void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, const char *text)
 {
 	struct spoor_ust_session *s = session_of(p->hub, session);
-	struct hub_member *member = s && error < 0 ? spoor_program_add_member(p, s) : NULL;
+	struct hub_member *member = s && error < 0 ? spoor_program_add_member(p, s, SPOOR_CAME_FIRST) : NULL;
 
 	if (member)
 		spoor_program_refuses(p, member, error, text);
@@ -178,7 +191,7 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 	p->cred.pid = k->pid;
 	p->program = p->dead = true;
 	spoor_program_add(h, p);
-	if (add_source(p, spoor_program_add_member(p, s), a, st.st_ino))
+	if (add_source(p, spoor_program_add_member(p, s, SPOOR_CAME_FIRST), a, st.st_ino))
 		spoor_user_arena_free(a);
 	else
 		p->members[0].arenas[0]->live = false;

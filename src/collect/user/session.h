@@ -80,6 +80,18 @@ struct spoor_apart_who {
 	bool earlier; /* a recorder before us counted it, and it has not come again yet */
 };
 
+/* Whether a program is recorded from its begin on. */
+enum spoor_coming {
+	SPOOR_CAME_FIRST, /* it is, or since its parent forked it */
+	SPOOR_CAME_LATE,  /* it was wanted, and not answered in time */
+	SPOOR_CAME_MET,   /* it ran already when it was first wanted */
+};
+
+struct spoor_came {
+	struct spoor_ust_process process;
+	enum spoor_coming how;
+};
+
 /* The end of a session whose trace goes to a relay: hub_end.c. */
 struct spoor_ust_ending {
 	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
@@ -128,10 +140,11 @@ struct spoor_ust_session {
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
 	size_t n_apart_who;
 	unsigned n_came;  /* programs with sites that were told of it */
-	struct spoor_ust_process *came_earlier; /* of these, those of a recorder before us that have not come again */
+	struct spoor_came *came_earlier; /* of these, those of a recorder before us that have not come again */
 	size_t n_came_earlier;
 	unsigned n_stuck; /* programs that came with sites that cannot be switched on */
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
+	unsigned n_met;   /* programs that ran already when they were first wanted, and came to us */
 	unsigned told_late, told_apart, told_away; /* in this segment */
 	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
 	unsigned n_away;  /* programs that found no room to wait while no recorder was there */
@@ -164,12 +177,12 @@ bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_p
 void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
 /* One that is counted already. */
 void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier);
-/* It comes, and has sites. */
-void spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p);
-/* Changes with each program that comes late, not at all, or first. */
+/* It comes, and has sites. true: it had come to a recorder before us, and *how is as it did there. */
+bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, enum spoor_coming *how);
+/* Changes with each program that comes late, while it runs, not at all, or first. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {
-	return (uint64_t)s->n_late + s->n_away + s->apart.n + (s->n_came != 0);
+	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0);
 }
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);

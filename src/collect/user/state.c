@@ -68,9 +68,12 @@ static json_t *write_session(struct spoor_hub *h, const struct spoor_ust_session
 {
 	json_t *j = spoor_state_write(s);
 
-	for (struct hub_program *p = h->first; p && j; p = p->next)
-		if (p->n_sites && spoor_program_member(p, s))
-			spoor_state_add_came(j, spoor_program_process(p));
+	for (struct hub_program *p = h->first; p && j; p = p->next) {
+		const struct hub_member *m = spoor_program_member(p, s);
+
+		if (p->n_sites && m)
+			spoor_state_add_came(j, spoor_program_process(p), m->how);
+	}
 	return j;
 }
 

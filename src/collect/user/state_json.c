@@ -67,9 +67,12 @@ static json_t *apart_json(const struct spoor_ust_session *s)
 			 "differ", s->apart.differ, "who", who);
 }
 
-void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p)
+void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how)
 {
-	json_array_append_new(json_object_get(j, "came_who"), process_json(p));
+	json_t *one = process_json(p);
+
+	json_array_append_new(one, json_integer(how));
+	json_array_append_new(json_object_get(j, "came_who"), one);
 }
 
 json_t *spoor_state_write(const struct spoor_ust_session *s)
@@ -103,7 +106,7 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 	if (j)
 		json_object_set_new(j, "singles", singles_json(s));
 	for (size_t i = 0; j && i < s->n_came_earlier; i++)
-		spoor_state_add_came(j, &s->came_earlier[i]);
+		spoor_state_add_came(j, &s->came_earlier[i].process, s->came_earlier[i].how);
 	return j;
 }
 
@@ -199,10 +202,12 @@ void spoor_state_read_came(const json_t *j, struct spoor_ust_session *s)
 
 	s->came_earlier = n ? calloc(n, sizeof(*s->came_earlier)) : NULL;
 	for (size_t i = 0; i < n && s->came_earlier; i++) {
-		struct spoor_ust_process p = read_process(json_array_get(who, i));
+		const json_t *one = json_array_get(who, i);
+		struct spoor_ust_process p = read_process(one);
 
 		if (spoor_process_runs(p.pid, p.start_time))
-			s->came_earlier[s->n_came_earlier++] = p;
+			s->came_earlier[s->n_came_earlier++] =
+				(struct spoor_came){ p, json_integer_value(json_array_get(one, 2)) };
 	}
 }
 

@@ -25,7 +25,7 @@ json_t *spoor_state_write(const struct spoor_ust_session *s);
 int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
 void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s);
 /* Which processes had come; of these are read that live. */
-void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p);
+void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how);
 void spoor_state_read_came(const json_t *j, struct spoor_ust_session *s);
 /* The same session's rules, and which single processes record: as spoor_ust_session_rule(), or -EBADMSG. */
 int spoor_state_read_rules(const json_t *j, struct spoor_ust_session *s);

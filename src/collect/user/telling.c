@@ -98,6 +98,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 			continue;
 		info.deaf = why_deaf(p);
 		info.refused = m->refused;
+		info.how = m->how;
 		info.records = m->records;
 		info.single = m->records != s->recording;
 		info.n_arenas = m->n_arenas;
