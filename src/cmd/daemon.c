@@ -75,6 +75,14 @@ static void save_comings(struct spoor_daemon *d)
 	spoor_state_save(d->hub, d->state, NULL);
 }
 
+/* So is what cannot be written: its trace has no room for that. */
+static void save_unwritten(void *daemon)
+{
+	struct spoor_daemon *d = daemon;
+
+	spoor_state_save(d->hub, d->state, NULL);
+}
+
 static void run(struct spoor_daemon *d, int signal_fd)
 {
 	for (;;) {
@@ -99,6 +107,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 		.cache_dir = spoor_cache_directory(d->cache),
 		.command = spoor_daemon_command,
 		.ended = spoor_daemon_ended,
+		.unwritten = save_unwritten,
 		.warn = warn,
 		.ctx = d,
 	};
@@ -139,6 +148,8 @@ static void suspend(struct spoor_daemon *d)
 
 	/* Who has ended does not come again. Once, before the first session is gone: another's programs are told so. */
 	spoor_hub_leave(d->hub);
+	for (s = spoor_hub_next(d->hub, NULL); s; s = spoor_hub_next(d->hub, s))
+		spoor_hub_drain(d->hub, s);
 	if (spoor_state_save(d->hub, d->state, &e) && spoor_hub_next(d->hub, NULL))
 		spoor_ust_say(e.text);
 	while ((s = spoor_hub_next(d->hub, NULL)))

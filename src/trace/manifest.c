@@ -85,6 +85,12 @@ uint64_t spoor_writer_lost(const struct spoor_writer *w)
 	return lost;
 }
 
+void spoor_writer_lost_before(struct spoor_writer *w, uint64_t lost)
+{
+	if (lost > w->lost_before)
+		w->lost_before = lost;
+}
+
 static json_t *host_json(const struct spoor_writer *w, int snapshot)
 {
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "hostname", spoor_text_json(w->hostname), "directory",

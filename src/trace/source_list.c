@@ -67,6 +67,15 @@ int spoor_source_list_add(const struct spoor_packet_source *source, void *list)
 	return 0;
 }
 
+int spoor_source_list_add_all(struct spoor_source_list *l, const struct spoor_source_list *from)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < from->n && !r; i++)
+		r = spoor_source_list_add(&from->all[i], l);
+	return r;
+}
+
 /* The first that is not before. */
 static size_t lower(struct spoor_source_list *l, const uint8_t arena[16], uint64_t serial)
 {
@@ -101,6 +110,16 @@ bool spoor_source_list_knows(struct spoor_source_list *l, const uint8_t arena[16
 	size_t i = lower(l, arena, 0);
 
 	return i < l->n && !memcmp(l->all[i].arena, arena, 16);
+}
+
+void spoor_source_list_forget(struct spoor_source_list *l, const uint8_t arena[16])
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (memcmp(l->all[i].arena, arena, 16))
+			l->all[n++] = l->all[i];
+	l->n = n;
 }
 
 void spoor_source_list_forget_packets(struct spoor_source_list *l)

@@ -87,6 +87,8 @@ struct spoor_lane_packet {
 };
 int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct spoor_lane_packet *p,
 			     struct spoor_error *e);
+/* How many packets the lane has: one more, and the last one was written. */
+uint64_t spoor_writer_lane_packets(const struct spoor_writer *w, unsigned lane);
 /* The end of the lane's last packet: none of its next may begin before. 0: it has none. */
 uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane);
 
@@ -172,6 +174,8 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
+/* A writer before this one counted so many, whether it could still write that or not. */
+void spoor_writer_lost_before(struct spoor_writer *w, uint64_t lost);
 /* From now on each of them is shown to lost() as it is counted. */
 void spoor_writer_on_loss(struct spoor_writer *w, void (*lost)(void *ctx, const struct spoor_event_header *event),
 			  void *ctx);

@@ -342,6 +342,13 @@ int spoor_writer_lane_packet(struct spoor_writer *w, unsigned lane, const struct
 			    write_counts(w, s, &p, l->discarded, e);
 }
 
+uint64_t spoor_writer_lane_packets(const struct spoor_writer *w, unsigned lane)
+{
+	const struct writer_stream *s = lane_stream(w, lane);
+
+	return s ? s->seq : 0;
+}
+
 uint64_t spoor_writer_lane_end(const struct spoor_writer *w, unsigned lane)
 {
 	const struct writer_stream *s = lane_stream(w, lane);

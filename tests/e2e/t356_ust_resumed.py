@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A session with the next daemon: it goes on in the trace that it had, or says why not, and knows who came, and how."""
+import contextlib
 import json
 import os
 import re
@@ -224,3 +225,71 @@ def test_how_programs_joined(daemon, ticker, number):
             next_daemon(daemon, number, met, first, forked)
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def count_all(daemon, name, said):
+    """Events in the trace, and those that `spoor ust` and the report say are lost."""
+    there = len(daemon.events(name))
+    events, lost = map(int, re.match(r"\s*(?:so far: )?(\d+) events of \d+ programs?, (\d+) lost;", said).groups())
+    assert events == there, (events, there, lost)
+    return there + lost
+
+
+def leave_room(directory, room):
+    """A file beside takes all but so many bytes, or what others leave of them meanwhile."""
+    space = os.statvfs(directory)
+    with contextlib.suppress(OSError):
+        (directory / "filler").write_bytes(bytes(max(0, space.f_bavail * space.f_frsize - room)))
+
+
+def test_full_disk(daemon, ticker, tmp_path):
+    """Daemons that end and are killed as the disk is full, and as it has room again: each event is there, or lost."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6M", "none", small], check=True)
+    try:
+        daemon.ust("start", "-o", small / "t.spoor")
+        written = 0
+        for i, number in enumerate([signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGKILL]):
+            leave_room(small, 300_000)
+            p = daemon.program(ticker, 2, 40_000, TICKER_FIRST=str(2 * i))
+            wait_for(lambda: "No space left" in daemon.ust("status").stdout)
+            daemon.kill(number)
+            if i % 2:
+                (small / "filler").unlink()
+            p.wait(PATIENCE)
+            daemon.start()
+            written += 2 * 44_000
+            (small / "filler").unlink(missing_ok=True)
+        wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+        so_far = next(line for line in daemon.ust("status").stdout.splitlines() if "so far" in line)
+        assert count_all(daemon, small / "t.spoor", so_far) == written
+        said = daemon.ust("end", check=False).stdout
+        assert count_all(daemon, small / "t.spoor", said) == written
+        assert len(daemon.events(small / "t.spoor")) + daemon.summary["discarded"] == written
+        assert daemon.summary["lost_writing"] > 0
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def test_no_room_to_go_on(daemon, ticker, tmp_path):
+    """The next daemon does not begin, nor another trace; once there is room it goes on, and has all of it."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6M", "none", small], check=True)
+    try:
+        daemon.ust("start", "-o", small / "t.spoor", "-e", "zoo:tick")
+        begin_and_end(daemon, ticker, 0)
+        daemon.kill()
+        leave_room(small, 0)
+        begin_and_end(daemon, ticker, 1)
+        run = subprocess.run([daemon.build / "spoor", "daemon", "--socket", daemon.socket], cwd=daemon.cwd,
+                             stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+        assert run.returncode == 1 and re.match(rf"spoor daemon: {small}/t.spoor: .*No space left", run.stderr)
+        assert sorted(os.listdir(small)) == ["filler", "t.spoor"]
+        (small / "filler").unlink()
+        daemon.start()
+        assert daemon.ust("end").stdout.startswith("8 events of 2 programs, 0 lost;")
+        assert by_thread(daemon, small / "t.spoor") == {i: list(range(4)) for i in range(2)}
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)

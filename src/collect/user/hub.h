@@ -33,6 +33,11 @@ struct spoor_hub_options {
 	void (*command)(void *ctx, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q);
 	/* A session that is to end later (spoor_hub_end_later()) can be: calls spoor_hub_end(), and answers q. */
 	void (*ended)(void *ctx, struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);
+	/*
+	 * A session could not write something: called before the buffers with it go back to their programs, so that
+	 * the recorder after us can be told (spoor_state_save()). NULL: there is none.
+	 */
+	void (*unwritten)(void *ctx);
 	/* Something that a person should know. NULL: nobody hears it. */
 	void (*warn)(void *ctx, const char *text);
 	void *ctx;
@@ -114,7 +119,7 @@ void spoor_hub_leave(struct spoor_hub *h);
 void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but);
 /*
  * The recorder ends, and its programs go on: what they write from here on stays in their buffers for the next one. The
- * session's trace is closed; s is freed. Who came before is to have been caught up with.
+ * session's trace is closed; s is freed. Who came before is to have been caught up with, and drained.
  */
 int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_error *e);
 /* Takes what there is, and in addition ends what is full of a rotating session. Called by tick. */

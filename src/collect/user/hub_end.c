@@ -90,7 +90,6 @@ int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 {
 	if (s->ending.step)
 		break_off(h, s);
-	spoor_hub_take(h, s, TAKE_DUE);
 	spoor_ust_session_settle(s, PATIENCE_MS);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_forget(p, s);

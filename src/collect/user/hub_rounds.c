@@ -268,6 +268,14 @@ int spoor_hub_tick(struct spoor_hub *h)
 
 /* ---- sessions ---- */
 
+static void unwritten(void *hub)
+{
+	struct spoor_hub *h = hub;
+
+	if (h->o.unwritten)
+		h->o.unwritten(h->o.ctx);
+}
+
 void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s)
 {
 	struct spoor_ust_session **at = &h->sessions;
@@ -280,6 +288,7 @@ void spoor_hub_add(struct spoor_hub *h, struct spoor_ust_session *s)
 	if (s->id > h->next_session)
 		h->next_session = s->id;
 	*at = s;
+	spoor_taker_on_unwritten(s->taker, unwritten, h);
 }
 
 struct spoor_ust_session *spoor_hub_find(struct spoor_hub *h, const char *name)
@@ -346,15 +355,14 @@ static void add_present(struct spoor_hub *h, const struct spoor_ust_session *s, 
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret)
 {
 	uint64_t unwritten = s->o.writer ? 0 : spoor_writer_lost(s->w);
-	uint64_t own = unwritten - s->unwritten_earlier - s->refused; /* the taker counts no events that were refused */
 	struct spoor_taker_counts counts;
 
 	spoor_taker_counts(s->taker, &counts);
 	*ret = (struct spoor_hub_result){
-		.events = counts.events - (own < counts.events ? own : counts.events),
+		.events = counts.events,
 		.lost = s->lost + s->lost_earlier + counts.late + unwritten,
 		.overwritten = counts.overwritten,
-		.refused = s->refused,
+		.refused = s->sender ? s->refused : 0,
 		.bytes = spoor_writer_bytes(s->w),
 		.programs = s->n_programs,
 		.crashed = s->n_crashed,

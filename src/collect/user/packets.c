@@ -215,8 +215,9 @@ void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t s
 
 	if (!look(a, i, &m) || m.serial != serial)
 		return; /* it went meanwhile */
-	p->serial = serial;
-	p->position = position < m.committed ? position : m.committed; /* 0: it was killed while it gave it back */
+	begin_packet(a, i, serial, m.committed); /* which may have more: that could not be written */
+	if (position > p->position)
+		p->position = position < m.committed ? position : m.committed; /* 0: killed while it gave it back */
 	p->n = p->overwritten ? count_events(a, p, p->position) : 0;
 	note(a, i, p->position);
 }

@@ -33,6 +33,7 @@ static int add_source(struct hub_program *p, struct hub_member *m, struct spoor_
 		return -ENOMEM;
 	}
 	spoor_written_apply(written, a);
+	spoor_taker_knows(m->session->taker, a->head.uuid);
 	a->lost = s->lost_earlier = s->lost = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_LOST);
 	s->overwritten = spoor_source_list_find(written, a->head.uuid, SPOOR_SOURCE_OVERWRITTEN);
 	s->known = spoor_source_list_knows(written, a->head.uuid);

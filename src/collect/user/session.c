@@ -130,13 +130,19 @@ int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct
 
 void spoor_ust_session_go_on(struct spoor_ust_session *s)
 {
+	const struct spoor_source_list *unwritten = s->o.unwritten;
 	struct spoor_written_sum sum;
 
+	if (unwritten) {
+		spoor_source_list_add_all(&s->written, unwritten);
+		spoor_taker_untold(s->taker, unwritten);
+	}
+	s->o.unwritten = NULL;
+	spoor_writer_lost_before(s->w, s->o.lost_writing);
 	spoor_written_sum(&s->written, &sum);
 	spoor_taker_count_from(s->taker, sum.events, sum.overwritten, sum.late);
 	s->n_programs = sum.programs;
 	s->lost_earlier = sum.lost;
-	s->unwritten_earlier = spoor_writer_lost(s->w);
 }
 
 static void define_counters(struct spoor_ust_session *s)
@@ -145,7 +151,7 @@ static void define_counters(struct spoor_ust_session *s)
 
 	spoor_taker_counts(s->taker, &c);
 	spoor_taker_counter(s->taker, "ust_events", c.events);
-	spoor_taker_counter(s->taker, "ust_discarded", s->lost + c.late);
+	spoor_taker_counter(s->taker, "ust_discarded", s->lost + s->lost_earlier + c.late);
 	spoor_taker_counter(s->taker, "ust_lost_child", c.lost_child);
 	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
 	spoor_taker_counter(s->taker, "ust_malformed", s->damaged.places);

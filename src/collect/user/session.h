@@ -29,6 +29,8 @@ struct spoor_ust_options {
 	bool resume; /* output exists: goes on with it */
 	struct spoor_relay_client *relay; /* output is a name there, instead of a directory; NULL: none */
 	const uint8_t *token; /* resume at a relay: whose the trace is */
+	const struct spoor_source_list *unwritten; /* resume: what the one before us could not write; NULL: nothing */
+	uint64_t lost_writing;                     /* likewise: events */
 	struct spoor_writer *writer; /* to write with, which has lanes; NULL: one of its own is made */
 };
 
@@ -117,8 +119,7 @@ struct spoor_ust_session {
 	struct spoor_taker *taker;
 	unsigned n_snapshots;
 	struct spoor_source_list written; /* by recorders before us */
-	uint64_t lost_earlier;        /* told by them, beyond what `lost` has of the same programs */
-	uint64_t unwritten_earlier;   /* by recorders before this one: the writer's losses, not of our events */
+	uint64_t lost_earlier;            /* told by them, beyond what `lost` has of the same programs */
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
 	uint64_t retired_bytes;
@@ -154,7 +155,7 @@ struct spoor_ust_session {
 
 int spoor_ust_session_new(const struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret,
 			  struct spoor_error *e);
-/* What recorders before us have written (written) counts as ours. */
+/* What recorders before us have written (written), and could not write, counts as ours. */
 void spoor_ust_session_go_on(struct spoor_ust_session *s);
 /* Ends the trace in order. NULL is fine. */
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);

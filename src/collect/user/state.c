@@ -134,7 +134,10 @@ static int begin_another(struct spoor_ust_options *o, uint32_t id, const struct 
 	return r;
 }
 
-/* Goes on in the same trace; where that cannot be (it was removed, or the machine was restarted) in another one. */
+/*
+ * Goes on in the same trace; where that cannot be (it was removed, or the machine was restarted) in another one. Not for
+ * want of room: neither has it, and what programs have in their buffers waits there.
+ */
 static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)
 {
 	static char other[PATH_MAX];
@@ -145,7 +148,7 @@ static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_ses
 	r = spoor_ust_session_new(o, id, ret, &why);
 	if (!r)
 		spoor_ust_session_go_on(*ret);
-	if (!r || r == -ENOMEM || r == -EBUSY)
+	if (!r || r == -ENOMEM || r == -EBUSY || r == -ENOSPC || r == -EDQUOT)
 		return r ? spoor_fail(e, -r, "%s", why.text) : 0;
 	next_output(o->output, other, sizeof(other));
 	o->output = other;
@@ -183,12 +186,12 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	struct spoor_ust_session *s;
 	int r = spoor_state_read(j, &k, e);
 
-	if (r)
-		return r;
-	if (k.there && !relay)
-		return spoor_fail(e, EINVAL, "session %s records to a relay: give --relay URL", k.name);
+	if (!r && k.there && !relay)
+		r = spoor_fail(e, EINVAL, "session %s records to a relay: give --relay URL", k.name);
 	k.o.relay = k.there ? relay : NULL;
-	r = k.there ? reopen_there(&k.o, k.id, &s, e) : reopen(&k.o, k.id, &s, e);
+	if (!r)
+		r = k.there ? reopen_there(&k.o, k.id, &s, e) : reopen(&k.o, k.id, &s, e);
+	spoor_state_done(&k);
 	if (r)
 		return r;
 	if (s->elsewhere[0])

@@ -26,17 +26,23 @@ static json_t *channel_json(const struct spoor_control_channel *c)
 			 "stack_budget", c->stack_budget);
 }
 
+static json_t *uuid_json(const uint8_t uuid[16])
+{
+	char hex[33];
+
+	for (int i = 0; i < 16; i++)
+		sprintf(hex + 2 * i, "%02x", uuid[i]);
+	return json_string(hex);
+}
+
 /* What the trace is called there, and that it is ours. */
 static json_t *relay_json(const struct spoor_ust_session *s)
 {
 	const uint8_t *token = spoor_sender_token(s->sender);
 	struct spoor_sender_stats stats;
-	char hex[33];
 
-	for (int i = 0; i < 16; i++)
-		sprintf(hex + 2 * i, "%02x", token[i]);
 	spoor_sender_stats(s->sender, &stats);
-	return json_pack("{s:s, s:s}", "name", stats.name, "token", hex);
+	return json_pack("{s:s, s:o}", "name", stats.name, "token", uuid_json(token));
 }
 
 static json_t *process_json(const struct spoor_ust_process *p)
@@ -54,6 +60,21 @@ static json_t *singles_json(const struct spoor_ust_session *s)
 		json_array_append_new(who, json_pack("{s:o, s:b}", "process", process_json(&k->process), "on", k->on));
 	}
 	return who;
+}
+
+/* What packets that could not be written would have told. */
+static json_t *unwritten_json(const struct spoor_ust_session *s)
+{
+	struct spoor_source_list l = {};
+	json_t *list = json_array();
+
+	spoor_taker_unwritten(s->taker, &l);
+	spoor_source_list_sort(&l);
+	for (size_t i = 0; i < l.n; i++)
+		json_array_append_new(list, json_pack("[o, I, I]", uuid_json(l.all[i].arena),
+						      (json_int_t)l.all[i].serial, (json_int_t)l.all[i].position));
+	spoor_source_list_done(&l);
+	return list;
 }
 
 /* Why is what a program said. */
@@ -102,6 +123,10 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
 	if (j)
+		json_object_set_new(j, "lost_writing", json_integer(spoor_writer_lost(s->w)));
+	if (j)
+		json_object_set_new(j, "unwritten", unwritten_json(s));
+	if (j)
 		json_object_set_new(j, "came_who", json_array());
 	if (j)
 		json_object_set_new(j, "singles", singles_json(s));
@@ -148,15 +173,48 @@ static int read_channels(const json_t *list, struct spoor_ust_options *o)
 	return r;
 }
 
-/* The token is 32 digits. */
-static int read_relay(const json_t *j, struct spoor_state_session *s)
+/* 32 digits. */
+static int read_uuid(const json_t *j, uint8_t ret[16])
 {
-	const char *hex = json_string_value(json_object_get(j, "token"));
+	const char *hex = json_string_value(j);
 
 	if (!hex || strlen(hex) != 32 || strspn(hex, "0123456789abcdef") != 32)
 		return -EBADMSG;
 	for (int i = 0; i < 16; i++)
-		sscanf(hex + 2 * i, "%2hhx", &s->token[i]);
+		sscanf(hex + 2 * i, "%2hhx", &ret[i]);
+	return 0;
+}
+
+static int read_unwritten(const json_t *j, struct spoor_state_session *s)
+{
+	const json_t *list = json_object_get(j, "unwritten");
+	int r = 0;
+
+	s->o.lost_writing = number(j, "lost_writing");
+	s->o.unwritten = &s->unwritten;
+	for (size_t i = 0; i < json_array_size(list) && !r; i++) {
+		const json_t *one = json_array_get(list, i);
+		struct spoor_packet_source k = { .serial = json_integer_value(json_array_get(one, 1)),
+						 .position = json_integer_value(json_array_get(one, 2)) };
+
+		r = read_uuid(json_array_get(one, 0), k.arena);
+		if (!r)
+			r = spoor_source_list_add(&k, &s->unwritten);
+	}
+	return r;
+}
+
+void spoor_state_done(struct spoor_state_session *s)
+{
+	spoor_source_list_done(&s->unwritten);
+}
+
+static int read_relay(const json_t *j, struct spoor_state_session *s)
+{
+	int r = read_uuid(json_object_get(j, "token"), s->token);
+
+	if (r)
+		return r;
 	s->there = true;
 	s->o.token = s->token;
 	return copy(s->output, sizeof(s->output), j, "name");
@@ -261,6 +319,8 @@ int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoo
 	s->came = number(j, "came");
 	if (!r)
 		r = read_apart(json_object_get(j, "not_recorded"), &s->apart);
+	if (!r)
+		r = read_unwritten(j, s);
 	return r ? spoor_fail(e, -r, "session '%s': what is kept of it makes no sense", s->name) : 0;
 }
 

@@ -16,13 +16,15 @@ struct spoor_state_session {
 	unsigned turned_away, came;
 	char elsewhere[sizeof(((struct spoor_ust_session *)NULL)->elsewhere)];
 	struct spoor_ust_apart apart; /* who that is: spoor_state_read_apart() */
+	struct spoor_source_list unwritten; /* to be freed by spoor_state_done() */
 	struct spoor_ust_options o; /* points into this */
 };
 
 /* NULL: there is no memory, or a text of it is not UTF-8. */
 json_t *spoor_state_write(const struct spoor_ust_session *s);
-/* -EBADMSG: it makes no sense. */
+/* -EBADMSG: it makes no sense. -ENOMEM. Also then spoor_state_done() is due. */
 int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
+void spoor_state_done(struct spoor_state_session *s);
 void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s);
 /* Which processes had come; of these are read that live. */
 void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how);

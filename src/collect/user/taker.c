@@ -48,6 +48,8 @@ void spoor_taker_free(struct spoor_taker *t)
 	spoor_user_clock_done(&t->clock);
 	free(t->held);
 	free(t->untold);
+	spoor_source_list_done(&t->unwritten);
+	spoor_source_list_done(&t->earlier);
 	free(t->buffer);
 	free(t);
 }
@@ -260,6 +262,31 @@ void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t ove
 	t->counts.events = events + late;
 	t->counts.overwritten = overwritten;
 	t->counts.late = late;
+}
+
+int spoor_taker_unwritten(const struct spoor_taker *t, struct spoor_source_list *to)
+{
+	int r = spoor_source_list_add_all(to, &t->unwritten);
+
+	return r ? r : spoor_source_list_add_all(to, &t->earlier);
+}
+
+void spoor_taker_on_unwritten(struct spoor_taker *t, void (*on_unwritten)(void *ctx), void *ctx)
+{
+	t->on_unwritten = on_unwritten;
+	t->on_unwritten_ctx = ctx;
+}
+
+void spoor_taker_untold(struct spoor_taker *t, const struct spoor_source_list *unwritten)
+{
+	for (size_t i = 0; i < unwritten->n; i++)
+		spoor_source_list_add(&unwritten->all[i],
+				      spoor_source_is_count(&unwritten->all[i]) ? &t->unwritten : &t->earlier);
+}
+
+void spoor_taker_knows(struct spoor_taker *t, const uint8_t arena[16])
+{
+	spoor_source_list_forget(&t->earlier, arena);
 }
 
 void spoor_taker_counts(const struct spoor_taker *t, struct spoor_taker_counts *ret)

@@ -14,6 +14,7 @@
 #include "collect/user/arena.h"
 #include "collect/user/events.h"
 #include "collect/user/lanes.h"
+#include "trace/source_list.h"
 #include "trace/writer.h"
 
 /* A program whose arena is read. */
@@ -37,7 +38,7 @@ struct spoor_source {
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
 	uint64_t n, bytes; /* taken: events, bytes of the arena */
-	uint64_t refused;  /* events that were taken and for which the writer had no room: lost */
+	uint64_t refused;  /* events that were taken and could not be written: lost */
 	unsigned held;     /* of what was taken, pieces that are not released */
 	size_t rows_asked; /* of its objects */
 	uint64_t memory;   /* once its program has ended: what its arena takes */
@@ -74,8 +75,8 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s);
 /* One packet. */
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i);
 /*
- * Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. What a writer has no
- * room for (-ENOBUFS) is no failure but a loss, which is counted: see `refused`.
+ * Writes what was taken. Even if it fails the packets go back: programs do not wait for a disk. What could not be
+ * written is counted, see `refused`; where the writer had no room (-ENOBUFS) it is no failure.
  */
 int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e);
 /*
@@ -118,6 +119,18 @@ void spoor_source_done(struct spoor_source *s);
 
 /* Another one has written so many events to this trace, and told of so many that were overwritten, or came too late. */
 void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten, uint64_t late);
+
+/*
+ * What packets that could not be written would have told: the next one does. on_unwritten() is called when there is more
+ * of it, before what was in them goes back to its programs: a recorder that follows one that was killed is to be told it
+ * by other ways, spoor_taker_untold().
+ */
+int spoor_taker_unwritten(const struct spoor_taker *t, struct spoor_source_list *to); /* 0 or -ENOMEM */
+void spoor_taker_on_unwritten(struct spoor_taker *t, void (*on_unwritten)(void *ctx), void *ctx);
+/* Without memory it is not told. */
+void spoor_taker_untold(struct spoor_taker *t, const struct spoor_source_list *unwritten);
+/* How far that had come with the packets of this arena stands there now, and need not be told any more. */
+void spoor_taker_knows(struct spoor_taker *t, const uint8_t arena[16]);
 
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */

@@ -45,6 +45,12 @@ struct spoor_taker {
 	size_t n_untold, room_untold;
 	struct spoor_taker_counts counts;
 	uint64_t written; /* events, as packets tell it */
+	struct spoor_source_list unwritten; /* of packets that could not be written: what they would have told */
+	struct spoor_source_list earlier;   /* a recorder's before us: positions in arenas that may come yet */
+	size_t telling;                     /* so many of `unwritten` are in the packet at hand, the last ones */
+	bool failed;                        /* one could not be written since on_unwritten() was called */
+	void (*on_unwritten)(void *ctx);    /* NULL: nobody asks */
+	void *on_unwritten_ctx;
 	bool holds;
 	struct held *held; /* in the order of marks, from first_held on */
 	size_t first_held, n_held, room_held;

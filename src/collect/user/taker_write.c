@@ -73,6 +73,18 @@ static size_t add_untold(struct spoor_taker *t, size_t n)
 	return n;
 }
 
+/* What those that could not be written would have told, as far as there is room, and on_unwritten() knows of it. */
+static size_t add_unwritten(struct spoor_taker *t, size_t n)
+{
+	size_t room = SPOOR_MAX_SOURCES - n;
+
+	t->telling = t->failed ? 0 : t->unwritten.n < room ? t->unwritten.n : room;
+	if (t->telling)
+		memcpy(&t->sources[n], &t->unwritten.all[t->unwritten.n - t->telling],
+		       t->telling * sizeof(*t->sources));
+	return n + t->telling;
+}
+
 /* Where what is in the packet of these runs comes from, with its counts; first those of all programs. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
@@ -93,12 +105,18 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 	t->sources[0] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_EVENTS, .position = t->written };
 	for (size_t i = first; i < first + n_runs; i++)
 		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
-	return add_untold(t, n);
+	return add_unwritten(t, add_untold(t, n));
 }
 
-/* No room for the packet of these runs, but for `late` events of theirs, which were not in it: the writer counts it. */
-static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t late)
+/*
+ * The packet of these runs could not be written, but for `late` events of theirs, which were not in it: the writer
+ * counts that. What it would have told of its sources is for the next one, but not how many events there are.
+ */
+static void refuse(struct spoor_taker *t, size_t first, size_t n_runs, uint64_t late, size_t n_sources)
 {
+	for (size_t i = 1; i < n_sources; i++)
+		spoor_source_list_add(&t->sources[i], &t->unwritten);
+	t->failed = true;
 	for (size_t i = first; i < first + n_runs; i++) {
 		struct taken *k = t->runs[i].owner;
 		uint64_t left = k->n < late ? k->n : late;
@@ -123,6 +141,7 @@ static int write_packet(struct spoor_taker *t, const struct spoor_run *all, cons
 		.vtid = tid,
 		.sources = t->sources,
 	};
+	uint64_t before = spoor_writer_lane_packets(t->w, all->lane);
 	int r;
 
 	t->counts.packets++;
@@ -132,10 +151,11 @@ static int write_packet(struct spoor_taker *t, const struct spoor_run *all, cons
 	t->lost = 0;
 	p.discarded = t->discarded[all->lane];
 	r = spoor_writer_lane_packet(t->w, all->lane, &p, e);
-	if (r != -ENOBUFS)
-		return r;
-	refuse(t, first, n_runs, late);
-	return 0;
+	if (spoor_writer_lane_packets(t->w, all->lane) != before)
+		t->unwritten.n -= t->telling;
+	else
+		refuse(t, first, n_runs, late, p.n_sources);
+	return r == -ENOBUFS ? 0 : r;
 }
 
 /* Runs from i on that one packet takes. Returns how many. */
@@ -262,6 +282,7 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 	int r, r2 = 0;
 	size_t all;
 
+	spoor_source_list_forget_packets(&t->unwritten); /* they went back */
 	for (size_t i = 0; i < t->n_runs; i++)
 		spoor_source_define(t->taken[i].source, t->w, t->runs[i].begin);
 	r = spoor_writer_flush(t->w, e);
@@ -275,6 +296,9 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 		r2 = write_lost(t, r ? NULL : e);
 	}
 	t->n_runs = all;
+	if (t->failed && t->on_unwritten)
+		t->on_unwritten(t->on_unwritten_ctx);
+	t->failed = false;
 	give_back(t);
 	spoor_user_clock_forget(&t->clock, t->until > KEEP_NS ? t->until - KEEP_NS : 0);
 	return r ? r : r2;
