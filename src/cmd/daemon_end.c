@@ -91,13 +91,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 			 result.late);
 		spoor_hub_answer(c->q, text);
 	}
-	if (result.away) {
-		snprintf(text, sizeof(text),
-			 "%u %s found no room to wait while no daemon was there: what those wrote that ended then is "
-			 "lost",
-			 result.away, spoor_plural(result.away, "program", "programs"));
-		spoor_hub_answer(c->q, text);
-	}
+	spoor_daemon_tell_away(c, result.away, "");
 	if (!result.programs && !result.apart.n)
 		tell_nothing(c, &result);
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);

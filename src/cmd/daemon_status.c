@@ -158,6 +158,19 @@ void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *ap
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before)
+{
+	char line[200];
+
+	if (!n)
+		return;
+	snprintf(line, sizeof(line),
+		 "%s%u %s found no room, at a daemon or to wait for one: what those wrote that ended before there was "
+		 "some is lost",
+		 before, n, spoor_plural(n, "program", "programs"));
+	spoor_hub_answer(c->q, line);
+}
+
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before)
 {
 	char line[640];
@@ -200,6 +213,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		tell_failure(c, s, why);
 	spoor_hub_totals(c->h, s, &sum);
 	spoor_daemon_tell_apart(c, &s->apart, "  ");
+	spoor_daemon_tell_away(c, s->n_away, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));
 	spoor_hub_answer(c->q, line);
 	for (unsigned i = 0; i < s->o.n_channels; i++)

@@ -250,8 +250,8 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 	put_comings(out, info->programs_late, "Late",
 		    "began before the recorder answered; their first user events are not here.");
 	put_comings(out, info->programs_turned_away, "Turned away",
-		    "came while no daemon was there, and found no room to wait; what those wrote that ended then is "
-		    "not here.");
+		    "found no room, at a daemon or to wait for one; what those wrote that ended before there was "
+		    "some is not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
 		    "that came: as many other sessions and channels as can at once did, there was no memory for the "
 		    "buffers, a limit (ulimit) or a directory's rights did not let them be, their libspoor-ust was of "

@@ -32,7 +32,7 @@ struct spoor_trace_info {
 	/* Programs that traced themselves from later than their main() on, for the recorder did not answer; and not at
 	 * all, being in as many other sessions as they can. Complete as torn_bytes is. */
 	uint64_t programs_late, programs_not_recorded;
-	uint64_t programs_turned_away; /* likewise: came while no daemon was there, and found no room to wait */
+	uint64_t programs_turned_away; /* likewise: found no room, at a daemon or to wait for one */
 	uint64_t ring_damages; /* stretches of a buffer that made no sense to the recorder */
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;

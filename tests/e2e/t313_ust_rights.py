@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import time
 
 import pytest
 import tracing
-from daemons import PATIENCE, Daemon, daemon, end_keeper, open_place as place  # noqa: F401
+from daemons import PATIENCE, Daemon, daemon, end_keeper, in_a_row, open_place as place  # noqa: F401
 from fakeprogram import COMMAND, message
 from processes import ready, tell, wait_for
 
@@ -157,6 +158,58 @@ def test_strangers_who_read_no_refusals(daemon, monkeypatch):
         (refusal,) = answers(s)
         assert b"only the recorder's user and root may give commands" in refusal
         s.close()
+
+
+PLACES = 30
+HALF = 15
+
+
+def test_no_user_keeps_others_out(build, place, linked):
+    """One has half of the places. His programs beyond them are undisturbed: who lives is recorded when there is room,
+    from its first event on; who has ended by then is counted."""
+    d = Daemon(build, place).start()
+    env = d.environment(preload=False)
+    begun = []
+
+    def begin(uid):
+        begun.append(ready(as_user(uid, linked, 1, 0, 1000, env=env, stdout=subprocess.PIPE)))
+        return begun[-1].pid
+
+    def is_recorded(pid):
+        return f"{pid} ticker: " in d.ust("status").stdout
+
+    def end(n):
+        begun[n].kill()
+        begun[n].wait()
+    try:
+        resource.prlimit(d.process.pid, resource.RLIMIT_NOFILE, (3 * PLACES, 3 * PLACES))
+        d.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+        first = [begin(USER) for _ in range(HALF)]
+        wait_for(lambda: all(is_recorded(pid) for pid in first))
+        ended, lives = begin(USER), begin(USER)
+        others = [begin(STRANGER), begin(0)]
+        wait_for(lambda: all(is_recorded(pid) for pid in others))
+        assert not is_recorded(ended) and not is_recorded(lives)
+        assert "  2 programs found no room" in d.ust("status").stdout
+        end(HALF)
+        for n in range(3):  # the others have taken two of those that were free
+            end(n)
+        wait_for(lambda: is_recorded(lives))
+        for n in range(len(begun)):
+            end(n)
+        said = d.ust("end").stdout
+        assert "2 programs found no room" in said, said
+        ticks = {pid: numbers for (pid, _), numbers in d.ticks().items()}
+        assert ticks.keys() == {*first, lives, *others}
+        assert all(numbers[0] == 0 and in_a_row(numbers) for numbers in ticks.values())
+        assert d.summary["programs_turned_away"] == 2
+        d.kill(signal.SIGTERM)
+        assert d.process.stderr.read().count(f"user {USER} has as many connections as one user may have") == 1
+    finally:
+        for n in range(len(begun)):
+            end(n)
+        d.kill()
+        end_keeper(f"{d.socket}.keeper")
 
 
 def test_alone_as_user(build, place, linked):

@@ -381,6 +381,8 @@ void spoor_hub_close(struct spoor_hub *h)
 		free(q);
 	}
 	spoor_orphans_free(h);
+	spoor_shares_done(&h->shares);
+	spoor_turned_away_forget(&h->away);
 	spoor_hub_unwatch(h, &h->rows_done);
 	spoor_user_rows_free(h->rows);
 	spoor_waker_free(h->waker);

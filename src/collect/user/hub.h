@@ -92,7 +92,7 @@ struct spoor_hub_result {
 	struct spoor_user_damaged damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
-	unsigned away;  /* programs that came while no recorder was there and found no room to wait */
+	unsigned away;  /* programs that found no room, at a recorder or to wait for one */
 	unsigned came;  /* programs with sites that the session was for, whether they wrote an event or not */
 	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
 	struct spoor_ust_apart apart; /* who came and is not recorded */

@@ -10,7 +10,9 @@
 #include "collect/user/hub.h"
 #include "collect/user/keeper.h"
 #include "collect/user/rows.h"
+#include "collect/user/shares.h"
 #include "collect/user/socket_file.h"
+#include "collect/user/turned_away.h"
 #include "collect/user/waker.h"
 
 #define HUB_MOST_ARENAS 64 /* of one process */
@@ -138,6 +140,8 @@ struct spoor_hub {
 	struct spoor_waker *waker;
 	struct hub_program *first;
 	unsigned n_programs;
+	struct spoor_shares shares; /* of them, by user */
+	struct spoor_turned_away away;
 	struct spoor_ust_session *sessions;
 	struct spoor_hub_request *requests;
 	uint32_t serial;
@@ -219,7 +223,7 @@ void spoor_hub_accept_late(struct spoor_hub *h);  /* whom it has let in; waits a
 
 /* program.c */
 void spoor_program_add(struct spoor_hub *h, struct hub_program *p); /* to those of the hub */
-struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL: it may not come; fd is taken over */
+struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL: it may not; fd is taken over */
 void spoor_program_meet(struct hub_program *p);
 void spoor_program_heard(struct hub_program *p); /* or it left */
 const struct spoor_ust_process *spoor_program_process(struct hub_program *p);

@@ -5,6 +5,7 @@
 
 #include "collect/user/keeper.h"
 #include "collect/user/socket_file.h"
+#include "collect/user/turned_away.h"
 
 #define KEEPER_MOST 20000 /* arenas that it holds */
 
@@ -61,12 +62,6 @@ struct keeper_waiter {
 	struct keeper_said *said;
 };
 
-/* A process that was turned away. */
-struct keeper_away {
-	uint32_t pid;
-	uint64_t start_time;
-};
-
 struct keeper_met {
 	uint32_t id; /* the daemon's */
 	int fd;
@@ -86,7 +81,7 @@ struct keeper {
 	uint64_t bytes;       /* of what they sent, as of the last look, */
 	uint64_t looked;      /* ns: which was then */
 	uint32_t turned_away; /* since they found no room */
-	struct keeper_away *away; /* of these, the last of each slot; NULL: nobody yet */
+	struct spoor_turned_away away;
 };
 
 int keeper_send(int to, uint32_t word, const struct spoor_kept *k, int fd); /* fd -1: none; it stays the caller's */

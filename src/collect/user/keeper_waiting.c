@@ -14,7 +14,6 @@
 
 #include "base/cleanup.h"
 #include "base/fdpass.h"
-#include "base/process.h"
 #include "base/time.h"
 #include "collect/user/beyond_root.h"
 #include "collect/user/keeper_internal.h"
@@ -26,7 +25,6 @@
 #define LOOK_NS 10000000ULL /* sooner, where they have had time to write much */
 #define AT_A_TIME 64
 #define SPARE_FDS 64
-#define AWAY_SLOTS 32768 /* by process */
 
 /* ---- room ---- */
 
@@ -93,30 +91,6 @@ static ino_t socket_of(int fd)
 	return fstat(fd, &st) ? 0 : st.st_ino;
 }
 
-/* A daemon that looks whether another one is there, say. */
-static bool left_silently(int fd)
-{
-	char byte;
-
-	return !recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-}
-
-/* Who lives comes again, and to each daemon that is killed before it has taken over those who wait. */
-static bool was_turned_away(struct keeper *k, uint32_t pid)
-{
-	struct keeper_away now = { pid, spoor_process_start(pid) }, *slot;
-	bool before;
-
-	if (!k->away)
-		k->away = calloc(AWAY_SLOTS, sizeof(*k->away));
-	if (!k->away || !now.start_time)
-		return false;
-	slot = &k->away[pid % AWAY_SLOTS];
-	before = slot->pid == pid && slot->start_time == now.start_time;
-	*slot = now;
-	return before;
-}
-
 static void wait_here(struct keeper *k, int fd, bool met)
 {
 	struct ucred who = {};
@@ -125,7 +99,7 @@ static void wait_here(struct keeper *k, int fd, bool met)
 	struct keeper_waiter *w = known && has_room(k, who.uid) ? add(k) : NULL;
 
 	if (!w) {
-		k->turned_away += !left_silently(fd) && !was_turned_away(k, who.pid);
+		k->turned_away += spoor_turned_away_counts(&k->away, fd, who.pid);
 		close(fd);
 		return;
 	}
@@ -345,9 +319,8 @@ void keeper_waiters_taken(struct keeper *k)
 	for (size_t i = 0; i < k->n_waiters; i++)
 		free_waiter(k, &k->waiters[i]);
 	free(k->waiters);
-	free(k->away);
+	spoor_turned_away_forget(&k->away);
 	k->waiters = NULL;
-	k->away = NULL;
 	k->n_waiters = k->waiters_room = 0;
 	k->turned_away = 0;
 }

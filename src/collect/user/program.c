@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "collect/user/hub_internal.h"
 
 #define MOST_AWAITED 4096
+#define PROGRAM_FDS 3 /* its socket, its process, and what else there is to open */
 
 /* ---- coming ---- */
 
@@ -51,14 +53,61 @@ void spoor_program_add(struct spoor_hub *h, struct hub_program *p)
 	h->n_programs++;
 }
 
+/* For all users. With few descriptors (ulimit -n) there are fewer. */
+static size_t unused_places(const struct spoor_hub *h)
+{
+	struct rlimit l = { .rlim_cur = RLIM_INFINITY };
+	size_t most = SPOOR_HUB_MOST_PROGRAMS;
+
+	getrlimit(RLIMIT_NOFILE, &l);
+	if (l.rlim_cur / PROGRAM_FDS < most)
+		most = l.rlim_cur / PROGRAM_FDS;
+	return h->n_programs < most ? most - h->n_programs : 0;
+}
+
+/* As from an absent recorder it goes away, and comes again. */
+static void turn_away(struct spoor_hub *h, const struct hub_program *p, int fd)
+{
+	const struct spoor_ust_process process = { p->cred.pid, spoor_process_start(p->cred.pid) };
+	char text[256];
+
+	if (spoor_turned_away_counts(&h->away, fd, p->cred.pid))
+		for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
+			s->n_away += spoor_ust_session_wants(s, &process);
+	if (!spoor_shares_say(&h->shares, p->cred.uid))
+		return;
+	snprintf(text, sizeof(text),
+		 "user %u has as many connections as one user may have, others need the rest: those of his programs "
+		 "that come now are recorded when there is room again, if they live",
+		 p->cred.uid);
+	spoor_hub_warn(h, text);
+}
+
+static bool has_place(struct spoor_hub *h, const struct hub_program *p, int fd)
+{
+	if (h->n_programs < SPOOR_HUB_MOST_PROGRAMS && spoor_shares_take(&h->shares, p->cred.uid, unused_places(h)))
+		return true;
+	turn_away(h, p, fd);
+	return false;
+}
+
+static bool take_place(struct spoor_hub *h, struct hub_program *p, int fd)
+{
+	if (!may_come(h, &p->cred) || !has_place(h, p, fd))
+		return false;
+	if (!spoor_hub_watch(h, &p->sock, fd, p, HUB_PEER))
+		return true;
+	spoor_shares_give_back(&h->shares, p->cred.uid);
+	return false;
+}
+
 struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 {
 	struct hub_program *p = calloc(1, sizeof(*p));
 	socklen_t len = sizeof(p->cred);
 	int pidfd;
 
-	if (!p || h->n_programs >= SPOOR_HUB_MOST_PROGRAMS || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &p->cred, &len) ||
-	    !may_come(h, &p->cred) || spoor_hub_watch(h, &p->sock, fd, p, HUB_PEER)) {
+	if (!p || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &p->cred, &len) || !take_place(h, p, fd)) {
 		free(p);
 		close(fd);
 		return NULL;

@@ -232,6 +232,7 @@ void spoor_program_free(struct hub_program *p)
 	if (p->next)
 		p->next->prev = p->prev;
 	h->n_programs--;
+	spoor_shares_give_back(&h->shares, p->cred.uid);
 	free(p->apart);
 	free(p->awaited);
 	free(p);

@@ -148,7 +148,7 @@ struct spoor_ust_session {
 	unsigned n_met;   /* programs that ran already when they were first wanted, and came to us */
 	unsigned told_late, told_apart, told_away; /* in this segment */
 	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
-	unsigned n_away;  /* programs that found no room to wait while no recorder was there */
+	unsigned n_away;  /* programs that found no room, at a recorder or to wait for one */
 	bool resumed;     /* it was there before this recorder */
 	char elsewhere[512]; /* why a recorder could not go on in the trace that it had, and began this one; "": none */
 };
