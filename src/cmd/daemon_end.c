@@ -85,6 +85,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	tell_refused(c, &result);
 	if (result.damaged.n)
 		spoor_hub_answer(c->q, spoor_ust_damaged(&result.damaged, text, sizeof(text)));
+	spoor_daemon_tell_undescribed(c, result.undescribed, "");
 	spoor_daemon_tell_apart(c, &result.apart, "");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",

@@ -20,6 +20,7 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 /* Programs that cannot be in the session: says so. */
 void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *apart, const char *before);
 void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before);
+void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *before);
 /* Why its trace is another one than it was begun with, if it is: says so. */
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);

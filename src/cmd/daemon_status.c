@@ -171,6 +171,16 @@ void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before)
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *before)
+{
+	char line[256], text[192];
+
+	if (!n)
+		return;
+	snprintf(line, sizeof(line), "%s%s", before, spoor_ust_undescribed(n, text, sizeof(text)));
+	spoor_hub_answer(c->q, line);
+}
+
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before)
 {
 	char line[640];
@@ -216,6 +226,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	spoor_daemon_tell_away(c, s->n_away, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));
 	spoor_hub_answer(c->q, line);
+	spoor_daemon_tell_undescribed(c, sum.undescribed, "  ");
 	for (unsigned i = 0; i < s->o.n_channels; i++)
 		tell_channel(c, &s->o.channels[i]);
 	for (size_t i = 0; i < s->n_rules; i++)

@@ -67,6 +67,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	if (o->s.ust)
 		spoor_ust_say_damaged(&r->user.damaged);
 	if (o->s.ust)
+		spoor_ust_say_undescribed(r->user.undescribed);
+	if (o->s.ust)
 		spoor_ust_say_not_recorded(&r->user.apart);
 	if (o->s.ust && r->user.why[0])
 		spoor_ust_say(r->user.why);
@@ -124,8 +126,7 @@ static void say_hidden(const struct spoor_session_options *o, size_t processes)
 	const char *why = spoor_check_capable(CAP_SYS_PTRACE) ? "a security module or a namespace forbids it" :
 								"CAP_SYS_PTRACE is missing";
 
-	fprintf(stderr,
-		"spoor: %zu %s cannot be looked into (%s); known by comm alone, with stacks that may be cut\n",
+	fprintf(stderr, "spoor: %zu %s cannot be looked into (%s); known by comm alone, with stacks that may be cut\n",
 		processes, spoor_plural(processes, "process", "processes"), why);
 }
 

@@ -71,6 +71,15 @@ const char *spoor_ust_damaged(const struct spoor_user_damaged *d, char *to, size
 	return to;
 }
 
+const char *spoor_ust_undescribed(uint64_t n, char *to, size_t size)
+{
+	snprintf(to, size,
+		 "of what is lost, %" PRIu64 " %s no description that makes sense, or could be stored: nobody can say "
+		 "what is in them",
+		 n, spoor_plural(n, "event has", "events have"));
+	return to;
+}
+
 static void say_escaped(const char *text)
 {
 	char shown[1024];
@@ -85,6 +94,14 @@ void spoor_ust_say_damaged(const struct spoor_user_damaged *d)
 
 	if (d->n)
 		say_escaped(spoor_ust_damaged(d, text, sizeof(text)));
+}
+
+void spoor_ust_say_undescribed(uint64_t n)
+{
+	char text[192];
+
+	if (n)
+		say_escaped(spoor_ust_undescribed(n, text, sizeof(text)));
 }
 
 void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a)

@@ -22,8 +22,10 @@ const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);
 /* "cat[12] wrote what made no sense into its own buffer, in 3 places; ..." */
 const char *spoor_ust_damaged(const struct spoor_user_damaged *d, char *to, size_t size);
+const char *spoor_ust_undescribed(uint64_t n, char *to, size_t size);
 /* The same as a line on standard error, if there are any. */
 void spoor_ust_say_damaged(const struct spoor_user_damaged *d);
+void spoor_ust_say_undescribed(uint64_t n); /* 0: nothing */
 /* "1 program that came is not recorded: WHY" */
 const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size);
 /* The same as a line on standard error, if there are any. */

@@ -60,7 +60,8 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 		printf("; %u still running", r->running);
 	putchar('\n');
 	if (r->children)
-		fprintf(stderr, "spoor ust: %" PRIu64 " child %s could have no buffers: not recorded, %" PRIu64
+		fprintf(stderr,
+			"spoor ust: %" PRIu64 " child %s could have no buffers: not recorded, %" PRIu64
 			" of these %s lost; must the directory be writable for more users?\n",
 			r->children, spoor_plural(r->children, "process", "processes"), r->lost_child,
 			spoor_plural(r->lost_child, "event is", "events are"));
@@ -69,6 +70,8 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 			spoor_plural(r->stuck, "program", "programs"));
 	if (r->damaged.n)
 		spoor_ust_say(spoor_ust_damaged(&r->damaged, text, sizeof(text)));
+	if (r->undescribed)
+		spoor_ust_say(spoor_ust_undescribed(r->undescribed, text, sizeof(text)));
 	say_cut(r);
 	say_unreadable(r);
 }

@@ -60,8 +60,7 @@ static int default_output(struct run *r, struct spoor_error *e)
 
 		if (n++)
 			snprintf(again, sizeof(again), "-%d", n);
-		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%s%s.spoor", date, what,
-			 again);
+		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%s%s.spoor", date, what, again);
 	} while (n < 1000 && !access(r->o.output, F_OK));
 	return 0;
 }
@@ -261,6 +260,7 @@ static void say_end(const struct run *r, const struct spoor_hub_result *result)
 		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
 			result->crashed);
 	spoor_ust_say_damaged(&result->damaged);
+	spoor_ust_say_undescribed(result->undescribed);
 	if (result->late)
 		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
 			result->late);

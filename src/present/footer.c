@@ -119,11 +119,15 @@ static void put_losses(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
 	uint64_t discarded = spoor_trace_discarded(v->trace), full = discarded - info->lost_writing;
-	uint64_t child = info->lost_child < full ? info->lost_child : full;
+	uint64_t child = info->lost_child < full ? info->lost_child : full, undescribed;
 
-	put_lost(v->out, full - child, "event was", "events were", "discarded because a buffer was full");
+	full -= child;
+	undescribed = info->lost_undescribed < full ? info->lost_undescribed : full;
+	put_lost(v->out, full - undescribed, "event was", "events were", "discarded because a buffer was full");
 	put_lost(v->out, child, "event was", "events were",
 		 "of child processes that could have no buffers of their own");
+	put_lost(v->out, undescribed, "event has", "events have",
+		 "no description that makes sense, or could be stored: nobody can say what is in them");
 	put_lost(v->out, info->lost_writing, "event", "events",
 		 "could not be written: a full disk, a removed directory, a slow relay, or no room below "
 		 "--max-size");
@@ -347,14 +351,15 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"{\"event\":\"spoor:summary\",\"calls\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"unfinished\":%" PRIu64
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
-		",\"lost_child\":%" PRIu64 ",\"overwritten\":%" PRIu64 ",\"threads_not_recorded\":%" PRIu64
-		",\"programs_late\":%" PRIu64 ",\"programs_turned_away\":%" PRIu64 ",\"programs_not_recorded\":%" PRIu64
-		",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64
-		"},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"lost_child\":%" PRIu64 ",\"lost_undescribed\":%" PRIu64 ",\"overwritten\":%" PRIu64
+		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64 ",\"programs_turned_away\":%" PRIu64
+		",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
+		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
-		info->lost_writing, info->lost_child, info->overwritten, info->threads_not_recorded,
-		info->programs_late, info->programs_turned_away, info->programs_not_recorded, info->ring_damages,
-		info->dropped_segments, info->dropped_bytes, v->n_undecodable);
+		info->lost_writing, info->lost_child, info->lost_undescribed, info->overwritten,
+		info->threads_not_recorded, info->programs_late, info->programs_turned_away,
+		info->programs_not_recorded, info->ring_damages, info->dropped_segments, info->dropped_bytes,
+		v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

@@ -135,9 +135,10 @@ static int put_class(struct spoor_segment *s, const struct spoor_class *def)
 /* A recording that did not end has the counts that it told on its way; they only grow. */
 static void take_counter(struct spoor_trace_info *info, const struct spoor_counter *c)
 {
-	uint64_t *count = !strcmp(c->name, "ust_late")		? &info->programs_late :
-			  !strcmp(c->name, "ust_turned_away")	? &info->programs_turned_away :
+	uint64_t *count = !strcmp(c->name, "ust_late")         ? &info->programs_late :
+			  !strcmp(c->name, "ust_turned_away")  ? &info->programs_turned_away :
 			  !strcmp(c->name, "ust_not_recorded") ? &info->programs_not_recorded :
+			  !strcmp(c->name, "ust_undescribed")  ? &info->lost_undescribed :
 								 NULL;
 
 	if (count && c->value > *count)

@@ -237,6 +237,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 
 	t->info.lost_writing = count_of(j, "lost_writing");
 	t->info.lost_child = count_of(counters, "ust_lost_child");
+	t->info.lost_undescribed = count_of(counters, "ust_undescribed");
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.programs_late = count_of(counters, "ust_late");
 	t->info.programs_turned_away = count_of(counters, "ust_turned_away");

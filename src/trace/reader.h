@@ -25,7 +25,8 @@ struct spoor_trace_info {
 	uint8_t boot_id[16];
 	uint64_t torn_bytes;   /* after the last whole packets of files; complete once spoor_trace_next() returned 0 */
 	uint64_t lost_writing; /* of the discarded events: those that could not be written */
-	uint64_t lost_child;   /* and those of child processes that could have no buffers */
+	uint64_t lost_child;   /* and those of child processes that could have no buffers, */
+	uint64_t lost_undescribed; /* and those of classes without a description that makes sense */
 	uint64_t overwritten;  /* events, not discarded: by newer ones, as was asked for; complete as torn_bytes is */
 	uint64_t dropped_segments, dropped_bytes; /* by the recording's limit of size, before what is here */
 	uint64_t threads_not_recorded;

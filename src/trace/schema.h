@@ -81,9 +81,11 @@ _Static_assert(sizeof(struct spoor_packet_source) == 32, "");
 #define SPOOR_SOURCE_TAKEN (UINT64_MAX - 1)
 /* Nor this, of no arena: position is how many events found no place in any lane, since they came too late. */
 #define SPOOR_SOURCE_LATE (UINT64_MAX - 2)
+/* Nor this, of no arena: position is how many events are lost since their class has no description that makes sense. */
+#define SPOOR_SOURCE_UNDESCRIBED (UINT64_MAX - 3)
 static inline int spoor_source_is_count(const struct spoor_packet_source *s)
 {
-	return s->serial == SPOOR_SOURCE_LOST || s->serial >= SPOOR_SOURCE_LATE;
+	return s->serial == SPOOR_SOURCE_LOST || s->serial >= SPOOR_SOURCE_UNDESCRIBED;
 }
 #define SPOOR_MAX_SOURCES 16384
 #define SPOOR_MAX_LANES 64

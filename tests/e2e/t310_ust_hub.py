@@ -173,6 +173,45 @@ def test_garbage_harms_nobody_else(ust, build, tmp_path, what):
     assert "what it hid is lost" in report.stdout and "Lost: nothing." not in report.stdout
 
 
+SENSELESS = {
+    "fields": "*[field(f'f{i}', 1, 4) for i in range(257)]",
+    "empty array": "field('none', 1, 4, shape=1, count=0)",
+    "type": "field('strange', 9, 4)",
+    "width": "field('wide', 1, 3)",
+    "shape": "field('odd', 1, 4, shape=7)",
+    "stack": "field('stack', 3, 8, flags=16, shape=2)",
+}
+
+
+@pytest.mark.parametrize("mode", [0, 1], ids=["discard", "overwrite"])
+@pytest.mark.parametrize("what", SENSELESS)
+def test_class_that_makes_no_sense(ust, build, tmp_path, what, mode):
+    """Its own events are lost, each of them counted, with the reason; those around them are not."""
+    done, found = ust(f"""
+        p = Program()
+        p.setup()
+        a = Arena(mode={mode})
+        a.define(event_class(2, "senseless", {SENSELESS[what]}))
+        p.offer(a)
+        a.open(0)
+        for n in range(101):
+            a.event(0, n)
+            if n % 3 == 0:
+                a.event(0, 7777, number=2)
+        time.sleep(0.3)
+        for n in range(13):
+            a.event(0, 7777, number=2)
+        a.end()
+    """)
+    lost = 34 + 13
+    assert numbers(found) == list(range(101))
+    assert f"101 events of 1 program, {lost} lost" in done.stderr and "made no sense into its own buffer" in done.stderr
+    assert f"of what is lost, {lost} events have no description that makes sense" in done.stderr
+    report = subprocess.run([build / "spoor", "report", tmp_path / "t.spoor"], capture_output=True, text=True)
+    assert f"Lost: {lost} events have no description that makes sense" in report.stdout
+    assert "overwritten" not in report.stdout and "buffer was full" not in report.stdout
+
+
 HOSTILE = {
     "unsealed": "p = Program(); p.setup(); a = Arena(sealed=False); p.offer(a); os.ftruncate(a.fd, 0)",
     "no descriptor": "p = Program(); p.setup(); p.send(message(ARENA, bytes(24)))",

@@ -14,7 +14,7 @@ import pytest
 import tracing
 from daemons import (Daemon, all_of_two_threads, counters, daemon, exactly, in_a_row, listed,  # noqa: F401
                      stop_and_start, ticker)
-from fakeprogram import COMMAND, Arena, Program, message
+from fakeprogram import COMMAND, Arena, Program, event_class, field, message
 from processes import children, wait_for
 
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "1000"))
@@ -474,6 +474,38 @@ def test_counts_that_cannot_be(daemon, mode, again):
     assert summary["discarded"] == 5 * n + 102 and not summary["overwritten"], summary
     assert sorted(p["lost"] for p in summary["programs"]) == [5] * (n - 1) + [107]
     assert [p["malformed"] > 0 for p in summary["programs"]].count(True) == n - 1
+
+
+UNDESCRIBED = "events have no description that makes sense"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_class_that_makes_no_sense_over_daemons(daemon, number):
+    """Each of its events is counted once, whichever daemon found it, and told of by the trace that goes on, too."""
+    daemon.ust("start", "-o", "t.spoor")
+    arena = Arena()
+    arena.define(event_class(2, "senseless", field("none", 1, 4, shape=1, count=0)))
+    arena.open(0)
+
+    def write(n):
+        for _ in range(n):
+            arena.event(0, 0, number=2)
+            arena.event(0, n)
+    write(11)
+    kept = offered(daemon, arena)
+    wait_for(lambda: f"11 {UNDESCRIBED}" in daemon.ust("status").stdout)
+    wait_for(lambda: [daemon.events(), daemon.summary["lost_undescribed"] == 11][1])
+    daemon.kill(number)
+    write(5)
+    daemon.start()
+    kept = kept, offered(daemon, arena)
+    wait_for(lambda: f"16 {UNDESCRIBED}" in daemon.ust("status").stdout)
+    write(3)
+    said = daemon.ust("end").stdout
+    assert "19 events of 1 program, 19 lost" in said and f"of what is lost, 19 {UNDESCRIBED}" in said, said
+    daemon.events()
+    assert daemon.summary["lost_undescribed"] == daemon.summary["discarded"] == 19
+    assert daemon.summary["user_events"] == 19
 
 
 def test_command_killed(build, ticker, tmp_path):

@@ -32,7 +32,7 @@ static void take_class(struct spoor_user_arena *a, struct spoor_user_classes *r,
 		spoor_user_arena_garbage(a, "a definition of events");
 	else if (err)
 		spoor_user_arena_garbage(a, "a definition of events could not be stored");
-	a->classes[id] = class;
+	a->classes[id] = err ? &spoor_user_undescribed : class;
 	if (id >= a->n_classes)
 		a->n_classes = id + 1;
 }

@@ -274,6 +274,8 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 
 /* ---- the registry ---- */
 
+const struct spoor_user_class spoor_user_undescribed;
+
 static void free_class(struct spoor_user_class *c)
 {
 	if (!c)

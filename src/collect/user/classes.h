@@ -19,6 +19,9 @@ struct spoor_user_class {
 	uint32_t length;   /* of its events, in bytes without padding; 0: not all have the same */
 };
 
+/* Of a class whose description makes no sense, or cannot be stored: its events, whose sizes they tell, are lost. */
+extern const struct spoor_user_class spoor_user_undescribed;
+
 /* All classes of a trace. */
 struct spoor_user_classes {
 	struct spoor_writer *w; /* NULL: ids are given, and nobody is told */

@@ -118,6 +118,8 @@ static void put_stack(struct pass *k, uint8_t *event, uint64_t stamp, uint64_t n
 	memcpy(event + k->class->stack_at, &id, sizeof(id));
 }
 
+static const char undescribed[] = "an event without a description";
+
 /* An event that lies within its packet. NULL, and it is at `to`, *head with it; or what is wrong with it. */
 static inline const char *take(struct pass *k, union head *head, const uint8_t *from, uint8_t *to, uint64_t ns)
 {
@@ -129,6 +131,8 @@ static inline const char *take(struct pass *k, union head *head, const uint8_t *
 	copy_words(to + sizeof(*head), from + sizeof(*head), size - sizeof(*head));
 	if (!c)
 		return "an event of no known class";
+	if (c == &spoor_user_undescribed)
+		return undescribed;
 	if (c->stack_at || !c->length)
 		memcpy(h, head, sizeof(*head));
 	if (c->stack_at) {
@@ -187,6 +191,11 @@ static const char *take_all(struct pass *k, const struct spoor_user_piece *piece
 			break;
 		}
 		what = take(k, &head, at, to, ns);
+		if (what == undescribed) {
+			what = NULL;
+			b->undescribed++;
+			continue;
+		}
 		if (what)
 			break;
 		if (!b->n++)

@@ -31,6 +31,7 @@ struct spoor_user_batch {
 	struct spoor_run run; /* what is sound and not too late, padding left out */
 	size_t bytes;         /* of the arena that this was */
 	uint64_t n;           /* events */
+	uint64_t undescribed; /* events that are not in it, for want of a description */
 	uint32_t tid;         /* of all of them; 0: of several */
 	bool too_much;        /* there was no room: it is left alone */
 	bool done;            /* it is full, and nothing of it was left for the next time */
@@ -38,6 +39,7 @@ struct spoor_user_batch {
 
 /*
  * What packet i has that was not taken yet, into `to`, which has room for the whole packet. It is marked bad at the
- * first event that makes no sense; what remains of it is then not left but lost.
+ * first event that makes no sense; what remains of it is then not left but lost. Of a class that is defined, and has
+ * no description that makes sense (spoor_user_undescribed), single events are lost.
  */
 void spoor_user_events_take(struct spoor_user_events *x, unsigned i, uint8_t *to, struct spoor_user_batch *ret);

@@ -87,7 +87,8 @@ struct spoor_ust_session *spoor_hub_next(struct spoor_hub *h, struct spoor_ust_s
 struct spoor_hub_result {
 	uint64_t events, lost, bytes;
 	uint64_t overwritten; /* not lost: by newer events, in channels that are to do that */
-	uint64_t refused; /* of what is lost: it found no room on the way to the relay */
+	uint64_t refused; /* of what is lost: it found no room on the way to the relay; */
+	uint64_t undescribed; /* its class has no description that makes sense */
 	unsigned programs, crashed;
 	struct spoor_user_damaged damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */

@@ -360,9 +360,10 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 	spoor_taker_counts(s->taker, &counts);
 	*ret = (struct spoor_hub_result){
 		.events = counts.events,
-		.lost = s->lost + s->lost_earlier + counts.late + unwritten,
+		.lost = s->lost + s->lost_earlier + counts.late + counts.undescribed + unwritten,
 		.overwritten = counts.overwritten,
 		.refused = s->sender ? s->refused : 0,
+		.undescribed = counts.undescribed,
 		.bytes = spoor_writer_bytes(s->w),
 		.programs = s->n_programs,
 		.crashed = s->n_crashed,

@@ -11,7 +11,7 @@
 #include "collect/user/recover_left.h"
 
 #define FIRST_STEP (10 * 1000000ULL) /* ns of a round; it is adapted to how much that is */
-#define ENOUGH (2u << 20) /* bytes of a round: with less, the next one is longer */
+#define ENOUGH (2u << 20)            /* bytes of a round: with less, the next one is longer */
 
 struct piece { /* a packet with something in it */
 	struct spoor_left *left;
@@ -225,6 +225,7 @@ static void define_counters(const struct recovery *r, struct spoor_writer *w, ui
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_events", r->ret->events);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_discarded", r->ret->lost);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_lost_child", r->ret->lost_child);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_undescribed", r->ret->undescribed);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_not_recorded", r->ret->children);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->damaged.places);
@@ -275,7 +276,8 @@ static int write_trace(struct recovery *r, const char *output, const char *comma
 		tell(r, t);
 		spoor_taker_counts(t, &counts);
 		r->ret->events = counts.events;
-		r->ret->lost += counts.late;
+		r->ret->undescribed = counts.undescribed;
+		r->ret->lost += counts.late + counts.undescribed;
 		define_counters(r, w, end ? end : spoor_now_monotonic());
 	}
 	err2 = spoor_writer_close(w, err ? NULL : e);

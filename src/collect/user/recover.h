@@ -14,6 +14,7 @@
 struct spoor_recovery {
 	uint64_t events, lost, overwritten;
 	uint64_t lost_child, children; /* of `lost`: by so many child processes that could have no buffers */
+	uint64_t undescribed; /* of `lost`: of classes without a description that makes sense */
 	struct spoor_user_damaged damaged;
 	unsigned programs, running, crashed;
 	unsigned unseen;             /* programs that ended without exit(): by a crash or not */

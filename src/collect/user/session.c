@@ -140,7 +140,7 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s)
 	s->o.unwritten = NULL;
 	spoor_writer_lost_before(s->w, s->o.lost_writing);
 	spoor_written_sum(&s->written, &sum);
-	spoor_taker_count_from(s->taker, sum.events, sum.overwritten, sum.late);
+	spoor_taker_count_from(s->taker, &sum);
 	s->n_programs = sum.programs;
 	s->lost_earlier = sum.lost;
 }
@@ -151,7 +151,8 @@ static void define_counters(struct spoor_ust_session *s)
 
 	spoor_taker_counts(s->taker, &c);
 	spoor_taker_counter(s->taker, "ust_events", c.events);
-	spoor_taker_counter(s->taker, "ust_discarded", s->lost + s->lost_earlier + c.late);
+	spoor_taker_counter(s->taker, "ust_discarded", s->lost + s->lost_earlier + c.late + c.undescribed);
+	spoor_taker_counter(s->taker, "ust_undescribed", c.undescribed);
 	spoor_taker_counter(s->taker, "ust_lost_child", c.lost_child);
 	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
 	spoor_taker_counter(s->taker, "ust_malformed", s->damaged.places);
@@ -212,15 +213,24 @@ static int take_all(struct spoor_ust_session *s, struct spoor_source *source, bo
 	return err ? err : r;
 }
 
-/* Programs that came late or not at all, with the round's definitions: a trace that does not end tells them, too. */
-static void tell_comings(struct spoor_ust_session *s)
+/*
+ * Programs that came late or not at all, and events without a description, with the round's definitions: a trace that
+ * does not end tells them, too.
+ */
+static void tell_counts(struct spoor_ust_session *s)
 {
+	struct spoor_taker_counts c;
+
+	spoor_taker_counts(s->taker, &c);
 	if (s->told_late != s->n_late)
 		spoor_taker_counter(s->taker, "ust_late", s->n_late);
 	if (s->told_apart != s->apart.n)
 		spoor_taker_counter(s->taker, "ust_not_recorded", s->apart.n);
 	if (s->told_away != s->n_away)
 		spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
+	if (s->told_undescribed != c.undescribed)
+		spoor_taker_counter(s->taker, "ust_undescribed", c.undescribed);
+	s->told_undescribed = c.undescribed;
 	s->told_late = s->n_late;
 	s->told_away = s->n_away;
 	s->told_apart = s->apart.n;
@@ -234,7 +244,7 @@ static int take_round(struct spoor_ust_session *s, struct spoor_source *const *s
 	int err = 0, r;
 
 	s->missed = false;
-	tell_comings(s);
+	tell_counts(s);
 	for (size_t i = 0; i < n && !s->missed; i++) {
 		struct spoor_source *k = sources[i];
 		uint64_t before = k->bytes, share;
@@ -340,8 +350,9 @@ void spoor_ust_session_segment(struct spoor_ust_session *s, struct spoor_source 
 	spoor_writer_switch_lanes(s->w);
 	spoor_define_clock(s->w, spoor_writer_define_user);
 	spoor_taker_segment(s->taker);
-	s->told_late = s->told_apart = s->told_away = 0; /* the segments that said so may be dropped */
-	tell_comings(s);
+	s->told_late = s->told_apart = s->told_away = s->told_undescribed =
+		0; /* the segments that said so may be dropped */
+	tell_counts(s);
 	for (size_t i = 0; i < n; i++)
 		spoor_taker_repeat(s->taker, sources[i]);
 }

@@ -147,6 +147,7 @@ struct spoor_ust_session {
 	unsigned n_late;  /* programs whose main() had begun before we answered them */
 	unsigned n_met;   /* programs that ran already when they were first wanted, and came to us */
 	unsigned told_late, told_apart, told_away; /* in this segment */
+	uint64_t told_undescribed;
 	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
 	unsigned n_away;  /* programs that found no room, at a recorder or to wait for one */
 	bool resumed;     /* it was there before this recorder */

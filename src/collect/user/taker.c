@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "collect/user/taker_internal.h"
 #include "collect/user/threads.h"
+#include "collect/user/written.h"
 
 #define RATE_US 3000
 #define AHEAD_NS (1 * SPOOR_NS_PER_SEC) /* a stamp so far beyond the horizon is none */
@@ -129,6 +130,15 @@ static uint32_t stack_of(void *ctx, const struct spoor_user_walk *walk)
 	return spoor_user_stacks_id(k->taker->stacks, &who, walk);
 }
 
+/* n more, or so many less. */
+static void count_undescribed(struct spoor_taker *t, const struct taken *k, uint64_t n)
+{
+	t->lost += n;
+	t->counts.undescribed += n;
+	if (k->source->arena->packets[k->packet].overwritten)
+		k->source->taken += n;
+}
+
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i)
 {
 	struct spoor_user_arena *a = s->arena;
@@ -167,10 +177,12 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		.bytes = b.bytes,
 		.done = b.done,
 		.n = b.n,
+		.undescribed = b.undescribed,
 		.tid = b.tid,
 		.where = { .serial = a->packets[i].serial, .position = a->packets[i].position + b.bytes },
 	};
 	memcpy(t->taken[t->n_runs].where.arena, a->head.uuid, sizeof(a->head.uuid));
+	count_undescribed(t, &t->taken[t->n_runs], b.undescribed);
 	t->n_runs++;
 	t->used += b.run.len;
 	return 0;
@@ -248,6 +260,7 @@ void spoor_taker_undo(struct spoor_taker *t)
 		struct spoor_user_arena *a = t->taken[i].source->arena;
 		struct spoor_user_packet *p = &a->packets[t->taken[i].packet];
 
+		count_undescribed(t, &t->taken[i], -t->taken[i].undescribed);
 		a->malformed -= p->bad;
 		p->bad = false;
 		p->last = 0;
@@ -256,12 +269,13 @@ void spoor_taker_undo(struct spoor_taker *t)
 	t->used = 0;
 }
 
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten, uint64_t late)
+void spoor_taker_count_from(struct spoor_taker *t, const struct spoor_written_sum *written)
 {
-	t->written = events;
-	t->counts.events = events + late;
-	t->counts.overwritten = overwritten;
-	t->counts.late = late;
+	t->written = written->events;
+	t->counts.events = written->events + written->late;
+	t->counts.overwritten = written->overwritten;
+	t->counts.late = written->late;
+	t->counts.undescribed = written->undescribed;
 }
 
 int spoor_taker_unwritten(const struct spoor_taker *t, struct spoor_source_list *to)

@@ -117,8 +117,9 @@ void spoor_taker_segment(struct spoor_taker *t);
 void spoor_taker_repeat(struct spoor_taker *t, struct spoor_source *s);
 void spoor_source_done(struct spoor_source *s);
 
-/* Another one has written so many events to this trace, and told of so many that were overwritten, or came too late. */
-void spoor_taker_count_from(struct spoor_taker *t, uint64_t events, uint64_t overwritten, uint64_t late);
+/* Another one has written so many events to this trace, and told of so many that were lost or overwritten. */
+struct spoor_written_sum;
+void spoor_taker_count_from(struct spoor_taker *t, const struct spoor_written_sum *written);
 
 /*
  * What packets that could not be written would have told: the next one does. on_unwritten() is called when there is more
@@ -135,6 +136,7 @@ void spoor_taker_knows(struct spoor_taker *t, const uint8_t arena[16]);
 struct spoor_taker_counts {
 	uint64_t events, packets, merged; /* merged: rounds */
 	uint64_t late;                    /* events that came too late for any lane: lost */
+	uint64_t undescribed;             /* events whose class has no description that makes sense: lost */
 	uint64_t overwritten;             /* as far as it was told */
 	uint64_t lost_child;              /* likewise: by children without buffers */
 };

@@ -37,7 +37,7 @@ bool spoor_taker_holds(struct spoor_taker *t, const struct taken *k)
 
 	if (!t->holds || a->peek || !make_room(t))
 		return false;
-	spoor_user_packet_hold(a, k->packet, k->bytes, k->n + k->refused);
+	spoor_user_packet_hold(a, k->packet, k->bytes, k->n + k->refused + k->undescribed);
 	k->source->held++;
 	t->held[t->n_held++] = (struct held){ .source = k->source,
 					      .packet = k->packet,

@@ -13,6 +13,7 @@ struct taken {
 	size_t bytes;
 	bool done;
 	uint64_t n, refused; /* events; those that found no room */
+	uint64_t undescribed; /* and those that are lost for want of a description */
 	uint32_t tid;
 	struct spoor_packet_source where;
 };

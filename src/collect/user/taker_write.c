@@ -23,7 +23,7 @@ static int by_lane(const void *a, const void *b)
 
 static bool is_full(size_t n_sources)
 {
-	return n_sources + 3 > SPOOR_MAX_SOURCES;
+	return n_sources + 3 > SPOOR_MAX_SOURCES; /* add_lost() adds as many */
 }
 
 /* No packet of its, but a count. Returns how many sources there are now. */
@@ -94,8 +94,11 @@ static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_OVERWRITTEN,
 								.position = t->counts.overwritten };
 	if (t->counts.late)
-		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_LATE,
-								.position = t->counts.late };
+		t->sources[n++] =
+			(struct spoor_packet_source){ .serial = SPOOR_SOURCE_LATE, .position = t->counts.late };
+	if (t->counts.undescribed)
+		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_UNDESCRIBED,
+								.position = t->counts.undescribed };
 	for (size_t i = first; i < first + n_runs; i++) {
 		const struct taken *k = t->runs[i].owner;
 
@@ -252,7 +255,8 @@ static void give_back(struct spoor_taker *t)
 		struct taken *k = &t->taken[i];
 
 		if (!spoor_taker_holds(t, k))
-			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes, k->n + k->refused, k->done);
+			spoor_user_packet_taken(k->source->arena, k->packet, k->bytes,
+						k->n + k->refused + k->undescribed, k->done);
 		k->source->n += k->n;
 		k->source->bytes += k->bytes;
 		t->counts.events += k->n;

@@ -9,7 +9,8 @@ void spoor_written_sum(struct spoor_source_list *w, struct spoor_written_sum *re
 
 	*ret = (struct spoor_written_sum){ .events = spoor_source_list_find(w, none, SPOOR_SOURCE_EVENTS),
 					   .overwritten = spoor_source_list_find(w, none, SPOOR_SOURCE_OVERWRITTEN),
-					   .late = spoor_source_list_find(w, none, SPOOR_SOURCE_LATE) };
+					   .late = spoor_source_list_find(w, none, SPOOR_SOURCE_LATE),
+					   .undescribed = spoor_source_list_find(w, none, SPOOR_SOURCE_UNDESCRIBED) };
 	for (size_t i = 0; i < w->n; i++) {
 		const uint8_t *uuid = w->all[i].arena;
 

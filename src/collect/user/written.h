@@ -9,9 +9,9 @@
 #include "collect/user/arena.h"
 #include "trace/source_list.h"
 
-/* How much that was: events; as far as it was told with them, what was lost, overwritten or too late; programs. */
+/* How much that was: events; as far as it was told with them, what was lost, overwritten, too late; programs. */
 struct spoor_written_sum {
-	uint64_t events, lost, overwritten, late;
+	uint64_t events, lost, overwritten, late, undescribed;
 	unsigned programs;
 };
 void spoor_written_sum(struct spoor_source_list *w, struct spoor_written_sum *ret);
