@@ -64,8 +64,8 @@ static void stop(int number)
 
 static void tell_away(int away)
 {
-	fprintf(stderr, "spoor report: the relay %s\n",
-		away ? "that writes this trace is away; waiting until it goes on (Ctrl-C ends)" : "is there again");
+	fprintf(stderr, "spoor report: who writes this trace is %s\n",
+		away ? "away; waiting until it is gone on with (Ctrl-C ends)" : "there again");
 }
 
 /* Ctrl-C ends the looking on, and what was lost so far is still said; a second one ends it at once. */

@@ -170,7 +170,9 @@ static void put_end(struct spoor_view *v)
 	if (info->snapshot)
 		fputs("This is a snapshot: the recording went on.\n", v->out);
 	if (info->away)
-		fputs("The relay that writes this is away: what came after the last whole packet is not here yet.\n",
+		fputs("Who writes this is away: what came after the last whole packet is not here yet.\n", v->out);
+	else if (info->suspended && !info->live)
+		fputs("Its daemon was stopped, and the session has not ended: the next daemon goes on with it.\n",
 		      v->out);
 	else if (info->live)
 		fputs("The recording is still going on: this is what had been written.\n", v->out);

@@ -131,13 +131,13 @@ static int read_end(struct spoor_trace *t)
 	return r == -ENOMEM ? r : 0;
 }
 
-/* A relay that is started again goes on with a trace that has not ended. */
+/* A relay that is started again goes on with a trace that has not ended; the next daemon with one that is suspended. */
 static int may_go_on(const struct spoor_trace *t)
 {
 	_cleanup_(spoor_freep) char *owner = NULL;
 
 	if (t->info.ended)
-		return 0;
+		return t->info.suspended;
 	if (asprintf(&owner, "%s/" SPOOR_STORE_OWNER, t->root) < 0)
 		owner = NULL;
 	return owner && spoor_file_exists(owner);
@@ -146,6 +146,8 @@ static int may_go_on(const struct spoor_trace *t)
 void spoor_trace_follow(struct spoor_trace *t)
 {
 	t->following = 1;
+	if (!t->info.live)
+		t->info.live = t->info.away = t->info.suspended;
 }
 
 int spoor_trace_more(struct spoor_trace *t)

@@ -142,7 +142,8 @@ static json_t *manifest_json(struct spoor_writer *w, int ended, int snapshot)
 			      "mode", spoor_text_json(w->mode), "ended", ended, "hosts", host_json(w, snapshot),
 			      "lost_writing", (json_int_t)spoor_writer_lost(w), "counters", w->counters);
 
-	if (j && snapshot && json_object_set_new(j, "snapshot", json_true()) < 0) {
+	if (j && ((snapshot && json_object_set_new(j, "snapshot", json_true()) < 0) ||
+		  (ended && w->suspended && json_object_set_new(j, "suspended", json_true()) < 0))) {
 		json_decref(j);
 		return NULL;
 	}

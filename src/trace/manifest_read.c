@@ -289,6 +289,7 @@ static void take_manifest(struct spoor_trace *t, const char *path, json_t *j, in
 	else
 		take_metadata(t);
 	t->info.ended = json_is_true(json_object_get(j, "ended"));
+	t->info.suspended = json_is_true(json_object_get(j, "suspended"));
 	t->info.snapshot = json_is_true(json_object_get(j, "snapshot"));
 	spoor_parse_uuid(text_of(host, "boot_id"), t->info.boot_id);
 	t->has_uuid = spoor_parse_uuid(text_of(j, "uuid"), t->uuid) >= 0;

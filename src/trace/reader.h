@@ -38,10 +38,11 @@ struct spoor_trace_info {
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */
+	uint8_t suspended; /* 1: whoever wrote it has left it in order, for another one to go on with */
 	uint8_t snapshot; /* 1: taken of a recording that went on */
 	uint8_t has_calls; /* 1: the kernel side was recorded; 0: programs' own events alone */
 	uint8_t live;  /* 1: it was being written when it was opened; what was not whole then is not seen */
-	uint8_t away;  /* 1: followed; the relay that wrote it is no more, and may go on with it */
+	uint8_t away;  /* 1: followed; who wrote it is no more, and it may be gone on with */
 };
 const struct spoor_trace_info *spoor_trace_info(const struct spoor_trace *t);
 /* The i-th damage found while opening or reading, one line "FILE: offset N: reason". */
@@ -72,8 +73,8 @@ int spoor_trace_rewind(struct spoor_trace *t);
 /*
  * Following a trace that is being written: spoor_trace_follow() before the first next(); and whenever that has returned
  * 0, spoor_trace_more(), after which next() gives what was written meanwhile, in order of time by itself: what another
- * stream had from before comes late. info->live tells whether still more may come; of a trace at a relay
- * that has not ended it may whatever comes (info->away). 0 or -errno.
+ * stream had from before comes late. info->live tells whether still more may come; of a trace that is
+ * suspended, or at a relay and has not ended, it may whatever comes (info->away). 0 or -errno.
  */
 void spoor_trace_follow(struct spoor_trace *t);
 int spoor_trace_more(struct spoor_trace *t);

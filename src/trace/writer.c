@@ -341,6 +341,11 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w)
 	return bytes;
 }
 
+void spoor_writer_suspend(struct spoor_writer *w)
+{
+	w->suspended = true;
+}
+
 void spoor_writer_last(struct spoor_writer *w)
 {
 	if (w->ust && !w->o.store)

@@ -60,6 +60,8 @@ int spoor_writer_open(const struct spoor_writer_options *o, struct spoor_writer 
  */
 int spoor_writer_sources(const struct spoor_writer *w, int (*each)(const struct spoor_packet_source *source, void *p),
 			 void *p);
+/* Before it is closed: it is to be gone on with, so who follows the trace waits for that. */
+void spoor_writer_suspend(struct spoor_writer *w);
 /* Nobody is going to resume it: what is kept for that is removed. */
 void spoor_writer_last(struct spoor_writer *w);
 

@@ -82,6 +82,7 @@ struct spoor_writer {
 	unsigned n_begun;
 	unsigned n_dropped;
 	uint64_t closed_bytes;
+	bool suspended; /* what is written last is not the end */
 
 	struct spoor_class **classes; /* of user events, by id - SPOOR_EV_USER; owned */
 	unsigned n_classes;

@@ -154,6 +154,38 @@ def test_follow_over_relays(relay, sender, ticker, tmp_path, number):  # noqa: F
     assert [e["fields"]["n"] for e in events] == list(range(len(events))) and len(events) > 50
 
 
+def test_follow_over_daemons(relay, sender, ticker, tmp_path):  # noqa: F811
+    """A daemon is stopped in order, its session goes on: so does whoever follows, until the session's end."""
+    s, out = sender("host"), tmp_path / "out"
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = s.program(ticker, 1, 0, 1000)
+    path = relay.directory / "host" / "t.spoor"
+    wait_for(lambda: (path / "manifest").exists())
+
+    def follow(to):
+        return subprocess.Popen([s.build / "spoor", "report", "--follow", "--format", "json", path], stdout=to,
+                                stderr=subprocess.PIPE, text=True)
+    with open(out, "wb") as f:
+        reader = follow(f)
+    for _ in range(2):
+        before = out.stat().st_size
+        wait_for(lambda: out.stat().st_size > before)
+        s.kill(signal.SIGTERM)
+        assert "away; waiting" in reader.stderr.readline()
+        later = follow(subprocess.DEVNULL)
+        assert "away; waiting" in later.stderr.readline()
+        report = subprocess.run([s.build / "spoor", "report", path], capture_output=True, text=True).stdout
+        assert "the session has not ended" in report, report
+        s.start()
+        assert "there again" in reader.stderr.readline() and "there again" in later.stderr.readline()
+    s.finish(p)
+    finish(s, relay)
+    assert reader.wait(60) == later.wait(60) == 0 and not reader.stderr.read()
+    *events, summary = map(json.loads, out.read_text().splitlines())
+    assert summary["ended"] and not summary["damages"]
+    assert [e["fields"]["n"] for e in events] == list(range(len(events))) and len(events) > 50
+
+
 def test_no_disk(relay, sender, ticker, tmp_path, build):  # noqa: F811
     """The daemon opens no file to write to but those beside its socket."""
     log = tmp_path / "strace"

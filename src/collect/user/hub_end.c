@@ -94,6 +94,8 @@ int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_forget(p, s);
 	spoor_hub_retired_forget(s);
+	if (!s->o.writer)
+		spoor_writer_suspend(s->w);
 	spoor_hub_unlink(h, s);
 	return spoor_ust_session_close(s, e);
 }
