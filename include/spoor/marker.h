@@ -23,7 +23,8 @@
  *	marker_probe_register("server_request", "fd %d path %s", probe, data);
  *
  * format: only markers of just this format; NULL: of any. call_data is NULL. They return 0 or -EEXIST, -ENOENT,
- * -ENOMEM, -ENOSYS (no library), and are for normal context: not in signal handlers, not in probes.
+ * -ENOMEM, -ENOSYS (no library), -EDEADLK (in a probe), and are not for signal handlers. A probe has to return, or to
+ * end its thread; more of that in spoor/tracepoint.h.
  */
 #include <stdarg.h>
 #ifndef SPOOR_DISABLE
@@ -59,7 +60,7 @@ static __inline__ __attribute__((unused)) int marker_probe_unregister(const char
 	return spoor_marker_unregister ? spoor_marker_unregister(name, probe, data) : -38;
 }
 
-/* From its return on no unregistered probe runs: an object that has one may be unloaded. */
+/* From its return on no unregistered probe runs: an object that has one may be unloaded. In a probe it is nothing. */
 static __inline__ __attribute__((unused)) void marker_synchronize_unregister(void)
 {
 	if (spoor_probe_synchronize)

@@ -30,8 +30,10 @@
  *	void tracepoint_synchronize_unregister(void);
  *
  * return 0 or -EEXIST, -ENOENT, -ENOMEM, -ENOSYS (no library). After unregistering, a probe may still run until
- * tracepoint_synchronize_unregister() has returned. All are safe to call from any thread, not from signal handlers and
- * not from probes.
+ * tracepoint_synchronize_unregister() has returned. All are safe to call from any thread, not from signal handlers. In
+ * a probe nobody can wait until none runs: there they return -EDEADLK and do nothing, and
+ * tracepoint_synchronize_unregister() returns at once. A probe has to return, or to end its thread (pthread_exit()):
+ * after one that was left by longjmp() or an exception its thread is taken to be in it for ever, and waited for.
  */
 #include "each.h"
 #ifndef SPOOR_DISABLE

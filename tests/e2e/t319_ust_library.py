@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The library itself: what its hot path is made of, its thread, its probes, and what `make install` gives."""
+import errno
 import os
 import re
 import subprocess
@@ -94,6 +95,73 @@ def test_data_of_probes_is_not_used_after_a_synchronize(build, tmp_path, sanitiz
     run = subprocess.run([program, "40", "3"], capture_output=True, text=True, timeout=90)
     assert run.returncode == 0, run.stderr
     assert int(run.stdout.split()[1]) >= 40 * 2 * 3
+
+
+WITHIN = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+
+SPOOR_TRACEPOINT(within, step, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+
+static void ends(void *data, int n) { (void)data; (void)n; pthread_exit(NULL); }
+static void other(void *data, int n) { (void)n; ++*(int *)data; }
+static int calls;
+
+static void try_all(void)
+{
+	printf("%d %d ", register_trace_within_step(ends, NULL), unregister_trace_within_step(other, &calls));
+	tracepoint_synchronize_unregister();
+	printf("%d %d ", marker_probe_register("m", NULL, NULL, NULL), marker_probe_unregister("m", NULL, NULL));
+	marker_synchronize_unregister();
+}
+
+static void tries(void *data, int n) { (void)data; (void)n; try_all(); }
+static void mark_tries(void *data, void *call_data, const char *format, va_list *args)
+{
+	(void)data; (void)call_data; (void)format; (void)args;
+	try_all();
+}
+
+static void *thread(void *arg)
+{
+	spoor_trace(within, step, 2);
+	printf("not reached\n");
+	return arg;
+}
+
+int main(void)
+{
+	pthread_t t;
+
+	if (register_trace_within_step(other, &calls) || register_trace_within_step(tries, NULL) ||
+	    marker_probe_register("within_mark", NULL, mark_tries, NULL))
+		return 1;
+	spoor_trace(within, step, 1);
+	trace_mark(within_mark, "n %d", 1);
+	if (unregister_trace_within_step(tries, NULL) || marker_probe_unregister("within_mark", mark_tries, NULL) ||
+	    register_trace_within_step(ends, NULL))
+		return 1;
+	pthread_create(&t, NULL, thread, NULL);
+	pthread_join(t, NULL);
+	if (unregister_trace_within_step(ends, NULL) || unregister_trace_within_step(other, &calls))
+		return 1;
+	tracepoint_synchronize_unregister();
+	printf("calls %d\n", calls);
+	return 0;
+}
+"""
+
+
+def test_registering_in_a_probe_is_refused(build, tmp_path):
+    """It would wait for itself; a probe that ends its thread is waited for by nobody."""
+    (tmp_path / "within.c").write_text(WITHIN)
+    linked = ["-Wl,--no-as-needed", tracing.agent(build), f"-Wl,-rpath,{build}/src/agent"]
+    program = tracing.build_program(tmp_path / "within", tmp_path / "within.c", *linked)
+    run = subprocess.run([program], capture_output=True, text=True, timeout=30)
+    deadlocks = 2 * 4 * [str(-errno.EDEADLK)]
+    assert run.returncode == 0 and run.stdout.split() == [*deadlocks, "calls", "2"], run.stdout
 
 
 @pytest.fixture(scope="module")

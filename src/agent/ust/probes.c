@@ -177,7 +177,8 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 	int ret = -EDEADLK;
 
 	sanitizers_release(&registrations);
-	if (!tid_lock(&process->probes_lock)) {
+	/* Who holds the lock waits for probes, so none may wait for the lock, nor for itself. */
+	if (rcu_reading() || !tid_lock(&process->probes_lock)) {
 		free(r);
 		return ret;
 	}

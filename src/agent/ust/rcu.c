@@ -87,7 +87,7 @@ bool rcu_wait(void)
 {
 	static const struct timespec a_while = { .tv_nsec = 1000000 };
 
-	if (!process->rcu)
+	if (!process->rcu || rcu_reading())
 		return false;
 	while (!enter(WAITS))
 		sys3(SYS_nanosleep, (long)&a_while, 0, 0);

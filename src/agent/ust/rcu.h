@@ -30,5 +30,11 @@ static inline void rcu_read_end(void)
 		urcu_bp_read_unlock();
 }
 
+/* Whether this thread reads, or the program's own code in it: to wait for readers would be for ever. */
+static inline bool rcu_reading(void)
+{
+	return process->rcu && urcu_bp_read_ongoing();
+}
+
 /* Waits for those who read now. False: for nobody, and what they may have must stay. */
 bool rcu_wait(void);
