@@ -19,6 +19,7 @@
  */
 
 #ifdef __cplusplus
+extern "C++" { /* also where a program includes its C headers in extern "C" */
 #include <type_traits>
 
 template <class T> struct spoor_argument_ {
@@ -39,6 +40,7 @@ template <class T> struct spoor_argument_ {
 	};
 	static constexpr bool is_signed = sign<type, number && !blob>::value;
 };
+}
 #define SPOOR_ARG_TYPE_(x) spoor_argument_<decltype(x)>::kind
 #define SPOOR_ARG_BLOB_(x) spoor_argument_<decltype(x)>::blob
 #define SPOOR_ARG_SIGNED_(x) spoor_argument_<decltype(x)>::is_signed

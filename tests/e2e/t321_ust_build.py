@@ -268,6 +268,14 @@ def test_pedantic_programs(tmp_path, compiler):
     assert good, said
 
 
+@pytest.mark.parametrize("compiler", ["g++", "g++ -std=c++20 -DSPOOR_DISABLE", "clang++ -std=c++11"])
+def test_included_as_c(tmp_path, compiler):
+    """As many a C++ program includes its C headers, some of which then have tracepoints."""
+    old = "DECLARE_TRACE(old, TP_PROTO(const char *s), TP_ARGS(s));\nDEFINE_TRACE(old);\n"
+    (tmp_path / "x.cc").write_text(f'extern "C" {{\n{HEADER}\n{old}}}\nint main() {{ {RIGHT} trace_old("s"); }}\n')
+    tracing.build_program(tmp_path / "x", tmp_path / "x.cc", compiler=compiler)
+
+
 SHORT = """
 #include <spoor/tracepoint.h>
 DECLARE_TRACE(short_text, TP_PROTO(const char *s), TP_ARGS(s));
