@@ -22,8 +22,15 @@
 extern "C++" { /* also where a program includes its C headers in extern "C" */
 #include <type_traits>
 
+template <class T> struct spoor_unrestricted_ {
+	typedef T type;
+};
+template <class T> struct spoor_unrestricted_<T *__restrict> {
+	typedef T *type;
+};
 template <class T> struct spoor_argument_ {
-	typedef typename std::remove_cv<typename std::remove_reference<T>::type>::type type;
+	typedef typename std::remove_cv<typename std::remove_reference<T>::type>::type unqualified;
+	typedef typename spoor_unrestricted_<unqualified>::type type;
 	static constexpr bool string = std::is_same<type, char *>::value || std::is_same<type, const char *>::value;
 	static constexpr bool integer = std::is_integral<type>::value || std::is_enum<type>::value;
 	static constexpr bool number = integer || std::is_floating_point<type>::value;
@@ -41,18 +48,28 @@ template <class T> struct spoor_argument_ {
 	static constexpr bool is_signed = sign<type, number && !blob>::value;
 };
 }
+#define SPOOR_ARG_BYTES_(x) spoor_bytes_(reinterpret_cast<uintptr_t>(&(x)))
 #define SPOOR_ARG_TYPE_(x) spoor_argument_<decltype(x)>::kind
 #define SPOOR_ARG_BLOB_(x) spoor_argument_<decltype(x)>::blob
 #define SPOOR_ARG_SIGNED_(x) spoor_argument_<decltype(x)>::is_signed
 #else
-#define SPOOR_ARG_TYPE_(x)                                                        \
-	_Generic((x), char *: 4, const char *: 4, float: 2, double: 2,            \
-		 default: __builtin_classify_type(x) == 5 ? 3 : 1)
-#define SPOOR_ARG_BLOB_(x) (__builtin_classify_type(x) >= 12 || sizeof(x) > 8)
-#define SPOOR_ARG_SIGNED_(x)                                                              \
-	_Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1,      \
-		 long long: 1, float: 1, double: 1, default: 0)
+#define SPOOR_ARG_BYTES_(x) spoor_bytes_((uintptr_t)&(x))
+/* __extension__: before C11, too. A float is not given to what takes any arguments: it would become a double there. */
+#define SPOOR_ARG_CLASS_(x) __builtin_classify_type(__extension__ _Generic((x), float: 0.0, default: (x)))
+#define SPOOR_ARG_TYPE_(x)                                                            \
+	(__extension__ _Generic((x), char *: 4, const char *: 4, float: 2, double: 2, \
+				default: SPOOR_ARG_CLASS_(x) == 5 ? 3 : 1))
+#define SPOOR_ARG_BLOB_(x) (SPOOR_ARG_CLASS_(x) >= 12 || sizeof(x) > 8)
+#define SPOOR_ARG_SIGNED_(x)                                                                        \
+	(__extension__ _Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1, \
+		 long long: 1, float: 1, double: 1, default: 0))
 #endif
+
+/* Where an argument is, whatever its qualifiers. */
+SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
+{
+	return (const char *)at;
+}
 
 #define SPOOR_AT_(i, x)                                   \
 	struct {                                          \
@@ -65,8 +82,9 @@ template <class T> struct spoor_argument_ {
 	    SPOOR_ARG_TYPE_(x) == 3 || SPOOR_ARG_BLOB_(x) ? 16 : 10, SPOOR_ARG_SIGNED_(x), 0,                    \
 	    SPOOR_ARG_BLOB_(x) ? sizeof(x) : 0, 0, 0 },                                                          \
 	  #x },
-#define SPOOR_AV_(i, x)                                                                                    \
-	const char *const spoor_v_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(&x) : (const char *)&x; \
+#define SPOOR_AV_(i, x)                                                                                \
+	const char *const spoor_v_##x =                                                                \
+		SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(SPOOR_ARG_BYTES_(x)) : SPOOR_ARG_BYTES_(x); \
 	const size_t spoor_c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(spoor_v_##x) + 1 : sizeof(x);
 #define SPOOR_AS_(i, x) +spoor_c_##x
 #define SPOOR_AW_(i, x)                                                     \
@@ -111,6 +129,7 @@ static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_des
 #define SPOOR_DECLARE_(name, said, proto, args)                                                                      \
 	SPOOR_DECLARED_("trace__" #name, "trace:" #name " " said)                                                    \
 	static struct spoor_tracepoint spoor_tp_trace__##name __attribute__((unused));                               \
+	SPOOR_STYLE_BEGIN_                                                                                           \
 	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_ void spoor_emit_trace__##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		struct spoor_tracepoint *spoor_tp_ = &spoor_tp_trace__##name;                                        \
@@ -118,6 +137,7 @@ static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_des
 		SPOOR_NUMBERED_(SPOOR_AV_, args)                                                                     \
 		SPOOR_RECORD_(0 SPOOR_NUMBERED_(SPOOR_AS_, args), SPOOR_NUMBERED_(SPOOR_AW_, args))                  \
 	}                                                                                                            \
+	SPOOR_STYLE_END_                                                                                             \
 	static __inline__ __attribute__((always_inline, unused)) void trace_##name(SPOOR_PROTO_(proto))              \
 	{                                                                                                            \
 		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \

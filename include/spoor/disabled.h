@@ -35,10 +35,14 @@
 	struct spoor_declared_##name
 #define DEFINE_TRACE(name) struct spoor_defined_##name
 
-#define spoor_trace(provider, name, ...)                                    \
-	do {                                                                \
-		if (0) {                                                    \
-			(void)&trace_##provider##_##name; /* declared? */   \
-			SPOOR_STRICT_(trace_##provider##_##name(__VA_ARGS__)); \
-		}                                                           \
+#define spoor_trace(provider, ...) \
+	SPOOR_UNTRACED_(SPOOR_FIRST_(trace_##provider##_##__VA_ARGS__, ), SPOOR_REST_(__VA_ARGS__))
+#define SPOOR_UNTRACED_(function, ...)                        \
+	do {                                                  \
+		SPOOR_OWN_BEGIN_                              \
+		if (0) {                                      \
+			(void)&function; /* declared? */      \
+			SPOOR_STRICT_(function(__VA_ARGS__)); \
+		}                                             \
+		SPOOR_OWN_END_                                \
 	} while (0)

@@ -21,6 +21,10 @@
 #define SPOOR_COUNT_(...) SPOOR_JOIN_(SPOOR_COUNT_EMPTY_, SPOOR_EMPTY_(__VA_ARGS__))(__VA_ARGS__)
 #define SPOOR_COUNT_EMPTY_1(...) 0
 #define SPOOR_COUNT_EMPTY_0(...) SPOOR_COUNT1_(__VA_ARGS__)
+#define SPOOR_FIRST_(x, ...) x
+#define SPOOR_REST_(...) SPOOR_JOIN_(SPOOR_REST_, SPOOR_COMMAS_(__VA_ARGS__))(__VA_ARGS__)
+#define SPOOR_REST_0(x)
+#define SPOOR_REST_1(x, ...) __VA_ARGS__
 #define SPOOR_JOIN2_(a, b) a##b
 #define SPOOR_JOIN_(a, b) SPOOR_JOIN2_(a, b)
 #define SPOOR_EACH_(P, ...) SPOOR_JOIN_(SPOOR_EACH_, SPOOR_COUNT_(__VA_ARGS__))(P, __VA_ARGS__)

@@ -27,6 +27,8 @@
  * end its thread; more of that in spoor/tracepoint.h.
  */
 #include <stdarg.h>
+
+#include "diagnostics.h"
 #ifndef SPOOR_DISABLE
 #include "record.h"
 #endif
@@ -72,23 +74,26 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 	(void)format;
 }
 
-#define trace_mark(name, format, ...) SPOOR_MARKER_(1, 6, "marker", #name, format, ##__VA_ARGS__)
-#define spoor_log(format, ...) spoor_log_level(6, format, ##__VA_ARGS__)
+/* The format is among what is variable, for which -Wpedantic wants an argument. */
+#define trace_mark(name, ...) SPOOR_MARKER_(1, 6, "marker", #name, __VA_ARGS__)
+#define spoor_log(...) spoor_log_level(6, __VA_ARGS__)
 /* level: 0 emergency .. 6 info .. 14 debug, a constant */
-#define spoor_log_level(level, format, ...) \
-	SPOOR_MARKER_(2, level, "log", __FILE__ ":" SPOOR_LINE_(__LINE__), format, ##__VA_ARGS__)
+#define spoor_log_level(level, ...) SPOOR_MARKER_(2, level, "log", __FILE__ ":" SPOOR_LINE_(__LINE__), __VA_ARGS__)
 #define SPOOR_LINE_(line) SPOOR_LINE2_(line)
 #define SPOOR_LINE2_(line) #line
 
 #ifdef SPOOR_DISABLE
-#define SPOOR_MARKER_(kind, level, provider, name, format, ...)         \
-	do {                                                            \
-		if (0)                                                  \
-			spoor_check_format_(format, ##__VA_ARGS__);     \
+#define SPOOR_MARKER_(kind, level, provider, name, ...) \
+	do {                                            \
+		SPOOR_OWN_BEGIN_                        \
+		if (0)                                  \
+			spoor_check_format_(__VA_ARGS__); \
+		SPOOR_OWN_END_                          \
 	} while (0)
 #else
 
-#define SPOOR_MARKER_NAMES_(provider, name, format) provider "\0" name "\0" format
+#define SPOOR_MARKER_NAMES_(provider, name, ...) SPOOR_MARKER_NAMES2_(provider, name, __VA_ARGS__, )
+#define SPOOR_MARKER_NAMES2_(provider, name, format, ...) provider "\0" name "\0" format
 #define SPOOR_MARKER_PAD_(names) ((sizeof(names) + 7) & ~(size_t)7)
 
 #define SPOOR_MARKER_SITE_(kind, level, names)                                                                   \
@@ -102,37 +107,39 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 	static struct spoor_tracepoint spoor_marker_
 
 #ifdef __cplusplus
-#define SPOOR_MARKER_(kind, level, provider, name, format, ...)                                                   \
-	do {                                                                                                     \
-		SPOOR_SITE_STRUCT_ spoor_site_here_ {                                                            \
-			SPOOR_SITE_FUNCTION_ struct spoor_tracepoint *is_on_()                                    \
-			{                                                                                        \
-				SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));    \
-				SPOOR_SITE_(spoor_marker_, spoor_desc_, __FILE__, on);                           \
-				return nullptr;                                                                  \
-			on:                                                                                      \
-				return SPOOR_SITE_ON_(spoor_marker_) ? &spoor_marker_ : nullptr;                 \
-			}                                                                                        \
-		};                                                                                               \
-		struct spoor_tracepoint *const spoor_on_ = spoor_site_here_::is_on_();                            \
-		if (__builtin_expect(spoor_on_ != nullptr, 0))                                                   \
-			SPOOR_CALL_(SPOOR_LOAD_(spoor_on_->ops)->mark(spoor_on_, format, ##__VA_ARGS__)); \
-		if (0)                                                                                           \
-			spoor_check_format_(format, ##__VA_ARGS__);                                              \
+#define SPOOR_MARKER_(kind, level, provider, name, ...)                                                            \
+	do {                                                                                                       \
+		SPOOR_SITE_STRUCT_ spoor_site_here_ {                                                              \
+			SPOOR_SITE_FUNCTION_ struct spoor_tracepoint *is_on_()                                     \
+			{                                                                                          \
+				SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, __VA_ARGS__)); \
+				SPOOR_SITE_(spoor_marker_, spoor_desc_, __FILE__, on);                             \
+				return nullptr;                                                                    \
+			on:                                                                                        \
+				return SPOOR_SITE_ON_(spoor_marker_) ? &spoor_marker_ : nullptr;                   \
+			}                                                                                          \
+		};                                                                                                 \
+		struct spoor_tracepoint *const spoor_on_ = spoor_site_here_::is_on_();                             \
+		if (__builtin_expect(spoor_on_ != nullptr, 0))                                                     \
+			SPOOR_CALL_(SPOOR_LOAD_(spoor_on_->ops)->mark(spoor_on_, __VA_ARGS__));                    \
+		if (0)                                                                                             \
+			spoor_check_format_(__VA_ARGS__);                                                          \
 	} while (0)
 #else
-#define SPOOR_MARKER_(kind, level, provider, name, format, ...)                                                   \
-	do {                                                                                                     \
-		__label__ spoor_on_, spoor_off_;                                                                 \
-		SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, format));                    \
-		SPOOR_SITE_HERE_(spoor_marker_, spoor_desc_, spoor_on_);                                         \
-		goto spoor_off_;                                                                                 \
-	spoor_on_:                                                                                               \
-		if (SPOOR_SITE_ON_(spoor_marker_))                                                               \
-			SPOOR_CALL_(SPOOR_LOAD_(spoor_marker_.ops)->mark(&spoor_marker_, format, ##__VA_ARGS__)); \
-		if (0)                                                                                           \
-			spoor_check_format_(format, ##__VA_ARGS__);                                              \
-	spoor_off_:;                                                                                             \
+#define SPOOR_MARKER_(kind, level, provider, name, ...)                                                 \
+	do {                                                                                            \
+		__label__ spoor_on_, spoor_off_;                                                        \
+		SPOOR_OWN_BEGIN_                                                                        \
+		SPOOR_MARKER_SITE_(kind, level, SPOOR_MARKER_NAMES_(provider, name, __VA_ARGS__));      \
+		SPOOR_SITE_HERE_(spoor_marker_, spoor_desc_, spoor_on_);                                \
+		goto spoor_off_;                                                                        \
+	spoor_on_:                                                                                      \
+		if (SPOOR_SITE_ON_(spoor_marker_))                                                      \
+			SPOOR_CALL_(SPOOR_LOAD_(spoor_marker_.ops)->mark(&spoor_marker_, __VA_ARGS__)); \
+		if (0)                                                                                  \
+			spoor_check_format_(__VA_ARGS__);                                               \
+	spoor_off_:;                                                                                    \
+		SPOOR_OWN_END_                                                                          \
 	} while (0)
 #endif
 #endif /* !SPOOR_DISABLE */

@@ -35,6 +35,7 @@
  * tracepoint_synchronize_unregister() returns at once. A probe has to return, or to end its thread (pthread_exit()):
  * after one that was left by longjmp() or an exception its thread is taken to be in it for ever, and waited for.
  */
+#include "diagnostics.h"
 #include "each.h"
 #ifndef SPOOR_DISABLE
 #include "fields.h"
@@ -87,20 +88,6 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 }
 
 #define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
-
-/* What C compilers of old only warn of: an argument, or what a field is made of, of the wrong type. */
-#if defined(__cplusplus) || defined(__TINYC__)
-#define SPOOR_STRICT_BEGIN_
-#define SPOOR_STRICT_END_
-#else
-#define SPOOR_STRICT_BEGIN_                                                      \
-	_Pragma("GCC diagnostic push")                                           \
-	_Pragma("GCC diagnostic error \"-Wint-conversion\"")                     \
-	_Pragma("GCC diagnostic error \"-Wincompatible-pointer-types\"")         \
-	_Pragma("GCC diagnostic error \"-Wimplicit-function-declaration\"")
-#define SPOOR_STRICT_END_ _Pragma("GCC diagnostic pop")
-#endif
-#define SPOOR_STRICT_(call) SPOOR_STRICT_BEGIN_ call; SPOOR_STRICT_END_
 
 /*
  * `void *spoor_data_, int a, ...`; args tell whether there are any: a prototype of none is () or, as in the kernel,
@@ -227,6 +214,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		spoor_desc_of_##provider##__##name __attribute__((unused)) = SPOOR_DESC_(provider, name, level,      \
 			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
 	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \
+	SPOOR_STYLE_BEGIN_                                                                                           \
 	SPOOR_STRICT_BEGIN_                                                                                          \
 	static __attribute__((noinline, unused))                                                                     \
 	SPOOR_UNWATCHED_ void spoor_emit_##provider##__##name(SPOOR_PROTO_(proto))                                   \
@@ -237,6 +225,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		SPOOR_RECORD_(0 SPOOR_EACH_(SPOOR_S_, fields), SPOOR_EACH_(SPOOR_W_, fields))                        \
 	}                                                                                                            \
 	SPOOR_STRICT_END_                                                                                            \
+	SPOOR_STYLE_END_                                                                                             \
 	static __inline__ __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
 	{                                                                                                            \
 		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \
@@ -247,24 +236,29 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	}                                                                                                            \
 	SPOOR_PROBES_(&spoor_desc_of_##provider##__##name.d, provider##_##name, SPOOR_P_(proto), SPOOR_P_(args))
 
+/* spoor_trace(provider, name, arguments...): pasted, the name is not expanded; and -Wpedantic wants one of "...". */
+#define spoor_trace(provider, ...) SPOOR_TRACE_OF_(SPOOR_FIRST_(provider##__##__VA_ARGS__, ), SPOOR_REST_(__VA_ARGS__))
+#define SPOOR_TRACE_OF_(event, ...) SPOOR_TRACE_(event, __VA_ARGS__)
 #ifdef __cplusplus
-#define spoor_trace(provider, name, ...)                                                                            \
+#define SPOOR_TRACE_(event, ...)                                                                                    \
 	do {                                                                                                        \
-		SPOOR_SITE_CLASS_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name);               \
-		if (spoor_site_here_::is_on_())                                                                      \
-			SPOOR_CALL_(spoor_emit_##provider##__##name(__VA_ARGS__));                                  \
+		SPOOR_SITE_CLASS_(spoor_tp_##event, spoor_desc_of_##event);                                         \
+		if (spoor_site_here_::is_on_())                                                                     \
+			SPOOR_CALL_(spoor_emit_##event(__VA_ARGS__));                                               \
 	} while (0)
 #else
-#define spoor_trace(provider, name, ...)                                                                            \
+#define SPOOR_TRACE_(event, ...)                                                                                    \
 	do {                                                                                                        \
 		__label__ spoor_on_, spoor_off_;                                                                    \
-		SPOOR_SITE_HERE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, spoor_on_);     \
+		SPOOR_OWN_BEGIN_                                                                                    \
+		SPOOR_SITE_HERE_(spoor_tp_##event, spoor_desc_of_##event, spoor_on_);                               \
 		goto spoor_off_;                                                                                    \
 	spoor_on_:                                                                                                  \
-		if (SPOOR_SITE_ON_(spoor_tp_##provider##__##name)) {                                                \
-			SPOOR_STRICT_(SPOOR_CALL_(spoor_emit_##provider##__##name(__VA_ARGS__)))                    \
+		if (SPOOR_SITE_ON_(spoor_tp_##event)) {                                                             \
+			SPOOR_STRICT_(SPOOR_CALL_(spoor_emit_##event(__VA_ARGS__)))                                 \
 		}                                                                                                   \
 	spoor_off_:;                                                                                                \
+		SPOOR_OWN_END_                                                                                      \
 	} while (0)
 #endif
 

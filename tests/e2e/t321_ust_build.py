@@ -276,6 +276,35 @@ def test_included_as_c(tmp_path, compiler):
     tracing.build_program(tmp_path / "x", tmp_path / "x.cc", compiler=compiler)
 
 
+STRICT = ("-Wall -Wextra -pedantic -Wshadow -Wconversion -Wsign-conversion -Wcast-qual -Wundef -Wredundant-decls "
+          "-Wpointer-arith -Wformat=2 -Wdouble-promotion -Wmissing-declarations").split()
+STRICT_C = "-Wstrict-prototypes -Wwrite-strings -Wdeclaration-after-statement".split()
+STRICT_CXX = "-Wold-style-cast -Wzero-as-null-pointer-constant -Wextra-semi".split()
+STRICT_BY = [c for c in ["gcc -std=c99", "gcc -std=c2x", "clang -std=c99", "clang -std=c17", "clang-19 -std=c11",
+                         "g++ -std=c++11 -Wuseless-cast", "g++ -std=c++20 -Wlogical-op", "clang++ -std=c++17",
+                         "clang++-19 -std=c++20"] if shutil.which(c.split()[0])]
+
+
+@pytest.mark.parametrize("way", ["-O2", "-O0", "-DSPOOR_DISABLE"])
+@pytest.mark.parametrize("compiler", STRICT_BY)
+def test_strict_programs(build, tmp_path, compiler, way):
+    """No warning that a program asks for is ours; a pointer is what it is whatever its qualifiers."""
+    more = STRICT_CXX if "++" in compiler.split()[0] else STRICT_C
+    program = tracing.build_program(tmp_path / "strict", "ust_strict.c", *STRICT, *more, way,
+                                    compiler=f"{compiler} -Wno-unused-command-line-argument")
+    if "DISABLE" in way:
+        assert subprocess.run([program], timeout=60).returncode == 0
+        return
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program, 1)
+    found = {e.name: e.values for e in trace.events}
+    qualified = found["trace:strict_qualified"]
+    assert run.returncode == 0 and len(trace.events) == (12 if "++" in compiler.split()[0] else 13)
+    assert [qualified[name] for name in "rcnf"] == ["text", "const", -7, 1.5]
+    assert all(isinstance(qualified[name], int) for name in "iv")
+    old = found["trace:strict_old"]
+    assert (old["s"], old["d"], old["u"]) == ("text", 2.5, 200) and len(old["pair"]) == 8
+
+
 SHORT = """
 #include <spoor/tracepoint.h>
 DECLARE_TRACE(short_text, TP_PROTO(const char *s), TP_ARGS(s));
