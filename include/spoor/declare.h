@@ -11,8 +11,8 @@
  *	trace_subsys_eventname(arg, task);
  *
  * There is no list of fields: the arguments are recorded under the names of TP_ARGS, by their C types. char * is a
- * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes. The event
- * is called trace:subsys_eventname.
+ * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes. There are
+ * 32 at most. The event is called trace:subsys_eventname.
  *
  * Included by spoor/tracepoint.h. SPOOR_AT_, SPOOR_AI_, SPOOR_AV_, SPOOR_AS_, SPOOR_AW_ are to arguments what
  * SPOOR_T_ and so on are to fields.

@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 #pragma GCC system_header
-/* Lists of macro arguments: counting them, doing something with each. No more than 32. */
+/*
+ * Lists of macro arguments: counting them, doing something with each. No more than 32; what has up to 65 is told so,
+ * and of more than these the compiler says something else.
+ */
 
-/* SPOOR_EACH_(PREFIX, x, y, ...): PREFIXx PREFIXy ...; at most 32. */
-#define SPOOR_NTH_(_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, _21, \
-	_22, _23, _24, _25, _26, _27, _28, _29, _30, _31, _32, n, ...) n
+/* SPOOR_EACH_(PREFIX, x, y, ...): PREFIXx PREFIXy ... */
+#define SPOOR_NTH_(_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, \
+	_21, _22, _23, _24, _25, _26, _27, _28, _29, _30, _31, _32, _33, _34, _35, _36, _37, _38, _39, _40, _41, \
+	_42, _43, _44, _45, _46, _47, _48, _49, _50, _51, _52, _53, _54, _55, _56, _57, _58, _59, _60, _61, _62, \
+	_63, _64, n, ...) n
 #define SPOOR_COUNT1_(...) \
-	SPOOR_NTH_(__VA_ARGS__, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, \
-	13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)
+	SPOOR_NTH_(__VA_ARGS__, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, \
+	MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, \
+	MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, \
+	MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, \
+	MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, MORE_THAN_32, 32, 31, 30, 29, 28, 27, \
+	26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)
 #define SPOOR_COMMAS_(...) \
-	SPOOR_NTH_(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, \
-	1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0)
+	SPOOR_NTH_(__VA_ARGS__, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, \
+	1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, \
+	0, 0, 0)
 /* 1 for no arguments, else 0: only nothing between them makes the macro meet its parentheses. */
 #define SPOOR_COMMA_(...) ,
 #define SPOOR_NOTHING_(...) SPOOR_COMMAS_(SPOOR_COMMA_ __VA_ARGS__())
@@ -28,6 +38,8 @@
 #define SPOOR_JOIN2_(a, b) a##b
 #define SPOOR_JOIN_(a, b) SPOOR_JOIN2_(a, b)
 #define SPOOR_EACH_(P, ...) SPOOR_JOIN_(SPOOR_EACH_, SPOOR_COUNT_(__VA_ARGS__))(P, __VA_ARGS__)
+#define SPOOR_MORE_THAN_32_ _Pragma("GCC error \"spoor: more than 32 fields, arguments of DECLARE_TRACE or labels\"")
+#define SPOOR_EACH_MORE_THAN_32(...) SPOOR_MORE_THAN_32_
 #define SPOOR_EACH_0(P, ...)
 #define SPOOR_EACH_1(P, x) P##x
 #define SPOOR_EACH_2(P, x, ...) P##x SPOOR_EACH_1(P, __VA_ARGS__)
@@ -63,6 +75,7 @@
 #define SPOOR_EACH_32(P, x, ...) P##x SPOOR_EACH_31(P, __VA_ARGS__)
 
 #define SPOOR_NUMBERED_(P, ...) SPOOR_JOIN_(SPOOR_NUMBERED_, SPOOR_COUNT_(__VA_ARGS__))(P, __VA_ARGS__)
+#define SPOOR_NUMBERED_MORE_THAN_32(...) SPOOR_MORE_THAN_32_
 #define SPOOR_NUMBERED_0(P, ...)
 #define SPOOR_NUMBERED_1(P, x) P(1, x)
 #define SPOOR_NUMBERED_2(P, x, ...) P(2, x) SPOOR_NUMBERED_1(P, __VA_ARGS__)

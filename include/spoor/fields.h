@@ -2,7 +2,7 @@
 #pragma once
 #pragma GCC system_header
 /*
- * The fields of a tracepoint, TP_FIELDS(...), each one of:
+ * The fields of a tracepoint, TP_FIELDS(...), at most 32, each one of:
  *
  *   spoor_int(type, name, value)               any integer type, also bool, in decimal
  *   spoor_hex, spoor_oct, spoor_bin            the same, to be shown otherwise (readers show signed octal and all
@@ -15,8 +15,8 @@
  *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex;
  *                                              none from NULL, or if count is negative
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
- *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high)
- *                                              values and bounds as a cast to the type makes them
+ *   spoor_enum(type, name, value, labels...)   labels: spoor_label("name", value), spoor_range("name", low, high), at
+ *                                              most 32; values and bounds as a cast to the type makes them
  *
  * A name, as those of tracepoints, must not be a macro's: `errno` is one, and with gcc's -std=gnu17 `linux` and `unix`.
  *

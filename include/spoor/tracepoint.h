@@ -16,8 +16,8 @@
  * Off, it costs an instruction that changes flags; its arguments are then not evaluated. trace_server_request(fd, path)
  * is the same as a function (its arguments are evaluated; `spoor ust list` tells the declaration's line; in C, gcc
  * before 14 and clang before 16 only warn of arguments of wrong types).
- * Fields: see spoor/fields.h. Link with `pkg-config --libs spoor-ust`, or not at all: then sites stay off until the
- * library is preloaded. With SPOOR_DISABLE nothing is compiled but the types are checked.
+ * Fields, at most 32: see spoor/fields.h. Link with `pkg-config --libs spoor-ust`, or not at all: then sites stay off
+ * until the library is preloaded. With SPOOR_DISABLE nothing is compiled but the types are checked.
  *
  * The declaration may be in many sources and objects, but it must be the same everywhere: a different one of the same
  * name in an object does not link. (Its values' expressions, and what labels are called, are not compared.)

@@ -362,6 +362,33 @@ def test_fields_of_wrong_types_do_not_compile(tmp_path, compiler):
         assert run.returncode == 1 and "error" in run.stderr, what
 
 
+def many(n):
+    """Fields, labels, arguments of the first form."""
+    def each(text):
+        return ", ".join(text.replace("#", str(i)) for i in range(n))
+    one = "SPOOR_TRACEPOINT(t, e, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS("
+    return (one + each("spoor_int(int, f#, n)") + "))",
+            one + f'spoor_enum(int, n, n, {each("""spoor_label("l#", #)""")})))',
+            f"DECLARE_TRACE(t, TP_PROTO({each('int a#')}), TP_ARGS({each('a#')}));")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+def test_more_than_32_do_not_compile(tmp_path, compiler):
+    def compiled(declaration):
+        source = tmp_path / ("x.cc" if "++" in compiler else "x.c")
+        source.write_text(f"#include <spoor/tracepoint.h>\n{declaration}\n")
+        return subprocess.run([compiler, f"-I{tracing.INCLUDE}", "-c", "-o", "/dev/null", source], capture_output=True,
+                              text=True, timeout=60)
+    for n in 32, 33, 34, 65:
+        for declaration in many(n):
+            run = compiled(declaration)
+            if n == 32:
+                assert run.returncode == 0, run.stderr
+                continue
+            first = next(line for line in run.stderr.splitlines() if "error" in line)
+            assert run.returncode != 0 and "spoor: more than 32" in first
+
+
 WAYS_OF_TWO = ["gcc", "gcc -flto", "gcc -fuse-ld=gold", "clang", "clang -Wl,--gc-sections", "clang -fuse-ld=lld",
                "clang -fuse-ld=gold", "clang -flto", "clang -flto=thin", "clang -fuse-ld=lld -flto",
                "clang -fuse-ld=lld -flto=thin", "clang -fno-integrated-as", "clang++ -fuse-ld=lld -flto"]
