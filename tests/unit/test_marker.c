@@ -58,18 +58,43 @@ static void formats(void **state)
 						 { "x_3", SPOOR_DEF_INT, 0, 4, 10, SPOOR_DEF_SIGNED },
 						 { "arg4", SPOOR_DEF_STRING, 0, 1, 10, 0 } };
 
+	static const struct expected bits[] = {
+		{ "a", SPOOR_DEF_INT, 0, 4, 2, 0 },
+		{ "b", SPOOR_DEF_INT, 0, 8, 2, 0 },
+		{ "c", SPOOR_DEF_INT, 0, 1, 10, SPOOR_DEF_SIGNED },
+		{ "d", SPOOR_DEF_INT, 0, 2, 16, 0 },
+		{ "e", SPOOR_DEF_INT, 0, 4, 10, 0 },
+		{ "f", SPOOR_DEF_INT, 0, 8, 10, SPOOR_DEF_SIGNED },
+		{ "g", SPOOR_DEF_INT, 0, 1, 10, 0 },
+		{ "h", SPOOR_DEF_INT, 0, 8, 10, SPOOR_DEF_SIGNED },
+	};
+
 	(void)state;
 	check("myint %d mystring %s", 2, two, 2);
 	check("a %hhd b=%hu, c: %lx d %zo e %p f %.3f", 6, sizes, 6);
 	check("size #1u%zu port #n2u%u id #4x%lx", 3, hints, 3);
 	check("%d x %d x %d %*.*s", 6, names, 4);
+	check("a %#b b %lB c %w8d d %w16x e %w32u f %w64i g %wf8u h %wf16d", 8, bits, 8);
 	check("100%% of it, %m", 0, NULL, 0);
 	check("", 0, NULL, 0);
 }
 
+/* A wide string is an address, so its precision must not bound the next one. */
+static void precisions(void **state)
+{
+	struct marker_plan plan;
+	char room[1024], *end;
+
+	(void)state;
+	assert_int_equal(marker_parse("%.*ls %.*s", &plan, room, room + sizeof(room), &end), 2);
+	assert_int_equal(plan.arguments[0].pass, PASS_SKIPPED);
+	assert_int_equal(plan.arguments[2].pass, PASS_PRECISION);
+}
+
 static void wrong_formats(void **state)
 {
-	static const char *const wrong[] = { "%", "%y", "n %n", "%1$d", "x %l", "%-" };
+	static const char *const wrong[] = { "%",    "%y",     "n %n", "%1$d", "x %l", "%-",     "%w",
+					     "%w3d", "%w128d", "%w8",  "%w8f", "%wfd", "%w32ld", "%Hf" };
 	char room[1024], *end, *many = calloc(1, 1024);
 	struct marker_plan plan;
 
@@ -102,6 +127,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(formats),
+		cmocka_unit_test(precisions),
 		cmocka_unit_test(wrong_formats),
 		cmocka_unit_test(globs),
 	};
