@@ -109,9 +109,14 @@ SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
 
 /*
  * Calls a function that has parameters for the sake of their types alone, and reads none. The compiler is kept from
- * seeing which function that is.
+ * seeing which function that is, and from asking for its type.
  */
-static __inline__ __attribute__((unused)) const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
+#ifdef __clang__
+#define SPOOR_ANY_TYPE_ __attribute__((no_sanitize("function"), unused))
+#else
+#define SPOOR_ANY_TYPE_ __attribute__((unused))
+#endif
+static __inline__ SPOOR_ANY_TYPE_ const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
 {
 	__asm__("" : "+r"(describe));
 	return ((const struct spoor_desc *(*)(void))describe)();

@@ -34,6 +34,15 @@ static void probe(void *data, int n, const char *s, float f)
 	(void)f;
 }
 
+static void old_probe(void *data, const char *s, struct pair pair, double d, unsigned char u)
+{
+	(void)data;
+	(void)s;
+	(void)pair;
+	(void)d;
+	(void)u;
+}
+
 static void mark_probe(void *data, void *call_data, const char *format, va_list *args)
 {
 	(void)data;
@@ -45,9 +54,14 @@ static void mark_probe(void *data, void *call_data, const char *format, va_list 
 static int probes(void)
 {
 	int data = 0;
-	int ret = register_trace_strict_all(probe, &data) | marker_probe_register("strict_mark", "t", mark_probe, &data);
+	struct pair pair = { 1, 2 };
+	int ret = register_trace_strict_all(probe, &data) | register_trace_strict_old(old_probe, &data) |
+		  marker_probe_register("strict_mark", "t", mark_probe, &data);
 
-	ret |= unregister_trace_strict_all(probe, &data) | marker_probe_unregister("strict_mark", mark_probe, &data);
+	trace_strict_all(1, "text", 2.5F);
+	trace_strict_old("text", pair, 2.5, 200);
+	ret |= unregister_trace_strict_all(probe, &data) | unregister_trace_strict_old(old_probe, &data) |
+	       marker_probe_unregister("strict_mark", mark_probe, &data);
 	tracepoint_synchronize_unregister();
 	marker_synchronize_unregister();
 	return ret;

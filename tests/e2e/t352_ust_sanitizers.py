@@ -49,6 +49,15 @@ def test_found(daemon, sanitized):
     assert all(len(numbers(events, t)) > 10 and in_a_row(numbers(events, t)) for t in (0, 1))
 
 
+def test_types_of_functions(build, tmp_path):
+    """-fsanitize=function tells of calls by pointers to what has other parameters; from clang 17 on in undefined."""
+    linked = ["-Wl,--no-as-needed", tracing.agent(build), f"-Wl,-rpath,{build}/src/agent"]
+    program = tracing.build_program(tmp_path / "strict", "ust_strict.c", "-fsanitize=undefined,function",
+                                    "-fno-sanitize-recover=all", *linked, compiler="clang++")
+    run = subprocess.run([program, "probes"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0 and not run.stderr, run
+
+
 def test_beside_a_string(build, tmp_path):
     """Bytes behind a string's end, which are read with it, need not have been written."""
     (tmp_path / "strings.c").write_text("""
