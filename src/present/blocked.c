@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/strings.h"
 #include "base/time.h"
@@ -67,6 +68,36 @@ static void put_futex(FILE *out, const char *name, const struct spoor_call *call
 			at);
 }
 
+/* waitid()'s own words for whose end is waited for (wait(2)); a pidfd is known by its number alone. */
+static void put_child(FILE *out, int which, int64_t id)
+{
+	switch (which) {
+	case P_PID:
+		fprintf(out, "    on process %" PRId64 "\n", id);
+		return;
+	case P_PGID:
+		fputs("    on a child of ", out);
+		fprintf(out, id ? "process group %" PRId64 "\n" : "its own process group\n", id);
+		return;
+	case P_PIDFD:
+		fprintf(out, "    on the process of descriptor %" PRId64 "\n", id);
+		return;
+	case P_ALL:
+		fputs("    on any child\n", out);
+	}
+}
+
+/* As wait4() and waitpid() take it. */
+static void put_wait(FILE *out, int64_t pid)
+{
+	if (pid > 0)
+		put_child(out, P_PID, pid);
+	else if (pid == -1)
+		put_child(out, P_ALL, 0);
+	else
+		put_child(out, P_PGID, -pid);
+}
+
 /* The thing waited for: a descriptor's file, a futex's address, a child. */
 static void put_object(struct spoor_view *v, const struct spoor_event *ev, const struct spoor_call *call)
 {
@@ -82,9 +113,10 @@ static void put_object(struct spoor_view *v, const struct spoor_event *ev, const
 	}
 	if (!strncmp(name, "futex", 5) && call->n_args)
 		put_futex(v->out, name, call);
-	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args &&
-		 (int64_t)call->args[0].value > 0)
-		fprintf(v->out, "    on process %" PRId64 "\n", (int64_t)call->args[0].value);
+	else if ((!strcmp(name, "wait4") || !strcmp(name, "waitpid")) && call->n_args)
+		put_wait(v->out, (int64_t)call->args[0].value);
+	else if (!strcmp(name, "waitid") && call->n_args > 1)
+		put_child(v->out, (int)call->args[0].value, (int64_t)call->args[1].value);
 }
 
 /* A recording that was killed did not see how long the call went on. */

@@ -133,6 +133,39 @@ def test_what_a_hung_call_points_to(record, read, start, tmp_path):
     assert points_to(read(recording.trace), start_exact=False) == said
 
 
+WAITERS = """
+import os, signal, subprocess, sys, threading
+child = subprocess.Popen(["sleep", "60"]).pid
+group = subprocess.Popen(["sleep", "60"], process_group=0).pid
+fd = os.pidfd_open(child)
+for wait in (lambda: os.waitid(os.P_PID, child, os.WEXITED), lambda: os.waitid(os.P_PGID, group, os.WEXITED),
+             lambda: os.waitid(os.P_ALL, 0, os.WEXITED), lambda: os.waitid(os.P_PIDFD, fd, os.WEXITED),
+             lambda: os.waitpid(child, 0), lambda: os.waitpid(-1, 0), lambda: os.waitpid(0, 0),
+             lambda: os.waitpid(-group, 0)):
+    threading.Thread(target=wait, daemon=True).start()
+print(child, group, fd, flush=True)
+sys.stdin.read(1)
+os.kill(child, signal.SIGKILL), os.kill(group, signal.SIGKILL)
+os._exit(0)
+"""
+
+
+def test_whose_end_is_waited_for(record, spoor, start):
+    target = start("/usr/bin/python3", "-c", WAITERS)
+    child, group, fd = map(int, target.stdout.readline().split())
+    waits = lambda: Counter(t.joinpath("syscall").read_text().split()[0]
+                            for t in Path(f"/proc/{target.pid}/task").iterdir())
+    wait_for(lambda: waits() == {"247": 4, "61": 4, "0": 1})
+    recording = record("-p", target.pid)
+    assert recording.stop() == 0
+    said = re.findall(r" in (wait\w+)\(.*\n    on (.*)", spoor("report", "--blocked", recording.trace).stdout)
+    both = [f"process {child}", f"a child of process group {group}", "any child"]
+    assert sorted(said) == sorted([("waitid", s) for s in both + [f"the process of descriptor {fd}"]] +
+                                  [("wait4", s) for s in both + ["a child of its own process group"]])
+    tell(target, b"g")
+    assert target.wait(20) == 0
+
+
 LEFT = r"""
 #include <pthread.h>
 #include <stdio.h>
