@@ -166,6 +166,26 @@ def test_whose_end_is_waited_for(record, spoor, start):
     assert target.wait(20) == 0
 
 
+@pytest.mark.parametrize("copy", [False, True])
+def test_buffer_that_is_not_there_yet(record, read, start, monkeypatch, copy):
+    """What a call will write is not said to be unreadable where it is met; with -s it is kept when the call ends."""
+    if copy:
+        monkeypatch.setenv("SPOOR_USER_MEMORY", "copy")
+    for n, payload in enumerate(((), ("-s", "32"))):
+        target = start("head", "-c", "5")
+        wait_for(lambda: sleeps_in(target.pid, 0))
+        recording = record("-p", target.pid, *payload, trace=f"{n}.spoor")
+        met = record("-p", target.pid, *payload, trace=f"{n}-met.spoor")
+        assert met.stop() == 0
+        (call,) = read(met.trace).of("read", unfinished="before")
+        assert "unreadable" not in call
+        tell(target, b"prime")
+        assert target.wait(20) == 0 and recording.wait() == 0
+        (call,) = read(recording.trace).of("read", start_exact=False)
+        assert "unreadable" not in call and "read_at_exit" not in call and call["ret"] == 5
+        assert not payload or call["args"]["buf"]["bytes"] == "prime"
+
+
 LEFT = r"""
 #include <pthread.h>
 #include <stdio.h>

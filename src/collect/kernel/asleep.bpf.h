@@ -103,7 +103,7 @@ static __noinline int take_pointed_asleep(struct task_struct *task, struct threa
 		take_nothing_pointed(t, cfg);
 		return 0;
 	}
-	t->flags = cfg->buf ? SPOOR_EVENT_UNREADABLE : 0;
+	t->flags = gives_payload(cfg) ? SPOOR_EVENT_UNREADABLE : 0;
 	t->room = SOCKADDR_MOST;
 	if (cfg->n_paths) {
 		far_path(&f, &off, t->args[cfg->paths & 7 ? (cfg->paths & 7) < 6 ? cfg->paths & 7 : 5 : 0]);
@@ -116,6 +116,7 @@ static __noinline int take_pointed_asleep(struct task_struct *task, struct threa
 		if (i < 5)
 			far_sockaddr(&f, &off, t->args[i], cfg->sockaddr & SPOOR_AT_EXIT ? 0 : t->args[i + 1]);
 	}
+	t->buf_at = off & (SPOOR_MAX_DATA / 2 - 1);
 	t->len = off;
 	return 0;
 }

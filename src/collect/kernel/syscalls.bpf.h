@@ -157,6 +157,12 @@ __noinline int take_pointed_late(struct thread *t, struct scratch *sc, u32 id, b
 	return 0;
 }
 
+/* Is its payload one that is read when it begins? */
+static __always_inline bool gives_payload(const struct spoor_call_config *cfg)
+{
+	return cfg->buf && !(cfg->buf & SPOOR_AT_EXIT) && payload_max;
+}
+
 /* The same of another process, if its memory cannot be read from here: empty. */
 static __always_inline void take_nothing_pointed(struct thread *t, const struct spoor_call_config *cfg)
 {
@@ -164,8 +170,9 @@ static __always_inline void take_nothing_pointed(struct thread *t, const struct 
 
 	*(u64 *)(t->data + off) = 0;
 	t->len = off + cfg->n_paths + (cfg->sockaddr ? 2 : 0);
+	t->buf_at = t->len;
 	t->room = SOCKADDR_MOST;
-	t->flags = SPOOR_EVENT_UNREADABLE;
+	t->flags = cfg->n_paths | cfg->sockaddr || gives_payload(cfg) ? SPOOR_EVENT_UNREADABLE : 0;
 }
 
 /* Descriptor argument; how: SPOOR_DIRFD. */
