@@ -16,6 +16,7 @@
 #include "cmd/ust_options.h"
 
 #define LEAST_BUFFERS (256u << 10)
+#define MODE_UNSAID SPOOR_MODE_MAX
 #define FLIGHT_SIZE (256u << 20) /* kept by a flight recorder unless --max-size says otherwise */
 
 /* ---- values ---- */
@@ -65,12 +66,9 @@ static int take_buffers(void *ret, const char *arg, struct spoor_error *e)
 	return 0;
 }
 
-static int take_scope(void *session, const char *arg, struct spoor_error *e)
+static int take_scope(void *ret, const char *arg, struct spoor_error *e)
 {
-	struct spoor_session_options *s = session;
-
-	s->mode = SPOOR_MODE_CUSTOM;
-	return spoor_scope_parse(&s->custom, arg, e);
+	return spoor_scope_parse(ret, arg, e);
 }
 
 static int take_set(void *options, const char *arg, struct spoor_error *e)
@@ -95,7 +93,7 @@ static const struct spoor_option options[] = {
 	{ "mode", 'm', SPOOR_OPTION_OWN, AT(s.mode), .take = spoor_take_mode },
 	{ "budget", 'S', SPOOR_OPTION_COUNT, AT(s.budget), .least = 1, .most = SPOOR_MAX_FRAMES },
 	{ "payload", 's', SPOOR_OPTION_COUNT, AT(s.payload), .most = SPOOR_MAX_PAYLOAD - 1 },
-	{ "scope", 0, SPOOR_OPTION_OWN, AT(s), .take = take_scope },
+	{ "scope", 0, SPOOR_OPTION_OWN, AT(s.custom), .take = take_scope },
 	{ "unwind", 0, SPOOR_OPTION_WORD, AT(s.unwind), .words = spoor_unwind_words },
 	{ "output", 'o', SPOOR_OPTION_OWN, .take = take_output },
 	{ "duration", 0, SPOOR_OPTION_DURATION, AT(s.duration_ns), .least = 1 },
@@ -130,11 +128,13 @@ static int check(struct spoor_record_options *o, uint64_t given, struct spoor_er
 		return check_set(o, given, e);
 	if (spoor_filter_is_empty(&o->s.filter))
 		return spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded");
+	if (o->s.mode == MODE_UNSAID)
+		o->s.mode = o->s.custom.n ? SPOOR_MODE_CUSTOM : SPOOR_MODE_APP_ALL;
 	if (o->s.mode == SPOOR_MODE_CUSTOM && !o->s.custom.n)
 		return spoor_fail(e, EINVAL, "-m custom needs --scope");
 	if (!o->s.custom.n && spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))
 		return spoor_fail(e, EINVAL, "-e ...=custom needs --scope");
-	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n)
+	if (o->s.mode != SPOOR_MODE_CUSTOM && o->s.custom.n && !spoor_filter_uses(&o->s.filter, SPOOR_MODE_CUSTOM))
 		return spoor_fail(e, EINVAL, "--scope does not go with -m %s: it is mode custom",
 				  spoor_mode_name(o->s.mode));
 	if (o->s.max_size && o->s.segment_size > o->s.max_size / 2)
@@ -226,7 +226,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	int r;
 
 	spoor_filter_init(&o->s.filter);
-	o->s.mode = SPOOR_MODE_APP_ALL;
+	o->s.mode = MODE_UNSAID;
 	o->s.budget = 5;
 	o->s.row_memory = 256 << 20;
 	keep_command_line(o, argc, argv);

@@ -40,6 +40,8 @@ USAGE = [
     (("--set", "pause", "-p", "1"), "--pid"),
     (("--scope", "libc", "--", "true"), "libc"),
     (("--scope", "main=3", "-m", "app", "--", "true"), "--scope"),
+    (("-m", "app", "--scope", "main=3", "--", "true"), "--scope does not go with -m app"),
+    (("-m", "all", "--scope", "main=3", "-e", "openat=app", "--", "true"), "--scope does not go with -m all"),
     (("-S", "0", "--", "true"), "-S 0"),
     (("-S", "100000", "--", "true"), "-S"),
     (("-S", "x", "--", "true"), "-S"),
