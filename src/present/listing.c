@@ -104,6 +104,8 @@ static void put_exit(struct spoor_view *v, const struct spoor_thread_exit *x)
 	put_begin(v, x->h.tid, x->h.ts);
 	if (x->kind == SPOOR_EXIT_LEFT)
 		fputs("--- left the recording ---\n", v->out);
+	else if (x->kind == SPOOR_EXIT_EXEC)
+		fprintf(v->out, "+++ superseded by execve in thread %d +++\n", x->code);
 	else if (WIFSIGNALED(x->code))
 		fprintf(v->out, "+++ killed by SIG%s +++\n", sigabbrev_np(WTERMSIG(x->code)) ?: "?");
 	else

@@ -308,11 +308,12 @@ enum spoor_exit_kind {
 	SPOOR_EXIT_THREAD = 0,
 	SPOOR_EXIT_PROCESS = 1, /* it was the last thread of its process */
 	SPOOR_EXIT_LEFT = 2,    /* it goes on, but not in this recording: moved out of the cgroup, or by another name */
+	SPOOR_EXIT_EXEC = 3,    /* another thread of its process executed a program, which ends all others */
 };
 struct spoor_thread_exit {
 	struct spoor_event_header h;
 	__u32 pid;
-	__s32 code; /* as wait(2): exit code << 8 | signal; of one that left: 0 */
+	__s32 code; /* as wait(2): exit code << 8 | signal; of one that left: 0; SPOOR_EXIT_EXEC: that thread's tid */
 	__u8 kind;  /* enum spoor_exit_kind */
 } __attribute__((packed));
 

@@ -409,3 +409,14 @@ def test_thread_that_execve_kills(spoor, read, tmp_path):
     assert spoor("record", "-m", "none", "-o", "t.spoor", "--", "./c").returncode == 128 + signal.SIGSEGV
     assert len(read(tmp_path / "t.spoor").of("execve")) == 2
     assert "killer" not in spoor("report", "--blocked", "t.spoor").stdout
+
+
+def test_leader_that_execve_supersedes(spoor, read, actor, tmp_path):
+    """As with strace: the leader did not exit, another thread took its place by execve."""
+    run = spoor("record", "-o", "t.spoor", "--", actor(), "thread-become", "7", actor(), "marks", "11")
+    assert run.returncode == 0
+    listed = spoor("report", "--events", "t.spoor").stdout
+    (pid,) = read(tmp_path / "t.spoor").pids()
+    ((tid, thread),) = re.findall(r"^\[(\d+)\] \S+ \+\+\+ superseded by execve in thread (\d+) \+\+\+$", listed, re.M)
+    assert int(tid) == pid != int(thread) and f"[{thread}] " in listed
+    assert listed.count("+++ exited with ") == 1

@@ -238,6 +238,8 @@ struct pid {
 struct signal_struct {
 	atomic_t live;
 	int nr_threads;
+	unsigned int flags;
+	struct task_struct *group_exec_task;
 };
 
 struct thread_info {

@@ -138,6 +138,18 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 	return emit_pending(prev, t, SPOOR_PENDING_SLEEP);
 }
 
+#define SIGNAL_GROUP_EXIT 4
+
+/* The kernel ends the other threads of who executes a program as by a signal, but with the code 0. */
+static __always_inline u32 exit_kind(struct task_struct *task)
+{
+	struct task_struct *executes = task->signal->group_exec_task;
+
+	if (executes && executes != task && !task->exit_code && !(task->signal->flags & SIGNAL_GROUP_EXIT))
+		return SPOOR_EXIT_EXEC;
+	return task->signal->live.counter ? SPOOR_EXIT_THREAD : SPOOR_EXIT_PROCESS;
+}
+
 static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 {
 	if (!t->start && t->met)
@@ -145,7 +157,7 @@ static __always_inline void on_exit(struct task_struct *task, struct thread *t)
 	if (t->start)
 		emit_pending(task, t, SPOOR_PENDING_DEATH);
 	t->start = 0;
-	emit_exit(task, t, task->signal->live.counter ? SPOOR_EXIT_THREAD : SPOOR_EXIT_PROCESS);
+	emit_exit(task, t, exit_kind(task));
 }
 
 static __always_inline void on_move_in(struct task_struct *task, struct thread *t)

@@ -157,7 +157,9 @@ static __noinline int emit_exit(struct task_struct *task, struct thread *t, u32 
 	e = (void *)r.to;
 	emit_header(e, SPOOR_EV_THREAD_EXIT, 0, size, task->pid, bpf_ktime_get_ns());
 	e->pid = task->tgid;
-	e->code = kind == SPOOR_EXIT_LEFT ? 0 : task->exit_code;
+	e->code = kind == SPOOR_EXIT_LEFT ? 0 :
+		  kind == SPOOR_EXIT_EXEC ? task->signal->group_exec_task->pid :
+					    task->exit_code;
 	e->kind = kind;
 	emit_commit(&r, size);
 	return 0;
