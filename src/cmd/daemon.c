@@ -27,6 +27,7 @@
 
 #define PATIENCE_MS 5000
 #define SAVE_EVERY (100 * 1000000ULL) /* ns */
+#define SAVE_AGAIN SPOOR_NS_PER_SEC   /* where it could not be */
 
 static void warn(void *ctx, const char *text)
 {
@@ -64,23 +65,28 @@ static void named_socket(const char *name, char path[PATH_MAX])
 		snprintf(path, PATH_MAX, "%s/%s", cwd, name);
 }
 
+int spoor_daemon_save(struct spoor_daemon *d, struct spoor_error *e)
+{
+	int r = spoor_state_save(d->hub, d->state, e);
+
+	d->saved = spoor_now_monotonic();
+	d->unsaved = r;
+	return r;
+}
+
 /* What can be told of programs that came can be told by the next daemon, too, if this one is killed. */
 static void save_comings(struct spoor_daemon *d)
 {
-	uint64_t now = spoor_now_monotonic();
+	uint64_t since = spoor_now_monotonic() - d->saved;
 
-	if (now - d->saved < SAVE_EVERY || !spoor_state_is_old(d->hub))
-		return;
-	d->saved = now;
-	spoor_state_save(d->hub, d->state, NULL);
+	if (d->unsaved ? since >= SAVE_AGAIN : since >= SAVE_EVERY && spoor_state_is_old(d->hub))
+		spoor_daemon_save(d, NULL);
 }
 
 /* So is what cannot be written: its trace has no room for that. */
 static void save_unwritten(void *daemon)
 {
-	struct spoor_daemon *d = daemon;
-
-	spoor_state_save(d->hub, d->state, NULL);
+	spoor_daemon_save(daemon, NULL);
 }
 
 static void run(struct spoor_daemon *d, int signal_fd)
@@ -134,7 +140,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	spoor_hub_keep(d->hub);
 	if (r) {
 		fprintf(stderr, "spoor daemon: %d %s on\n", r, spoor_plural(r, "session goes", "sessions go"));
-		spoor_state_save(d->hub, d->state, NULL);
+		spoor_daemon_save(d, NULL);
 		spoor_hub_kick(d->hub, NULL, 0, NULL);
 	}
 	return 0;
@@ -150,7 +156,7 @@ static void suspend(struct spoor_daemon *d)
 	spoor_hub_leave(d->hub);
 	for (s = spoor_hub_next(d->hub, NULL); s; s = spoor_hub_next(d->hub, s))
 		spoor_hub_drain(d->hub, s);
-	if (spoor_state_save(d->hub, d->state, &e) && spoor_hub_next(d->hub, NULL))
+	if (spoor_daemon_save(d, &e) && spoor_hub_next(d->hub, NULL))
 		spoor_ust_say(e.text);
 	while ((s = spoor_hub_next(d->hub, NULL)))
 		spoor_hub_suspend(d->hub, s, NULL);

@@ -302,6 +302,17 @@ static const struct {
 	{ "snapshot", snapshot, false }, { "status", spoor_daemon_status, false },
 };
 
+void spoor_daemon_keep(struct command *c)
+{
+	struct spoor_error e = { "" };
+	char text[sizeof(e.text) + 64];
+
+	if (!spoor_daemon_save(c->d, &e) || !spoor_hub_next(c->h, NULL))
+		return;
+	snprintf(text, sizeof(text), "%s, as long as that is so", e.text);
+	spoor_hub_answer(c->q, text);
+}
+
 static int dispatch(struct command *c, int argc, char **argv, struct spoor_error *e)
 {
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
@@ -316,10 +327,10 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 			spoor_hub_stands(c->q);
 		if (!r)
 			r = commands[i].run(c, e);
-		if (!r && commands[i].changes)
-			return spoor_state_save(c->h, c->d->state, e);
-		if (!r && spoor_state_is_old(c->h)) /* what has been told is told by the next daemon, too */
-			spoor_state_save(c->h, c->d->state, NULL);
+		if (commands[i].changes) /* some of it, where it fails */
+			spoor_daemon_keep(c);
+		else if (!r && spoor_state_is_old(c->h)) /* what has been told is told by the next daemon, too */
+			spoor_daemon_save(c->d, NULL);
 		return r;
 	}
 	return spoor_fail(e, EINVAL, "this daemon does not know that command: it is of another version");

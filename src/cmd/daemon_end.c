@@ -8,7 +8,6 @@
 #include "base/strings.h"
 #include "cmd/daemon_internal.h"
 #include "cmd/ust.h"
-#include "collect/user/state.h"
 
 /* A session without events: for want of programs, or though there were some? */
 static void tell_nothing(struct command *c, const struct spoor_hub_result *result)
@@ -102,9 +101,10 @@ void spoor_daemon_ended(void *daemon, struct spoor_hub *h, struct spoor_ust_sess
 {
 	struct command c = { .d = daemon, .h = h, .q = q };
 	struct spoor_error e = { "" };
-	int r = end_now(&c, s, &e), err = spoor_state_save(h, c.d->state, r ? NULL : &e);
+	int r = end_now(&c, s, &e);
 
-	spoor_hub_result(q, r ? r : err, e.text);
+	spoor_daemon_keep(&c);
+	spoor_hub_result(q, r, e.text);
 	spoor_hub_publish(h);
 }
 

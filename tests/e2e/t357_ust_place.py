@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A daemon whose directory was removed, and made anew for another one: what lies there now is the other's."""
+"""A daemon whose directory was removed, and made anew for another one (what lies there now is the other's), or is full."""
 import contextlib
 import os
 import signal
 import socket
+import subprocess
 
 import pytest
 
 from daemons import PATIENCE, Daemon, daemon, end_keeper, keeper_pid, ticker  # noqa: F401
 from fakeprogram import COMMAND, message
+from processes import wait_for
 
 
 @contextlib.contextmanager
@@ -53,3 +55,60 @@ def test_files_of_another_daemon(daemon, ticker, session):
             assert daemon.program(ticker, 1, 4).wait(PATIENCE) == 0
             other.start()
             assert other.ust("end").stdout.startswith("4 events of 1 program, 0 lost")
+
+
+@pytest.fixture
+def full(tmp_path):
+    """full(path) -> a file system at that path, and a file that fills it."""
+    made = []
+
+    def fill(where):
+        fd = os.open(where / "filler", os.O_WRONLY | os.O_CREAT)
+        with contextlib.suppress(OSError):
+            while os.write(fd, bytes(4096)):
+                pass
+        os.close(fd)
+        return where / "filler"
+
+    def mount(where):
+        where.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "spoor-test", where], check=True)
+        made.append(where)
+        return fill
+    yield mount
+    for where in made:
+        subprocess.run(["umount", "--lazy", where], check=True)
+
+
+def test_full_directory(build, ticker, tmp_path, full):
+    """A session records all the same, and its command says what is missing; that is made good when there is room."""
+    place = tmp_path / "full"
+    fill = full(place)
+    daemon = Daemon(build, place).start()
+    try:
+        filler = fill(place)
+        run = daemon.ust("start", "-o", tmp_path / "t.spoor", "-e", "zoo:tick")
+        assert run.stdout.startswith(f"{daemon.socket}.state: cannot be written: No space left on device; the "
+                                     "sessions do not survive this daemon, as long as that is so\n")
+        filler.unlink()
+        wait_for((place / "ust.sock.state").exists)
+        daemon.kill()
+        assert daemon.program(ticker, 1, 4).wait(PATIENCE) == 0
+        daemon.start()
+        assert daemon.ust("end").stdout.startswith("4 events of 1 program, 0 lost")
+    finally:
+        daemon.kill()
+        end_keeper(f"{daemon.socket}.keeper")
+
+
+def test_end_of_a_session_that_failed(daemon, ticker, tmp_path, full):
+    """Its disk is full: `end` says so, and the session has ended for the next daemon, too."""
+    fill = full(tmp_path / "full")
+    daemon.ust("start", "-o", tmp_path / "full/t.spoor", "-e", "zoo:tick")
+    fill(tmp_path / "full")
+    p = daemon.program(ticker, 1, 0)
+    wait_for(lambda: "session default: failed" in daemon.ust("status").stdout)
+    daemon.finish(p)
+    assert "No space left on device" in daemon.ust("end", check=False).stderr
+    daemon.kill()
+    assert daemon.start().ust("status").stdout == "no session\n"

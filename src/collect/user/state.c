@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/state_json.h"
 
@@ -22,7 +23,7 @@ static int replace(const char *path, const char *text)
 {
 	_cleanup_(spoor_freep) char *new = NULL;
 	_cleanup_(spoor_closep) int fd = -1;
-	size_t n = strlen(text);
+	int r;
 
 	if (asprintf(&new, "%s.new", path) < 0) {
 		new = NULL;
@@ -32,13 +33,12 @@ static int replace(const char *path, const char *text)
 	fd = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
-	if (write(fd, text, n) != (ssize_t)n || rename(new, path)) {
-		int err = errno ? errno : EIO;
-
+	r = spoor_write_whole(fd, text, strlen(text));
+	if (!r && rename(new, path))
+		r = -errno;
+	if (r)
 		unlink(new);
-		return -err;
-	}
-	return 0;
+	return r;
 }
 
 static int write_all(const char *path, json_t *list)
