@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A recorder that says nonsense, or nothing: the program does what it would have done."""
+import errno
 import os
 import random
 import signal
@@ -11,8 +12,8 @@ import time
 
 import pytest
 import tracing
-from daemons import daemon, keeper_pid, ticker  # noqa: F401
-from fakeprogram import ARENA, END, RECORD, RULE, SETUP, board, message
+from daemons import Daemon, daemon, keeper_pid, listed, ticker  # noqa: F401
+from fakeprogram import ARENA, DONE, END, RECORD, RULE, SETUP, board, message
 from processes import wait_for
 
 
@@ -86,7 +87,7 @@ class Recorder(threading.Thread):
 
     def __init__(self, path, says):
         super().__init__(daemon=True)
-        self.says, self.came, self.kept = says, 0, []
+        self.says, self.came, self.kept, self.messages = says, 0, [], []
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.bind(str(path))
         self.socket.listen(100)
@@ -106,9 +107,8 @@ class Recorder(threading.Thread):
             except OSError:
                 pass
 
-    def offered(self):
-        """How many buffers programs have offered to it."""
-        n = 0
+    def heard(self, kind):
+        """What programs have said to it of this kind."""
         for peer in self.kept:
             while True:
                 try:
@@ -119,8 +119,12 @@ class Recorder(threading.Thread):
                     break
                 if not m:
                     break
-                n += struct.unpack_from("<IHH", m)[2] == ARENA
-        return n
+                self.messages.append(m)
+        return [m for m in self.messages if struct.unpack_from("<IHH", m)[2] == kind]
+
+    def offered(self):
+        """How many buffers programs have offered to it."""
+        return len(self.heard(ARENA))
 
     def close(self):
         """Its thread is gone: it takes nobody who comes to the next socket of that number."""
@@ -152,6 +156,23 @@ def test_nonsense(build, ticker, tmp_path, what):
     """(A recorder that answers late may see no buffers of what is not refused.)"""
     offered = check_unharmed(build, ticker, tmp_path / "sock", Recorder(tmp_path / "sock", SAYS[what]))
     assert not offered or what not in REFUSED
+
+
+@pytest.mark.parametrize("on", ["on", "off"])
+def test_setup_that_fails_while_it_records(build, ticker, tmp_path, on):
+    """What held before goes on to hold, but that it is to be off; rules that come later hold at once."""
+    recorder = Recorder(tmp_path / "s", [session_setup(), rule(pattern=b"zoo:tick"), session_setup(3 if on == "on" else 1),
+                                         rule(channels=200), rule(pattern=b"zoo:rare")])
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "s")
+    p = subprocess.Popen([ticker, "1", "0", "100"], env=env, stdout=subprocess.PIPE)
+    try:
+        wait_for(lambda: len(recorder.heard(DONE)) == 3)
+        assert [struct.unpack_from("<i", m, 16)[0] for m in recorder.heard(DONE)] == [1, -errno.EINVAL, 1]
+        assert {e: site["state"] for e, site in listed(Daemon(build, tmp_path), p.pid).items()} == {"zoo:tick": on, "zoo:rare": on}
+    finally:
+        p.kill()
+        p.wait()
+        recorder.close()
 
 
 def test_random(build, ticker, tmp_path):

@@ -76,7 +76,7 @@ void spoor_agent_unlock(void);
  * called: from then on those hold that come after this. 0; -EBUSY: there are too many; or another -errno.
  */
 int spoor_agent_setup(const struct spoor_control_setup *s);
-/* Its rules never come to their end: those before them go on to hold. */
+/* Its rules never come to their end, or one of them cannot be: those before them go on to hold. */
 void spoor_agent_setup_cut(__u32 session);
 /*
  * Number of sites that the rule concerns, or -errno (-EINVAL: a filter, -EPERM: none can be switched on). said: why, or

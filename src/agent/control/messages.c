@@ -76,8 +76,13 @@ static void rules_are_there(void)
 
 	if (pending.rules_left)
 		return;
-	if (!r) /* which may find that the connection is no more */
-		r = spoor_agent_record(pending.session, pending.record, &pending.said);
+	if (r) /* what held before goes on to hold, unless it is to be off */
+		spoor_agent_setup_cut(pending.session);
+	if (!r || !pending.record) { /* which may find that the connection is no more */
+		int n = spoor_agent_record(pending.session, pending.record, &pending.said);
+
+		r = r ? r : n;
+	}
 	if (r < 0 && !pending.said.text[0])
 		strcpy(pending.said.text, reason(r));
 	done(&pending.setup, r, &pending.said);
