@@ -223,6 +223,31 @@ def test_daemon_ends_while_one_reads_its_setup(daemon, ticker, names):
         assert any(e["event"] == "zoo:rare" for e in daemon.events(f"{name}.spoor"))
 
 
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_daemon_killed_between_what_it_tells_of_a_session(daemon, ticker, when):
+    """Before each message: the program has offered the buffers that it had, and has not all rules; the next says them."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    daemon.kill()
+    p.send_signal(signal.SIGSTOP)
+    daemon.start()
+    daemon.ust("enable", "-a", "zoo:rare")
+    tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", "trace=sendto", "-e",
+                               f"inject=sendto:signal=KILL:when={when}", "-p", str(daemon.process.pid)],
+                              stderr=subprocess.PIPE, text=True)
+    assert "attached" in tracer.stderr.readline()
+    p.send_signal(signal.SIGCONT)
+    daemon.process.wait(PATIENCE)
+    tracer.communicate(timeout=PATIENCE)
+    daemon.start()
+    wait_for(lambda: any(e["event"] == "zoo:rare" for e in daemon.events()))
+    daemon.finish(p)
+    end(daemon)
+    exactly(daemon.ticks(), counter)
+
+
 def test_more_than_can_wait(daemon, ticker):
     """Each program is there, or counted and said."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

@@ -251,6 +251,8 @@ void spoor_program_keep_out(struct hub_program *p, const char *why);
 /* It cannot be in the session, and why: -errno. */
 void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
+/* Tells it of all sessions that want it, as if it had said HELLO now. */
+void spoor_program_answer_again(struct hub_program *p);
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
 void spoor_program_free(struct hub_program *p);

@@ -80,15 +80,17 @@ void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accep
 		spoor_hub_unwatch(h, &h->waiting);
 }
 
-/* The recorder before us may have heard its HELLO, and no more: it is told of sessions as if it had begun now. */
+/*
+ * The recorder before us may have heard its HELLO, and no more, or have told it a part of a session, of which it has
+ * offered the buffers: it is told of all sessions as if it had begun now.
+ */
 static void go_on(struct hub_program *p)
 {
 	spoor_hub_flush(p);
 	if (!p->met)
 		return;
 	p->met = false;
-	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		spoor_program_join(p, s, NULL);
+	spoor_program_answer_again(p);
 }
 
 void spoor_waiting_hear(struct spoor_hub *h)

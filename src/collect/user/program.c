@@ -307,26 +307,54 @@ static bool follows_board(const struct hub_program *p, const struct spoor_contro
 	return b->fd >= 0 && m->head.serial == b->generation && (!b->single || m->pid == (uint32_t)p->cred.pid);
 }
 
-/* The answer to a HELLO: all sessions that want it. */
-static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how, struct spoor_hub_request *q)
+/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
+static void come_again(struct hub_program *p)
 {
-	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
-	int r = 0;
+	shutdown(p->sock.fd, SHUT_WR);
+}
 
+static void add_members(struct hub_program *p, enum spoor_coming how)
+{
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, spoor_program_process(p)))
 			spoor_program_add_member(p, s, how);
-	if (knows && p->n_members) {
-		believe_board(p);
-		return 0;
-	}
+}
+
+/* Of all its sessions, as an answer to its HELLO. */
+static int send_members(struct hub_program *p, struct spoor_hub_request *q)
+{
+	int r = 0;
+
 	for (unsigned i = 0; i < p->n_members && !r; i++) {
 		struct spoor_control_setup setup = { .answers = 1, .left = p->n_members - 1 - i };
 
 		r = send_setup(p, &p->members[i], &setup, q && q->session == p->members[i].session ? q : NULL);
 	}
+	return r;
+}
+
+/* The answer to a HELLO: all sessions that want it. */
+static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how, struct spoor_hub_request *q)
+{
+	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
+
+	add_members(p, how);
+	if (knows && p->n_members) {
+		believe_board(p);
+		return 0;
+	}
 	p->unwanted = !p->n_members;
-	return p->n_members ? r : spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
+	return p->n_members ? send_members(p, q) :
+			      spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
+}
+
+void spoor_program_answer_again(struct hub_program *p)
+{
+	if (!p->program || p->sock.fd < 0 || p->arenas_to_come)
+		return;
+	add_members(p, SPOOR_CAME_MET);
+	if (send_members(p, NULL))
+		come_again(p);
 }
 
 void spoor_program_keep_out(struct hub_program *p, const char *why)
@@ -424,9 +452,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	q = spoor_request_came(p->hub, p);
 	r = send_setups(p, follows_board(p, m), m->flags & SPOOR_HELLO_KICKED ? SPOOR_CAME_MET : SPOOR_CAME_FIRST, q);
 	p->answering = false;
-	/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
 	if (r)
-		shutdown(p->sock.fd, SHUT_WR);
+		come_again(p);
 	return 0;
 }
 
