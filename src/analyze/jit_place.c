@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/time.h"
+#include "object/made_code.h"
 
 #define SLACK_NS SPOOR_NS_PER_SEC /* the kernel stamps files by a coarse clock, and clocks are adjusted */
 
@@ -100,8 +101,9 @@ static bool is_made_code(const char *mapping)
 	unsigned long inode = 1;
 	int n = 0;
 
-	return sscanf(mapping, "%*x-%*x %7s %*x %*s %lu %n", rights, &inode, &n) == 2 && rights[2] == 'x' && !inode &&
-	       (!mapping[n] || !strncmp(mapping + n, "[anon", 5));
+	if (sscanf(mapping, "%*x-%*x %7s %*x %*s %lu %n", rights, &inode, &n) != 2 || rights[2] != 'x')
+		return false;
+	return inode ? spoor_path_is_shared_memory(mapping + n) : !mapping[n] || !strncmp(mapping + n, "[anon", 5);
 }
 
 /* Does another process run here by this number, with code in it of which the map may be? */

@@ -11,6 +11,7 @@
 #include "analyze/jit_place.h"
 #include "analyze/object_file.h"
 #include "base/cleanup.h"
+#include "object/made_code.h"
 #include "trace/packed.h"
 
 #define MAX_NOTES 1000
@@ -173,17 +174,6 @@ static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const stru
 	return &z->roots;
 }
 
-/* Code in what several mappings share: no file that anybody could have kept. */
-static bool is_shared_memory(const struct spoor_object *object)
-{
-	static const char *const names[] = { "memfd:", "/memfd:", "SYSV", "/SYSV", "/dev/shm/", "/dev/zero" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strncmp(object->path, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
 /* The descriptor of the object's file, or -1 with a note. */
 static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o)
 {
@@ -204,9 +194,8 @@ static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *seg
 		break;
 	case SPOOR_OBJECT_UNREADABLE:
 		note(z, o->def,
-		     is_shared_memory(o->def) ?
-			     "is shared memory, which no trace keeps; its frames are shown as offsets, also where a "
-			     "/tmp/perf-PID.map names them" :
+		     spoor_path_is_shared_memory(o->def->path) ?
+			     "is shared memory, which no trace keeps; its frames are shown as offsets" :
 			     "cannot be read; its frames are shown as offsets");
 		break;
 	}

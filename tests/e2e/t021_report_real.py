@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor report on recordings of real programs: known counts at known lines, stripped, replaced, hung."""
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -59,6 +60,7 @@ int main(int argc, char **argv)
 """
 JIT = r"""
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +73,13 @@ __attribute__((noinline)) void ask(void)
 	syscall(SYS_getppid);
 	__asm__ volatile("");
 }
+static int memory(const char *name)
+{
+	return name[0] == '/' ? open(name, O_RDWR | O_CREAT | O_EXCL, 0600) : memfd_create(name, 0);
+}
 int main(int argc, char **argv)
 {
-	int fd = argc > 3 ? memfd_create(argv[3], 0) : -1;
+	int fd = argc > 3 ? memory(argv[3]) : -1;
 	void *p = mmap((void *)0x20000000, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
 		       MAP_FIXED | (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED), fd, 0);
 	char path[64];
@@ -88,8 +94,6 @@ int main(int argc, char **argv)
 	memcpy(p, code, sizeof(code));
 	for (int i = 0; i < atoi(argv[2]); i++)
 		((void (*)(void (*)(void)))p)(ask);
-	if (fd >= 0)
-		usleep(500000); /* its memory is looked at meanwhile */
 	return 0;
 }
 """
@@ -199,19 +203,28 @@ def test_programs_of_one_name_that_are_gone(spoor, program):
 
 @pytest.fixture
 def jit(tmp_path):
-    """jit NAME CALLS [MEMFD]"""
+    """jit NAME CALLS [MEMFD|PATH]"""
     (tmp_path / "jit.c").write_text(JIT)
     subprocess.run(["gcc", "-O2", "-no-pie", "-o", "jit", "jit.c"], cwd=tmp_path, check=True, timeout=60)
     return tmp_path / "jit"
 
 
-def test_code_in_shared_memory(spoor, jit):
-    """Nobody is told to look for a file that never was."""
-    run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--", jit, "dora", "7", "pages")
-    Path(run.stdout.strip()).unlink()
-    run = spoor("report", "--folded", "t.spoor")
-    assert re.search(r";memfd:pages\+0x6;ask;.*getppid 7$", run.stdout, re.M), run.stdout
-    assert "Note: memfd:pages: is shared memory, " in run.stderr and "cannot be read" not in run.stderr
+@pytest.mark.parametrize("calls", (7, 200003))  # the program has ended before its memory is looked at; or not
+@pytest.mark.parametrize("memory", ("memfd", "shm", "file"))
+def test_code_in_shared_memory(spoor, jit, memory, calls):
+    """It is code made at run time there, too: no object that could be gone, and with the names of the map."""
+    where = {"memfd": "pages", "shm": f"/dev/shm/pages-{os.getpid()}", "file": jit.parent / "pages"}[memory]
+    try:
+        run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--", jit, "dora", calls, where)
+    finally:
+        if memory != "memfd":
+            os.unlink(where)
+    names = Path(run.stdout.strip())
+    report = spoor("report", "--folded", "t.spoor")
+    names.unlink()
+    assert re.search(fr";made_by_dora;ask;.*getppid {calls}$", report.stdout, re.M), report.stdout
+    assert f"Walks: complete {calls:,} (100 %)" in report.stderr and "Note:" not in report.stderr
+    assert calls == 7 or not re.search(r"in the kernel 0 \(", report.stderr), report.stderr
 
 
 def test_code_made_at_run_time_is_of_its_process(spoor, jit):

@@ -113,6 +113,7 @@ enum spoor_object_state {
 	SPOOR_OBJECT_NO_ROWS = 2,   /* has none: frame pointers */
 	SPOOR_OBJECT_FAILED = 3,    /* its file is gone */
 	SPOOR_OBJECT_NO_MEMORY = 4, /* no room for its rows: walks end in it, "no rows" */
+	SPOOR_OBJECT_MADE = 5,      /* code made at run time: to walks as if it were in anonymous memory */
 };
 
 #define SPOOR_KERNEL_OBJECTS 32768 /* objects of one recording; what comes after is not walked through */

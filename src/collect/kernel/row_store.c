@@ -172,10 +172,9 @@ static int store_table(struct spoor_row_store *s, const struct spoor_row_table *
 }
 
 int spoor_row_store_publish(struct spoor_row_store *s, uint32_t id, const struct spoor_object_identity *identity,
-			    const struct spoor_rows *rows, bool failed, bool app, unsigned limit)
+			    const struct spoor_rows *rows, enum spoor_object_state state, bool app, unsigned limit)
 {
 	struct spoor_kernel_object *o;
-	uint32_t state = failed ? SPOOR_OBJECT_FAILED : rows ? SPOOR_OBJECT_READY : SPOOR_OBJECT_NO_ROWS;
 	int r = 0;
 
 	if (id >= SPOOR_KERNEL_OBJECTS)

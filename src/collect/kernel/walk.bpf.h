@@ -84,6 +84,8 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 		return SPOOR_WALK_NO_ROWS;
 	if (o->state == SPOOR_OBJECT_NEW)
 		return WALK_RAW;
+	if (o->state == SPOOR_OBJECT_MADE)
+		object = delta = 0;
 	code_note(image, a.start, a.end);
 	pe->page = pc >> 12;
 	pe->image = image;

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "collect/session/objects_internal.h"
 #include "object/executable.h"
+#include "object/made_code.h"
 #include "object/mapped_file.h"
 #include "object/regular_file.h"
 
@@ -77,9 +78,11 @@ static bool is_main(const struct spoor_object_entry *o, int fd)
 
 static void classify(struct spoor_objects *s, struct spoor_object_entry *o, bool program)
 {
-	if (spoor_app_match(s->o.app, o->path, program))
+	const char *name = o->made ? SPOOR_ANONYMOUS : o->path;
+
+	if (spoor_app_match(s->o.app, name, program))
 		o->flags |= SPOOR_OBJECT_APP;
-	o->limit = spoor_scope_limit(s->o.custom, o->path, program);
+	o->limit = spoor_scope_limit(s->o.custom, name, program);
 }
 
 static void note(struct spoor_objects *s, uint32_t id)
@@ -92,6 +95,15 @@ static void note(struct spoor_objects *s, uint32_t id)
 	pthread_mutex_unlock(&s->lock);
 }
 
+static enum spoor_object_state state_of(const struct spoor_object_entry *o)
+{
+	if (o->failed)
+		return SPOOR_OBJECT_FAILED;
+	if (o->made)
+		return SPOOR_OBJECT_MADE;
+	return o->has_rows ? SPOOR_OBJECT_READY : SPOOR_OBJECT_NO_ROWS;
+}
+
 /* Makes the entry final and known to the kernel's walks. */
 static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 {
@@ -102,13 +114,13 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 	if (o->failed)
 		s->counts.failed++;
 	else if (!o->has_rows)
-		s->counts.no_rows += o->id != SPOOR_OBJECT_NONE;
+		s->counts.no_rows += !o->made && o->id != SPOOR_OBJECT_NONE;
 	else
 		s->counts.loaded++;
 	pthread_mutex_unlock(&s->lock);
 	note(s, o->id);
-	r = spoor_row_store_publish(s->store, o->id, &o->identity, o->has_rows ? &o->rows : NULL, o->failed,
-				    o->flags & SPOOR_OBJECT_APP, o->limit);
+	r = spoor_row_store_publish(s->store, o->id, &o->identity, &o->rows, state_of(o), o->flags & SPOOR_OBJECT_APP,
+				    o->limit);
 	pthread_mutex_lock(&s->lock);
 	s->counts.last_new_ns = spoor_now_monotonic();
 	s->counts.row_bytes = spoor_row_store_bytes(s->store);
@@ -118,8 +130,12 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 
 static void load_rows(struct spoor_objects *s, struct spoor_object_entry *o, int fd)
 {
-	int r = spoor_rowd_get(s->rowd, fd, &o->identity, &o->rows, NULL);
+	int r;
 
+	o->made = spoor_file_is_made_code(fd);
+	if (o->made)
+		return;
+	r = spoor_rowd_get(s->rowd, fd, &o->identity, &o->rows, NULL);
 	o->has_rows = !r;
 	if (r) {
 		o->flags |= SPOOR_OBJECT_NO_CFI;
@@ -134,9 +150,12 @@ static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 	_cleanup_(spoor_closep) int fd = spoor_mapped_file_open(&m);
 
 	if (fd < 0) {
-		o->failed = true;
 		o->flags |= SPOOR_OBJECT_GONE;
-		return fd;
+		o->made = spoor_path_is_shared_memory(o->path); /* no file that anybody could have kept */
+		o->failed = !o->made;
+		if (o->made)
+			classify(s, o, false);
+		return o->made ? 0 : fd;
 	}
 	o->reached = spoor_mapped_file_elsewhere(&m);
 	load_rows(s, o, fd);

@@ -42,6 +42,7 @@ struct spoor_object_entry {
 	uint32_t flags; /* enum spoor_object_flag */
 	unsigned limit;
 	bool failed;
+	bool made; /* code made at run time: to walks as if it were in anonymous memory */
 	struct spoor_object_identity identity;
 	bool has_rows;
 	struct spoor_rows rows;

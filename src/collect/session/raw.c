@@ -185,6 +185,10 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			status = SPOOR_RAW_WAIT;
 			break;
 		}
+		if (o->made) {
+			g = &no_code;
+			o = lookup(ctx, SPOOR_OBJECT_NONE);
+		}
 		if (g->object != SPOOR_OBJECT_NONE) {
 			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
 
