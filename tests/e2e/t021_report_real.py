@@ -215,7 +215,8 @@ def test_code_in_shared_memory(spoor, jit, memory, calls):
     """It is code made at run time there, too: no object that could be gone, and with the names of the map."""
     where = {"memfd": "pages", "shm": f"/dev/shm/pages-{os.getpid()}", "file": jit.parent / "pages"}[memory]
     try:
-        run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--", jit, "dora", calls, where)
+        run = spoor("record", "-o", "t.spoor", "-m", "lib", "-S", "20", "-e", "getppid", "--", jit, "dora", calls,
+                    where)
     finally:
         if memory != "memfd":
             os.unlink(where)
