@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "unwind/cfi.h"
 #include "unwind/cfi_run.h"
+#include "unwind/debug_frame.h"
 #include "unwind/frame_pointer_rows.h"
 #include "unwind/go_rows.h"
 
@@ -78,17 +79,34 @@ static uint64_t got_of(const struct spoor_elf_view *elf)
 }
 
 /* 0, -ENOENT, or as spoor_cfi_read(). */
-static int add_cfi(const struct spoor_elf_view *elf, bool eh_frame, struct rowset *rows)
+static int add_eh_frame(const struct spoor_elf_view *elf, struct rowset *rows)
 {
-	struct cfi_section section = { .eh_frame = eh_frame, .data_base = got_of(elf) };
+	struct cfi_section section = { .eh_frame = true, .data_base = got_of(elf) };
 	__u32 settled = rows->n_ranges;
 	int r;
 
-	r = spoor_view_section(elf, eh_frame ? ".eh_frame" : ".debug_frame", &section.bytes);
-	if (r < 0 && eh_frame)
+	r = spoor_view_section(elf, ".eh_frame", &section.bytes);
+	if (r < 0)
 		r = find_by_segment(elf, &section);
 	if (r < 0)
 		return r;
+	r = spoor_cfi_read(elf, &section, rows);
+	return r < 0 ? r : spoor_rowset_settle(rows, settled);
+}
+
+/* 0, -ENOENT, or as spoor_cfi_read(). */
+static int add_debug_frame(const struct spoor_elf_view *elf, struct rowset *rows)
+{
+	_cleanup_(spoor_freep) void *unpacked = NULL;
+	struct cfi_section section = { .data_base = got_of(elf) };
+	__u32 settled = rows->n_ranges;
+	int r;
+
+	r = spoor_debug_frame(elf, &section.bytes, &unpacked);
+	if (r < 0)
+		return r;
+	if (unpacked)
+		rows->work += WORK_PER_BYTE * (__u64)section.bytes.size;
 	r = spoor_cfi_read(elf, &section, rows);
 	return r < 0 ? r : spoor_rowset_settle(rows, settled);
 }
@@ -187,7 +205,14 @@ static int add_undescribed(const struct spoor_elf_view *elf, struct rowset *rows
  * Best first. Go's own tables know more than the .debug_frame that its linker writes: where a stack ends, and where a
  * return address is in a register.
  */
-static const enum spoor_rows_source order[] = { SPOOR_ROWS_EH_FRAME, SPOOR_ROWS_GOPCLNTAB, SPOOR_ROWS_DEBUG_FRAME };
+static const struct {
+	enum spoor_rows_source source;
+	int (*add)(const struct spoor_elf_view *elf, struct rowset *rows);
+} sources[] = {
+	{ SPOOR_ROWS_EH_FRAME, add_eh_frame },
+	{ SPOOR_ROWS_GOPCLNTAB, add_go },
+	{ SPOOR_ROWS_DEBUG_FRAME, add_debug_frame },
+};
 
 static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum spoor_rows_source *ret_source)
 {
@@ -195,15 +220,14 @@ static int read_all(const struct spoor_elf_view *elf, struct rowset *rows, enum 
 	int r, damaged = 0;
 	size_t i;
 
-	for (i = 0; i < sizeof(order) / sizeof(*order); i++) {
-		r = order[i] == SPOOR_ROWS_GOPCLNTAB ? add_go(elf, rows) :
-						       add_cfi(elf, order[i] == SPOOR_ROWS_EH_FRAME, rows);
+	for (i = 0; i < sizeof(sources) / sizeof(*sources); i++) {
+		r = sources[i].add(elf, rows);
 		if (r == -ENOMEM)
 			return r;
 		if (r == -EBADMSG)
 			damaged = r;
 		if (!source && rows->n_ranges)
-			source = order[i];
+			source = sources[i].source;
 	}
 	*ret_source = source;
 	if (source)

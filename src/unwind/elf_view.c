@@ -68,7 +68,8 @@ static bool section_named(const struct spoor_elf_view *elf, const Elf64_Shdr *na
 	return offset <= elf->size && len <= elf->size - offset && !memcmp(elf->image + offset, name, len);
 }
 
-int spoor_view_section(const struct spoor_elf_view *elf, const char *name, struct spoor_view_range *ret)
+static int find_section(const struct spoor_elf_view *elf, const char *name, bool compressed,
+			struct spoor_view_range *ret)
 {
 	uint64_t i, n_names = elf->header.e_shstrndx;
 	Elf64_Shdr names, s;
@@ -81,8 +82,8 @@ int spoor_view_section(const struct spoor_elf_view *elf, const char *name, struc
 	for (i = 1; i < elf->n_sections; i++) {
 		if (!section_header(elf, i, &s))
 			return -ENOENT;
-		if (s.sh_type == SHT_NOBITS || s.sh_type == SHT_NULL || (s.sh_flags & SHF_COMPRESSED) ||
-		    !section_named(elf, &names, s.sh_name, name))
+		if (s.sh_type == SHT_NOBITS || s.sh_type == SHT_NULL ||
+		    !!(s.sh_flags & SHF_COMPRESSED) != compressed || !section_named(elf, &names, s.sh_name, name))
 			continue;
 		if (s.sh_offset > elf->size || s.sh_size > elf->size - s.sh_offset || !s.sh_size)
 			continue;
@@ -92,6 +93,16 @@ int spoor_view_section(const struct spoor_elf_view *elf, const char *name, struc
 		return 0;
 	}
 	return -ENOENT;
+}
+
+int spoor_view_section(const struct spoor_elf_view *elf, const char *name, struct spoor_view_range *ret)
+{
+	return find_section(elf, name, false, ret);
+}
+
+int spoor_view_compressed(const struct spoor_elf_view *elf, const char *name, struct spoor_view_range *ret)
+{
+	return find_section(elf, name, true, ret);
 }
 
 int spoor_view_mapped(const struct spoor_elf_view *elf, uint64_t vaddr, struct spoor_view_range *ret)

@@ -31,5 +31,7 @@ int spoor_view_open(const void *image, size_t size, struct spoor_elf_view *ret);
 bool spoor_view_segment(const struct spoor_elf_view *elf, unsigned int i, Elf64_Phdr *ret);
 /* The first section of this name that has bytes in the file and is not compressed; 0 or -ENOENT. */
 int spoor_view_section(const struct spoor_elf_view *elf, const char *name, struct spoor_view_range *ret);
+/* The same of one that is compressed (SHF_COMPRESSED): as it is in the file. */
+int spoor_view_compressed(const struct spoor_elf_view *elf, const char *name, struct spoor_view_range *ret);
 /* What is mapped at vaddr, to the end of its segment's file bytes; 0 or -ENOENT. */
 int spoor_view_mapped(const struct spoor_elf_view *elf, uint64_t vaddr, struct spoor_view_range *ret);

@@ -3,6 +3,7 @@
 """Makes the small ELF files of tests/fuzz/corpus/rows: make_rows_corpus.py DIRECTORY. They are kept in the tree."""
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 TEXT, DATA = 0x10000, 0x30000  # where code and tables are mapped
@@ -27,9 +28,14 @@ def sleb(v):
             return out
 
 
+class Packed(bytes):
+    """A section with SHF_COMPRESSED."""
+
+
 def elf(sections, segments_only=False, text_size=0x2000):
     """An object whose text is text_size bytes at TEXT and whose sections (name -> bytes) follow each other at DATA.
-    One called .text is all of the text, which is the file itself, wherever its bytes are."""
+    One called .text is all of the text, which is the file itself, wherever its bytes are. What is Packed is compressed.
+    """
     header_size = 64 + 56 * 3
     body, at, headers, names = b"", {}, [], b"\0"
     for name, data in sections.items():
@@ -47,7 +53,8 @@ def elf(sections, segments_only=False, text_size=0x2000):
         for name, (offset, vaddr, size) in at.items():
             if name == ".text":
                 offset, vaddr, size = 0, TEXT, total
-            headers.append(struct.pack("<IIQQQQIIQQ", names.index(name.encode() + b"\0"), 1, 2, vaddr, offset, size,
+            flags = 2 if not isinstance(sections[name], Packed) else 0x800
+            headers.append(struct.pack("<IIQQQQIIQQ", names.index(name.encode() + b"\0"), 1, flags, vaddr, offset, size,
                                        0, 0, 8, 0))
         headers.append(struct.pack("<IIQQQQIIQQ", names.index(b".shstrtab"), 3, 0, 0, total, len(names), 0, 0, 1, 0))
     head = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, TEXT, 64,
@@ -107,6 +114,16 @@ def debug_frame(programs):
     for i, program in enumerate(programs):
         out += fde(len(out), TEXT + 0x100 * i, 0x80, program, eh=False, augmented=False)
     return out
+
+
+def zlib_packed(data):
+    return Packed(struct.pack("<IIQQ", 1, 0, len(data), 1) + zlib.compress(data))
+
+
+def zstd_packed(data):
+    """One block, of bytes as they are."""
+    frame = struct.pack("<IBQ", 0xfd2fb528, 0xe0, len(data)) + struct.pack("<I", len(data) << 3 | 1)[:3] + data
+    return Packed(struct.pack("<IIQQ", 2, 0, len(data), 1) + frame)
 
 
 def search_table(sections):
@@ -186,6 +203,10 @@ def main(directory):
     files |= {
         "all": elf({".eh_frame": eh_frame(every)}),
         "debug_frame": elf({".debug_frame": debug_frame(every)}),
+        "debug_frame_zlib": elf({".debug_frame": zlib_packed(debug_frame(every))}),
+        "debug_frame_zstd": elf({".debug_frame": zstd_packed(debug_frame(every))}),
+        "zdebug_frame": elf({".zdebug_frame": b"ZLIB" + struct.pack(">Q", len(debug_frame(every)))
+                             + zlib.compress(debug_frame(every))}),
         "both": elf({".eh_frame": eh_frame(every[:2]), ".debug_frame": debug_frame(every)}),
         "no_sections": elf(search_table({".eh_frame": eh_frame(every)}), segments_only=True),
         "signal": elf({".eh_frame": eh_frame([b"\x0f\x04\x77\xa0\x01\x06"], augmentation=b"zRS")}),

@@ -72,8 +72,8 @@ static void test_what_cannot_be_understood_has_no_rule(void **state)
 
 static void test_augmentations_and_sources_agree(void **state)
 {
-	static const char *const names[] = { "all", "both", "debug_frame", "no_sections", "personality", "plain",
-		"unknown_letter" };
+	static const char *const names[] = { "all", "both", "debug_frame", "debug_frame_zlib", "debug_frame_zstd",
+		"zdebug_frame", "no_sections", "personality", "plain", "unknown_letter" };
 	size_t i;
 
 	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -83,6 +83,28 @@ static void test_augmentations_and_sources_agree(void **state)
 		expect(&rows, 4, SPOOR_RULE_CFA, RBP, SPOOR_RBP_AT_CFA, -16, 16);
 		expect_none(&rows, 0x90);
 		expect(&rows, 0x104, SPOOR_RULE_CFA, RSP, 0, 0, 48);
+	}
+}
+
+static void test_compressed_debug_frame_is_hostile(void **state)
+{
+	static const char *const names[] = { "debug_frame_zlib", "debug_frame_zstd", "zdebug_frame" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		struct spoor_rows rows = { .n_fdes = 7 };
+		char path[4096];
+		size_t size;
+		char *image;
+
+		path_of(path, sizeof(path), names[i]);
+		image = map(path, &size);
+		image[64 + 3 * 56 + 8] ^= 0x40; /* of its size: more than it has, or than anything has */
+		assert_int_equal(spoor_rows_compile(image, size, &rows, NULL), -EBADMSG);
+		image[64 + 3 * 56 + 8] ^= 0x40;
+		image[64 + 3 * 56] ^= 0x40; /* another way of packing, or none */
+		assert_int_equal(spoor_rows_compile(image, size, &rows, NULL), -EBADMSG);
+		assert_int_equal(rows.n_fdes, 7);
+		munmap(image, size);
 	}
 }
 
@@ -267,6 +289,7 @@ int main(void)
 		cmocka_unit_test(test_shapes),
 		cmocka_unit_test(test_what_cannot_be_understood_has_no_rule),
 		cmocka_unit_test(test_augmentations_and_sources_agree),
+		cmocka_unit_test(test_compressed_debug_frame_is_hostile),
 		cmocka_unit_test(test_go),
 		cmocka_unit_test(test_errors),
 		cmocka_unit_test(test_later_start_wins_and_settled_ranges_stay),
