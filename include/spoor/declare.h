@@ -59,11 +59,14 @@ template <class T> struct spoor_argument_ {
 #define SPOOR_ARG_TYPE_(x)                                                            \
 	(__extension__ _Generic((x), char *: 4, const char *: 4, float: 2, double: 2, \
 				default: SPOOR_ARG_CLASS_(x) == 5 ? 3 : 1))
-#define SPOOR_ARG_BLOB_(x) (SPOOR_ARG_CLASS_(x) >= 12 || sizeof(x) > 8)
+#define SPOOR_ARG_BLOB_(x) (SPOOR_ARG_CLASS_(x) >= 12 || SPOOR_ARG_SIZE_(x) > 8)
 #define SPOOR_ARG_SIGNED_(x)                                                                        \
 	(__extension__ _Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1, \
 		 long long: 1, float: 1, double: 1, default: 0))
 #endif
+
+/* A parameter that is declared as an array is a pointer, of whose size clang would warn. */
+#define SPOOR_ARG_SIZE_(x) sizeof(*&(x))
 
 /* Where an argument is, whatever its qualifiers. */
 SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
@@ -76,22 +79,24 @@ SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
 		struct spoor_desc_field d;                \
 		char n[SPOOR_PAD_(sizeof(#x))];           \
 	} f_##x;
-#define SPOOR_AI_(i, x)                                                                                            \
-	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#x))), SPOOR_ARG_TYPE_(x),            \
-	    SPOOR_ARG_BLOB_(x) ? 1 : 0, SPOOR_ARG_BLOB_(x) || SPOOR_ARG_TYPE_(x) == 4 ? 1 : sizeof(x),           \
-	    SPOOR_ARG_TYPE_(x) == 3 || SPOOR_ARG_BLOB_(x) ? 16 : 10, SPOOR_ARG_SIGNED_(x), 0,                    \
-	    SPOOR_ARG_BLOB_(x) ? sizeof(x) : 0, 0, 0 },                                                          \
+#define SPOOR_AI_(i, x)                                                                               \
+	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#x))), SPOOR_ARG_TYPE_(x), \
+	    SPOOR_ARG_BLOB_(x) ? 1 : 0,                                                               \
+	    SPOOR_ARG_BLOB_(x) || SPOOR_ARG_TYPE_(x) == 4 ? 1 : SPOOR_ARG_SIZE_(x),                   \
+	    SPOOR_ARG_TYPE_(x) == 3 || SPOOR_ARG_BLOB_(x) ? 16 : 10, SPOOR_ARG_SIGNED_(x), 0,         \
+	    SPOOR_ARG_BLOB_(x) ? SPOOR_ARG_SIZE_(x) : 0, 0, 0 },                                      \
 	  #x },
 #define SPOOR_AV_(i, x)                                                                                \
 	const char *const spoor_v_##x =                                                                \
 		SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_at_(SPOOR_ARG_BYTES_(x)) : SPOOR_ARG_BYTES_(x); \
-	const size_t spoor_c_##x = SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(spoor_v_##x) + 1 : sizeof(x);
+	const size_t spoor_c_##x =                                                                     \
+		SPOOR_ARG_TYPE_(x) == 4 ? spoor_string_length_(spoor_v_##x) + 1 : SPOOR_ARG_SIZE_(x);
 #define SPOOR_AS_(i, x) +spoor_c_##x
 #define SPOOR_AW_(i, x)                                                     \
 	if (SPOOR_ARG_TYPE_(x) == 4)                                        \
 		spoor_put_string_(spoor_at_, spoor_v_##x, spoor_c_##x - 1); \
 	else                                                                \
-		spoor_copy_(spoor_at_, spoor_v_##x, sizeof(x));             \
+		spoor_copy_(spoor_at_, spoor_v_##x, SPOOR_ARG_SIZE_(x));    \
 	spoor_at_ += spoor_c_##x;
 
 /* In a function, where the arguments have types. */

@@ -23,6 +23,8 @@ DEFINE_TRACE(strict_qualified);
 DECLARE_TRACE(strict_volatile, TP_PROTO(volatile int n), TP_ARGS(n));
 DEFINE_TRACE(strict_volatile);
 #endif
+DECLARE_TRACE(strict_arrays, TP_PROTO(const int some[3], const char text[4]), TP_ARGS(some, text));
+DEFINE_TRACE(strict_arrays);
 DECLARE_TRACE_NOARGS(strict_noargs);
 DEFINE_TRACE(strict_noargs);
 
@@ -85,7 +87,7 @@ extern inline int sites_within(int n);
 int main(int argc, char **argv)
 {
 	static char text[] = "text", other[] = "other";
-	static int number;
+	static int number, some[3];
 	struct pair pair = { 1, 2 };
 
 	(void)argv;
@@ -96,6 +98,7 @@ int main(int argc, char **argv)
 	spoor_log_level(3, "bare");
 	trace_strict_all(argc, text, 2.5F);
 	trace_strict_none();
+	trace_strict_arrays(some, text);
 	trace_strict_noargs();
 	trace_strict_old(text, pair, 2.5, 200);
 	trace_strict_qualified(text, "const", &number, other, -7, 1.5F);

@@ -298,7 +298,7 @@ def test_strict_programs(build, tmp_path, compiler, way):
     run, (trace,) = tracing.traced(build, tmp_path / "out", program, 1)
     found = {e.name: e.values for e in trace.events}
     qualified = found["trace:strict_qualified"]
-    assert run.returncode == 0 and len(trace.events) == (14 if "++" in compiler.split()[0] else 15)
+    assert run.returncode == 0 and len(trace.events) == (15 if "++" in compiler.split()[0] else 16)
     assert [qualified[name] for name in "rcnf"] == ["text", "const", -7, 1.5]
     assert all(isinstance(qualified[name], int) for name in "iv")
     old = found["trace:strict_old"]

@@ -50,7 +50,7 @@ def test_found(daemon, sanitized):
 
 
 def test_types_of_functions(build, tmp_path):
-    """-fsanitize=function tells of calls by pointers to what has other parameters; from clang 17 on in undefined."""
+    """-fsanitize=function, from clang 17 on part of undefined, tells of calls of what has other parameters."""
     linked = ["-Wl,--no-as-needed", tracing.agent(build), f"-Wl,-rpath,{build}/src/agent"]
     program = tracing.build_program(tmp_path / "strict", "ust_strict.c", "-fsanitize=undefined,function",
                                     "-fno-sanitize-recover=all", *linked, compiler="clang++")
