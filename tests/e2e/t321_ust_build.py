@@ -216,6 +216,58 @@ def test_markers_in_inline_functions_of_libraries(build, tmp_path, compiler):
     assert run.returncode == 0 and found == [(kind, n) for n in (1, 1, 3) for kind in ("log", "marker")]
 
 
+MODERN = """
+#include <concepts>
+#include <coroutine>
+#include <type_traits>
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+namespace app {
+enum class Color : unsigned char { red, green };
+SPOOR_TRACEPOINT(app, at, TP_PROTO(int n, Color c), TP_ARGS(n, c), TP_FIELDS(spoor_int(int, n, n),
+    spoor_enum(Color, c, c, spoor_label("red", Color::red), spoor_label("green", Color::green))))
+constexpr int constant(int n)
+{
+    if (!std::is_constant_evaluated()) {
+        spoor_trace(app, at, n, Color::green);
+        trace_mark(constant, "n %d", n);
+    }
+    return n;
+}
+static_assert(constant(1) == 1);
+template <std::integral T> T of_concept(T n) { spoor_trace(app, at, static_cast<int>(n), Color::red); return n; }
+struct task {
+    struct promise_type {
+        task get_return_object() { return {}; }
+        std::suspend_never initial_suspend() { return {}; }
+        std::suspend_never final_suspend() noexcept { return {}; }
+        void return_void() {}
+        void unhandled_exception() {}
+    };
+};
+task coroutine(int n) { spoor_log("n %d", n); co_await std::suspend_never{}; spoor_trace(app, at, n, Color::red); }
+inline auto variable = [](auto n) { spoor_trace(app, at, n, Color::red); };
+struct member { int n = [] { spoor_trace(app, at, 6, Color::red); return 6; }(); };
+}
+int main()
+{
+    app::constant(2); app::of_concept(3L); app::coroutine(4); app::variable(5); app::member m;
+    return m.n - 6;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++ -std=c++20", "g++ -std=c++20 -fno-exceptions -fno-rtti",
+                                      "clang++ -std=c++20"])
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+def test_modern_cxx(build, tmp_path, compiler, level):
+    (tmp_path / "modern.cc").write_text(MODERN)
+    program = tracing.build_program(tmp_path / "modern", tmp_path / "modern.cc", "-pedantic", level, compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.returncode == 0 and [e.values["n"] for e in trace.events] == [2, 2, 3, 4, 4, 5, 6]
+    assert [e.values["c"] for e in trace.events if e.name == "app:at"] == [1, 0, 0, 0, 0]
+
+
 HEADER = """
 #include <spoor/tracepoint.h>
 #include <spoor/marker.h>
