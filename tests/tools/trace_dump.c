@@ -111,7 +111,7 @@ static void put_groups(const struct spoor_call *c)
 	const struct spoor_syscall_info *info = c->info;
 
 	for (unsigned i = 0; i < c->n_args; i++)
-		if (info->args[i].kind == SPOOR_ARG_FD)
+		if (info->args[i].kind == SPOOR_ARG_FD || info->args[i].kind == SPOOR_ARG_DIRFD)
 			printf(" files.%s=%u", info->args[i].name, c->args[i].file);
 	if (info->flags & SPOOR_SYSCALL_RET_FD)
 		printf(" ret_file=%u", c->ret_file);

@@ -110,7 +110,7 @@ static size_t put_data(uint8_t *to, unsigned id, int longest, unsigned *ret_len)
 		at = put(to, at, &v, info->args[i].width);
 	}
 	for (unsigned i = 0; i < info->n_args; i++)
-		if (info->args[i].kind == SPOOR_ARG_FD)
+		if (info->args[i].kind == SPOOR_ARG_FD || info->args[i].kind == SPOOR_ARG_DIRFD)
 			at = put(to, at, &(uint32_t){ draw(100) }, 4);
 	if (info->flags & SPOOR_SYSCALL_RET_FD)
 		at = put(to, at, &(uint32_t){ draw(100) }, 4);

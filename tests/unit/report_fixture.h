@@ -113,7 +113,7 @@ static size_t put_data(uint8_t *to, unsigned id, const struct data *d)
 	for (unsigned i = 0; i < info->n_args; i++)
 		at = put(to, at, &d->args[i], info->args[i].width);
 	for (unsigned i = 0; i < info->n_args; i++)
-		if (info->args[i].kind == SPOOR_ARG_FD)
+		if (info->args[i].kind == SPOOR_ARG_FD || info->args[i].kind == SPOOR_ARG_DIRFD)
 			at = put(to, at, &d->files[i], 4);
 	if (info->flags & SPOOR_SYSCALL_RET_FD)
 		at = put(to, at, &d->ret_file, 4);

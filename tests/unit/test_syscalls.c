@@ -84,7 +84,7 @@ static void test_openat(void **state)
 	assert_int_equal(info->n_args, 4);
 	assert_int_equal(info->flags, SPOOR_SYSCALL_RET_FD);
 	assert_int_equal(info->classes, SPOOR_CLASS_FILE | SPOOR_CLASS_DESC);
-	assert_int_equal(info->args[0].kind, SPOOR_ARG_FD);
+	assert_int_equal(info->args[0].kind, SPOOR_ARG_DIRFD);
 	assert_int_equal(info->args[0].width, 4);
 	assert_string_equal(info->args[1].name, "filename");
 	assert_string_equal(info->args[1].type, "const char *");
@@ -154,7 +154,7 @@ static void test_every_call_is_sane(void **state)
 			assert_true(arg->kind <= SPOOR_ARG_SIGNAL);
 			kinds[arg->kind]++;
 		}
-		assert_true(kinds[SPOOR_ARG_FD] <= 2 && kinds[SPOOR_ARG_PATH] <= 2);
+		assert_true(kinds[SPOOR_ARG_FD] + kinds[SPOOR_ARG_DIRFD] <= 2 && kinds[SPOOR_ARG_PATH] <= 2);
 		assert_true(kinds[SPOOR_ARG_SOCKADDR_IN] + kinds[SPOOR_ARG_SOCKADDR_OUT] <= 1);
 		assert_true(kinds[SPOOR_ARG_BUF_IN] + kinds[SPOOR_ARG_BUF_OUT] <= 1);
 		if (info->classes & SPOOR_CLASS_FILE && info->n_args && strcmp(info->name, "getcwd") != 0)
