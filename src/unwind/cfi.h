@@ -33,7 +33,7 @@ struct cfi_state {
 	int64_t cfa_off;
 	const uint8_t *cfa_expr; /* not NULL: instead of register and offset */
 	size_t cfa_expr_size;
-	struct cfi_where rbp, rsp, ra;
+	struct cfi_where rbp, rbx, rsp, ra;
 };
 
 /*
@@ -41,6 +41,9 @@ struct cfi_state {
  * whose rbp alone cannot be expressed still has a rule (SPOOR_RBP_UNDEF).
  */
 bool spoor_cfi_rule(const struct cfi_state *s, bool signal_frame, struct spoor_rule *ret);
+
+/* The same rule, which also says where rbx is, if it can. */
+void spoor_cfi_keep_rbx(const struct cfi_state *s, struct spoor_rule *rule);
 
 struct cfi_section {
 	struct spoor_view_range bytes;

@@ -6,7 +6,7 @@
 
 #define MAX_REMEMBERED 32
 
-enum { REG_RBP = 6, REG_RSP = 7, REG_RA = 16 };
+enum { REG_RBX = 3, REG_RBP = 6, REG_RSP = 7, REG_RA = 16 };
 
 struct machine {
 	const struct cfi_cie *cie;
@@ -14,6 +14,7 @@ struct machine {
 	struct cfi_state now;
 	uint64_t pc;
 	bool changed; /* since the last row */
+	bool keeps_rbx;
 	unsigned int depth;
 	struct cfi_state *remembered; /* MAX_REMEMBERED; apart, so that nobody clears it for every FDE */
 };
@@ -23,6 +24,8 @@ static struct cfi_where *column(struct cfi_state *s, uint64_t reg)
 	switch (reg) {
 	case REG_RBP:
 		return &s->rbp;
+	case REG_RBX:
+		return &s->rbx;
 	case REG_RSP:
 		return &s->rsp;
 	case REG_RA:
@@ -39,7 +42,7 @@ static void set_where(struct machine *m, uint64_t reg, struct cfi_where where)
 	if (!w)
 		return;
 	*w = where;
-	m->changed = true;
+	m->changed |= reg != REG_RBX || m->keeps_rbx;
 }
 
 static void set(struct machine *m, uint64_t reg, enum cfi_kind kind, int64_t value)
@@ -243,6 +246,8 @@ static int add_row(struct machine *m, uint64_t pc, struct rowset *rows)
 	m->changed = false;
 	if (!spoor_cfi_rule(&m->now, m->cie->signal_frame, &rule))
 		rows->n_unsupported++;
+	if (m->keeps_rbx)
+		spoor_cfi_keep_rbx(&m->now, &rule);
 	r = spoor_rowset_rule(rows, &rule);
 	return r < 0 ? r : spoor_rowset_add(rows, pc, r);
 }
@@ -252,7 +257,7 @@ int spoor_cfi_run_fde(const struct cfi_cie *cie, uint64_t start, struct cursor *
 {
 	struct cfi_state remembered[MAX_REMEMBERED];
 	struct machine m = { .cie = cie, .bases = bases, .now = cie->initial, .pc = start, .changed = true,
-			     .remembered = remembered };
+			     .remembered = remembered, .keeps_rbx = rows->keeps_rbx };
 	uint64_t pc;
 	int r;
 

@@ -5,7 +5,7 @@
 #include "unwind/cfi.h"
 #include "unwind/cursor.h"
 
-enum { REG_RBP = 6, REG_RSP = 7, REG_LAST = 15 };
+enum { REG_RBX = 3, REG_RBP = 6, REG_RSP = 7, REG_LAST = 15 };
 
 #define RA_AT (-8)
 
@@ -231,6 +231,25 @@ static bool move_cfa(struct cfi_state *s, struct spoor_rule *rule)
 		return false;
 	rule->cfa_off += by;
 	return true;
+}
+
+void spoor_cfi_keep_rbx(const struct cfi_state *s, struct spoor_rule *rule)
+{
+	const int64_t most = 1 << 23;
+	const __u8 reg = rule->reg_rbp & 15, how = rule->reg_rbp >> 4;
+	int64_t below = 0;
+
+	if (rule->op != SPOOR_RULE_CFA || (reg != REG_RBX && reg != REG_RBP && reg != REG_RSP) ||
+	    how > SPOOR_RBP_AT_CFA || rule->cfa_off < -most || rule->cfa_off >= most)
+		return;
+	if (s->rbx.kind == CFI_OFFSET)
+		below = -s->rbx.value;
+	else if (s->rbx.kind != CFI_SAME)
+		return;
+	if (below & 7 || below < 0 || below >> 3 > UINT8_MAX || (s->rbx.kind == CFI_OFFSET && !below))
+		return;
+	rule->op = SPOOR_RULE_RBX;
+	rule->cfa_off = (uint32_t)(below >> 3) << 24 | ((uint32_t)rule->cfa_off & 0xffffff);
 }
 
 bool spoor_cfi_rule(const struct cfi_state *state, bool signal_frame, struct spoor_rule *ret)

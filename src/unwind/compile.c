@@ -16,6 +16,38 @@
 #define WORK_PER_BYTE 4
 #define WORK_BASE (1u << 20)
 
+/* The value of an entry of the dynamic section, or 0. gABI chapter 5. */
+static uint64_t dynamic_value(const struct spoor_elf_view *elf, Elf64_Sxword tag)
+{
+	struct spoor_view_range table = { 0 };
+	Elf64_Phdr p;
+	Elf64_Dyn d;
+
+	for (unsigned i = 0; spoor_view_segment(elf, i, &p) && !table.size; i++)
+		if (p.p_type == PT_DYNAMIC && spoor_view_mapped(elf, p.p_vaddr, &table) < 0)
+			return 0;
+	for (size_t at = 0; at + sizeof(d) <= table.size; at += sizeof(d)) {
+		memcpy(&d, table.data + at, sizeof(d));
+		if (d.d_tag == DT_NULL || d.d_tag == tag)
+			return d.d_tag == tag ? d.d_un.d_val : 0;
+	}
+	return 0;
+}
+
+/*
+ * glibc's loader binds lazily: it is called by a trampoline whose CFA is in rbx, and saves that. Where it does is in
+ * the rules of this object alone, since they are dearer to go by.
+ */
+static bool is_loader(const struct spoor_elf_view *elf)
+{
+	static const char name[] = "ld-linux-x86-64.so.2";
+	uint64_t names = dynamic_value(elf, DT_STRTAB), at = dynamic_value(elf, DT_SONAME);
+	struct spoor_view_range soname;
+
+	return names && at && spoor_view_mapped(elf, names + at, &soname) == 0 && soname.size >= sizeof(name) &&
+	       !memcmp(soname.data, name, sizeof(name));
+}
+
 static int text_of(const struct spoor_elf_view *elf, uint64_t *ret_first, uint64_t *ret_end)
 {
 	uint64_t first = UINT64_MAX, end = 0, size;
@@ -262,6 +294,7 @@ int spoor_rows_compile(const void *image, size_t size, struct spoor_rows *ret_ro
 		r = text_of(&elf, &first, &end);
 	if (r == 0)
 		r = spoor_rowset_init(&rows, first, end, WORK_BASE + WORK_PER_BYTE * (__u64)size);
+	rows.keeps_rbx = r == 0 && is_loader(&elf);
 	if (r == 0)
 		r = read_all(&elf, &rows, &result.source);
 	if (r == 0)

@@ -24,7 +24,8 @@
  *
  * reg is a DWARF register number (x86-64: 3 rbx, 6 rbp, 7 rsp, 10 r10, 12..15 r12..r15, 0 rax ...).
  * Registers other than rsp and rbp are known only in a frame whose full register set is known: the
- * innermost frame, and the frame that a signal interrupted.
+ * innermost frame, and the frame that a signal interrupted. rbx is so too behind a frame with SPOOR_RULE_RBX that has
+ * saved it, and behind further ones of that rule.
  */
 enum spoor_rule_op {
 	SPOOR_RULE_NONE = 0,   /* no row covers this address */
@@ -37,7 +38,9 @@ enum spoor_rule_op {
 	SPOOR_RULE_RA_REG = 7, /* CFA = reg + (s16)cfa_off[15:0]; return address in register cfa_off[19:16] (vfork) */
 	SPOOR_RULE_RA_OFF = 8, /* CFA = reg + (s16)cfa_off[15:0]; return address at CFA + (s16)cfa_off[31:16] */
 	SPOOR_RULE_INJECTED = 9, /* as CFA; the caller was interrupted and made to call, its pc is exact */
-	SPOOR_RULE_SCAN = 10, /* no rule: the next stack word that lies in code is a return address (--unwind scan) */
+	SPOOR_RULE_RBX = 10,  /* CFA = rsp, rbp or rbx + (s24)cfa_off[23:0]; rbp SAME or AT_CFA; the caller's rbx is at
+			       * CFA - 8*cfa_off[31:24], 0: as it is; return address at CFA-8 */
+	SPOOR_RULE_SCAN = 11, /* no rule: the next stack word that lies in code is a return address (--unwind scan) */
 };
 
 enum spoor_rule_rbp {

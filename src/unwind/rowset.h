@@ -4,6 +4,8 @@
  * What the readers of unwind information fill and the table is made of: ranges of code, each with its rows, in any
  * order and overlapping as the file pleases; and the rules, each once.
  */
+#include <stdbool.h>
+
 #include "unwind/rows.h"
 
 /* Addresses are relative to text_base: 4 GiB of text is the most an object may span. */
@@ -33,6 +35,7 @@ struct rowset {
 	__u32 n_ranges, room_ranges;
 
 	__u32 n_fdes, n_unsupported;
+	bool keeps_rbx; /* rules say where rbx is */
 	__u64 work; /* steps left: bounds what a small hostile file can cost */
 };
 

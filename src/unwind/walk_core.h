@@ -35,6 +35,7 @@ SPOOR_INLINE int spoor_walk_signal(struct SPOOR_WALK_CTX *c, struct spoor_frame_
 	int r;
 
 	s->uc = gregs;
+	s->bx_sp = 0;
 	r = spoor_load(c, gregs + 8 * SPOOR_UC_RBP, &bp);
 	if (!r)
 		r = spoor_load(c, gregs + 8 * SPOOR_UC_RSP, &sp);
@@ -88,8 +89,43 @@ SPOOR_INLINE int spoor_walk_common(struct SPOOR_WALK_CTX *c, struct spoor_frame_
 	return ra ? SPOOR_WALK_NEXT : SPOOR_WALK_COMPLETE;
 }
 
-/* Returns SPOOR_WALK_NEXT with *s moved to the caller, or the status in which the walk ends. */
-SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
+/* rbx of the frame; as spoor_reg(). */
+SPOOR_INLINE int spoor_rbx(struct SPOOR_WALK_CTX *c, const struct spoor_frame_state *s, __u64 *ret)
+{
+	if (s->bx_sp != s->sp)
+		return spoor_reg(c, 3, ret);
+	*ret = s->bx;
+	return 0;
+}
+
+/* SPOOR_RULE_RBX. rbx that is not known, or not readable, ends no walk that does not need it. */
+SPOOR_INLINE int spoor_walk_rbx(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
+{
+	struct spoor_rule plain = { .op = SPOOR_RULE_CFA,
+				    .reg_rbp = rule->reg_rbp,
+				    .rbp_off = rule->rbp_off,
+				    .cfa_off = (__s32)((__u32)rule->cfa_off << 8) >> 8 };
+	__u64 below = (__u32)rule->cfa_off >> 24 << 3, bx = 0;
+	int unknown = spoor_rbx(c, s, &bx), r;
+
+	if ((rule->reg_rbp & 15) == 3) {
+		if (unknown)
+			return unknown;
+		s->sp = bx; /* which was its value, and is taken again */
+		plain.reg_rbp += 7 - 3;
+	}
+	r = spoor_walk_common(c, s, &plain);
+	if (r != SPOOR_WALK_NEXT)
+		return r == SPOOR_WALK_RARE ? SPOOR_WALK_NO_ROWS : r; /* no compiler of rows made this */
+	if (below)
+		unknown = spoor_load(c, s->sp - below, &bx);
+	s->bx = bx;
+	s->bx_sp = unknown ? 0 : s->sp;
+	return r;
+}
+
+/* All rules but SPOOR_RULE_RBX; returns as spoor_walk_step(). */
+SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
 {
 	__u32 reg = rule->reg_rbp & 15, op = rule->op, how = rule->reg_rbp >> 4;
 	__u64 base, cfa, ra = 0, bp = s->bp;
@@ -158,4 +194,10 @@ SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_st
 	s->exact = op == SPOOR_RULE_INJECTED;
 	s->signal = 0;
 	return ra ? SPOOR_WALK_NEXT : SPOOR_WALK_COMPLETE;
+}
+
+/* Returns SPOOR_WALK_NEXT with *s moved to the caller, or the status in which the walk ends. */
+SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
+{
+	return rule->op == SPOOR_RULE_RBX ? spoor_walk_rbx(c, s, rule) : spoor_walk_other(c, s, rule);
 }

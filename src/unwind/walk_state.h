@@ -10,4 +10,5 @@ struct spoor_frame_state {
 	__u32 exact;  /* 1: pc is the instruction itself; 0: a return address, look up pc - 1 */
 	__u32 signal; /* 1: a signal came there, all registers can be read at uc */
 	__u64 uc;
+	__u64 bx, bx_sp; /* rbx, if bx_sp == sp: then the step to this frame knew it (SPOOR_RULE_RBX) */
 };

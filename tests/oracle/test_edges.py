@@ -338,6 +338,31 @@ def test_plt(tmp_path):
     assert names_of(recording, {"ask", "back", "through", "main"}) == {("ask", "back", "through", "main"): 97}
 
 
+def test_lazy_binding(tmp_path):
+    """Out of what the loader calls in the midst of it, and of a signal that interrupted that: the loader's trampoline
+    says where its caller is by rbx, which what it called has saved."""
+    names = [f"bound_{i}" for i in range(31)]
+    build(tmp_path, "liblazy.so", r"""
+	static inline long call(long nr, long a, long b)
+	{
+		long r;
+		__asm__ volatile("syscall" : "=a"(r) : "a"(nr), "D"(a), "S"(b) : "rcx", "r11", "memory");
+		return r;
+	}
+	static void empty(void) { }
+	static void *pick(void) { call(SYS_kill, call(SYS_getpid, 0, 0), SIGUSR1); return empty; }
+	""" + "".join(f'void {name}(void) __attribute__((ifunc("pick")));\n' for name in names), "-shared", "-fPIC")
+    program = build(tmp_path, "lazy", "".join(f"void {name}(void);\n" for name in names) + r"""
+	NOINLINE void handler(int s) { ask(); KEEP; }
+	NOINLINE void bind(void) { """ + " ".join(f"{name}();" for name in names) + r""" KEEP; }
+	int main(void) { signal(SIGUSR1, handler); bind(); return 0; }
+	""", libs=["-L.", "-llazy", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"])
+    own = {"ask", "handler", "pick", "bind", "main"}
+    recording = run(tmp_path, program)
+    assert names_of(recording, own) == {("ask", "handler", "pick", "bind", "main"): 31}
+    assert all(any(n.startswith("_dl_runtime_resolve") for n in functions(c)) for c in asked(recording))
+
+
 def test_vdso(tmp_path):
     """clock_gettime of a clock that the vDSO leaves to the kernel: its frame is the vDSO's."""
     program = build(tmp_path, "vdso", r"""

@@ -14,7 +14,8 @@ LIB = Path("/usr/lib/x86_64-linux-gnu")
 OBJECTS = ["/usr/bin/python3.11", "/usr/bin/bash", "/usr/sbin/apache2", LIB / "libc.so.6", LIB / "libcrypto.so.3",
            LIB / "ld-linux-x86-64.so.2", LIB / "libstdc++.so.6", "/usr/bin/gdb"]
 
-NONE, END, CFA, DEREF, PLT, SIGNAL, FP, RA_REG, RA_OFF = range(9)
+NONE, END, CFA, DEREF, PLT, SIGNAL, FP, RA_REG, RA_OFF, INJECTED, RBX = range(11)
+LOADER = LIB / "ld-linux-x86-64.so.2"  # its rules also say where rbx is
 MOV_RBP_RSP = b"\x48\x89\xe5"
 ENTRY_CODE = 256  # after an entry point that nothing describes
 SAME, AT_CFA, AT_RBP, AT_REG, UNDEF = range(5)
@@ -144,6 +145,16 @@ class Rows:
         return self.rows[i][1] if i >= 0 else (0, 0, 0, 0, 0)
 
 
+def with_rbx(rule, row):
+    """The rule of a CFA as the loader has it: how far below that rbx is, by 8, is the highest byte of its offset."""
+    op, reg, rbp, rbp_off, off = rule
+    how = row.get("rbx", "u")
+    if op != CFA or reg not in map(REGISTERS.get, ("rbx", "rbp", "rsp")) or rbp not in (SAME, AT_CFA):
+        return rule
+    below = 0 if how in ("u", "s") else -int(how[1:])
+    return RBX, reg, rbp, rbp_off, s32(below // 8 << 24 | off & 0xffffff)
+
+
 def intervals(path):
     """(from, to, rule) in order, from readelf alone."""
     cfa, rbp, signal = expressions(path)
@@ -151,7 +162,8 @@ def intervals(path):
         for i, (pc, row) in enumerate(rows):
             to = rows[i + 1][0] if i + 1 < len(rows) else end
             if pc < to:
-                yield pc, to, expected(row, cfa[at], rbp[at], cie in signal)
+                rule = expected(row, cfa[at], rbp[at], cie in signal)
+                yield pc, to, with_rbx(rule, row) if rule and path == LOADER else rule
 
 
 def in_gap(path, start, end, pc):

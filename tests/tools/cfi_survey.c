@@ -114,6 +114,8 @@ static bool cfa_agrees(const struct spoor_rule *rule, const Dwarf_Op *ops, size_
 	switch (rule->op) {
 	case SPOOR_RULE_CFA:
 		return n == 1 && is_breg(ops, reg, rule->cfa_off);
+	case SPOOR_RULE_RBX:
+		return n == 1 && is_breg(ops, reg, (__s32)((__u32)rule->cfa_off << 8) >> 8);
 	case SPOOR_RULE_DEREF:
 		if (n < 2 || n > 4 || !is_breg(ops, reg, (__s16)rule->cfa_off) || ops[1].atom != DW_OP_deref)
 			return false;

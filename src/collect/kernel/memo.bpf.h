@@ -59,8 +59,9 @@ static __always_inline void memo_step(struct scratch *sc, const struct spoor_rul
 	u64 at = w->s.sp - w->sp - 8, bp_at = at + 8 + (s64)rule->rbp_off;
 	bool saved = rule->reg_rbp >> 4 == SPOOR_RBP_AT_CFA;
 
-	if ((rule->op != SPOOR_RULE_CFA && rule->op != SPOOR_RULE_FP) || (rule->reg_rbp & 14) != 6 ||
-	    rule->reg_rbp >> 4 > SPOOR_RBP_AT_CFA || ((at | (saved ? bp_at : 0)) & ~MEMO_SPAN)) {
+	if ((rule->op != SPOOR_RULE_CFA && rule->op != SPOOR_RULE_FP && rule->op != SPOOR_RULE_RBX) ||
+	    (rule->reg_rbp & 14) != 6 || rule->reg_rbp >> 4 > SPOOR_RBP_AT_CFA ||
+	    ((at | (saved ? bp_at : 0)) & ~MEMO_SPAN)) {
 		memo_give_up(w);
 		return;
 	}

@@ -108,6 +108,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->s.bp = regs->bp;
 	w->s.exact = 1;
 	w->s.signal = 0;
+	w->s.bx_sp = 0;
 	w->hash = 0;
 	w->image = image;
 	w->n = 0;

@@ -288,15 +288,29 @@ __noinline int walk_scan(struct cpu *c, struct scratch *sc)
 	return l.result == SPOOR_WALK_UNREADABLE ? SPOOR_WALK_COMPLETE : l.result ? l.result : SPOOR_WALK_COMPLETE;
 }
 
+/* Apart, so that the verifier follows it once. */
+__noinline int walk_rbx(struct scratch *sc, struct spoor_rule *rule)
+{
+	struct walk_ctx x;
+
+	if (!sc || !rule)
+		return SPOOR_WALK_NO_ROWS;
+	x.w = &sc->walk;
+	x.sc = sc;
+	return spoor_walk_rbx(&x, &sc->walk.s, rule);
+}
+
 __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *rule)
 {
 	struct walk_ctx x;
 
 	if (!c || !sc || !rule)
 		return SPOOR_WALK_NO_ROWS;
+	if (rule->op == SPOOR_RULE_RBX)
+		return walk_rbx(sc, rule);
 	x.w = &sc->walk;
 	x.sc = sc;
-	return spoor_walk_step(&x, &sc->walk.s, rule);
+	return spoor_walk_other(&x, &sc->walk.s, rule);
 }
 
 /*
