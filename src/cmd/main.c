@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,6 +79,7 @@ int main(int argc, char **argv)
 	const char *word = argc > 1 ? argv[1] : NULL;
 
 	spoor_signals_begin();
+	spoor_signals_survive(SIGXFSZ);
 	if (!word) {
 		print_verbs(stderr);
 		return SPOOR_EXIT_USAGE;

@@ -3,6 +3,7 @@
 that collide, walls between namespaces. The program does what it would have done; what is missing is said."""
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -85,6 +86,21 @@ def test_limits(spoor, build, ticker, tmp_path, what, alone):
                 resource.RLIMIT_MEMLOCK: "memlock"}[which]
         run = spoor("ust", "run", "-o", "t.spoor", "--", "prlimit", f"--{name}={value}:{value}", *program, text=False)
     assert (run.returncode, run.stdout) == (plain.returncode, plain.stdout), run
+
+
+@pytest.mark.parametrize("size", [0, 400 << 10])
+def test_file_size_limit(spoor, ticker, tmp_path, size):
+    """The recorder's own (ulimit -f) is as a full disk to it; the command goes on, and what was written is there."""
+    command = "sh", "-c", f"ulimit -f unlimited; {ticker} 1 30000 10 && echo done"
+    run = spoor("ust", "run", "-o", "t.spoor", "--", *command,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY)))
+    assert run.returncode == 125 and run.stderr.count("File too large") == 1, run
+    if size:
+        assert run.stdout == "ready\ndone\n" and "raise the limit (ulimit -f)" in run.stderr, run
+        written = int(re.search(r"(\d+) events? of 1 program, [1-9]\d* lost", run.stderr)[1])
+        *events, summary = map(json.loads, spoor("report", "-f", "json", "t.spoor").stdout.splitlines())
+        assert len(events) == written and not summary["ended"]
+        assert numbers(events) == list(range(len(numbers(events))))
 
 
 GIVES_UP_ROOT = """

@@ -21,7 +21,6 @@ int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct
 	int r;
 
 	*h = (struct spoor_host){ .targets = t, .signal_fd = -1, .also_fd = -1 };
-	spoor_signals_survive(SIGXFSZ);
 	spoor_descriptors_raise();
 	if (!spoor_check_proc_there())
 		return spoor_fail(e, ENOENT, "/proc is not mounted, or is another pid namespace's: " SPOOR_PROC_ADVICE);
