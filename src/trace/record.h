@@ -243,7 +243,7 @@ struct spoor_object {
 	struct spoor_event_header h;
 	__u32 id;
 	__u32 flags;
-	__u64 dev, ino, size, mtime; /* dev as in stat(2); mtime ns */
+	__u64 dev, ino, size, mtime; /* dev: the kernel's s_dev, major << 20 | minor; mtime ns */
 	__u64 hash_lo, hash_hi;      /* XXH3-128 of the content; 0 if it could not be read */
 	__u8 build_id_len;
 	__u8 build_id[32];
@@ -268,7 +268,7 @@ struct spoor_file {
 	struct spoor_event_header h;
 	__u32 id;
 	__u8 kind; /* enum spoor_file_kind */
-	__u64 dev, ino;
+	__u64 dev, ino; /* as of an object */
 	char path[]; /* NUL-terminated, from the root of the process's mount namespace */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_file) == 37, "");
