@@ -433,8 +433,6 @@ static __always_inline u64 socket_hash(struct scratch *sc, struct sock *s, u64 i
 	return hash;
 }
 
-#define MAX_FD ((1 << 20) - 1) /* descriptors beyond are not looked up; RLIMIT_NOFILE's ceiling is this by default */
-
 /* The id of descriptor fd of task; 0 if it is not open. */
 static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_struct *task, s32 fd, u32 level)
 {
@@ -444,7 +442,7 @@ static __always_inline u32 fd_id(struct cpu *c, struct scratch *sc, struct task_
 	struct inode *inode;
 	u64 file;
 
-	if (fd < 0 || fd > MAX_FD || !bpf_rdonly_cast)
+	if (fd < 0 || !bpf_rdonly_cast)
 		return 0;
 	fdt = task->files->fdt;
 	if ((u32)fd >= fdt->max_fds)
