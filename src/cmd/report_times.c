@@ -11,53 +11,72 @@
 #include "base/strings.h"
 #include "base/time.h"
 
-static int parse_fraction(const char *s, uint64_t *ret_ns)
+#define NS_PER_US 1000
+
+/* A time, and the last one that is written so: listings cut times to the microsecond. */
+struct moment {
+	uint64_t first, last;
+};
+
+static int parse_fraction(const char *s, struct moment *ret)
 {
-	uint64_t ns = 0, unit = 100000000;
+	uint64_t ns = 0, unit = SPOOR_NS_PER_SEC / 10;
 
 	if (*s == '.')
 		for (s++; isdigit((unsigned char)*s); s++, unit /= 10)
 			ns += (uint64_t)(*s - '0') * unit;
-	*ret_ns = ns;
+	ret->first = ns;
+	ret->last = unit >= NS_PER_US / 10 ? ns + NS_PER_US - 1 : ns;
 	return *s ? -EINVAL : 0;
 }
 
-static int parse_epoch(const char *s, uint64_t *ret)
+static void add_seconds(struct moment *m, uint64_t seconds)
+{
+	m->first += seconds * SPOOR_NS_PER_SEC;
+	m->last += seconds * SPOOR_NS_PER_SEC;
+}
+
+static int parse_epoch(const char *s, struct moment *ret)
 {
 	char *end;
-	uint64_t seconds, ns;
+	uint64_t seconds;
 
 	errno = 0;
 	seconds = strtoull(s, &end, 10);
 	if (!isdigit((unsigned char)*s) || errno || seconds > UINT64_MAX / SPOOR_NS_PER_SEC - 1 ||
-	    parse_fraction(end, &ns) < 0)
+	    parse_fraction(end, ret) < 0)
 		return -EINVAL;
-	*ret = seconds * SPOOR_NS_PER_SEC + ns;
+	add_seconds(ret, seconds);
 	return 0;
 }
 
-static int parse_clock(const char *s, uint64_t begin, uint64_t *ret)
+static int parse_clock(const char *s, uint64_t begin, struct moment *ret)
 {
 	time_t seconds = (time_t)(begin / SPOOR_NS_PER_SEC);
 	const char *end;
 	struct tm tm;
-	uint64_t ns;
 
 	localtime_r(&seconds, &tm);
 	end = strptime(s, "%H:%M:%S", &tm);
-	if (!end || parse_fraction(end, &ns) < 0)
+	if (!end || parse_fraction(end, ret) < 0)
 		return -EINVAL;
 	tm.tm_isdst = -1;
-	*ret = (uint64_t)mktime(&tm) * SPOOR_NS_PER_SEC + ns;
+	add_seconds(ret, (uint64_t)mktime(&tm));
 	return 0;
 }
 
+static uint64_t monotonic(uint64_t realtime, uint64_t epoch_offset)
+{
+	return realtime > epoch_offset ? realtime - epoch_offset : 1;
+}
+
 /* first: CLOCK_MONOTONIC of the trace's first event. s NULL: nothing is asked for. */
-static int parse_time(const char *option, const char *s, uint64_t first, uint64_t epoch_offset, uint64_t *ret,
+static int parse_time(const char *option, const char *s, uint64_t first, uint64_t epoch_offset, struct moment *ret,
 		      struct spoor_error *e)
 {
 	bool absolute = s && (*s == '@' || strchr(s, ':'));
-	uint64_t t;
+	uint64_t since = 0;
+	struct moment t = {};
 	int r;
 
 	if (!s)
@@ -67,14 +86,14 @@ static int parse_time(const char *option, const char *s, uint64_t first, uint64_
 	else if (absolute)
 		r = parse_clock(s, first + epoch_offset, &t);
 	else
-		r = spoor_parse_duration(s, &t);
-	if (r < 0 || (!absolute && t > UINT64_MAX - first))
+		r = spoor_parse_duration(s, &since);
+	if (r < 0 || since > UINT64_MAX - first)
 		return spoor_fail(e, EINVAL, "%s: '%s' is no time; examples: 1.5s, 11:03:07.25, @1763722800.5", option,
 				  s);
 	if (absolute)
-		*ret = t > epoch_offset ? t - epoch_offset : 1;
+		*ret = (struct moment){ monotonic(t.first, epoch_offset), monotonic(t.last, epoch_offset) };
 	else
-		*ret = first + t;
+		*ret = (struct moment){ first + since, first + since };
 	return 0;
 }
 
@@ -82,6 +101,7 @@ int spoor_report_times(const char *from, const char *to, struct spoor_trace *t, 
 		       struct spoor_error *e)
 {
 	uint64_t offset = spoor_trace_info(t)->epoch_offset, first;
+	struct moment begin = {}, end = {};
 	struct spoor_event ev;
 	int r;
 
@@ -89,9 +109,11 @@ int spoor_report_times(const char *from, const char *to, struct spoor_trace *t, 
 		return 0;
 	first = spoor_trace_next(t, &ev) == 1 ? ev.h->ts : 0;
 	spoor_trace_rewind(t);
-	r = parse_time("--from", from, first, offset, &select->from, e);
+	r = parse_time("--from", from, first, offset, &begin, e);
 	if (!r)
-		r = parse_time("--to", to, first, offset, &select->to, e);
+		r = parse_time("--to", to, first, offset, &end, e);
+	select->from = begin.first;
+	select->to = end.last;
 	if (!r && from && to && select->from > select->to)
 		r = spoor_fail(e, EINVAL, "--from %s is after --to %s", from, to);
 	return r;

@@ -115,6 +115,20 @@ def test_times(spoor, traces):
     assert first <= low
 
 
+def test_times_of_a_listing(spoor, traces):
+    """What a listing shows, given back, has that call: it is cut to the microsecond, and stands for all of it."""
+    trace = traces / "migrate"
+    listed = spoor("report", "--events", trace).stdout.splitlines()
+    lines_of = [line for line in listed if re.match(r"\[\d+\] \d\d:", line)]
+    assert len(lines_of) > 10
+    for line in lines_of[::len(lines_of) // 10]:
+        at = line.split()[1]
+        found = spoor("report", "--events", "--from", at, "--to", at, trace)
+        assert found.returncode == 0 and line in found.stdout.splitlines(), found
+    first = lines_of[0].split()[1]
+    assert lines_of[0] in spoor("report", "--events", "--to", first, trace).stdout.splitlines()
+
+
 def test_span_that_ends_before_it_begins(spoor, traces):
     run = spoor("report", "--from", "2s", "--to", "1s", traces / "migrate")
     assert run.returncode == 2 and run.stderr == "spoor report: --from 2s is after --to 1s\n" and not run.stdout
