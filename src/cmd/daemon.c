@@ -104,6 +104,14 @@ static void run(struct spoor_daemon *d, int signal_fd)
 	}
 }
 
+static void say_asking(const char *url)
+{
+	struct spoor_error text;
+
+	spoor_fail(&text, 0, "asking %s what it has", url);
+	spoor_cmd_say("daemon", text.text);
+}
+
 static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options *relay, bool everybody,
 		 struct spoor_error *e)
 {
@@ -132,7 +140,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	if (r)
 		return r;
 	if (d->relay && o.goes_on)
-		fprintf(stderr, "spoor daemon: asking %s what it has\n", relay->url);
+		say_asking(relay->url);
 	r = spoor_state_load(d->hub, d->state, d->relay, e);
 	if (r < 0)
 		return r;
@@ -225,6 +233,7 @@ int spoor_cmd_daemon(int argc, char **argv)
 	struct daemon_options o = {};
 	static struct spoor_daemon d;
 	struct spoor_error e = { "" };
+	char ready[sizeof(d.socket) + 16];
 	int r = parse(&o, argc, argv, &e), signal_fd;
 
 	if (r > 0)
@@ -242,12 +251,13 @@ int spoor_cmd_daemon(int argc, char **argv)
 	if (r >= 0)
 		r = begin(&d, &o.relay, !geteuid(), &e);
 	if (r < 0) {
-		fprintf(stderr, "spoor daemon: %s\n", e.text);
+		spoor_cmd_say("daemon", e.text);
 		spoor_hub_close(d.hub);
 		spoor_relay_client_free(d.relay, 0);
 		return SPOOR_EXIT_FAILED;
 	}
-	fprintf(stderr, "spoor daemon: ready at %s\n", d.socket);
+	snprintf(ready, sizeof(ready), "ready at %s", d.socket);
+	spoor_cmd_say("daemon", ready);
 	run(&d, signal_fd);
 	suspend(&d);
 	spoor_hub_close(d.hub);

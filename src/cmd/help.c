@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 
 static const struct spoor_page *find_page(const char *verb)
 {
@@ -51,13 +54,15 @@ int spoor_cmd_help(int argc, char **argv)
 	const char *verb = argc > 1 ? argv[1] : "spoor";
 	const struct spoor_page *page = find_page(verb);
 	struct spoor_pager pager;
+	struct spoor_error e;
 
 	if (argc > 2) {
 		fprintf(stderr, "spoor help: one verb at a time: spoor help [VERB]\n");
 		return SPOOR_EXIT_USAGE;
 	}
 	if (!page) {
-		fprintf(stderr, "spoor help: there is no page '%s'; 'spoor help' lists the verbs\n", verb);
+		spoor_fail(&e, ENOENT, "there is no page '%s'; 'spoor help' lists the verbs", verb);
+		spoor_cmd_say("help", e.text);
 		return SPOOR_EXIT_USAGE;
 	}
 	pager = spoor_pager_open();

@@ -250,11 +250,16 @@ int spoor_options_trace(const struct spoor_command_line *l, int argc, char **arg
 	return 0;
 }
 
+void spoor_cmd_say(const char *verb, const char *text)
+{
+	char shown[4096];
+
+	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
+	fprintf(stderr, "spoor %s: %s\n", verb, shown);
+}
+
 int spoor_cmd_misuse(const char *verb, const struct spoor_error *e)
 {
-	char shown[4 * sizeof(e->text)];
-
-	spoor_escape_terminal(e->text, strlen(e->text), shown, sizeof(shown));
-	fprintf(stderr, "spoor %s: %s\n", verb, shown);
+	spoor_cmd_say(verb, e->text);
 	return SPOOR_EXIT_USAGE;
 }

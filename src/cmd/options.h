@@ -53,6 +53,8 @@ int spoor_options_parse(const struct spoor_command_line *l, int argc, char **arg
 int spoor_options_trace(const struct spoor_command_line *l, int argc, char **argv, const char **ret,
 			struct spoor_error *e);
 
+/* "spoor VERB: TEXT", a line on standard error; names in the text may hold what a terminal would obey. */
+void spoor_cmd_say(const char *verb, const char *text);
 /* Prints what is wrong with a command line. Returns SPOOR_EXIT_USAGE. */
 int spoor_cmd_misuse(const char *verb, const struct spoor_error *e);
 

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/record_options.h"
 #include "cmd/ust.h"
 #include "collect/kernel/control.h"
@@ -34,13 +35,6 @@ static const char *show(const char *text, char *buf, size_t size)
 {
 	spoor_escape_line(text, strlen(text), buf, size);
 	return buf;
-}
-
-static void say_failed(const char *text)
-{
-	char shown[1024];
-
-	fprintf(stderr, "spoor record: %s\n", show(text, shown, sizeof(shown)));
 }
 
 static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
@@ -136,7 +130,7 @@ static int send_sets(const struct spoor_record_options *o)
 
 	if (!spoor_remote_send(o->s.targets.argv[0], o->sets, o->n_sets, &e))
 		return SPOOR_EXIT_OK;
-	say_failed(e.text);
+	spoor_cmd_say("record", e.text);
 	return SPOOR_EXIT_FAILED;
 }
 
@@ -156,7 +150,7 @@ int spoor_cmd_record(int argc, char **argv)
 	o.s.hidden = say_hidden;
 	r = spoor_session_run(&o.s, &result, &e);
 	if (r) {
-		say_failed(spoor_error_text(&e, r));
+		spoor_cmd_say("record", spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
 	}
 	say_end(&o, &result);

@@ -11,6 +11,7 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/server.h"
 #include "collect/relay/protocol.h"
 #include "collect/relay/server.h"
@@ -26,18 +27,9 @@ struct options {
 	const char *listen;
 };
 
-static int misuse(const char *text)
-{
-	fprintf(stderr, "spoor relay: %s\n", text);
-	return SPOOR_EXIT_USAGE;
-}
-
 static void say(void *ctx, const char *text)
 {
-	char shown[2048];
-
-	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
-	fprintf(stderr, "spoor relay: %s\n", shown);
+	spoor_cmd_say("relay", text);
 }
 
 static int parse_option(int c, const char *arg, struct options *o, struct spoor_error *e)
@@ -131,7 +123,7 @@ int spoor_cmd_relay(int argc, char **argv)
 	if (r > 0)
 		return spoor_cmd_usage("relay");
 	if (r)
-		return misuse(e.text);
+		return spoor_cmd_misuse("relay", &e);
 	spoor_descriptors_raise();
 	r = signal_fd = spoor_server_signals(&e);
 	if (r >= 0 && o.o.at.tls)

@@ -51,7 +51,7 @@ static int show(struct spoor_report_options *o, struct spoor_trace *trace)
 	spoor_pager_close(&pager);
 	if (r == 0)
 		return SPOOR_EXIT_OK;
-	fprintf(stderr, "spoor report: %s\n", e.text);
+	spoor_cmd_say("report", e.text);
 	return SPOOR_EXIT_FAILED;
 }
 
@@ -88,7 +88,7 @@ static int report(struct spoor_report_options *o)
 	int r = 0;
 
 	if (spoor_trace_open(o->trace, &trace, &e) < 0) {
-		fprintf(stderr, "spoor report: %s\n", e.text);
+		spoor_cmd_say("report", e.text);
 		return SPOOR_EXIT_FAILED;
 	}
 	if (o->view.follow)
@@ -96,7 +96,7 @@ static int report(struct spoor_report_options *o)
 	if (spoor_report_times(o->from, o->to, trace, &o->select, &e) < 0)
 		r = spoor_cmd_misuse("report", &e);
 	if (r == 0 && spoor_symbolizer_new(o->debug_root, NULL, &o->view.symbols) < 0) {
-		fputs("spoor report: out of memory\n", stderr);
+		spoor_cmd_say("report", "out of memory");
 		r = SPOOR_EXIT_FAILED;
 	}
 	if (r == 0)

@@ -15,6 +15,7 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "cmd/stat_fill.h"
 #include "cmd/stat_options.h"
 #include "present/stat_sites.h"
@@ -169,6 +170,14 @@ static void say_ready(void *ctx, long threads)
 			s->o.c.duration_ns ? "it ends by itself" : "Ctrl-C ends it");
 }
 
+static void say_output(const struct stat *s)
+{
+	struct spoor_error e;
+
+	spoor_fail(&e, errno, "-o %s: %s", s->o.output, strerror(errno));
+	spoor_cmd_say("stat", e.text);
+}
+
 static int open_output(struct stat *s)
 {
 	s->out = stderr;
@@ -177,7 +186,7 @@ static int open_output(struct stat *s)
 	s->out = fopen(s->o.output, "we");
 	if (s->out)
 		return 0;
-	fprintf(stderr, "spoor stat: -o %s: %s\n", s->o.output, strerror(errno));
+	say_output(s);
 	return -1;
 }
 
@@ -209,7 +218,7 @@ static int open_watch(struct stat *s)
 	if (!s->o.watch)
 		return 0;
 	if (spoor_watch_open(&s->o.view, &s->watch, &e)) {
-		fprintf(stderr, "spoor stat: %s\n", e.text);
+		spoor_cmd_say("stat", e.text);
 		return -1;
 	}
 	s->o.c.fd = spoor_watch_fd(s->watch);
@@ -224,7 +233,7 @@ static int open_symbols(struct stat *s)
 	int r = s->o.view.by_site ? spoor_symbolizer_new(NULL, NULL, &s->symbols) : 0;
 
 	if (r) {
-		fprintf(stderr, "spoor stat: %s\n", strerror(-r));
+		spoor_cmd_say("stat", strerror(-r));
 		return -1;
 	}
 	s->sites.symbols = s->symbols;
@@ -270,7 +279,7 @@ static int run(struct stat *s)
 	spoor_watch_close(s->watch);
 	s->watch = NULL;
 	if (r) {
-		fprintf(stderr, "spoor stat: %s\n", spoor_error_text(&e, r));
+		spoor_cmd_say("stat", spoor_error_text(&e, r));
 		return failed(s);
 	}
 	return say_end(s, &result);
@@ -289,7 +298,7 @@ int spoor_cmd_stat(int argc, char **argv)
 	look_of(&s);
 	r = open_watch(&s) ? failed(&s) : run(&s);
 	if (s.o.output && fclose(s.out)) {
-		fprintf(stderr, "spoor stat: -o %s: %s\n", s.o.output, strerror(errno));
+		say_output(&s);
 		r = failed(&s);
 	}
 	spoor_counters_done(&s.last);

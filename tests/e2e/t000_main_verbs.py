@@ -65,3 +65,20 @@ def test_full_disk(spoor, args):
 def test_version(spoor):
     assert re.fullmatch(r"spoor \d+\.\d+\.\d+\n", spoor("version").stdout)
     assert spoor("--version").stdout == spoor("version").stdout
+
+
+HOSTILE = "a\x1b[2J\nb"
+
+
+@pytest.mark.parametrize("args", [("stat", "-o", f"file/{HOSTILE}", "--", "true"), ("stat", "--", HOSTILE),
+                                  ("stat", "--cgroup", HOSTILE), ("report", HOSTILE), ("pack", HOSTILE),
+                                  ("repair", HOSTILE), ("record", "-o", f"file/{HOSTILE}", "--", "true"),
+                                  ("daemon", "--socket", f"file/{HOSTILE}"), ("help", HOSTILE), (HOSTILE,),
+                                  ("relay", "--listen", HOSTILE, "-o", "relayed"), ("ust", "list", HOSTILE)],
+                         ids=lambda args: "-".join(args)[:12].replace(HOSTILE, "name"))
+def test_names_in_errors(spoor, tmp_path, args):
+    """A line on a terminal that names something does what no name says."""
+    (tmp_path / "file").touch()
+    run = spoor(*args)
+    assert run.returncode and run.stdout == "" and run.stderr.count("\n") == 1, run
+    assert "a\\x1b[2J\\nb" in run.stderr and "\x1b" not in run.stderr, run
