@@ -27,6 +27,14 @@ static int present(struct spoor_report_options *o, struct spoor_error *e)
 	return spoor_present_table(v, e);
 }
 
+/* What is written while the trace is read would get into a terminal's line about it. */
+static bool can_show_progress(const struct spoor_report_options *o)
+{
+	bool writes = o->json || o->events || o->blocked;
+
+	return isatty(STDERR_FILENO) && !o->view.follow && !(writes && isatty(STDOUT_FILENO));
+}
+
 /* Lines for programs do not go through a pager. */
 static int show(struct spoor_report_options *o, struct spoor_trace *trace)
 {
@@ -41,7 +49,7 @@ static int show(struct spoor_report_options *o, struct spoor_trace *trace)
 	o->view.out = pager.out;
 	o->view.json = o->json;
 	o->view.colour = text && terminal && !(no_colour && *no_colour);
-	o->view.progress = isatty(STDERR_FILENO);
+	o->view.progress = can_show_progress(o);
 	r = present(o, &e);
 	if (r == 0 && fflush(pager.out) != 0) {
 		if (errno != EPIPE)

@@ -164,11 +164,13 @@ int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e)
 	if (r == 0 && list.n)
 		qsort(list.items, list.n, sizeof(*list.items), by_time);
 	for (size_t i = 0; i < list.n && r == 0; i++) {
+		spoor_view_progress(v, "naming call sites", i + 1, list.n);
 		if (v->json)
 			spoor_put_event_json(v, &list.items[i].ev, list.items[i].why);
 		else
 			put_blocked(v, &list.items[i]);
 	}
+	spoor_view_progress_end(v);
 	if (r == 0 && v->json) {
 		spoor_put_summary_json(v);
 	} else if (r == 0) {

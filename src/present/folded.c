@@ -92,6 +92,7 @@ static int make_lines(struct spoor_view *v, struct spoor_processes *processes, c
 		size_t size;
 		FILE *out;
 
+		spoor_view_progress(v, "naming call sites", i + 1, n);
 		if (!value)
 			continue;
 		out = open_memstream(&lines[*ret_n].text, &size);
@@ -114,6 +115,7 @@ static int put_lines(struct spoor_view *v, struct spoor_processes *processes, co
 	uint64_t sum = 0;
 	int r = lines ? make_lines(v, processes, cells, n, lines, &n_lines) : -ENOMEM;
 
+	spoor_view_progress_end(v);
 	if (r == 0)
 		qsort(lines, n_lines, sizeof(*lines), by_text);
 	for (size_t i = 0; r == 0 && i < n_lines; i++) {

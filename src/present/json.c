@@ -165,13 +165,17 @@ static int each(struct spoor_view *v, const struct spoor_event *ev, enum spoor_u
 {
 	const struct spoor_syscall *call = (const void *)ev->h;
 
+	spoor_view_listed(v);
 	spoor_tally_stack(&v->tally, ev->segment, call->stack, 1);
 	return spoor_put_event_json(v, ev, why);
 }
 
 static int each_user(struct spoor_view *v, const struct spoor_event *ev, void *p)
 {
-	return ev->class ? spoor_put_user_json(v, ev) : 0;
+	if (!ev->class)
+		return 0;
+	spoor_view_listed(v);
+	return spoor_put_user_json(v, ev);
 }
 
 int spoor_present_json(struct spoor_view *v, struct spoor_error *e)
@@ -180,6 +184,7 @@ int spoor_present_json(struct spoor_view *v, struct spoor_error *e)
 
 	v->stack_texts = spoor_texts_new();
 	r = spoor_view_read(v, each, each_user, NULL, e);
+	spoor_view_progress_end(v);
 	if (r == 0)
 		spoor_put_summary_json(v);
 	spoor_texts_free(v->stack_texts);

@@ -57,6 +57,7 @@ static int each(struct spoor_view *v, const struct spoor_event *ev, enum spoor_u
 {
 	struct spoor_call call;
 
+	spoor_view_listed(v);
 	spoor_tally_stack(&v->tally, ev->segment, ((const struct spoor_syscall *)ev->h)->stack, 1);
 	if (spoor_call_decode(ev, &call) < 0) {
 		v->n_undecodable++;
@@ -91,6 +92,7 @@ static int chooses(const struct spoor_select *s)
 
 static int put_user(struct spoor_view *v, const struct spoor_event *ev)
 {
+	spoor_view_listed(v);
 	put_begin(v, ev->h->tid, ev->h->ts);
 	spoor_put_user(v->out, ev);
 	fputc('\n', v->out);
@@ -136,6 +138,7 @@ int spoor_present_events(struct spoor_view *v, struct spoor_error *e)
 {
 	int r = spoor_view_read(v, each, other, NULL, e);
 
+	spoor_view_progress_end(v);
 	if (r < 0)
 		return r;
 	spoor_put_footer(v);

@@ -22,7 +22,7 @@ struct spoor_view {
 	struct spoor_symbolizer *symbols;
 	FILE *out;
 	uint8_t colour;
-	uint8_t progress; /* stderr is a terminal: show how far long symbolization is */
+	uint8_t progress; /* show on standard error, a terminal, how far a long report is */
 	uint8_t json;     /* of blocked calls */
 	uint8_t follow;   /* go on as long as the trace is being written, or until *stop */
 	volatile sig_atomic_t *stop; /* may be NULL */
@@ -41,6 +41,8 @@ struct spoor_view {
 	uint8_t start_is_bound; /* of the completed call at hand: it began before, and took at least its time */
 	uint32_t user_pid; /* of the user event at hand; 0: unknown */
 	uint8_t writer_away;    /* as it was told */
+	uint8_t progress_shown;
+	uint64_t next_progress; /* when, CLOCK_MONOTONIC ns; 0: it has not begun */
 	uint64_t n_undecodable; /* events whose arguments do not fit their class */
 };
 
@@ -99,5 +101,10 @@ void spoor_put_frames_json(FILE *out, struct spoor_symbolizer *symbols, const st
 			   uint32_t pid, uint32_t stack);
 /* ",\"stack\":[...],\"walk\":...,\"way\":...": made once for each stack if there are v->stack_texts. */
 void spoor_put_stack_json(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t stack);
+/* How far it is: of total, 0 where that is not known. listed: how many calls and user events were given so far. */
+void spoor_view_progress(struct spoor_view *v, const char *what, size_t done, size_t total);
+void spoor_view_listed(struct spoor_view *v);
+/* Nothing of it stays. */
+void spoor_view_progress_end(struct spoor_view *v);
 /* "sleep", "before", "end", "death": enum spoor_pending_why in JSON. */
 const char *spoor_pending_name(unsigned why);

@@ -27,25 +27,9 @@ static void userevents_freep(struct spoor_userevents **u)
 	spoor_userevents_free(*u);
 }
 
-/* On a terminal only, and only when it takes long enough to be seen. */
 static void show_progress(void *p, size_t done, size_t total)
 {
-	uint64_t *next = p, now;
-
-	if (done % 64 && done != total)
-		return;
-	now = spoor_now_monotonic();
-	if (!*next)
-		*next = (now + SPOOR_NS_PER_SEC / 2) & ~1ULL;
-	if (now < *next && !(done == total && *next & 1))
-		return;
-	if (done == total) {
-		fputs("\r\033[K", stderr);
-		return;
-	}
-	fprintf(stderr, "\rnaming call sites: %3zu %%", done * 100 / total);
-	fflush(stderr);
-	*next = (now + SPOOR_NS_PER_SEC / 10) | 1; /* odd: something was shown */
+	spoor_view_progress(p, "naming call sites", done, total);
 }
 
 static uint64_t sort_key(const struct spoor_view *v, const struct spoor_site *s)
@@ -202,7 +186,6 @@ int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 	_cleanup_(callsites_freep) struct spoor_callsites *matrix = NULL;
 	_cleanup_(userevents_freep) struct spoor_userevents *user = NULL;
 	struct spoor_site *sites;
-	uint64_t next = 0;
 	size_t n;
 	int r;
 
@@ -213,7 +196,8 @@ int spoor_present_table(struct spoor_view *v, struct spoor_error *e)
 	if (r < 0)
 		return r;
 	put_title(v);
-	r = spoor_callsites_sites(matrix, v->symbols, v->progress ? show_progress : NULL, &next, &sites, &n);
+	r = spoor_callsites_sites(matrix, v->symbols, show_progress, v, &sites, &n);
+	spoor_view_progress_end(v);
 	if (r < 0)
 		return spoor_fail(e, -r, "out of memory");
 	put_sites(v, processes, sites, n);

@@ -197,6 +197,15 @@ def test_progress_of_long_symbolization(build, traces, tmp_path):
         assert on_terminal(*command, stdout=out) == ("", 0)
     run = subprocess.run(command, env=os.environ | hasty, capture_output=True, text=True, timeout=60)
     assert not run.stderr and "naming" not in run.stdout
+    listed = r"calls and events listed: \d+"
+    for form, what in ((["--folded"], r"naming call sites: +\d+ %"), (["--events", "-k"], listed),
+                       (["-f", "json"], listed)):
+        command = [build / "spoor", "report", *form, traces / "calls"]
+        with open(tmp_path / "out", "w") as out:
+            shown, code = on_terminal(*command, stdout=out, **hasty)
+        assert code == 0 and re.match(rf"(\r{what}){{6,}}\r\033\[K", shown), shown
+    shown, code = on_terminal(*command, **hasty)
+    assert code == 0 and "listed" not in shown
 
 
 def test_full_disk(build, traces):
