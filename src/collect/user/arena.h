@@ -101,6 +101,8 @@ struct spoor_user_piece {
  * looked at is not taken before spoor_user_packet_taken() says so.
  */
 void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *room, struct spoor_user_piece *ret);
+/* Its program is about to overwrite it: it has nothing any more. */
+bool spoor_user_packet_leaves(const struct spoor_user_arena *a, unsigned i);
 /* After it was read: is it that packet still? */
 bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const struct spoor_user_piece *piece);
 /* So many bytes, n events, of it have been written. done: it is full, and goes back to the program. */

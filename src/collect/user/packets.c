@@ -13,6 +13,38 @@ struct moment {
 	uint64_t owner, serial, committed, gone;
 };
 
+/* As its program would count them. Of an arena that was cut, those that are there. */
+static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t to)
+{
+	uint64_t there = p->offset < a->size ? a->size - p->offset : 0, most = there < p->size ? there : p->size;
+	const uint8_t *at = a->base + p->offset, *end = at + (to < most ? to : most);
+	struct spoor_event_header h;
+	uint64_t n = 0;
+
+	for (; at + sizeof(h) <= end; at += spoor_event_size(&h)) {
+		memcpy(&h, at, sizeof(h));
+		if (!h.size4)
+			break;
+		n += h.id != 0;
+	}
+	return n;
+}
+
+/*
+ * It holds the packet, to overwrite it. What is there yet has gone: a thread that is kept from doing so may have it for
+ * longer than all the others of its age are there.
+ */
+static bool leaves(const struct spoor_user_packet *p, uint64_t owner)
+{
+	return p->overwritten && SPOOR_OWNER_STATE(owner) == SPOOR_PACKET_READING &&
+	       SPOOR_OWNER_LEVEL(owner) != SPOOR_LEVEL_CONSUMER;
+}
+
+bool spoor_user_packet_leaves(const struct spoor_user_arena *a, unsigned i)
+{
+	return leaves(&a->packets[i], LOAD(a->headers[i].owner));
+}
+
 /* Of one that does not overwrite nothing is gone. false: it changes too fast, the next look will do. */
 static bool look(const struct spoor_user_arena *a, unsigned i, struct moment *ret)
 {
@@ -30,6 +62,9 @@ static bool look(const struct spoor_user_arena *a, unsigned i, struct moment *re
 		if (overwritten && begun != ret->serial) {
 			ret->committed = 0;
 			ret->gone = LOAD(h->gone_next);
+		} else if (leaves(&a->packets[i], ret->owner)) {
+			ret->gone += count_events(a, &a->packets[i], ret->committed);
+			ret->committed = 0;
 		}
 		if (LOAD(h->owner) == ret->owner && LOAD(h->serial) == ret->serial && LOAD(h->begun) == begun)
 			return true;
@@ -42,23 +77,6 @@ static uint64_t consumed_of(const struct spoor_user_arena *a, unsigned i, uint64
 	uint64_t consumed = LOAD(a->headers[i].consumed);
 
 	return a->packets[i].overwritten ? SPOOR_CONSUMED_BYTES(consumed, serial) : consumed;
-}
-
-/* As its program would count them. Of an arena that was cut, those that are there. */
-static uint64_t count_events(const struct spoor_user_arena *a, const struct spoor_user_packet *p, uint64_t to)
-{
-	uint64_t there = p->offset < a->size ? a->size - p->offset : 0, most = there < p->size ? there : p->size;
-	const uint8_t *at = a->base + p->offset, *end = at + (to < most ? to : most);
-	struct spoor_event_header h;
-	uint64_t n = 0;
-
-	for (; at + sizeof(h) <= end; at += spoor_event_size(&h)) {
-		memcpy(&h, at, sizeof(h));
-		if (!h.size4)
-			break;
-		n += h.id != 0;
-	}
-	return n;
 }
 
 /* Another serial: a packet that we have not seen. What an earlier consumer took from it, it noted. */
@@ -110,7 +128,7 @@ void spoor_user_packet_look(struct spoor_user_arena *a, unsigned i, uint8_t *roo
 	struct moment m;
 
 	*ret = piece;
-	if (!look(a, i, &m) || SPOOR_OWNER_STATE(m.owner) == SPOOR_PACKET_FREE)
+	if (!look(a, i, &m) || SPOOR_OWNER_STATE(m.owner) == SPOOR_PACKET_FREE || leaves(p, m.owner))
 		return;
 	if (m.serial != p->serial)
 		begin_packet(a, i, m.serial, m.committed);
@@ -271,7 +289,7 @@ static uint64_t sum_of_gone(const struct spoor_user_arena *a)
 		if (!p->overwritten || !look(a, i, &m))
 			continue;
 		if (__builtin_add_overflow(sum, m.gone, &sum) ||
-		    __builtin_add_overflow(sum, m.serial == p->serial ? p->n : 0, &sum))
+		    __builtin_add_overflow(sum, m.serial == p->serial && m.committed ? p->n : 0, &sum))
 			return UINT64_MAX;
 	}
 	return sum;

@@ -71,7 +71,8 @@ static int list_pieces(struct recovery *r)
 		for (unsigned k = 0; k < a->n_packets; k++) {
 			struct piece p = { l, k, 0 };
 
-			if (!a->headers[k].committed || SPOOR_OWNER_STATE(a->headers[k].owner) == SPOOR_PACKET_FREE)
+			if (!a->headers[k].committed || spoor_user_packet_leaves(a, k) ||
+			    SPOOR_OWNER_STATE(a->headers[k].owner) == SPOOR_PACKET_FREE)
 				continue;
 			p.begin = begin_of(l, k);
 			l->last = p.begin > l->last ? p.begin : l->last;
