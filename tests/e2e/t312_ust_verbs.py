@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 import tracing
-from daemons import ticker  # noqa: F401
+from daemons import in_a_row, ticker  # noqa: F401
 from processes import children, ready, wait_for
 
 HEADERS_OFFSET = 120  # of headers_offset and data_offset in an arena (src/agent/core/arena.h)
@@ -178,6 +178,28 @@ def test_recover_alone(spoor, build, ticker, tmp_path, events):
     p.wait()
     assert "still running" in run.stdout, run
     assert len(ticks(events("running.spoor")[0])) == 1
+
+
+def test_recover_while_it_overwrites(spoor, build, ticker, tmp_path, events):
+    """What stands while it is read is there, without a gap, and the program is not said to have written nonsense."""
+    env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_MODE="overwrite")
+    p = subprocess.Popen([ticker, "2", "0"], env=env, stdout=subprocess.PIPE)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        wait_for(lambda: "overwritten; 1 still running" in spoor("ust", "recover", "alone", "-o",
+                                                                f"{time.monotonic()}.spoor").stdout)
+        runs = [spoor("ust", "recover", "alone", "-o", f"{i}.spoor") for i in range(5)]
+    finally:
+        p.kill()
+        p.wait()
+    assert all(run.returncode == 0 and not run.stderr and "; 1 still running" in run.stdout for run in runs), runs
+    there = 0
+    for i in range(5):
+        numbers = [[e["fields"]["n"] for e in events(f"{i}.spoor")[0]
+                    if e["event"] == "zoo:tick" and e["fields"]["thread"] == thread] for thread in range(2)]
+        assert all(in_a_row(n) for n in numbers if n)
+        there += sum(map(len, numbers))
+    assert there
 
 
 def test_a_recovered_trace_ends_with_its_last_event(spoor, build, ticker, tmp_path, events):

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "base/cleanup.h"
 #include "base/process.h"
 #include "collect/user/spill.h"
+
+#define TRIES 20 /* to read what is being written */
 
 static void free_left(struct spoor_left *l)
 {
@@ -36,12 +39,29 @@ void spoor_lefts_done(struct spoor_lefts *all)
 	free(all->all);
 }
 
+/* Returns how much there is. */
+static size_t read_at(int fd, void *to, size_t size, uint64_t from)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = pread(fd, (uint8_t *)to + done, size - done, from + done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		done += n;
+	}
+	return done;
+}
+
 /* Into memory: a file can be cut while it is mapped. */
-static int read_file(const char *path, struct stat *ret_stat, uint8_t **ret, size_t *ret_size, struct spoor_error *e)
+static int read_file(const char *path, int *ret_fd, struct stat *ret_stat, uint8_t **ret, size_t *ret_size,
+		     struct spoor_error *e)
 {
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	_cleanup_(spoor_freep) uint8_t *data = NULL;
-	size_t done = 0;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st))
@@ -51,18 +71,58 @@ static int read_file(const char *path, struct stat *ret_stat, uint8_t **ret, siz
 	data = malloc(st.st_size + 1);
 	if (!data)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
-	while (done < (size_t)st.st_size) {
-		ssize_t n = pread(fd, data + done, st.st_size - done, done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			break;
-		done += n;
-	}
+	*ret_size = read_at(fd, data, st.st_size, 0);
 	*ret_stat = st;
 	*ret = TAKE_PTR(data);
-	*ret_size = done;
+	*ret_fd = TAKE_FD(fd);
+	return 0;
+}
+
+/* Is what is in a packet what its header said, which was read before it? now: what it says after that. */
+static bool stood(const struct spoor_arena_packet *h, const struct spoor_arena_packet *now)
+{
+	return h->serial == now->serial && h->begun == now->begun && h->committed <= now->committed;
+}
+
+/* Once more, in an order in which what is read later is there if what was read before says so. Returns how many stood. */
+static unsigned read_again(struct spoor_user_arena *a, int fd, struct spoor_arena_packet *now)
+{
+	size_t size = a->n_packets * sizeof(*now);
+	unsigned n = 0;
+
+	read_at(fd, a->base, sizeof(a->head), 0);
+	read_at(fd, a->headers, size, a->head.headers_offset);
+	read_at(fd, a->base + a->head.data_offset, a->size - a->head.data_offset, a->head.data_offset);
+	memcpy(now, a->headers, size); /* where nothing more is there to be read */
+	read_at(fd, now, size, a->head.headers_offset);
+	for (unsigned i = 0; i < a->n_packets; i++)
+		n += stood(&a->headers[i], &now[i]);
+	return n;
+}
+
+/*
+ * Its program writes on while it is read: more than half of its packets are to stand meanwhile, if that can be had. Of
+ * one in which another began nothing is taken: it is overwritten, or was spilled, and is there.
+ */
+static int settle(struct spoor_user_arena *a, int fd)
+{
+	_cleanup_(spoor_freep) struct spoor_arena_packet *now = calloc(a->n_packets, sizeof(*now));
+	struct spoor_arena *head = (struct spoor_arena *)a->base;
+
+	if (!now)
+		return -ENOMEM;
+	if (a->size < a->head.size) /* it was cut: whoever runs, it is not his */
+		return 0;
+	for (int i = 0; i < TRIES && read_again(a, fd, now) <= a->n_packets / 2; i++)
+		;
+	for (unsigned i = 0; i < a->n_packets; i++)
+		if (!stood(&a->headers[i], &now[i])) {
+			a->headers[i] = now[i];
+			a->headers[i].committed = 0;
+		}
+	/* They are only added to: those of what was read are there now. */
+	read_at(fd, &head->defs_used, sizeof(head->defs_used), offsetof(struct spoor_arena, defs_used));
+	read_at(fd, a->base + a->head.defs_offset, a->head.defs_size, a->head.defs_offset);
 	return 0;
 }
 
@@ -118,6 +178,7 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 {
 	_cleanup_(free_leftp) struct spoor_left *l = calloc(1, sizeof(*l));
 	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), *known;
+	_cleanup_(spoor_closep) int fd = -1;
 	struct spoor_error inner = { "" };
 	uint8_t *data = NULL;
 	struct stat st = {};
@@ -129,7 +190,7 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	if (!l || !grown)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	l->spill_fd = -1;
-	err = read_file(path, &st, &data, &size, e);
+	err = read_file(path, &fd, &st, &data, &size, e);
 	if (err)
 		return err;
 	l->dev = st.st_dev;
@@ -140,13 +201,15 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	known = find_left(all, l);
 	if (known)
 		return pass_over(l, known, path, e);
+	l->runs = same_boot(&l->source.arena->head) &&
+		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
+	if (l->runs && settle(l->source.arena, fd))
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	err = spoor_spill_add(l->source.arena, path, &l->clock, &l->spill_fd, e);
 	if (err)
 		return err;
 	take_clocks(l);
 	l->source.clock = &l->clock;
-	l->runs = same_boot(&l->source.arena->head) &&
-		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
 	all->all[all->n++] = TAKE_PTR(l);
 	return 0;
 }
