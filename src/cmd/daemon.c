@@ -191,6 +191,8 @@ static int check_relay(const struct spoor_relay_client_options *o, struct spoor_
 		if (!r && any.tls && (!o->tls.ca || !o->tls.cert))
 			r = spoor_fail(e, EINVAL, "%s needs certificates: --relay-ca, --relay-cert and --relay-key",
 				       o->url);
+		if (!r && o->memory > SPOOR_RELAY_MEMORY_MOST)
+			r = spoor_fail(e, EINVAL, "--relay-memory: at most 4G");
 		return r;
 	}
 	if (o->host || o->memory || o->tls.ca || o->tls.cert || o->tls.key)

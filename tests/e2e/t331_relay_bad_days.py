@@ -247,6 +247,7 @@ def test_wrong_words(build, tmp_path, ca, certificates):
         (["--relay", "tls://localhost", "--relay-ca", "x"], "--relay-ca, --relay-cert and --relay-key"),
         (["--relay-ca", "x"], "for --relay"),
         (["--relay", "tcp://localhost", "--relay-memory", "3"], "--relay-memory"),
+        (["--relay", "tcp://localhost", "--relay-memory", "5G"], "--relay-memory: at most 4G"),
         (["--host-name", "x"], "for --relay"), (["--relay", ""], "empty"),
     ]
     for words, says in daemon:
@@ -338,6 +339,13 @@ def test_hostile(relay, what):
     assert types(good)[0] == 2 and 5 in types(good)
     assert {p.name for p in relay.directory.iterdir()} <= {"h", "other"}
     assert {p.name for p in relay.directory.parent.iterdir()} <= {"relayed", "relayed.log"}
+
+
+@pytest.mark.parametrize("flag, says", [(1, "complete"), (0, "not in order")])
+def test_end(relay, flag, says):
+    """How a trace ended is what its sender says."""
+    assert types(speak(relay, hello() + op(16, 1) + op(22, 2, flag=flag)))[0] == 2
+    wait_for(lambda: f" {says}\n" in relay.said())
 
 
 def test_mutations(relay):

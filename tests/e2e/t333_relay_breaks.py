@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from daemons import all_of_two_threads, counters, exactly, stop_and_start, ticker  # noqa: F401 (fixtures)
-from processes import wait_for
+from processes import go, wait_for
 from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
 
 CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
@@ -90,6 +90,28 @@ def test_daemon_killed_with_much_on_the_way(relay, sender, proxy, ticker):  # no
         s.start()
     wait_for(lambda: f"{program.pid} ticker" in s.status())
     check_end(s, relay, program, counter)
+
+
+def test_daemon_killed_with_more_at_the_relay_than_it_knows(relay, sender, proxy, ticker):  # noqa: F811
+    """As much as it may have: the next daemon, which may have less, takes nothing of that from buffers once more."""
+    n, least = 10_500_000, 28 * 10_000_000
+    p = proxy()
+    s = sender("host", p.url, "--relay-memory", "600M")
+    s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "600M")
+    wait_for(lambda: (relay.directory / "host/t.spoor/manifest").exists())
+    p.holds = (1,)
+    program = s.program(ticker, 1, n, stdin=subprocess.PIPE, TICKER_WAITS="1")
+    go(program)
+    wait_for(lambda: sum(f.stat().st_size for f in relay.directory.rglob("lane*")) > least, 60)
+    s.kill()
+    p.cut()
+    p.holds = ()
+    s.options = s.options[:-2]
+    s.start()
+    assert f"{n} events of 1 program, 0 lost" in finish(s, relay)
+    run = subprocess.run([s.build / "spoor", "report", relay.directory / "host/t.spoor"], capture_output=True,
+                         text=True)
+    assert f"User events: {n:,}," in run.stdout, run.stdout
 
 
 def test_daemon_killed(relay, sender, ticker):  # noqa: F811

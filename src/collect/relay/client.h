@@ -16,6 +16,7 @@ struct spoor_relay_client_options {
 	uint64_t memory;  /* of each trace; 0: SPOOR_RELAY_MEMORY */
 };
 #define SPOOR_RELAY_MEMORY (64ULL << 20)
+#define SPOOR_RELAY_MEMORY_MOST (4ULL << 30) /* else a relay cannot tell what of it is there: SPOOR_RELAY_WINDOW */
 
 /* -EINVAL, -EPERM: options. */
 int spoor_relay_client_new(const struct spoor_relay_client_options *o, struct spoor_relay_client **ret,

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "collect/relay/protocol.h"
 #include "trace/store.h"
 
 #define FILE_NAME SPOOR_STORE_OWNER
@@ -46,9 +48,10 @@ int relay_owner_read(int dir_fd, struct relay_owner *ret)
 	n = read(fd, text, sizeof(text) - 1);
 	if (n <= 0)
 		return -EBADMSG;
-	if (sscanf(text, FIRST "\ntoken %32s\nincarnation %32s\npeer %64s\nparts %u\n", token, incarnation, o.peer,
-		   &o.parts) != 4 ||
-	    !from_hex(token, o.token) || !from_hex(incarnation, o.incarnation) || !o.parts || o.parts > 3)
+	if (sscanf(text, FIRST "\ntoken %32s\nincarnation %32s\npeer %64s\nparts %u\nwindow %" SCNu64 "\n", token,
+		   incarnation, o.peer, &o.parts, &o.window) < 4 || /* older relays wrote no window */
+	    !from_hex(token, o.token) ||
+	    !from_hex(incarnation, o.incarnation) || !o.parts || o.parts > 3 || o.window > SPOOR_RELAY_WINDOW)
 		return -EBADMSG;
 	*ret = o;
 	return 0;
@@ -65,8 +68,8 @@ int relay_owner_write(int dir_fd, const struct relay_owner *o)
 		return -errno;
 	to_hex(o->token, token);
 	to_hex(o->incarnation, incarnation);
-	n = snprintf(text, sizeof(text), FIRST "\ntoken %s\nincarnation %s\npeer %s\nparts %u\n", token, incarnation,
-		     o->peer, o->parts);
+	n = snprintf(text, sizeof(text), FIRST "\ntoken %s\nincarnation %s\npeer %s\nparts %u\nwindow %" PRIu64 "\n",
+		     token, incarnation, o->peer, o->parts, o->window);
 	errno = ENOSPC;
 	if (write(fd, text, n) != n || renameat(dir_fd, FILE_NAME ".new", dir_fd, FILE_NAME) < 0) {
 		int err = errno;

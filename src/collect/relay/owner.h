@@ -11,6 +11,7 @@ struct relay_owner {
 	uint8_t incarnation[16]; /* the sender at present */
 	char peer[65];           /* its certificate's SHA-256; "-": none was asked for */
 	uint32_t parts;
+	uint64_t window; /* bytes that a sender can have had on the way */
 };
 
 /* -ENOENT: it has none, it is no trace of a relay. -EBADMSG. */

@@ -9,7 +9,7 @@
  *   HELLO        who, which trace     -->
  *                                     <--   WELCOME    what it has carried out; to go on: DIGEST ...
  *   operations   numbered, in order   -->
- *                                     <--   ACK        all up to this number are on its disk
+ *                                     <--   ACK        all up to this number are carried out
  *                                     <--   WAIT       not now (its disk is full); it tries again by itself
  *   PING                              -->   PONG
  *                                     <--   REFUSE     and the end
@@ -23,6 +23,7 @@
 #define SPOOR_RELAY_DATA (128u << 10) /* of one message, at most */
 #define SPOOR_RELAY_NAME 128          /* of a trace, with its NUL */
 #define SPOOR_RELAY_HOST 64
+#define SPOOR_RELAY_WINDOW (16ULL << 30) /* a sender's is no larger */
 
 enum spoor_relay_type {
 	SPOOR_RELAY_HELLO = 1,
@@ -48,7 +49,7 @@ struct spoor_relay_head {
 	uint32_t size; /* of the message, with this */
 	uint16_t type;
 	uint16_t zero;
-	uint64_t number; /* of an operation: 1, 2, 3 ...; ACK, WAIT: the last one concerned; else 0 */
+	uint64_t number; /* of an operation: 1, 2, 3 ...; ACK: the last one that was carried out; else 0 */
 };
 
 enum { SPOOR_RELAY_BEGIN = 1, SPOOR_RELAY_RESUME };
@@ -62,7 +63,7 @@ struct spoor_relay_hello {
 	uint8_t incarnation[16]; /* which sender: numbers of operations are its own */
 	uint8_t boot_id[16];
 	uint64_t acked;  /* the last operation of which it knows that it was carried out */
-	uint64_t window; /* RESUME: bytes that the one before can have had on the way */
+	uint64_t window; /* bytes that it can have on the way */
 	uint32_t parts;  /* a bit for each: kernel, ust */
 	uint32_t zero;
 	char host[SPOOR_RELAY_HOST]; /* fit for a file's name */

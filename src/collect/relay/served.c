@@ -303,7 +303,10 @@ static void end(struct relay_client *c, int err)
 	else if (!c->trace)
 		return; /* somebody who said nothing */
 	else
-		snprintf(why, sizeof(why), c->trace->ended ? "complete" : "its sender has left");
+		snprintf(why, sizeof(why), "%s",
+			 !c->trace->ended   ? "its sender has left" :
+			 c->trace->in_order ? "complete" :
+					      "its sender has ended it, and not in order");
 	spoor_relay_say(c->relay, "%s: %s", name_of(c, name, sizeof(name)), why);
 }
 

@@ -14,7 +14,6 @@
 #include "trace/writer.h"
 
 #define MOST_NAMES 10000
-#define MOST_WINDOW (256ULL << 20)
 
 int relay_traces_open(const char *path, struct relay_traces *ret, struct spoor_error *e)
 {
@@ -130,11 +129,10 @@ static int open_trace(struct relay_traces *all, int host_fd, struct relay_trace 
 }
 
 /* Its writer is done for: what is there is read, and the trace is the new sender's. */
-static int resume(struct relay_traces *all, struct relay_trace *t, const struct spoor_relay_hello *h, void **ret,
-		  size_t *ret_len, struct spoor_error *e)
+static int resume(struct relay_traces *all, struct relay_trace *t, const struct spoor_relay_hello *h, uint64_t window,
+		  void **ret, size_t *ret_len, struct spoor_error *e)
 {
 	char path[sizeof(all->path) + SPOOR_RELAY_HOST + SPOOR_RELAY_NAME + 2];
-	uint64_t window = h->window < MOST_WINDOW ? h->window : MOST_WINDOW;
 
 	spoor_replica_close(t->replica);
 	t->replica = NULL;
@@ -170,18 +168,22 @@ static int open_host(struct relay_traces *all, const char *host, struct spoor_er
 	return fd < 0 ? spoor_fail(e, errno, "%s/%s: %s", all->path, host, strerror(errno)) : fd;
 }
 
-static void fill_owner(const struct spoor_relay_hello *h, const char *peer, struct relay_owner *o)
+static void fill_owner(const struct spoor_relay_hello *h, const char *peer, uint64_t window, struct relay_owner *o)
 {
 	memcpy(o->token, h->token, sizeof(o->token));
 	memcpy(o->incarnation, h->incarnation, sizeof(o->incarnation));
 	snprintf(o->peer, sizeof(o->peer), "%s", peer);
 	o->parts = h->parts;
+	o->window = window;
 }
 
 /* there: it is on the disk, with this owner. */
 static int check(const struct spoor_relay_hello *h, const char *name, bool there, const struct relay_owner *owner,
 		 struct spoor_error *e)
 {
+	if (h->window > SPOOR_RELAY_WINDOW) /* with less of it told, packets would come twice */
+		return spoor_fail(e, E2BIG, "%s: its sender may have more on the way than this relay can tell of",
+				  name);
 	if (!there && (h->kind == SPOOR_RELAY_RESUME || h->acked))
 		return spoor_fail(e, ENOENT,
 				  "%s is not in its directory: it was removed, or the relay was started with another "
@@ -199,6 +201,7 @@ int relay_traces_take(struct relay_traces *all, const struct spoor_relay_hello *
 	char name[SPOOR_RELAY_NAME];
 	struct relay_owner owner = {};
 	struct relay_trace *t;
+	uint64_t window;
 	bool known;
 	int there, r;
 
@@ -208,6 +211,7 @@ int relay_traces_take(struct relay_traces *all, const struct spoor_relay_hello *
 	r = there < 0 ? there : check(h, name, there, &owner, e);
 	if (r)
 		return r;
+	window = h->window > owner.window ? h->window : owner.window;
 	t = find(all, h->host, name);
 	known = t;
 	if (!t)
@@ -217,9 +221,9 @@ int relay_traces_take(struct relay_traces *all, const struct spoor_relay_hello *
 	if (!known || h->kind == SPOOR_RELAY_RESUME)
 		t->applied = h->acked;
 	if (h->kind == SPOOR_RELAY_RESUME)
-		r = resume(all, t, h, ret_digest, ret_len, e);
+		r = resume(all, t, h, window, ret_digest, ret_len, e);
 	if (!r) {
-		fill_owner(h, peer, &t->owner);
+		fill_owner(h, peer, window, &t->owner);
 		r = open_trace(all, host_fd, t, e);
 	}
 	if (r && !t->client) {
@@ -253,6 +257,7 @@ int relay_trace_apply(struct relay_trace *t, const struct spoor_relay_op *op)
 		return spoor_replica_drop(t->replica, op->part, op->segment);
 	case SPOOR_RELAY_END:
 		t->ended = true;
+		t->in_order = op->flag == 1;
 		return 0;
 	}
 	return -EBADMSG;

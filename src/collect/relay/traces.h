@@ -20,6 +20,7 @@ struct relay_trace {
 	struct spoor_replica *replica; /* NULL: unlocked, for its sender stays away */
 	uint64_t applied;              /* the last operation of this incarnation */
 	bool ended;
+	bool in_order; /* then */
 	void *client;  /* NULL: its sender is away */
 	uint64_t left; /* ns: since when */
 };
