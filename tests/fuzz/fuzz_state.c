@@ -94,6 +94,8 @@ static void go_round(const json_t *j)
 		compare(&s, &t);
 	}
 	json_decref(written);
+	spoor_state_done(&k);
+	spoor_state_done(&again);
 	free(s.rules);
 	free(t.rules);
 	free(s.singles);

@@ -122,9 +122,9 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "not_recorded", apart_json(s));
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
-	if (j)
+	if (j && s->w)
 		json_object_set_new(j, "lost_writing", json_integer(spoor_writer_lost(s->w)));
-	if (j)
+	if (j && s->taker)
 		json_object_set_new(j, "unwritten", unwritten_json(s));
 	if (j)
 		json_object_set_new(j, "came_who", json_array());
