@@ -161,14 +161,16 @@ def test_nonsense(build, ticker, tmp_path, what):
 @pytest.mark.parametrize("on", ["on", "off"])
 def test_setup_that_fails_while_it_records(build, ticker, tmp_path, on):
     """What held before goes on to hold, but that it is to be off; rules that come later hold at once."""
-    recorder = Recorder(tmp_path / "s", [session_setup(), rule(pattern=b"zoo:tick"), session_setup(3 if on == "on" else 1),
-                                         rule(channels=200), rule(pattern=b"zoo:rare")])
+    again = session_setup(3 if on == "on" else 1)
+    recorder = Recorder(tmp_path / "s", [session_setup(), rule(pattern=b"zoo:tick"), again, rule(channels=200),
+                                         rule(pattern=b"zoo:rare")])
     env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "s")
     p = subprocess.Popen([ticker, "1", "0", "100"], env=env, stdout=subprocess.PIPE)
     try:
         wait_for(lambda: len(recorder.heard(DONE)) == 3)
         assert [struct.unpack_from("<i", m, 16)[0] for m in recorder.heard(DONE)] == [1, -errno.EINVAL, 1]
-        assert {e: site["state"] for e, site in listed(Daemon(build, tmp_path), p.pid).items()} == {"zoo:tick": on, "zoo:rare": on}
+        states = {e: site["state"] for e, site in listed(Daemon(build, tmp_path), p.pid).items()}
+        assert states == {"zoo:tick": on, "zoo:rare": on}
     finally:
         p.kill()
         p.wait()

@@ -225,7 +225,7 @@ def test_daemon_ends_while_one_reads_its_setup(daemon, ticker, names):
 
 @pytest.mark.parametrize("when", [1, 2, 3])
 def test_daemon_killed_between_what_it_tells_of_a_session(daemon, ticker, when):
-    """Before each message: the program has offered the buffers that it had, and has not all rules; the next says them."""
+    """Before each message: the program has offered the buffers that it had, and not all rules; the next says them."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     counter = counters(daemon.cwd / "counter", 1)
     p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)

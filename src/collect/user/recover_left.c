@@ -84,7 +84,7 @@ static bool stood(const struct spoor_arena_packet *h, const struct spoor_arena_p
 	return h->serial == now->serial && h->begun == now->begun && h->committed <= now->committed;
 }
 
-/* Once more, in an order in which what is read later is there if what was read before says so. Returns how many stood. */
+/* Once more, in an order in which what is read later is there if what was read before says so: how many stood. */
 static unsigned read_again(struct spoor_user_arena *a, int fd, struct spoor_arena_packet *now)
 {
 	size_t size = a->n_packets * sizeof(*now);

@@ -135,7 +135,7 @@ static int begin_another(struct spoor_ust_options *o, uint32_t id, const struct 
 }
 
 /*
- * Goes on in the same trace; where that cannot be (it was removed, or the machine was restarted) in another one. Not for
+ * Goes on in the same trace; where that cannot be (it was removed, the machine was restarted) in another one. Not for
  * want of room: neither has it, and what programs have in their buffers waits there.
  */
 static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_session **ret, struct spoor_error *e)

@@ -122,9 +122,9 @@ struct spoor_written_sum;
 void spoor_taker_count_from(struct spoor_taker *t, const struct spoor_written_sum *written);
 
 /*
- * What packets that could not be written would have told: the next one does. on_unwritten() is called when there is more
- * of it, before what was in them goes back to its programs: a recorder that follows one that was killed is to be told it
- * by other ways, spoor_taker_untold().
+ * What packets that could not be written would have told: the next one does. on_unwritten() is called when there is
+ * more of it, before what was in them goes back to its programs: a recorder that follows one that was killed is to be
+ * told it by other ways, spoor_taker_untold().
  */
 int spoor_taker_unwritten(const struct spoor_taker *t, struct spoor_source_list *to); /* 0 or -ENOMEM */
 void spoor_taker_on_unwritten(struct spoor_taker *t, void (*on_unwritten)(void *ctx), void *ctx);
