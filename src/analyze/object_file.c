@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/time.h"
 #include "object/identity.h"
 #include "object/image.h"
 #include "object/regular_file.h"
@@ -21,6 +22,8 @@
 
 /* Reading so many bytes takes less than a millisecond: then the content decides, not the time stamp. */
 #define CHEAP_TO_HASH (1u << 20)
+/* The kernel stamps files by a coarse clock, and an object is defined once it was read. */
+#define SLACK_NS SPOOR_NS_PER_SEC
 
 static int is_vdso(const struct spoor_object *object)
 {
@@ -56,16 +59,30 @@ static int lies_elsewhere(const struct spoor_object *object, const struct stat *
 	return st->st_ino != object->ino || (major(st->st_dev) && object->dev >> 20 && dev != object->dev);
 }
 
-static int is_same(const struct spoor_object *object, int fd, const struct stat *st)
+static uint64_t ns_of(struct timespec t)
 {
-	uint64_t mtime = (uint64_t)st->st_mtim.tv_sec * 1000000000 + (uint64_t)st->st_mtim.tv_nsec;
+	return (uint64_t)t.tv_sec * SPOOR_NS_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * Nobody can put back when a file was changed last, in what it holds or in what is known of it (a link, its mode), but
+ * by the clock.
+ */
+static int touched_since(const struct spoor_object *object, const struct stat *st, uint64_t epoch_offset)
+{
+	return epoch_offset && ns_of(st->st_ctim) + SLACK_NS > object->h.ts + epoch_offset;
+}
+
+static int is_same(const struct spoor_object *object, int fd, const struct stat *st, uint64_t epoch_offset)
+{
 	int hashed = object->hash_lo || object->hash_hi;
 
 	if ((uint64_t)st->st_size != object->size)
 		return 0;
-	if (mtime != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
+	if (ns_of(st->st_mtim) != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
 		return same_content(object, fd);
-	if ((hashed || object->build_id_len) && lies_elsewhere(object, st)) /* a time stamp can be put back */
+	if ((hashed || object->build_id_len) &&
+	    (lies_elsewhere(object, st) || touched_since(object, st, epoch_offset))) /* a time stamp can be put back */
 		return same_content(object, fd);
 	return 1;
 }
@@ -103,7 +120,7 @@ static enum spoor_object_state open_vdso(const struct spoor_object *object, int 
 }
 
 /* fd: taken over. */
-static enum spoor_object_state look(const struct spoor_object *object, int fd, int *ret_fd)
+static enum spoor_object_state look(const struct spoor_object *object, int fd, uint64_t epoch_offset, int *ret_fd)
 {
 	_cleanup_(spoor_closep) int own = fd;
 	struct stat st;
@@ -112,7 +129,7 @@ static enum spoor_object_state look(const struct spoor_object *object, int fd, i
 		return SPOOR_OBJECT_CHANGED;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return SPOOR_OBJECT_UNREADABLE;
-	if (!is_same(object, fd, &st))
+	if (!is_same(object, fd, &st, epoch_offset))
 		return SPOOR_OBJECT_CHANGED;
 	*ret_fd = TAKE_FD(own);
 	return SPOOR_OBJECT_SAME;
@@ -128,7 +145,7 @@ static int open_regular_in(int root, const char *path)
 }
 
 enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const char *place,
-					       const struct spoor_roots *roots, int *ret_fd)
+					       const struct spoor_roots *roots, uint64_t epoch_offset, int *ret_fd)
 {
 	enum spoor_object_state state;
 
@@ -136,11 +153,13 @@ enum spoor_object_state spoor_object_file_open(const struct spoor_object *object
 		return open_vdso(object, ret_fd);
 	if (object->path[0] != '/')
 		return SPOOR_OBJECT_UNREADABLE;
-	state = look(object, spoor_open_regular(object->path), ret_fd);
-	if (state != SPOOR_OBJECT_SAME && place && look(object, spoor_open_regular(place), ret_fd) == SPOOR_OBJECT_SAME)
+	state = look(object, spoor_open_regular(object->path), epoch_offset, ret_fd);
+	if (state != SPOOR_OBJECT_SAME && place &&
+	    look(object, spoor_open_regular(place), epoch_offset, ret_fd) == SPOOR_OBJECT_SAME)
 		state = SPOOR_OBJECT_SAME;
 	for (size_t i = 0; roots && i < roots->n && state != SPOOR_OBJECT_SAME; i++)
-		if (look(object, open_regular_in(roots->all[i].fd, object->path), ret_fd) == SPOOR_OBJECT_SAME)
+		if (look(object, open_regular_in(roots->all[i].fd, object->path), epoch_offset, ret_fd) ==
+		    SPOOR_OBJECT_SAME)
 			state = SPOOR_OBJECT_SAME;
 	return state;
 }

@@ -13,9 +13,11 @@ enum spoor_object_state {
  * Opens what object->path names, for us, or what its place does (spoor_segment_place(); NULL: none), or in one of these
  * roots (NULL: none). *ret_fd is open only for SPOOR_OBJECT_SAME; the caller closes it.
  * The vDSO is this machine's own, if it has the recorded build-id.
+ * epoch_offset: of its trace; of a file that was changed in any way since it was defined there the content tells. 0: of
+ * none.
  */
 enum spoor_object_state spoor_object_file_open(const struct spoor_object *object, const char *place,
-					       const struct spoor_roots *roots, int *ret_fd);
+					       const struct spoor_roots *roots, uint64_t epoch_offset, int *ret_fd);
 
 struct spoor_packed;
 /*

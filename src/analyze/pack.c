@@ -186,7 +186,8 @@ static int pack_object(struct pack *p, const struct spoor_object *object)
 	}
 	if (r < 0) {
 		const char *place = p->object_places[object->id];
-		enum spoor_object_state state = spoor_object_file_open(object, place, &p->roots, &fd);
+		enum spoor_object_state state =
+			spoor_object_file_open(object, place, &p->roots, p->places.trace.epoch_offset, &fd);
 
 		if (state != SPOOR_OBJECT_SAME) {
 			item.state = state == SPOOR_OBJECT_CHANGED ? SPOOR_PACK_CHANGED : SPOOR_PACK_UNREADABLE;

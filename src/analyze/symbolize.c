@@ -178,14 +178,15 @@ static const struct spoor_roots *roots_of(struct spoor_symbolizer *z, const stru
 static int open_file(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o)
 {
 	const char *place = spoor_segment_place(segment, o->def->id);
+	uint64_t epoch_offset = z->places.trace.epoch_offset;
 	int fd = z->packed ? open_packed(z, o, SPOOR_PACKED_OBJECT) : -1;
 	enum spoor_object_state state;
 
 	if (fd >= 0)
 		return fd;
-	state = spoor_object_file_open(o->def, place, NULL, &fd);
+	state = spoor_object_file_open(o->def, place, NULL, epoch_offset, &fd);
 	if (state != SPOOR_OBJECT_SAME)
-		state = spoor_object_file_open(o->def, NULL, roots_of(z, segment), &fd);
+		state = spoor_object_file_open(o->def, NULL, roots_of(z, segment), epoch_offset, &fd);
 	switch (state) {
 	case SPOOR_OBJECT_SAME:
 		return fd;

@@ -193,6 +193,25 @@ def test_replaced_program(spoor, program):
     assert f"Note: {program}: cannot be read" in spoor("report", trace).stdout
 
 
+def test_program_overwritten_in_place(spoor, program):
+    """A large one, which is not read without need: its size and time are put back. That it has another link now, or
+    other rights, is none of our business."""
+    with program.open("ab") as f:
+        f.write(bytes(3 << 20))
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
+    program.chmod(0o700)
+    os.link(program, program.parent / "other")
+    out = spoor("report", "--top", "0", trace).stdout
+    assert "changed since" not in out and "prog.c:" in out
+    st = program.stat()
+    with program.open("r+b") as f:
+        f.seek(-1, os.SEEK_END)
+        f.write(b"x")
+    os.utime(program, ns=(st.st_atime_ns, st.st_mtime_ns))
+    out = spoor("report", "--top", "0", trace).stdout
+    assert out.count(f"Note: {program}: changed since the recording") == 1 and "prog.c:" not in out
+
+
 def test_programs_of_one_name_that_are_gone(spoor, program):
     """Each is an object of its own; that their file is not there is said once. (It is while rows are read.)"""
     script = "for i in 1 2 3; do cp prog gone; printf $i >>gone; ./gone; sleep 0.5; rm gone; done"

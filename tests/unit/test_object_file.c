@@ -35,24 +35,24 @@ static void replaced_object(void **state)
 	o->mtime = (uint64_t)st.st_mtim.tv_sec * 1000000000 + (uint64_t)st.st_mtim.tv_nsec;
 	o->hash_lo = identity.hash[0];
 	o->hash_hi = identity.hash[1];
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_SAME);
 	close(opened);
 
 	assert_int_equal(futimens(fd, times), 0); /* touched: still the same */
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_SAME);
 	close(opened);
 
 	assert_int_equal(pwrite(fd, "content two", 11, 0), 11);
 	times[0] = times[1] = st.st_mtim;
 	assert_int_equal(futimens(fd, times), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_CHANGED);
 
 	assert_int_equal(ftruncate(fd, 5), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_CHANGED);
 	unlink(o->path);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_UNREADABLE);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_UNREADABLE);
 	assert_int_equal(mkfifo(o->path, 0600), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_CHANGED);
 	close(fd);
 	assert_int_equal(unlink(o->path), 0);
 	assert_int_equal(rmdir(folder), 0);
@@ -93,17 +93,55 @@ static void replaced_large_object(void **state)
 	o->ino = st.st_ino;
 	o->hash_lo = identity.hash[0] ^ 1;
 	o->hash_hi = identity.hash[1];
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME); /* it was not read */
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_SAME); /* it was not read */
 	close(opened);
 	o->hash_lo ^= 1;
 
 	close(make_large(other, 'b', &mtime));
 	assert_int_equal(rename(other, o->path), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_CHANGED);
 
 	close(make_large(other, 'a', &mtime)); /* a copy of what was recorded */
 	assert_int_equal(rename(other, o->path), 0);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, &opened), SPOOR_OBJECT_SAME);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, 0, &opened), SPOOR_OBJECT_SAME);
+	close(opened);
+	close(fd);
+	assert_int_equal(unlink(o->path), 0);
+	assert_int_equal(rmdir(folder), 0);
+	free(o);
+}
+
+/* Where it was: the time at which it was touched cannot be put back. */
+static void overwritten_large_object(void **state)
+{
+	struct spoor_object *o = calloc(1, sizeof(*o) + 4096);
+	struct timespec mtime = { .tv_sec = 1000000000 }, times[2] = { mtime, mtime };
+	struct spoor_object_identity identity;
+	char folder[] = "/tmp/spoor-object-XXXXXX";
+	uint64_t defined, later;
+	struct stat st;
+	int opened, fd;
+
+	assert_non_null(mkdtemp(folder));
+	snprintf(o->path, 4096, "%s/object", folder);
+	fd = make_large(o->path, 'a', &mtime);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(spoor_object_identify(fd, &identity, NULL), 0);
+	defined = (uint64_t)st.st_ctim.tv_sec * 1000000000;
+	later = defined + 3600 * 1000000000ULL;
+	o->size = 3 << 20;
+	o->mtime = 1000000000ULL * 1000000000;
+	o->hash_lo = identity.hash[0];
+	o->hash_hi = identity.hash[1];
+
+	assert_int_equal(fchmod(fd, 0700), 0); /* touched: still the same */
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, defined, &opened), SPOOR_OBJECT_SAME);
+	close(opened);
+
+	assert_int_equal(pwrite(fd, "b", 1, 0), 1);
+	assert_int_equal(futimens(fd, times), 0);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, defined, &opened), SPOOR_OBJECT_CHANGED);
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, later, &opened), SPOOR_OBJECT_SAME); /* it was not read */
 	close(opened);
 	close(fd);
 	assert_int_equal(unlink(o->path), 0);
@@ -116,6 +154,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(replaced_object),
 		cmocka_unit_test(replaced_large_object),
+		cmocka_unit_test(overwritten_large_object),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
