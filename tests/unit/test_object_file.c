@@ -141,7 +141,8 @@ static void overwritten_large_object(void **state)
 	assert_int_equal(pwrite(fd, "b", 1, 0), 1);
 	assert_int_equal(futimens(fd, times), 0);
 	assert_int_equal(spoor_object_file_open(o, NULL, NULL, defined, &opened), SPOOR_OBJECT_CHANGED);
-	assert_int_equal(spoor_object_file_open(o, NULL, NULL, later, &opened), SPOOR_OBJECT_SAME); /* it was not read */
+	/* Not touched since, by this: it was not read. */
+	assert_int_equal(spoor_object_file_open(o, NULL, NULL, later, &opened), SPOOR_OBJECT_SAME);
 	close(opened);
 	close(fd);
 	assert_int_equal(unlink(o->path), 0);
