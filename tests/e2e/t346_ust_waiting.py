@@ -153,6 +153,10 @@ def test_daemon_killed_before_it_is_ready(daemon, ticker, keeper):
     assert not list(daemon.cwd.glob("ust.sock.[!k]*"))
 
 
+def size_of(trace):
+    return sum(f.stat().st_size for f in trace.rglob("lane*"))
+
+
 @pytest.mark.parametrize("call", ["getsockopt", "epoll_ctl", "sendmsg", "recvmsg", "poll"])
 def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call):
     """Before each such call, when the program has ended already: what was taken from its socket is not lost."""
@@ -160,13 +164,13 @@ def test_daemon_killed_while_it_lets_one_in(daemon, ticker, call):
     for i in range(8):
         daemon.process.send_signal(signal.SIGSTOP)
         begin_and_end(daemon, ticker, i, 1)
+        before = size_of(daemon.cwd / "t.spoor")
         tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-e", f"trace={call}", "-e",
                                    f"inject={call}:signal=KILL:when={1 + i}", "-p", str(daemon.process.pid)],
                                   stderr=subprocess.PIPE, text=True)
         assert "attached" in tracer.stderr.readline()
         daemon.process.send_signal(signal.SIGCONT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            daemon.process.wait(0.5)
+        wait_for(lambda: daemon.process.poll() is not None or size_of(daemon.cwd / "t.spoor") > before)
         daemon.kill()
         tracer.communicate(timeout=PATIENCE)
         daemon.start()
@@ -264,6 +268,19 @@ def test_more_than_can_wait(daemon, ticker):
     report = subprocess.run([daemon.build / "spoor", "report", "t.spoor"], cwd=daemon.cwd, capture_output=True,
                             text=True, check=True).stdout
     assert f"Turned away: {away} programs" in report
+
+
+def test_turned_away_counts_once(daemon, ticker):
+    """Also who has ended by the time at which the keeper gets to it."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill(signal.SIGTERM)
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (40, 80))
+    os.kill(keeper, signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 0, 5)
+    os.kill(keeper, signal.SIGCONT)
+    daemon.start()
+    assert "5 programs found no room to wait" in daemon.ust("end").stdout
 
 
 def killed_as_it_says(daemon, when):

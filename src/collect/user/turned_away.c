@@ -20,6 +20,7 @@ static bool left_silently(int sock)
 	return !recv(sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 }
 
+/* Who has ended when we get to him is taken for the one who had his pid. */
 static bool was_turned_away(struct spoor_turned_away *t, uint32_t pid)
 {
 	struct spoor_away now = { pid, spoor_process_start(pid) }, *slot;
@@ -27,11 +28,12 @@ static bool was_turned_away(struct spoor_turned_away *t, uint32_t pid)
 
 	if (!t->last)
 		t->last = calloc(SLOTS, sizeof(*t->last));
-	if (!t->last || !now.start_time)
+	if (!t->last)
 		return false;
 	slot = &t->last[pid % SLOTS];
-	before = slot->pid == pid && slot->start_time == now.start_time;
-	*slot = now;
+	before = slot->pid == pid && (!now.start_time || slot->start_time == now.start_time);
+	if (!before)
+		*slot = now;
 	return before;
 }
 
