@@ -80,6 +80,15 @@ static void compare(const struct spoor_ust_session *a, const struct spoor_ust_se
 		abort();
 }
 
+static void compare_unwritten(struct spoor_state_session *a, struct spoor_state_session *b)
+{
+	spoor_source_list_sort(&a->unwritten);
+	spoor_source_list_sort(&b->unwritten);
+	if (a->o.lost_writing != b->o.lost_writing || a->unwritten.n != b->unwritten.n ||
+	    (a->unwritten.n && memcmp(a->unwritten.all, b->unwritten.all, a->unwritten.n * sizeof(*a->unwritten.all))))
+		abort();
+}
+
 static void go_round(const json_t *j)
 {
 	static struct spoor_state_session k, again;
@@ -89,13 +98,15 @@ static void go_round(const json_t *j)
 	if (!read_all(j, &k, &s))
 		written = spoor_state_write(&s);
 	if (written) {
+		spoor_state_add_unwritten(written, &k.unwritten, k.o.lost_writing);
 		if (read_all(written, &again, &t))
 			abort();
 		compare(&s, &t);
+		compare_unwritten(&k, &again);
 	}
-	json_decref(written);
 	spoor_state_done(&k);
 	spoor_state_done(&again);
+	json_decref(written);
 	free(s.rules);
 	free(t.rules);
 	free(s.singles);

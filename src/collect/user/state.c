@@ -66,8 +66,14 @@ static void leave_out(struct spoor_hub *h, const struct spoor_ust_session *s)
 
 static json_t *write_session(struct spoor_hub *h, const struct spoor_ust_session *s)
 {
+	struct spoor_source_list unwritten = {};
 	json_t *j = spoor_state_write(s);
 
+	spoor_taker_unwritten(s->taker, &unwritten);
+	spoor_source_list_sort(&unwritten);
+	if (j)
+		spoor_state_add_unwritten(j, &unwritten, spoor_writer_lost(s->w));
+	spoor_source_list_done(&unwritten);
 	for (struct hub_program *p = h->first; p && j; p = p->next) {
 		const struct hub_member *m = spoor_program_member(p, s);
 

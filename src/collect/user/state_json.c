@@ -62,21 +62,6 @@ static json_t *singles_json(const struct spoor_ust_session *s)
 	return who;
 }
 
-/* What packets that could not be written would have told. */
-static json_t *unwritten_json(const struct spoor_ust_session *s)
-{
-	struct spoor_source_list l = {};
-	json_t *list = json_array();
-
-	spoor_taker_unwritten(s->taker, &l);
-	spoor_source_list_sort(&l);
-	for (size_t i = 0; i < l.n; i++)
-		json_array_append_new(list, json_pack("[o, I, I]", uuid_json(l.all[i].arena),
-						      (json_int_t)l.all[i].serial, (json_int_t)l.all[i].position));
-	spoor_source_list_done(&l);
-	return list;
-}
-
 /* Why is what a program said. */
 static json_t *apart_json(const struct spoor_ust_session *s)
 {
@@ -94,6 +79,20 @@ void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spo
 
 	json_array_append_new(one, json_integer(how));
 	json_array_append_new(json_object_get(j, "came_who"), one);
+}
+
+void spoor_state_add_unwritten(json_t *j, const struct spoor_source_list *unwritten, uint64_t lost)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < unwritten->n; i++) {
+		const struct spoor_packet_source *k = &unwritten->all[i];
+
+		json_array_append_new(list, json_pack("[o, I, I]", uuid_json(k->arena), (json_int_t)k->serial,
+						      (json_int_t)k->position));
+	}
+	json_object_set_new(j, "unwritten", list);
+	json_object_set_new(j, "lost_writing", json_integer(lost));
 }
 
 json_t *spoor_state_write(const struct spoor_ust_session *s)
@@ -122,10 +121,6 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "not_recorded", apart_json(s));
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
-	if (j && s->w)
-		json_object_set_new(j, "lost_writing", json_integer(spoor_writer_lost(s->w)));
-	if (j && s->taker)
-		json_object_set_new(j, "unwritten", unwritten_json(s));
 	if (j)
 		json_object_set_new(j, "came_who", json_array());
 	if (j)

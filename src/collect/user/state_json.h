@@ -22,6 +22,8 @@ struct spoor_state_session {
 
 /* NULL: there is no memory, or a text of it is not UTF-8. */
 json_t *spoor_state_write(const struct spoor_ust_session *s);
+/* What packets that could not be written would have told, and how many events that was. */
+void spoor_state_add_unwritten(json_t *j, const struct spoor_source_list *unwritten, uint64_t lost);
 /* -EBADMSG: it makes no sense. -ENOMEM. Also then spoor_state_done() is due. */
 int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
 void spoor_state_done(struct spoor_state_session *s);
