@@ -92,7 +92,7 @@ static int make_like(const struct output *o, struct arena_made *ret)
 
 	if (r)
 		return r;
-	r = arena_define_as(ret->arena, o->made.arena);
+	r = arena_define_as(ret, &o->made);
 	if (r)
 		arena_unmake(ret);
 	return r;

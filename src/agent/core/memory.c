@@ -274,8 +274,9 @@ void arena_unmake(struct arena_made *made)
 	remove_file(made->path);
 }
 
-int arena_define(struct spoor_arena *a, const struct spoor_def *def)
+int arena_define(struct arena_made *made, const struct spoor_def *def)
 {
+	struct spoor_arena *a = made->arena;
 	uint64_t used = a->defs_used, present = ROUND_UP(used, DEFS_STEP) ?: DEFS_STEP;
 	char *defs = (char *)a + a->defs_offset;
 
@@ -287,18 +288,21 @@ int arena_define(struct spoor_arena *a, const struct spoor_def *def)
 	}
 	memcpy(defs + used, def, def->size);
 	__atomic_store_n(&a->defs_used, used + def->size, __ATOMIC_RELEASE);
+	made->defined = used + def->size;
 	return 0;
 }
 
-int arena_define_as(struct spoor_arena *a, const struct spoor_arena *of)
+int arena_define_as(struct arena_made *made, const struct arena_made *of)
 {
-	uint64_t used = of->defs_used;
+	struct spoor_arena *a = made->arena;
+	uint64_t used = of->defined;
 	int r = used > DEFS_STEP ? arena_populate((char *)a + a->defs_offset, ROUND_UP(used, DEFS_STEP)) : 0;
 
 	if (r)
 		return r;
-	memcpy((char *)a + a->defs_offset, (const char *)of + of->defs_offset, used);
+	memcpy((char *)a + a->defs_offset, (const char *)of->arena + of->arena->defs_offset, used);
 	__atomic_store_n(&a->defs_used, used, __ATOMIC_RELEASE);
+	made->defined = used;
 	return 0;
 }
 

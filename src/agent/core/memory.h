@@ -31,6 +31,7 @@ struct arena_wish {
 struct arena_made {
 	struct spoor_arena *arena;
 	uint64_t reserved;   /* bytes of addresses from there on */
+	uint64_t defined;    /* bytes of its definitions, as this process made them: a parent goes on */
 	int fd;              /* of a memfd, to be handed on; -1 of a file */
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };
@@ -44,9 +45,12 @@ int arena_make(const struct arena_wish *wish, struct arena_made *ret);
 void arena_unmake(struct arena_made *made);
 
 /* Appends a definition, which is then complete for readers. -ENOSPC: no room; counted. Under the process's lock. */
-int arena_define(struct spoor_arena *a, const struct spoor_def *def);
-/* All definitions of another arena. Under the process's lock. */
-int arena_define_as(struct spoor_arena *a, const struct spoor_arena *of);
+int arena_define(struct arena_made *made, const struct spoor_def *def);
+/*
+ * All definitions of another arena that this process knows of: a child those from before the fork, since it gives the
+ * numbers of later ones itself. Under the process's lock.
+ */
+int arena_define_as(struct arena_made *made, const struct arena_made *of);
 
 /* Notes that both clocks were so. */
 void arena_note_clock(struct spoor_arena *a, struct spoor_arena_clock pair);

@@ -37,7 +37,7 @@ static size_t without_deleted(const char *path, uint32_t *flags)
 	return n - (sizeof(deleted) - 1);
 }
 
-static int define(struct code_object *o, struct spoor_arena *a)
+static int define(struct code_object *o, struct arena_made *made)
 {
 	static struct mapped m;
 	static struct {
@@ -51,7 +51,7 @@ static int define(struct code_object *o, struct spoor_arena *a)
 	m = (struct mapped){ 0 };
 	mapped_at(o->start, &m); /* without /proc it is known by its build-id */
 	*d = (struct spoor_def_object){ .start = o->start, .end = o->end, .bias = o->bias, .flags = o->flags };
-	d->since = !o->map ? 0 : a->clock == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
+	d->since = !o->map ? 0 : made->arena->clock == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
 	d->dev = m.dev;
 	d->ino = m.ino;
 	describe_file(o, d, m.path);
@@ -63,7 +63,7 @@ static int define(struct code_object *o, struct spoor_arena *a)
 	memcpy(d->build_id, o->id, o->id_len);
 	d->def.type = SPOOR_DEF_OBJECT;
 	d->def.size = (uint32_t)((sizeof(*d) + n + 1 + 7) & ~7UL);
-	return arena_define(a, &d->def);
+	return arena_define(made, &d->def);
 }
 
 struct code_class code_anonymous[SPOOR_OUTPUTS];
@@ -84,7 +84,7 @@ static bool define_locked(struct code_object *o, const struct slot *s)
 		return true;
 	if (!o->map && !o->id_at && code_peek(&header, o->start, sizeof(header)))
 		code_object_read_headers(o, o->start + header.e_phoff, header.e_phnum);
-	if (define(o, s->arena))
+	if (define(o, &s->output->made))
 		return false;
 	if (s->output->wish.dir[0]) /* without a recorder, who says more */
 		classify(&o->in[s->output - outputs], !!(o->flags & SPOOR_DEF_OBJECT_MAIN), 0, generation);

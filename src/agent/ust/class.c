@@ -298,7 +298,7 @@ int class_define(struct class *c, unsigned slot)
 	d->level = c->level;
 	d->channel = (uint8_t)(s->channel - s->arena->channels);
 	d->line = c->line;
-	r = arena_define(s->arena, &d->def);
+	r = arena_define(&s->output->made, &d->def);
 	if (r)
 		return r;
 	c->ids[slot] = id;
