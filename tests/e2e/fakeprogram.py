@@ -18,11 +18,11 @@ DEFS, DEFS_SIZE, HEADER, PACKET = 4096, 16384, 128, 65536
 FREE, OWNED, IDLE, FULL, READING = range(5)
 
 
-def message(kind, body, version=2, serial=0, magic=MAGIC, size=None):
+def message(kind, body, version=3, serial=0, magic=MAGIC, size=None):
     return struct.pack("<IHHII", magic, version, kind, 16 + len(body) if size is None else size, serial) + body
 
 
-def board(*notes, magic=0x42525053, version=2, single=0, generation=5, n_notes=None, beat=0):
+def board(*notes, magic=0x42525053, version=3, single=0, generation=5, n_notes=None, beat=0):
     """A recorder's board; notes are messages, or (pid, start time, message)."""
     notes = [n if isinstance(n, tuple) else (0, 0, n) for n in notes]
     head = struct.pack("<IHHIIQ", magic, version, single, generation, len(notes) if n_notes is None else n_notes, beat)
@@ -133,7 +133,7 @@ class Program:
         if hello:
             self.hello(**how)
 
-    def hello(self, version=2, arena_version=3, flags=0, n_arenas=0, comm=b"fake"):
+    def hello(self, version=3, arena_version=3, flags=0, n_arenas=0, comm=b"fake"):
         body = struct.pack("<IIIIQII16s256s", arena_version, flags, os.getpid(), 3, start_time(), n_arenas, 0, comm,
                            b"/bin/fake")
         self.sock.send(message(HELLO, body, version))
@@ -154,7 +154,7 @@ class Program:
         """What a recorder says to a HELLO: (session, [(enable, pattern)...])."""
         kind, serial, body = self.receive()
         assert kind == SETUP, kind
-        flags, n_rules, _, _, session, self.left = struct.unpack_from("<IIQIII", body)
+        flags, n_rules, _, _, session, self.left = struct.unpack_from("<IIQIIH", body)
         rules = []
         for _ in range(n_rules):
             kind, _, body = self.receive()

@@ -268,11 +268,11 @@ def test_hostile_messages(ust, what):
 
 def test_wrong_versions_are_told(ust):
     done, found = ust("""
-        for how in {"version": 1}, {"version": 3}, {"arena_version": 9}:
+        for how in {"version": 1}, {"version": 4}, {"arena_version": 9}:
             p = Program(**how)
             kind, _, body = p.receive()
             assert kind == DONE and struct.unpack_from("<i", body)[0] == -71, (kind, body)
-            assert b"version 2" in body
+            assert b"version 3" in body
             assert p.receive()[0] == 0
     """)
     assert not found and done.stderr.count("of another version") == 3
@@ -282,15 +282,15 @@ def test_wrong_versions_are_told(ust):
 def test_other_versions_are_told_by_their_head(ust, size):
     """What else a HELLO of another version says, and how much, nobody knows."""
     done, found = ust(f"""
-        for version in 1, 3:
+        for version in 1, 4:
             p = Program(hello=False)
             p.send(message(HELLO, random.randbytes({size}), version))
             kind, _, body = p.receive()
             assert kind == DONE and struct.unpack_from("<i", body)[0] == -71, (kind, body)
-            assert b"version 2" in body
+            assert b"version 3" in body
             assert p.receive()[0] == 0
     """)
-    for version in 1, 3:
+    for version in 1, 4:
         assert f"(python3) has a libspoor-ust of another version ({version}): not traced" in done.stderr, done.stderr
     assert not found and "no event came" not in done.stderr
     assert "not recorded: the libspoor-ust there is not of this recorder's version" in done.stderr

@@ -20,7 +20,7 @@ from processes import wait_for
 def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,
                   contexts=0, left=0, answers=1):
     channel = struct.pack("<32sIIIIIIII", b"c", mode, packet, share, block, contexts, 0, 0, 0)
-    return message(SETUP, struct.pack("<IIQIIII", flags, n_rules, buffers, n_channels, session, left, answers) +
+    return message(SETUP, struct.pack("<IIQIIHHI", flags, n_rules, buffers, n_channels, session, left, answers, 0) +
                    channel * 8)
 
 
@@ -29,7 +29,7 @@ def rule(enable=1, channels=1, level=255, kind=0, pattern=b"*", filter=b"", sess
 
 
 def record(on, session=1):
-    return message(RECORD, struct.pack("<II", session, on))
+    return message(RECORD, struct.pack("<IIII", session, on, 0, 0))
 
 
 def end(session=1):

@@ -83,7 +83,7 @@ def test_rows_of_a_liar(build, walks, tmp_path, seed):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(path))
         server.listen(10)
-        setup = message(16, struct.pack("<IIQIIII", 3, 1, 0, 1, 1, 0, 1) + channel * 8)
+        setup = message(16, struct.pack("<IIQIIHHI", 3, 1, 0, 1, 1, 0, 1, 0) + channel * 8)
         (tmp_path / "sock.sessions").write_bytes(board(setup, rule(), beat=time.monotonic_ns()))
         liar = threading.Thread(target=lie, daemon=True)
         liar.start()

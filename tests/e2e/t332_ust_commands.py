@@ -25,7 +25,7 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
     assert (run.returncode, run.stdout) == (0, "no session\n"), run
 
 
-@pytest.mark.parametrize("version", [1, 3])
+@pytest.mark.parametrize("version", [1, 4])
 def test_command_of_another_version(daemon, version):
     """It is not carried out, and says so; of a daemon whose answer is of another version the client says so."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
@@ -35,7 +35,7 @@ def test_command_of_another_version(daemon, version):
         answer = s.recv(8192)
         assert not s.recv(8192)
     head, (last, result) = struct.unpack_from("<IHHII", answer), struct.unpack_from("<Ii", answer, 16)
-    assert head == (0x43525053, 2, TEXT, len(answer), 7) and last == 1 and result == -71
+    assert head == (0x43525053, 3, TEXT, len(answer), 7) and last == 1 and result == -71
     assert b"of another version" in answer[24:]
     assert daemon.ust("status").stdout == "no session\n"
 
@@ -48,7 +48,7 @@ def test_daemon_of_another_version(build, tmp_path):
                                   stderr=subprocess.PIPE, text=True)
         with client, s.accept()[0] as peer:
             peer.recv(8192)
-            peer.send(message(TEXT, struct.pack("<Ii", 1, -71), 3))
+            peer.send(message(TEXT, struct.pack("<Ii", 1, -71), 4))
             assert client.stderr.read() == "spoor ust: the daemon is of another version\n"
     assert client.returncode == 1
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 import pytest
+import tracing
 
 from daemons import daemon, in_a_row, keeper_pid, ticker  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
@@ -157,6 +158,79 @@ def test_children_of_one_process_over_daemons(daemon, ticker, number, parent_end
     assert ", 0 lost" in daemon.ust("end").stdout
     numbers = by_thread(daemon)[100]
     assert numbers[0] == 0 and in_a_row(numbers)
+
+
+@pytest.mark.parametrize("event, before, said", [("mi:typo", "status", ("enable", "zoo:tick", "-a")),
+                                                 ("zoo:tick", "stop -a", ("start",))], ids=["enable", "start"])
+def test_child_hears_what_is_said_after_fork(daemon, ticker, event, before, said):
+    """It has not come before, since it had nothing to record; what its process is told alone is not the child's."""
+    daemon.ust("start", "-e", event, "-o", "t.spoor")
+    p = daemon.program(ticker, 1, 0, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
+    wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
+    daemon.ust(*before.split())
+    p.stdin.write(b"x")
+    p.stdin.close()
+    child, = wait_for(lambda: children(p.pid))
+    try:
+        daemon.ust("enable", "zoo:rare", p.pid)
+        assert f"{child} ticker" not in daemon.ust("status").stdout
+        assert re.match("2 programs, [23] sites", daemon.ust(*said).stdout)
+        wait_for(lambda: re.search(f"{child} ticker: [1-9][0-9]+ events, 0 lost, reached", daemon.ust("status").stdout))
+    finally:
+        os.kill(child, signal.SIGKILL)
+    wait_for(lambda: f"{child} ticker" not in daemon.ust("status").stdout)
+    daemon.finish(p)
+    assert ", 0 lost" in daemon.ust("end").stdout
+    for thread in (0, 100):
+        assert in_a_row(by_thread(daemon)[thread])
+    assert {e["pid"] for e in daemon.events() if e["event"] == "zoo:rare"} == {p.pid}
+
+
+FORKS = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include "spoor/tracepoint.h"
+
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, unsigned long n), TP_ARGS(thread, n),
+		 TP_FIELDS(spoor_int(int, thread, thread), spoor_int(unsigned long, n, n)))
+
+int main(void)
+{
+	int i;
+
+	puts("ready");
+	fflush(stdout);
+	for (i = 1; i <= 47 && fork(); i++)
+		usleep(1000);
+	if (i > 47 && puts("forked"))
+		fflush(stdout);
+	else
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (unsigned long n = 0;; n++) {
+		spoor_trace(zoo, tick, i, n);
+		usleep(5000);
+	}
+}
+"""
+
+
+def test_enabled_while_it_forks(daemon, tmp_path):
+    """Each child is told, whether it was forked before its parent was, or while that was on its way to it."""
+    (tmp_path / "forks.c").write_text(FORKS)
+    program = tracing.build_program(tmp_path / "forks", tmp_path / "forks.c")
+    for i in range(3):
+        daemon.ust("start", "-o", f"{i}.spoor", "-e", "mi:typo")
+        p = daemon.program(program)
+        time.sleep(0.01 * (i + 1))
+        daemon.ust("enable", "zoo:tick", "-a")
+        assert p.stdout.readline() == b"forked\n"
+        here = [p.pid, *children(p.pid)]
+        assert len(here) == 48
+        wait_for(lambda: all(re.search(f"^{pid} forks: [1-9]", daemon.ust("status").stdout, re.M) for pid in here))
+        daemon.finish(p)
+        daemon.ust("end")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

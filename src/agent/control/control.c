@@ -263,7 +263,8 @@ static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 		m.flags = (messages_late ? SPOOR_ARENA_LATE : 0) |
 			  (spoor_agent_records(m.session) ? 0 : SPOOR_ARENA_STOPPED);
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
-		r = connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), 0, arenas[i].fd);
+		r = connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), spoor_agent_heard(m.session),
+				    arenas[i].fd);
 	}
 	return r;
 }

@@ -87,6 +87,9 @@ int spoor_agent_rule(const struct spoor_control_rule *r, struct spoor_agent_said
 int spoor_agent_record(__u32 session, bool on, struct spoor_agent_said *said);
 /* An object with sites has come: sessions that had none to record may begin now. */
 void spoor_agent_objects(void);
+/* What was said of it up to that change has been done; which that is. */
+void spoor_agent_hear(__u32 session, __u32 change);
+__u32 spoor_agent_heard(__u32 session);
 /* Does it record? */
 bool spoor_agent_records(__u32 session);
 /* The session is over: no rules, its arena ended. */

@@ -12,7 +12,7 @@ bool messages_late, messages_again;
 /* A recorder's answer that has not come to its end. */
 static struct {
 	struct spoor_control_head setup;
-	__u32 session;
+	__u32 session, change;
 	unsigned rules_left, setups_left;
 	bool record; /* once the rules are there */
 	bool answers;
@@ -85,6 +85,7 @@ static void rules_are_there(void)
 	}
 	if (r < 0 && !pending.said.text[0])
 		strcpy(pending.said.text, reason(r));
+	spoor_agent_hear(pending.session, pending.change);
 	done(&pending.setup, r, &pending.said);
 	if (last)
 		end_answer();
@@ -112,6 +113,7 @@ static int on_setup(const struct spoor_control_setup *m)
 	memset(&pending, 0, sizeof(pending));
 	pending.setup = m->head;
 	pending.session = m->session;
+	pending.change = m->change;
 	pending.rules_left = m->n_rules;
 	pending.setups_left = m->left;
 	pending.answers = m->answers;
@@ -132,6 +134,7 @@ static int on_rule(const struct spoor_control_rule *m)
 	rule.filter[sizeof(rule.filter) - 1] = '\0';
 	r = spoor_agent_rule(&rule, &said);
 	if (!belongs) {
+		spoor_agent_hear(m->session, m->change);
 		done(&m->head, r, &said);
 		return 0;
 	}
@@ -150,6 +153,7 @@ static int on_record(const struct spoor_control_record *m)
 	struct spoor_agent_said said = { 0 };
 	int r = spoor_agent_record(m->session, m->on, &said);
 
+	spoor_agent_hear(m->session, m->change);
 	if (r < 0 && !said.text[0])
 		strcpy(said.text, reason(r));
 	done(&m->head, r, &said);

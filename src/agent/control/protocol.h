@@ -23,7 +23,7 @@
 #include "agent/core/arena.h"
 
 #define SPOOR_CONTROL_MAGIC 0x43525053U /* "SPRC" */
-#define SPOOR_CONTROL_VERSION 2
+#define SPOOR_CONTROL_VERSION 3
 #define SPOOR_CONTROL_SOCKET "/run/spoor/ust.sock" /* the machine's daemon */
 #define SPOOR_CONTROL_USER_SOCKET "spoor-ust.sock" /* a user's: in $XDG_RUNTIME_DIR */
 #define SPOOR_CONTROL_VARIABLE "SPOOR_UST_SOCKET"  /* a private one: the path; no other is then tried */
@@ -56,7 +56,8 @@ struct spoor_control_head {
 	__u16 version;
 	__u16 type;   /* enum spoor_control_type */
 	__u32 size;   /* of the whole message */
-	__u32 serial; /* of DONE: that of what is done; of HELLO: the board's that it follows, 0: none */
+	/* of DONE: that of what is done; of HELLO: the board's that it follows, 0: none; of ARENA: the last `change` heard */
+	__u32 serial;
 };
 
 enum spoor_control_hello_flag {
@@ -128,8 +129,9 @@ struct spoor_control_setup {
 	__u64 buffers;    /* bytes of an arena; 0: default */
 	__u32 n_channels; /* 1 .. 8 */
 	__u32 session;    /* the recorder's number of it; 0: none wants the program */
-	__u32 left;       /* so many SETUPs answer the same HELLO behind this one */
-	__u32 answers;    /* it is one of those that answer a HELLO; sessions that none of them names are over */
+	__u16 left;       /* so many SETUPs answer the same HELLO behind this one */
+	__u16 answers;    /* it is one of those that answer a HELLO; sessions that none of them names are over */
+	__u32 change;     /* of what was said of the session the last that is in it */
 	struct spoor_control_channel channels[SPOOR_ARENA_MAX_CHANNELS];
 };
 
@@ -144,7 +146,7 @@ struct spoor_control_rule {
 	__u8 channels; /* a bit for each */
 	__u8 level;    /* sites of a level up to this number (0 emergency .. 14 debug); 255: any */
 	__u8 kind;     /* 0: any; else 1 + enum spoor_def_kind */
-	__u32 reserved;
+	__u32 change;  /* the session's number of what it says: the later the higher */
 	char pattern[256]; /* glob of "provider:name": * and ? */
 	char filter[500];  /* expression over the event's fields (agent/ust/filter_core.h); "": none */
 };
@@ -153,6 +155,8 @@ struct spoor_control_record {
 	struct spoor_control_head head;
 	__u32 session;
 	__u32 on;
+	__u32 change; /* as of a RULE */
+	__u32 reserved;
 };
 
 struct spoor_control_end { /* the session is over: its arena is ended and forgotten */

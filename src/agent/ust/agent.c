@@ -19,6 +19,7 @@ static struct session {
 	__u32 id;   /* the recorder's; 0: not in use */
 	bool named; /* in the recorder's last answer */
 	bool waits; /* its arena is made with the first site */
+	__u32 heard; /* the recorder's number of the last that was said of it */
 	struct arena_wish wish;
 	struct output *output; /* NULL: no arena yet */
 } sessions[SPOOR_SESSIONS];
@@ -222,6 +223,21 @@ int spoor_agent_record(__u32 id, bool on, struct spoor_agent_said *said)
 	}
 	r = sites_record(number(s), on, on ? s->output->first_slot : 0);
 	return on ? say_stuck(r, said) : r;
+}
+
+void spoor_agent_hear(__u32 id, __u32 change)
+{
+	struct session *s = id ? find(id) : NULL;
+
+	if (s)
+		s->heard = change;
+}
+
+__u32 spoor_agent_heard(__u32 id)
+{
+	const struct session *s = id ? find(id) : NULL;
+
+	return s ? s->heard : 0;
 }
 
 bool spoor_agent_records(__u32 id)

@@ -39,6 +39,7 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool records;     /* it was told to */
+	uint32_t heard;   /* of a child: the last change that its parent had heard when it was forked, or it */
 	enum spoor_coming how;
 	bool known;       /* a recorder before us had told how */
 	bool let_go;      /* it has ended, and others need the memory: all of it is on its way, or was refused */
@@ -89,6 +90,7 @@ struct spoor_hub_request {
 	uint64_t waited;   /* ms: for the client to read */
 	uint64_t deadline; /* ns */
 	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
+	bool again;        /* all programs are looked for once more when these have answered: what they forked before */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
 	uint32_t greets;   /* the session whose relay is awaited; 0: none */
 	uint64_t greet_by; /* ns */
@@ -250,6 +252,10 @@ struct hub_member *spoor_program_member(struct hub_program *p, const struct spoo
 void spoor_program_keep_out(struct hub_program *p, const char *why);
 /* It cannot be in the session, and why: -errno. */
 void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
+/* Whether to record, whatever it does. -errno: it was not told. */
+int spoor_program_record(struct hub_program *p, struct hub_member *member, bool on, struct spoor_hub_request *q);
+/* A child that comes: what it has not heard. */
+void spoor_program_tell_since(struct hub_program *p, struct hub_member *member, struct spoor_hub_request *q);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
 /* Tells it of all sessions that want it, as if it had said HELLO now. */
 void spoor_program_answer_again(struct hub_program *p);
@@ -315,5 +321,6 @@ bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its p
 void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
+int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q);
 int spoor_kick(uint32_t pid);
 const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */

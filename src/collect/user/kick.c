@@ -207,23 +207,30 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 	return 1;
 }
 
-int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q)
+int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 {
-	_cleanup_(spoor_closedirp) DIR *proc = NULL;
+	_cleanup_(spoor_closedirp) DIR *proc = opendir("/proc");
 	struct dirent *d;
 	int n = 0;
 
-	if (q)
-		q->session = s;
-	if (pid) {
-		n = try_kick(h, pid, q);
-		if (n < 0 && q)
-			spoor_request_done(q, pid, n, why_not(n));
-		return n;
-	}
-	proc = opendir("/proc");
 	while (proc && (d = readdir(proc)))
 		if (isdigit(d->d_name[0]) && (uint32_t)atoi(d->d_name) != (uint32_t)getpid())
 			n += try_kick(h, atoi(d->d_name), q) > 0;
+	return n;
+}
+
+int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q)
+{
+	int n;
+
+	if (q)
+		q->session = s;
+	if (q && !pid)
+		q->again = true;
+	if (!pid)
+		return spoor_kick_all(h, q);
+	n = try_kick(h, pid, q);
+	if (n < 0 && q)
+		spoor_request_done(q, pid, n, why_not(n));
 	return n;
 }

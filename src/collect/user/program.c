@@ -267,6 +267,36 @@ static int send_setup(struct hub_program *p, struct hub_member *member, struct s
 	return r;
 }
 
+int spoor_program_record(struct hub_program *p, struct hub_member *member, bool on, struct spoor_hub_request *q)
+{
+	const struct spoor_ust_session *s = member->session;
+	struct spoor_control_record m = { .session = s->id, .on = on, .change = s->changes };
+	int r = spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q);
+
+	if (r)
+		return r;
+	member->records = on;
+	if (on) /* its buffers are made now, or cannot be */
+		member->setup = m.head.serial;
+	return 0;
+}
+
+void spoor_program_tell_since(struct hub_program *p, struct hub_member *member, struct spoor_hub_request *q)
+{
+	const struct spoor_ust_session *s = member->session;
+	const struct spoor_ust_process *process = spoor_program_process(p);
+
+	for (size_t i = 0; i < s->n_rules; i++) {
+		struct spoor_control_rule rule = s->rules[i].rule;
+
+		rule.session = s->id;
+		if (spoor_ust_is_since(rule.change, member->heard) && spoor_ust_rule_is_for(&s->rules[i], process))
+			spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), q);
+	}
+	if (spoor_ust_session_recorded_since(s, process, member->heard))
+		spoor_program_record(p, member, spoor_ust_session_records(s, process), q);
+}
+
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q)
 {
 	struct spoor_control_setup setup = {};

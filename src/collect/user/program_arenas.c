@@ -61,11 +61,19 @@ static struct spoor_ust_session *session_of(struct spoor_hub *h, uint32_t id)
 	return s;
 }
 
-/* A child that was told of nothing yet: what its parent was told of a session is its own. */
+/* A child that was told of nothing yet: what its parent had heard of a session when it was forked is its own. */
 static void come_to_know(struct hub_program *p)
 {
+	struct spoor_hub_request *q;
+
 	if (!p->arenas_to_come || --p->arenas_to_come)
 		return;
+	q = spoor_request_came(p->hub, p);
+	for (unsigned i = 0; i < p->n_members; i++) {
+		struct hub_member *m = &p->members[i];
+
+		spoor_program_tell_since(p, m, q && q->session == m->session ? q : NULL);
+	}
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		spoor_program_join(p, s, NULL);
 }
@@ -141,6 +149,12 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	return 0;
 }
 
+static void note_heard(struct hub_member *member, const struct spoor_control_arena *m)
+{
+	member->records = !(m->flags & SPOOR_ARENA_STOPPED);
+	member->heard = m->head.serial;
+}
+
 int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_ust_session *s = session_of(p->hub, m->session);
@@ -150,7 +164,7 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 	if (!p->program || fd < 0)
 		return -EBADMSG;
 	if (member && p->arenas_to_come)
-		member->records = !(m->flags & SPOOR_ARENA_STOPPED);
+		note_heard(member, m);
 	if (!member) { /* it was over before the program knew */
 		struct spoor_control_end end = { .session = m->session };
 
@@ -172,8 +186,10 @@ void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, 
 	struct spoor_ust_session *s = session_of(p->hub, session);
 	struct hub_member *member = s && error < 0 ? spoor_program_add_member(p, s, SPOOR_CAME_FIRST) : NULL;
 
-	if (member)
-		spoor_program_refuses(p, member, error, text);
+	if (!member)
+		return;
+	spoor_program_refuses(p, member, error, text);
+	spoor_request_done(spoor_request_came(p->hub, p), p->cred.pid, error, member->refused);
 }
 
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd, enum spoor_program_end end)

@@ -109,9 +109,14 @@ void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
 	snprintf(q->text, sizeof(q->text), "%s", text);
 }
 
+static bool all_have_answered(const struct spoor_hub_request *q)
+{
+	return q->answered && !q->awaited && !q->n_expected;
+}
+
 static bool is_complete(const struct spoor_hub_request *q)
 {
-	return q->answered && !q->awaited && !q->n_expected && !q->greets;
+	return all_have_answered(q) && !q->again && !q->greets;
 }
 
 void spoor_hub_greet_relay(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_request *q)
@@ -214,6 +219,13 @@ void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns)
 		q->deadline += ns;
 }
 
+/* A child of one that had not heard of it yet, and which was forked after the first look. */
+static void look_again(struct spoor_hub *h, struct spoor_hub_request *q, uint64_t now)
+{
+	q->again = false;
+	spoor_kick_all(h, now < q->deadline ? q : NULL);
+}
+
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 {
 	for (struct spoor_hub_request *q = h->requests, *next; q; q = next) {
@@ -222,6 +234,8 @@ void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 			give_up(h, q);
 		if (q->greets)
 			greet(h, q, now);
+		if (q->again && all_have_answered(q))
+			look_again(h, q, now);
 		if (is_complete(q))
 			finish(h, q);
 	}

@@ -58,6 +58,11 @@ static inline bool spoor_ust_rule_is_for(const struct spoor_ust_rule *r, const s
 	return !r->process.pid || (r->process.pid == p->pid && r->process.start_time == p->start_time);
 }
 
+static inline bool spoor_ust_is_since(uint32_t change, uint32_t heard)
+{
+	return (int32_t)(change - heard) > 0;
+}
+
 /* A process that was started or stopped since all were. */
 struct spoor_ust_single {
 	struct spoor_ust_process process;
@@ -114,6 +119,8 @@ struct spoor_ust_session {
 	bool recording; /* all that it wants, but for: */
 	struct spoor_ust_single *singles;
 	size_t n_singles;
+	uint32_t changes;  /* that were said of it: rules, starts, stops; the last one's number */
+	uint32_t recorded; /* that with which all were started, or stopped */
 	bool flight; /* its buffers are overwritten: they are read for a snapshot and at the end */
 	struct spoor_writer *w;
 	struct spoor_taker *taker;
@@ -161,7 +168,10 @@ void spoor_ust_session_go_on(struct spoor_ust_session *s);
 /* Ends the trace in order. NULL is fine. */
 int spoor_ust_session_close(struct spoor_ust_session *s, struct spoor_error *e);
 
-/* Keeps the rule for programs to come. -EINVAL: its filter is none; -E2BIG: too many rules; -ENOMEM. */
+/*
+ * Keeps the rule for programs to come, as a new change if it has not the number of one. -EINVAL: its filter is none;
+ * -E2BIG: too many rules; -ENOMEM.
+ */
 int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_rule *rule, struct spoor_error *e);
 /* What is none is said: -EINVAL. */
 int spoor_ust_filter_check(const char *text, struct spoor_error *e);
@@ -172,6 +182,9 @@ int spoor_ust_filter_check(const char *text, struct spoor_error *e);
 int spoor_ust_session_record(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool on,
 			     struct spoor_error *e);
 bool spoor_ust_session_records(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
+/* Was anything said of its recording since that change? */
+bool spoor_ust_session_recorded_since(const struct spoor_ust_session *s, const struct spoor_ust_process *p,
+				      uint32_t change);
 /* Drops what is said of processes that have ended. */
 void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
 /* It comes and cannot be recorded. */

@@ -47,7 +47,10 @@ int spoor_ust_session_rule(struct spoor_ust_session *s, const struct spoor_ust_r
 			       spoor_fail(e, ENOMEM, "out of memory") :
 			       spoor_fail(e, E2BIG, "session %s: more than %d rules", s->name, SPOOR_UST_MAX_RULES);
 	s->rules = grown;
-	s->rules[s->n_rules++] = *rule;
+	s->rules[s->n_rules] = *rule;
+	if (!rule->rule.change)
+		s->rules[s->n_rules].rule.change = ++s->changes;
+	s->n_rules++;
 	s->ruled = true;
 	return 0;
 }
@@ -94,6 +97,7 @@ int spoor_ust_session_record(struct spoor_ust_session *s, const struct spoor_ust
 {
 	struct spoor_ust_single *single = p ? find_single(s, p) : NULL;
 
+	s->changes++;
 	if (p && !single)
 		return add_single(s, p, on, e);
 	if (single) {
@@ -101,6 +105,7 @@ int spoor_ust_session_record(struct spoor_ust_session *s, const struct spoor_ust
 		return 0;
 	}
 	s->recording = on;
+	s->recorded = s->changes;
 	s->n_singles = 0;
 	return 0;
 }
@@ -110,6 +115,13 @@ bool spoor_ust_session_records(const struct spoor_ust_session *s, const struct s
 	const struct spoor_ust_single *single = find_single(s, p);
 
 	return single ? single->on : s->recording;
+}
+
+/* What is said of it alone can be said again. */
+bool spoor_ust_session_recorded_since(const struct spoor_ust_session *s, const struct spoor_ust_process *p,
+				      uint32_t change)
+{
+	return find_single(s, p) || spoor_ust_is_since(s->recorded, change);
 }
 
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p)
@@ -130,6 +142,7 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spo
 	ret->buffers = s->o.buffers;
 	ret->n_channels = s->o.n_channels;
 	ret->session = s->id;
+	ret->change = s->changes;
 	for (size_t i = 0; i < s->n_rules; i++)
 		ret->n_rules += !p || spoor_ust_rule_is_for(&s->rules[i], p);
 	memcpy(ret->channels, s->o.channels, sizeof(ret->channels));

@@ -16,6 +16,7 @@
 
 #define VERSION 2
 #define MOST_NAMES 10000
+#define MOST_UNSAVED 65536 /* changes of which programs heard, and which a daemon that was killed did not write */
 
 /* ---- writing ---- */
 
@@ -207,6 +208,8 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->resumed = true;
 	s->recording = k.recording;
 	s->ruled = k.ruled;
+	s->changes = k.changes + MOST_UNSAVED;
+	s->recorded = k.recorded;
 	s->n_late = k.late;
 	s->n_away = k.turned_away;
 	s->n_came = k.came;

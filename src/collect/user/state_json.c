@@ -12,10 +12,10 @@
 
 static json_t *rule_json(const struct spoor_ust_rule *r)
 {
-	return json_pack("{s:i, s:I, s:b, s:i, s:i, s:i, s:s, s:s}", "pid", (int)r->process.pid, "start_time",
+	return json_pack("{s:i, s:I, s:b, s:i, s:i, s:i, s:s, s:s, s:I}", "pid", (int)r->process.pid, "start_time",
 			 (json_int_t)r->process.start_time, "enable", r->rule.enable, "channels", r->rule.channels,
 			 "level", r->rule.level, "kind", r->rule.kind, "pattern", r->rule.pattern, "filter",
-			 r->rule.filter);
+			 r->rule.filter, "change", (json_int_t)r->rule.change);
 }
 
 static json_t *channel_json(const struct spoor_control_channel *c)
@@ -125,6 +125,10 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "came_who", json_array());
 	if (j)
 		json_object_set_new(j, "singles", singles_json(s));
+	if (j)
+		json_object_set_new(j, "changes", json_integer(s->changes));
+	if (j)
+		json_object_set_new(j, "recorded", json_integer(s->recorded));
 	for (size_t i = 0; j && i < s->n_came_earlier; i++)
 		spoor_state_add_came(j, &s->came_earlier[i].process, s->came_earlier[i].how);
 	return j;
@@ -309,6 +313,8 @@ int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoo
 	s->o.segment_ns = number(j, "segment_ns");
 	s->recording = json_is_true(json_object_get(j, "recording"));
 	s->ruled = json_is_true(json_object_get(j, "ruled"));
+	s->changes = number(j, "changes");
+	s->recorded = number(j, "recorded");
 	s->late = number(j, "late");
 	s->turned_away = number(j, "turned_away");
 	s->came = number(j, "came");
@@ -326,6 +332,7 @@ static int read_rule(const json_t *j, struct spoor_ust_rule *r)
 	r->rule.channels = number(j, "channels");
 	r->rule.level = number(j, "level");
 	r->rule.kind = number(j, "kind");
+	r->rule.change = number(j, "change");
 	return copy(r->rule.pattern, sizeof(r->rule.pattern), j, "pattern") ?:
 	       copy(r->rule.filter, sizeof(r->rule.filter), j, "filter");
 }

@@ -12,6 +12,7 @@ struct spoor_state_session {
 	bool there;        /* it is at one, and called `output` there */
 	uint32_t id;
 	bool recording, ruled;
+	uint32_t changes, recorded;
 	unsigned late; /* programs that joined late */
 	unsigned turned_away, came;
 	char elsewhere[sizeof(((struct spoor_ust_session *)NULL)->elsewhere)];

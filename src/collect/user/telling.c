@@ -11,7 +11,7 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 	if (r)
 		return r;
 	for (struct hub_program *p = h->first; p; p = p->next) {
-		struct spoor_control_rule m = rule->rule;
+		struct spoor_control_rule m = s->rules[s->n_rules - 1].rule;
 
 		m.session = s->id;
 		if (!p->program || !spoor_ust_rule_is_for(rule, spoor_program_process(p)))
@@ -58,16 +58,10 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 	else if (on || has_member(h, s, pid))
 		r = keep_single(s, pid, on, e);
 	for (struct hub_program *p = h->first; p && !r; p = p->next) {
-		struct spoor_control_record m = { .session = s->id, .on = on };
 		struct hub_member *member = spoor_program_member(p, s);
 
-		if (!p->program || !member || (pid && pid != (uint32_t)p->cred.pid) ||
-		    spoor_program_send(p, &m.head, SPOOR_CONTROL_RECORD, sizeof(m), q))
-			continue;
-		n++;
-		member->records = on;
-		if (on) /* its buffers are made now, or cannot be */
-			member->setup = m.head.serial;
+		if (p->program && member && (!pid || pid == (uint32_t)p->cred.pid))
+			n += !spoor_program_record(p, member, on, q);
 	}
 	return r ? r : n;
 }
