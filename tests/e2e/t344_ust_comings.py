@@ -196,18 +196,27 @@ FORKS = r"""
 SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, unsigned long n), TP_ARGS(thread, n),
 		 TP_FIELDS(spoor_int(int, thread, thread), spoor_int(unsigned long, n, n)))
 
-int main(void)
+int main(int argc, char **argv)
 {
+	sigset_t urgent;
 	int i;
 
+	(void)argv;
+	sigemptyset(&urgent);
+	sigaddset(&urgent, SIGURG);
+	if (argc > 1)
+		sigprocmask(SIG_BLOCK, &urgent, NULL);
 	puts("ready");
 	fflush(stdout);
+	if (argc > 1)
+		getchar();
 	for (i = 1; i <= 47 && fork(); i++)
 		usleep(1000);
 	if (i > 47 && puts("forked"))
 		fflush(stdout);
 	else
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigprocmask(SIG_UNBLOCK, &urgent, NULL);
 	for (unsigned long n = 0;; n++) {
 		spoor_trace(zoo, tick, i, n);
 		usleep(5000);
@@ -216,19 +225,40 @@ int main(void)
 """
 
 
-def test_enabled_while_it_forks(daemon, tmp_path):
-    """Each child is told, whether it was forked before its parent was, or while that was on its way to it."""
+def are_recorded(daemon, *pids):
+    return all(re.search(f"^{pid} forks: [1-9]", daemon.ust("status").stdout, re.M) for pid in pids)
+
+
+@pytest.fixture
+def forks(tmp_path):
     (tmp_path / "forks.c").write_text(FORKS)
-    program = tracing.build_program(tmp_path / "forks", tmp_path / "forks.c")
+    return tracing.build_program(tmp_path / "forks", tmp_path / "forks.c")
+
+
+def test_forked_before_its_parent_hears(daemon, forks):
+    """And after the daemon had looked for programs: who asks for events has them of such children, too."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "mi:typo")
+    p = daemon.program(forks, "late", stdin=subprocess.PIPE)
+    with subprocess.Popen([daemon.build / "spoor", "ust", "enable", "--socket", daemon.socket, "zoo:tick", "-a"],
+                          stdout=subprocess.PIPE):
+        wait_for(lambda: "enabled zoo:tick in all" in daemon.ust("status").stdout)
+        p.stdin.write(b"x")
+        p.stdin.flush()
+    assert p.stdout.readline() == b"forked\n"
+    wait_for(lambda: are_recorded(daemon, p.pid, *children(p.pid)))
+
+
+def test_enabled_while_it_forks(daemon, forks):
+    """Each child is told, whether it was forked before its parent was, or while that was on its way to it."""
     for i in range(3):
         daemon.ust("start", "-o", f"{i}.spoor", "-e", "mi:typo")
-        p = daemon.program(program)
+        p = daemon.program(forks)
         time.sleep(0.01 * (i + 1))
         daemon.ust("enable", "zoo:tick", "-a")
         assert p.stdout.readline() == b"forked\n"
         here = [p.pid, *children(p.pid)]
         assert len(here) == 48
-        wait_for(lambda: all(re.search(f"^{pid} forks: [1-9]", daemon.ust("status").stdout, re.M) for pid in here))
+        wait_for(lambda: are_recorded(daemon, *here))
         daemon.finish(p)
         daemon.ust("end")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A daemon whose directory was removed, and made anew for another one (what lies there now is its), or is full."""
+"""A daemon whose directory was removed, and made anew for another one: what lies there is that one's. Or is full."""
 import contextlib
 import os
 import signal

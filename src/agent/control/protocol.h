@@ -56,7 +56,7 @@ struct spoor_control_head {
 	__u16 version;
 	__u16 type;   /* enum spoor_control_type */
 	__u32 size;   /* of the whole message */
-	/* of DONE: that of what is done; of HELLO: the board's that it follows, 0: none; of ARENA: the last `change` heard */
+	/* of DONE: that of what is done; of HELLO: the board's it follows, 0: none; of ARENA: the last change known */
 	__u32 serial;
 };
 
