@@ -280,7 +280,7 @@ def test_turned_away_counts_once(daemon, ticker):
     begin_and_end(daemon, ticker, 0, 5)
     os.kill(keeper, signal.SIGCONT)
     daemon.start()
-    assert "5 programs found no room to wait" in daemon.ust("end").stdout
+    assert "5 programs found no room" in daemon.ust("end").stdout
 
 
 def killed_as_it_says(daemon, when):

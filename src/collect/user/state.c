@@ -253,7 +253,7 @@ static int open_own(const char *path, struct spoor_error *e)
 		return errno == ENOENT ? -ENOENT : spoor_fail(e, errno, "%s: %s", path, strerror(errno));
 	if (st.st_uid != geteuid())
 		return refuse_strangers(path, e);
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st))
 		return spoor_fail(e, errno, "%s: cannot be read: %s", path, strerror(errno));
 	return st.st_uid == geteuid() ? TAKE_FD(fd) : refuse_strangers(path, e);
