@@ -141,7 +141,7 @@ def sharing(tmp_path_factory):
 
 
 def test_threads_that_share_their_storage(build, sharing, tmp_path):
-    run, traces = tracing.traced(build, tmp_path / "out", sharing, 1)
+    run, traces = tracing.traced(build, tmp_path / "out", sharing, 1, SPOOR_UST_MODE="block")
     tracing.check_promises(run.stdout, traces)
 
 
