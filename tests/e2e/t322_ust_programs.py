@@ -141,8 +141,8 @@ def sharing(tmp_path_factory):
 
 
 def test_threads_that_share_their_storage(build, sharing, tmp_path):
-    run, traces = tracing.traced(build, tmp_path / "out", sharing, 1, SPOOR_UST_MODE="block")
-    tracing.check_promises(run.stdout, traces)
+    run, traces = tracing.traced(build, tmp_path / "out", sharing, 1)
+    tracing.check_promises(run.stdout, traces, lost=lost(traces))  # where the machine is busy some are
 
 
 @pytest.mark.parametrize("how", ["alone", "recorded"])
