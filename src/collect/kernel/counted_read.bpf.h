@@ -203,7 +203,10 @@ int read_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	bpf_seq_write(c.out, &c.to->head, sizeof(c.to->head));
 	n = c.to->head.n_slots;
-	if (n && n <= SPOOR_COUNTER_SLOTS)
+	if (n > SPOOR_COUNTER_SLOTS)
+		n = 0;
+	n = opaque(n); /* compared as it is: Linux 6.1 knows no bound of n from one of n - 1 */
+	if (n)
 		bpf_seq_write(c.out, c.to->slots, n * sizeof(struct spoor_counter_slot));
 	bpf_loop(n, say_wide, &c, 0);
 	return 0;

@@ -90,11 +90,12 @@ static __always_inline u32 slot_of_site(struct thread *t, u32 id, u32 stack)
 
 		if (!i)
 			return new_slot(t, at & (SPOOR_COUNTER_INDEX - 1), id, stack);
-		if (i > SPOOR_COUNTER_SLOTS)
+		i = opaque(i - 1);
+		if (i >= SPOOR_COUNTER_SLOTS)
 			return 0;
-		s = &t->slots[i - 1];
+		s = &t->slots[i];
 		if (s->id == id && s->stack == stack)
-			return i;
+			return i + 1;
 	}
 	return 0;
 }
@@ -223,12 +224,13 @@ static __always_inline void count_call(struct thread *t, u64 ns, s64 ret)
 		i = t->raw ? 0 : slot_of_site(t, id, t->stack);
 	else
 		i = slot_of_call(t, id);
+	i = opaque(i - 1);
 	writing(t);
-	if (!i || i > SPOOR_COUNTER_SLOTS) {
+	if (i >= SPOOR_COUNTER_SLOTS) {
 		count_elsewhere(t, ns, t->blocked, ret);
 		t->blocked = 0;
 	} else {
-		count_here(t, i - 1, ns, ret);
+		count_here(t, i, ns, ret);
 	}
 	t->start = 0;
 	written(t);

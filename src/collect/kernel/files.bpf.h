@@ -194,12 +194,13 @@ static __always_inline u32 kind_of(struct scratch *sc, struct inode *inode, u8 *
 	return pos;
 }
 
-__noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
+/* Its path: in sc->path, from pos on. */
+__noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id, u32 pos)
 {
 	struct inode *inode;
 	struct spoor_file *e;
 	struct reservation r;
-	u32 pos, len, size;
+	u32 len, size;
 	u8 kind = 0;
 	u16 mode;
 
@@ -207,7 +208,6 @@ __noinline u32 emit_file(struct scratch *sc, struct file_ref *ref, u32 id)
 		return 0;
 	inode = (void *)ref->inode;
 	mode = BPF_CORE_READ(inode, i_mode) & S_IFMT;
-	pos = path_of(ref->path, sc);
 	len = (PATH_SPACE - pos) & (PATH_SPACE - 1);
 	if (!len)
 		pos = kind_of(sc, inode, &kind, &len);
@@ -327,7 +327,7 @@ __noinline u32 file_id_new(struct cpu *c, struct scratch *sc, struct file_ref *r
 		return 0;
 	if (!id)
 		id = __sync_fetch_and_add(&next_file, 1);
-	if (!(ref->sk ? emit_socket(ref, id) : emit_file(sc, ref, id)))
+	if (!(ref->sk ? emit_socket(ref, id) : emit_file(sc, ref, id, path_of(ref->path, sc))))
 		return 0;
 	c->stats.file_defs++;
 	id_put(&file_ids, FILE_BUCKETS, hash, id, now);
@@ -375,6 +375,8 @@ __noinline u64 hash_above(u64 dentry, u64 mnt, u64 root, u64 hash)
 {
 	struct path_at p = { dentry, mnt, root, hash };
 
+	if (!bpf_rdonly_cast) /* it is verified also where nobody calls it */
+		return hash;
 	bpf_loop(PATH_COMPONENTS, hash_step, &p, 0);
 	return p.hash;
 }

@@ -164,7 +164,10 @@ static int map_all(struct spoor_kernel *k, bool walks)
 	return k->rings && k->objects && k->row_pages && k->rules ? 0 : -ENOMEM;
 }
 
-/* Does the verifier know may_goto (opcode 0xe5)? */
+/*
+ * Does the verifier know may_goto (opcode 0xe5), also one over nothing? Then (from Linux 6.14 on) functions have stacks
+ * of their own as well. Without, they have 512 bytes together, of which bpf_loop() leaves them enough.
+ */
 static bool has_may_goto(void)
 {
 	const struct bpf_insn insns[] = {
@@ -217,7 +220,7 @@ static void find_self(const struct spoor_kernel *k)
 static int no_scan(struct spoor_error *e)
 {
 	return spoor_fail(e, EOPNOTSUPP,
-			  "--unwind scan needs Linux 6.9 or newer: its calls nest too deep for this one");
+			  "--unwind scan needs Linux 6.14 or newer: its calls nest too deep for this one");
 }
 
 static int load_collector(struct spoor_kernel *k, const struct spoor_kernel_options *o, uint64_t cgroup,

@@ -34,17 +34,20 @@ __noinline int code_cached(u32 image, u64 addr, u64 len)
 __noinline int emit_mapping(u64 addr, struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct vma_answer a = {};
 	struct spoor_mapping *e;
 	struct reservation r;
 	u32 object = SPOOR_OBJECT_NONE;
+	struct vma_answer *a;
 
-	if (!sc || find_mapping(addr, &a) || !a.exec)
+	if (!sc)
 		return 0;
-	if (a.vdso == a.start)
+	a = &sc->vma;
+	if (find_mapping(addr, a) || !a->exec)
+		return 0;
+	if (a->vdso == a->start)
 		object = SPOOR_OBJECT_VDSO;
-	else if (a.file)
-		object = object_of(&a, sc);
+	else if (a->file)
+		object = object_of(a, sc);
 	emit_reserve(&r, 0, sizeof(*e));
 	if (!r.to)
 		return 0;
@@ -52,9 +55,9 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	emit_header(e, SPOOR_EV_MAPPING, 0, sizeof(*e), task->pid, bpf_ktime_get_ns());
 	e->pid = task->tgid;
 	e->object = object;
-	e->start = a.start;
-	e->end = a.end;
-	e->offset = a.offset;
+	e->start = a->start;
+	e->end = a->end;
+	e->offset = a->offset;
 	emit_commit(&r, sizeof(*e));
 	return 0;
 }

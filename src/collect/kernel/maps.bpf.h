@@ -121,12 +121,13 @@ struct {
 	__type(value, struct spoor_row_page);
 } row_pages SEC(".maps");
 
+/* Sizes, not types: to Linux 6.1 a map with types is not like those that are made later, which have none. */
 struct row_chunk_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct spoor_row_chunk);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct spoor_row_chunk));
 } row_chunk_template SEC(".maps");
 
 struct {
@@ -269,13 +270,25 @@ struct walk {
 	u32 memo_bp_seen; /* and that is noted */
 };
 
+/* A mapping of the current process. */
+struct vma_answer {
+	u64 start, end, offset;
+	u64 file; /* struct file *, valid while this runs: files are freed after a grace period; 0: anonymous code */
+	u64 vdso;
+	u32 exec;
+	u32 found;
+};
+
 struct scratch {
 	struct walk walk;
 	struct memo memo; /* of the walk under way */
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 512];
-	u64 pointer;       /* address_of() */
+	u64 pointer; /* address_of() */
+	/* The mapping that is looked at, and its page: before Linux 6.13 who call each other have 512 bytes of stack. */
+	struct vma_answer vma;
+	struct page_entry page;
 	u32 layout_number; /* of the layout that is being described: */
 	u32 layout_told;   /* so many of its mappings were, */
 	u32 layout_torn;   /* some could not be, for want of room, */

@@ -48,18 +48,16 @@ static __always_inline u64 shown_path(u64 file)
 	return file + bpf_core_field_offset(struct file, f_path);
 }
 
-/* Tells user space of the object behind a mapping. A function of its own: to its caller the file is a pointer. */
-__noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
+/* The same with the names in sc->path: the object's path from pos on, its place in the file system before. */
+static __noinline int emit_named_object(u32 id, struct vma_answer *a, struct scratch *sc, u32 pos, u32 place)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct spoor_ctl_object *o;
 	struct reservation r;
-	u32 pos, place, len, size;
+	u32 len, size;
 
 	if (!a || !sc)
 		return -1;
-	pos = path_of(shown_path(a->file), sc);
-	place = place_of(a->file + bpf_core_field_offset(((struct file *)0)->f_path), sc, pos);
 	len = (PATH_SPACE - place) & (PATH_SPACE - 1);
 	size = SPOOR_EVENT_ROUND(__builtin_offsetof(struct spoor_ctl_object, text) + len);
 	emit_reserve(&r, 0, size);
@@ -80,6 +78,18 @@ __noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
 	emit_commit(&r, size);
 	wake_consumer(); /* until its rows are loaded, each walk through it costs a raw copy */
 	return 0;
+}
+
+/* Tells user space of the object behind a mapping. A function of its own: to its caller the file is a pointer. */
+__noinline int emit_object(u32 id, struct vma_answer *a, struct scratch *sc)
+{
+	u32 pos, place;
+
+	if (!a || !sc)
+		return -1;
+	pos = path_of(shown_path(a->file), sc);
+	place = place_of(a->file + bpf_core_field_offset(((struct file *)0)->f_path), sc, pos);
+	return emit_named_object(id, a, sc, pos, place);
 }
 
 /* The id of the file behind a mapping; a new one is announced. SPOOR_OBJECT_NONE if there is no room for more. */
@@ -117,15 +127,14 @@ __noinline u32 object_of(struct vma_answer *a, struct scratch *sc)
 __noinline int object_again(u32 id, u64 pc, struct scratch *sc)
 {
 	struct spoor_kernel_object *o = bpf_map_lookup_elem(&objects, &id);
-	struct vma_answer a = {};
 	u32 now = bpf_ktime_get_ns() >> 20;
 
 	if (!o || !sc || now - o->tried < AGAIN)
 		return 0;
 	o->tried = now;
-	if (find_mapping(pc, &a) || !a.file)
+	if (find_mapping(pc, &sc->vma) || !sc->vma.file)
 		return 0;
-	return emit_object(id, &a, sc);
+	return emit_object(id, &sc->vma, sc);
 }
 
 /* ---- layouts: the executable mappings of a process, for user space to unwind raw stacks ---- */
@@ -205,10 +214,8 @@ static __always_inline void layout_read(struct scratch *sc)
 
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it))) {
-		struct vma_answer a = {};
-
-		vma_read(vma, &a);
-		layout_add(sc, &a);
+		vma_read(vma, &sc->vma);
+		layout_add(sc, &sc->vma);
 	}
 	bpf_iter_task_vma_destroy(&it);
 }

@@ -39,18 +39,18 @@ static __always_inline bool capacity_add(struct cpu *c, struct scratch *sc, stru
 {
 	struct spoor_kernel_object *o;
 	u32 object = SPOOR_OBJECT_NONE;
-	struct vma_answer a = {};
+	struct vma_answer *a = &sc->vma;
 	u64 *used;
 
-	vma_read(vma, &a);
+	vma_read(vma, a);
 	sc->capacity_seen = 1;
-	if (!a.exec)
+	if (!a->exec)
 		return true;
-	if (a.vdso == a.start)
+	if (a->vdso == a->start)
 		object = SPOOR_OBJECT_VDSO;
-	else if (a.file)
-		object = object_of(&a, sc);
-	if (a.file && object == SPOOR_OBJECT_NONE)
+	else if (a->file)
+		object = object_of(a, sc);
+	if (a->file && object == SPOOR_OBJECT_NONE)
 		return true; /* there are too many objects: walks end in it */
 	o = bpf_map_lookup_elem(&objects, &object);
 	if (!o || o->state == SPOOR_OBJECT_NEW || o->state == SPOOR_OBJECT_FAILED)

@@ -282,10 +282,52 @@ static __always_inline u32 take_call(struct task_struct *task, struct thread *t,
 	return cfg->mode > 1 + SPOOR_MODE_NONE && !t->wait_exec ? cfg->mode - 1 : SPOOR_MODE_NONE;
 }
 
-static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
+/*
+ * The same of the current thread's call, in a function of its own: before Linux 6.13 what it calls and what walks have
+ * but one stack of 512 bytes with who calls them. Returns the mode of a stack that is to be taken, 0: none; less: the
+ * call is not recorded.
+ */
+__noinline int take_call_apart(struct thread *t)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct cpu *c = this_cpu();
+	u64 start;
+	u32 id;
+
+	if (!t || !c)
+		return -1;
+	id = event_id(task, regs->orig_ax);
+	return wanted(t, id) ? (int)take_call(task, t, c, &c->scratch[0], regs, id, &start) : -1;
+}
+
+/* Without may_goto, which costs the verifier little. */
+static __always_inline void take_stack_apart(struct task_struct *task, struct thread *t, struct pt_regs *regs, u32 mode)
+{
+	struct cpu *c = this_cpu();
+
+	if (c)
+		t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode);
+}
+
+/* The thread of task, in which a call begins; NULL: it is not in. */
+static __always_inline struct thread *begin_call(struct task_struct *task)
+{
 	struct thread *t = bpf_task_storage_get(&threads, task, 0, 0);
+
+	if (!t)
+		return NULL;
+	t->start = 0;
+	t->turn = (t->turn | TURN_OUTSIDE) + 1;
+	barrier();
+	return t;
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = begin_call(task);
 	struct scratch *sc;
 	struct cpu *c;
 	u32 id, mode;
@@ -293,9 +335,6 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 
 	if (!t)
 		return 0;
-	t->start = 0;
-	t->turn = (t->turn | TURN_OUTSIDE) + 1;
-	barrier();
 	id = event_id(task, nr);
 	if (!wanted(t, id))
 		return 0;
@@ -305,23 +344,32 @@ static __always_inline int enter(struct pt_regs *regs, long nr, bool compat)
 	sc = &c->scratch[0];
 	mode = take_call(task, t, c, sc, regs, id, &start);
 	if (mode)
-		t->stack = compat ? take_stack_compat(c, sc, task, t, regs, mode) :
-				    take_stack(c, sc, task, t, regs, mode);
+		t->stack = take_stack(c, sc, task, t, regs, mode);
 	barrier();
 	t->start = start;
 	return 0;
 }
 
-SEC("tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
-{
-	return enter(regs, nr, false);
-}
-
+/* The same for kernels without may_goto. */
 SEC("?tp_btf/sys_enter")
 int BPF_PROG(sys_enter_compat, struct pt_regs *regs, long nr)
 {
-	return enter(regs, nr, true);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct thread *t = begin_call(task);
+	u64 start;
+	int mode;
+
+	if (!t || !wanted(t, event_id(task, nr)))
+		return 0;
+	start = bpf_ktime_get_ns();
+	mode = take_call_apart(t);
+	if (mode < 0)
+		return 0;
+	if (mode)
+		take_stack_apart(task, t, regs, mode);
+	barrier();
+	t->start = start;
+	return 0;
 }
 
 /* ---- exit ---- */
@@ -391,33 +439,6 @@ static __noinline int emit_call(struct task_struct *task, struct thread *t, long
 	return 0;
 }
 
-/*
- * A call that was answered before it began: what can be known of it is taken at its end, when its registers are as they
- * were, and that it took no time. Returns the mode of a stack that is to be taken, 0: none; less: it is not recorded.
- */
-__noinline int take_answered(struct thread *t)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	struct cpu *c = this_cpu();
-	u64 start;
-	u32 id;
-
-	if (!t || !c)
-		return -1;
-	id = event_id(task, regs->orig_ax);
-	return wanted(t, id) ? (int)take_call(task, t, c, &c->scratch[0], regs, id, &start) : -1;
-}
-
-/* Walked as where there is no may_goto, which costs the verifier little. */
-static __always_inline void answer_stack(struct task_struct *task, struct thread *t, struct pt_regs *regs, u32 mode)
-{
-	struct cpu *c = this_cpu();
-
-	if (c)
-		t->stack = take_stack_compat(c, &c->scratch[0], task, t, regs, mode);
-}
-
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
@@ -438,13 +459,14 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t->start && t->met)
 		take_over_met(task, t);
 	start = t->start;
+	/* It was answered before it began: what can be known of it is known now, and that it took no time. */
 	if (!start && t->turn & TURN_OUTSIDE && may_be_answered(task)) {
-		int mode = take_answered(t);
+		int mode = take_call_apart(t);
 
 		if (mode < 0)
 			return 0;
 		if (mode)
-			answer_stack(task, t, regs, mode);
+			take_stack_apart(task, t, regs, mode);
 		start = bpf_ktime_get_ns();
 	}
 	t->turn |= TURN_OUTSIDE;

@@ -47,40 +47,51 @@ static __always_inline u32 copy_pages(struct spoor_ctl_raw *raw, u64 sp, u32 len
 	return at;
 }
 
+/* The raw stack itself, of this layout (0: not described). Returns its id; 0: there is no room. */
+static __noinline u32 emit_raw_bytes(struct scratch *sc, u32 mode, u32 layout)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct spoor_ctl_raw *raw;
+	struct reservation r;
+	u32 size, len = SPOOR_RAW_STACK, id;
+	u64 sp = regs->sp;
+
+	if (!sc)
+		return 0;
+	if (!find_mapping(sp, &sc->vma) && sc->vma.end - sp < len)
+		len = sc->vma.end - sp;
+	size = SPOOR_EVENT_ROUND(sizeof(*raw) + len);
+	raw = raw_begin(&r, 0, size, task, regs, mode);
+	if (!raw)
+		return 0;
+	id = raw->stack;
+	raw->layout = layout;
+	raw->len = len;
+	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
+		raw->len = copy_pages(raw, sp, len);
+	emit_commit(&r, size);
+	return id;
+}
+
 /*
  * A stack that the kernel cannot walk yet: registers and a bounded copy go to user space, which unwinds and defines
  * the id. The copy is the last resort of the first second of an object's life.
  */
 __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
-	struct vma_answer a = {};
-	struct spoor_ctl_raw *raw;
-	struct reservation r;
-	u32 size, len = SPOOR_RAW_STACK, id, layout;
-	u64 sp = regs->sp;
+	u32 id, layout;
 	int described;
 
 	if (!sc || !t || !ring_takes_raw())
 		return 0; /* events come first */
-	layout = layout_of(task, t);
+	layout = layout_of(bpf_get_current_task_btf(), t);
 	described = emit_layout(layout, sc);
 	if (described == -EAGAIN) /* a number of its own: what others describe later is not it */
 		layout = __sync_fetch_and_add(&next_layout, 1);
-	if (!find_mapping(sp, &a) && a.end - sp < len)
-		len = a.end - sp;
-	size = SPOOR_EVENT_ROUND(sizeof(*raw) + len);
-	raw = raw_begin(&r, 0, size, task, regs, mode);
-	if (!raw)
-		return 0;
-	id = raw->stack;
-	raw->layout = described == -ENOSYS ? 0 : layout;
-	t->owed = described == -EAGAIN ? layout : 0;
-	raw->len = len;
-	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
-		raw->len = copy_pages(raw, sp, len);
-	emit_commit(&r, size);
+	id = emit_raw_bytes(sc, mode, described == -ENOSYS ? 0 : layout);
+	if (id)
+		t->owed = described == -EAGAIN ? layout : 0;
 	return id;
 }
 

@@ -5,14 +5,6 @@
 
 #define DEV_ZERO 0x6f72657a2f766564ULL /* "dev/zero" */
 
-struct vma_answer {
-	u64 start, end, offset;
-	u64 file; /* struct file *, valid while this runs: files are freed after a grace period; 0: anonymous code */
-	u64 vdso;
-	u32 exec;
-	u32 found;
-};
-
 /*
  * The file of a mapping, if it can be an ELF object; else the code is anonymous, 0: a device holds none, and what is
  * mapped shared and anonymous has an inner file called dev/zero.
@@ -51,7 +43,7 @@ static __always_inline void vma_read(struct vm_area_struct *vma, struct vma_answ
 
 static long vma_found(struct task_struct *task, struct vm_area_struct *vma, void *ret)
 {
-	vma_read(vma, ret);
+	vma_read(vma, *(struct vma_answer **)ret);
 	return 0;
 }
 
@@ -122,8 +114,11 @@ __noinline int find_mapping_unlocked(u64 addr, struct vma_answer *ret)
 /* The mapping of the current process at addr. -EBUSY: its address space is being changed by another thread. */
 static __always_inline int find_mapping(u64 addr, struct vma_answer *ret)
 {
-	long r = bpf_find_vma(bpf_get_current_task_btf(), addr, vma_found, ret, 0);
+	struct vma_answer *to = ret; /* what is handed to vma_found() must lie on the stack */
+	long r;
 
+	ret->found = 0;
+	r = bpf_find_vma(bpf_get_current_task_btf(), addr, vma_found, &to, 0);
 	if (r == -EBUSY)
 		return find_mapping_unlocked(addr, ret);
 	return r || !ret->found ? -ENOENT : 0;

@@ -57,25 +57,26 @@ __noinline int code_note(u32 image, u64 start, u64 end)
 /* Fills the page entry for pc. Returns 0, WALK_RAW, or a status. */
 static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, u64 pc, u32 image)
 {
-	struct vma_answer a = {};
 	struct spoor_kernel_object *o;
 	u32 object = SPOOR_OBJECT_NONE;
+	struct vma_answer *a;
 	u64 delta = 0;
 	int r;
 
 	if (!pe || !sc)
 		return SPOOR_WALK_NO_ROWS;
-	r = find_mapping(pc, &a);
+	a = &sc->vma;
+	r = find_mapping(pc, a);
 	if (r == -EBUSY)
 		return WALK_RAW; /* user space will look */
-	if (r || !a.exec)
+	if (r || !a->exec)
 		return SPOOR_WALK_NO_ROWS;
-	if (a.vdso == a.start) {
+	if (a->vdso == a->start) {
 		object = SPOOR_OBJECT_VDSO;
-		delta = a.start;
-	} else if (a.file) {
-		object = object_of(&a, sc);
-		delta = a.start - a.offset;
+		delta = a->start;
+	} else if (a->file) {
+		object = object_of(a, sc);
+		delta = a->start - a->offset;
 		if (object == SPOOR_OBJECT_NONE)
 			return SPOOR_WALK_GONE;
 	}
@@ -86,7 +87,7 @@ static __always_inline int page_fill(struct page_entry *pe, struct scratch *sc, 
 		return WALK_RAW;
 	if (o->state == SPOOR_OBJECT_MADE)
 		object = delta = 0;
-	code_note(image, a.start, a.end);
+	code_note(image, a->start, a->end);
 	pe->page = pc >> 12;
 	pe->image = image;
 	pe->object = object;
@@ -184,16 +185,18 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	const struct spoor_rule fp = { .op = SPOOR_RULE_FP, .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4, .rbp_off = -16 };
 	const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 	struct spoor_kernel_object *o;
-	struct page_entry page = {};
+	struct page_entry *page;
 	struct row_entry *e;
 	bool code;
+	u32 object;
 	u64 vaddr;
 	int r;
 
 	if (!c || !sc)
 		return SPOOR_WALK_NO_ROWS;
+	page = &sc->page;
 	c->stats.row_misses++;
-	r = page_of(c, sc, pc, image, &page);
+	r = page_of(c, sc, pc, image, page);
 	code = r != SPOOR_WALK_NO_ROWS;
 	if (r && (code || !sc->walk.s.signal))
 		return r;
@@ -206,15 +209,16 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 		e->frame = SPOOR_FRAME(SPOOR_OBJECT_NONE, pc);
 		return 0;
 	}
-	o = bpf_map_lookup_elem(&objects, &page.object);
+	object = page->object;
+	o = bpf_map_lookup_elem(&objects, &object);
 	if (!o)
 		return SPOOR_WALK_NO_ROWS;
 	if (o->state == SPOOR_OBJECT_FAILED) {
-		object_again(page.object, pc, sc);
+		object_again(object, pc, sc);
 		return SPOOR_WALK_GONE;
 	}
-	vaddr = pc - page.delta;
-	if (page.object != SPOOR_OBJECT_VDSO)
+	vaddr = pc - page->delta;
+	if (object != SPOOR_OBJECT_VDSO)
 		vaddr = object_vaddr(o, vaddr);
 	e->app = o->app;
 	e->rule = fp;
@@ -232,7 +236,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	if (!is_wide(bpf_get_current_task_btf()->mm))
 		e->rule.op = SPOOR_RULE_NONE;
 	e->pc = pc;
-	e->frame = SPOOR_FRAME(page.object, vaddr);
+	e->frame = SPOOR_FRAME(object, vaddr);
 	e->image = image;
 	return 0;
 }
@@ -259,7 +263,6 @@ static long scan_word(u32 i, void *ctx)
 {
 	struct scan_loop *l = ctx;
 	struct walk_ctx x = { .w = &l->sc->walk, .sc = l->sc };
-	struct page_entry page = {};
 	u64 v = 0;
 
 	l->result = spoor_load(&x, l->at, &v);
@@ -267,7 +270,7 @@ static long scan_word(u32 i, void *ctx)
 		return 1;
 	l->at += 8;
 	/* Code lies neither in the first pages nor beyond user space. */
-	if (v < 0x10000 || v >> 47 || page_of(l->c, l->sc, v, l->sc->walk.image, &page))
+	if (v < 0x10000 || v >> 47 || page_of(l->c, l->sc, v, l->sc->walk.image, &l->sc->page))
 		return 0;
 	x.w->s.pc = v;
 	x.w->s.sp = l->at;
@@ -315,7 +318,7 @@ __noinline int walk_rare(struct cpu *c, struct scratch *sc, struct spoor_rule *r
 
 /*
  * One frame: collects it if it is in scope, and moves to its caller. Returns 1 when the walk has ended. modern: not
- * before 6.9, where nothing is remembered and scanning would nest calls too deep.
+ * before 6.14, where nothing is remembered and scanning would nest calls too deep.
  */
 static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool modern)
 {
