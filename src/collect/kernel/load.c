@@ -30,9 +30,12 @@ __attribute__((constructor)) static void begin(void)
 
 /* What libbpf said last: the reason behind a failed load. */
 static char last_words[4096];
+static bool verifier_spoke; /* it is the verifier that refuses, not who keeps us from it */
 
 static int keep_words(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
+	if (strstr(fmt, "PROG LOAD LOG"))
+		verifier_spoke = true;
 	if (level == LIBBPF_WARN && !last_words[0])
 		vsnprintf(last_words, sizeof(last_words), fmt, ap);
 	last_words[strcspn(last_words, "\n")] = 0;
@@ -82,7 +85,7 @@ static int why_not_loaded(int r, struct spoor_error *e)
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
 				  found, SPOOR_LOCKDOWN_ADVICE);
-	if (r == -EPERM || r == -EACCES) { /* the capabilities are there: spoor_privileges_check() */
+	if ((r == -EPERM || r == -EACCES) && !verifier_spoke) { /* the capabilities are there: spoor_privileges_check() */
 		spoor_kernel_who_forbids(SPOOR_LOCKDOWN, found, sizeof(found));
 		return spoor_fail(e, EPERM, "this kernel refuses BPF programs: %s", found);
 	}
