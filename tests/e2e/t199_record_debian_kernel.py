@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""On Debian 12's own kernel, which knows less than newer ones (its verifier, too): booted by qemu, all in memory, with
+bash as its init."""
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = ["bash", "cat", "mkdir", "mount", "mv", "sleep", "tail"]
+DIRECTORIES = ["proc", "sys", "dev", "tmp", "root", "var/cache"]
+INIT = """#!/bin/bash
+export PATH=/bin HOME=/root
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mount -t tmpfs none /tmp
+cd /tmp
+mkdir deep
+echo one > deep/file
+say() { echo "== $1"; cat; }
+spoor check | say check
+spoor record -m all -S 64 -o run.spoor -- bash -c 'cat < deep/file; mv deep depth; cat < depth/file' 2>&1 | say record
+spoor report --format json run.spoor | say trace
+sleep 1000 &
+spoor record -p $! --duration 1s -o hung.spoor 2>&1 | say record
+spoor report --blocked --format json hung.spoor | say blocked
+spoor stat -- cat depth/file 2>&1 | say stat
+spoor stat --by site -- cat depth/file 2>&1 | say sites
+echo == end
+echo o > /proc/sysrq-trigger
+sleep 100
+"""
+
+
+def libraries(program):
+    """Those that it is linked with, and its loader."""
+    out = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [word for line in out.splitlines() for word in line.split() if word.startswith("/")]
+
+
+def archive(files):
+    """As the kernel unpacks it (buffer-format.rst, "newc"): {path: (mode, bytes)}."""
+    out = bytearray()
+    for number, (path, (mode, data)) in enumerate([*files.items(), ("TRAILER!!!", (0, b""))], 1):
+        name = path.encode() + b"\0"
+        fields = [number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name), 0]
+        out += b"070701" + b"".join(b"%08x" % f for f in fields) + name
+        out += bytes(-len(out) % 4) + data
+        out += bytes(-len(out) % 4)
+    return bytes(out)
+
+
+def root_of(build):
+    files = {}
+
+    def add(path, mode, data):
+        for parent in reversed(Path(path).parents[:-1]):
+            files.setdefault(str(parent), (0o40755, b""))
+        files[path] = (mode, data)
+
+    for directory in DIRECTORIES:
+        add(directory, 0o40755, b"")
+    add("init", 0o100755, INIT.encode())
+    for program in [str(build / "spoor"), *map(shutil.which, PROGRAMS)]:
+        add("bin/" + Path(program).name, 0o100755, Path(program).read_bytes())
+        for library in libraries(program):
+            add(library.lstrip("/"), 0o100755, Path(library).read_bytes())
+    return archive(files)
+
+
+def debian_kernel(directory):
+    """The image of the kernel that Debian's cloud machines have, unpacked here, not installed."""
+    depends = subprocess.run(["apt-cache", "depends", "linux-image-cloud-amd64"], capture_output=True, text=True).stdout
+    package = next((line.split()[-1] for line in depends.splitlines() if "Depends: linux-image-" in line), None)
+    if not package or subprocess.run(["apt-get", "-q", "download", package], cwd=directory).returncode:
+        pytest.skip("the archive's kernel cannot be had")
+    subprocess.run(["dpkg", "-x", *directory.glob("linux-image-*.deb"), directory], check=True)
+    return next((directory / "boot").glob("vmlinuz-*"))
+
+
+@pytest.fixture(scope="module")
+def said(build, tmp_path_factory):
+    """What each part of INIT said, line by line."""
+    directory = tmp_path_factory.mktemp("kernel")
+    kernel = debian_kernel(directory)
+    root = directory / "root"
+    root.write_bytes(root_of(build))
+    run = subprocess.run(
+        ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1500", "-nographic", "-no-reboot", "-net", "none",
+         "-kernel", kernel, "-initrd", root, "-append", "console=ttyS0 rdinit=/init panic=-1 quiet"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=300, env=os.environ)
+    parts, name = {}, None
+    for line in run.stdout.replace("\r", "").splitlines():
+        if line.startswith("== "):
+            name = line[3:]
+        if name:
+            parts.setdefault(name, []).append(line)
+    assert "end" in parts, run.stdout[-3000:] + run.stderr
+    return parts
+
+
+def events(lines):
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def test_check_says_what_is_true(said):
+    assert said["check"][-1] == "Recording is possible here."
+    assert not [line for line in said["record"] if "refuse" in line or "cannot" in line]
+
+
+def test_every_stack_is_walked_to_its_end(said):
+    summary = events(said["trace"])[-1]
+    assert summary["calls"] > 200 and summary["discarded"] == 0
+    assert summary["no_stack"] == 1  # the execve that began it
+    assert {status for status, n in summary["walks"].items() if n} == {"complete"}
+
+
+def test_descriptors_are_known_and_called_as_they_are_then(said):
+    read = [e["args"]["fd"].get("path") for e in events(said["trace"])
+            if e["event"] == "read" and e["comm"] == "cat" and e["args"]["fd"]["fd"] == 0]
+    assert read == ["/tmp/deep/file"] * 2 + ["/tmp/depth/file"] * 2
+    assert {e["args"]["dfd"]["path"] for e in events(said["trace"])
+            if e["event"] == "openat" and e["args"]["dfd"]["fd"] == -100} == {"/tmp"}
+
+
+def test_what_hangs_is_told_of_with_its_stack(said):
+    (call,) = [e for e in events(said["blocked"]) if e["event"] == "clock_nanosleep"]
+    assert call["comm"] == "sleep" and call["walk"] == "complete" and len(call["stack"]) > 2
+
+
+def test_calls_are_counted_by_call_and_by_site(said):
+    reads = [line.split() for line in said["stat"] if " read " in line]
+    assert len(reads) == 1 and int(reads[0][3]) >= 3
+    assert [line for line in said["sites"] if " read " in line and "cat+0x" in line]
