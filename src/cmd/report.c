@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmd/cmd.h"
@@ -27,12 +28,18 @@ static int present(struct spoor_report_options *o, struct spoor_error *e)
 	return spoor_present_table(v, e);
 }
 
-/* What is written while the trace is read would get into a terminal's line about it. */
+/*
+ * What is written while the trace is read would get into a terminal's line about it, also what others (grep, less) make
+ * of it behind a pipe.
+ */
 static bool can_show_progress(const struct spoor_report_options *o)
 {
 	bool writes = o->json || o->events || o->blocked;
+	struct stat out;
 
-	return isatty(STDERR_FILENO) && !o->view.follow && !(writes && isatty(STDOUT_FILENO));
+	if (!isatty(STDERR_FILENO) || o->view.follow)
+		return false;
+	return !writes || (fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(out.st_mode));
 }
 
 /* Lines for programs do not go through a pager. */
