@@ -95,6 +95,12 @@ def test_probes_in_children(build, tmp_path):
     assert done.returncode == 0 and done.stdout.splitlines() == [f"{way} ended" for way in ways], done
 
 
+def test_probes_come_and_go_beside_many_that_fork(build, tmp_path):
+    program = tracing.build_program(tmp_path / "fork_storm", "ust_fork_storm.c")
+    done, _ = tracing.traced(build, tmp_path / "out", program, timeout=30, SPOOR_UST_EVENTS="none:*")
+    assert done.returncode == 0 and done.stdout == "ended\n", done
+
+
 def test_vfork(run):
     _, traces = run("vfork", 7)
     assert [numbers(t) for t in traces] == [list(range(15)), list(range(5))]

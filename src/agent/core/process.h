@@ -13,7 +13,7 @@ struct process {
 	uint32_t probes_lock;
 	uint32_t draft_lock;   /* of the draft of those who have none (draft.h) */
 	uint32_t rcu;          /* readers are counted (agent/ust/rcu.h) */
-	int32_t rcu_in;        /* that many fork with liburcu's locks; or, below 0, wait for readers */
+	uint32_t rcu_in;       /* how many fork with liburcu's locks, and wait for readers (agent/ust/rcu.c) */
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
 	uint64_t next_dead;    /* and of producers */
 	uint64_t next_renew;   /* a child that could have no buffers: when to try again, ns; 0: has not tried */

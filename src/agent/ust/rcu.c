@@ -21,23 +21,17 @@ static bool all_signals_blocked(void)
 	return (blocked | NEVER_BLOCKED) == ~0ULL;
 }
 
-enum { FORKS = 1, WAITS = -1 };
+#define WAITS 0x10000 /* of rcu_in; below that are forks */
 
-/* False: there are some of the other kind. */
-static bool enter(int32_t kind)
+/* Who waits comes first: else many threads that fork could keep him waiting for as long as they do. */
+static bool begin_fork(void)
 {
-	int32_t n = __atomic_load_n(&process->rcu_in, __ATOMIC_RELAXED);
+	uint32_t n = __atomic_load_n(&process->rcu_in, __ATOMIC_RELAXED);
 
-	while (n * kind >= 0)
-		if (__atomic_compare_exchange_n(&process->rcu_in, &n, n + kind, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
+	while (n < WAITS)
+		if (__atomic_compare_exchange_n(&process->rcu_in, &n, n + 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return true;
 	return false;
-}
-
-static void leave(int32_t kind)
-{
-	__atomic_fetch_sub(&process->rcu_in, kind, __ATOMIC_RELEASE);
 }
 
 /*
@@ -46,7 +40,7 @@ static void leave(int32_t kind)
  */
 static void before_fork(void)
 {
-	if (!used || !process->rcu || all_signals_blocked() || urcu_bp_read_ongoing() || !enter(FORKS))
+	if (!used || !process->rcu || all_signals_blocked() || urcu_bp_read_ongoing() || !begin_fork())
 		return;
 	urcu_bp_before_fork();
 	held = true;
@@ -58,7 +52,7 @@ static void after_in_parent(void)
 		return;
 	held = false;
 	urcu_bp_after_fork_parent();
-	leave(FORKS);
+	__atomic_fetch_sub(&process->rcu_in, 1, __ATOMIC_RELEASE);
 }
 
 static void after_in_child(void)
@@ -89,9 +83,10 @@ bool rcu_wait(void)
 
 	if (!process->rcu || rcu_reading())
 		return false;
-	while (!enter(WAITS))
+	__atomic_fetch_add(&process->rcu_in, WAITS, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&process->rcu_in, __ATOMIC_ACQUIRE) % WAITS)
 		sys3(SYS_nanosleep, (long)&a_while, 0, 0);
 	urcu_bp_synchronize_rcu();
-	leave(WAITS);
+	__atomic_fetch_sub(&process->rcu_in, WAITS, __ATOMIC_RELEASE);
 	return true;
 }
