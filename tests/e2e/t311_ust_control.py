@@ -508,6 +508,29 @@ def test_class_that_makes_no_sense_over_daemons(daemon, number):
     assert daemon.summary["user_events"] == 19
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_but_a_class_that_makes_no_sense_over_daemons(daemon, number):
+    """No packet of the trace can tell of its events yet."""
+    daemon.ust("start", "-o", "t.spoor")
+    arena = Arena()
+    arena.define(event_class(2, "senseless", field("none", 1, 4, shape=1, count=0)))
+    arena.open(0)
+    for _ in range(11):
+        arena.event(0, 0, number=2)
+    kept = offered(daemon, arena)
+    wait_for(lambda: f"11 {UNDESCRIBED}" in daemon.ust("status").stdout)
+    daemon.kill(number)
+    arena.event(0, 0, number=2)
+    daemon.start()
+    kept = kept, offered(daemon, arena)
+    wait_for(lambda: f"12 {UNDESCRIBED}" in daemon.ust("status").stdout)
+    arena.event(0, 1)
+    said = daemon.ust("end").stdout
+    assert "1 event of 1 program, 12 lost" in said and f"of what is lost, 12 {UNDESCRIBED}" in said, said
+    daemon.events()
+    assert daemon.summary["lost_undescribed"] == daemon.summary["discarded"] == 12
+
+
 def test_command_killed(build, ticker, tmp_path):
     """SIGKILL of the command of `run`."""
     counter = counters(tmp_path / "counter", 2)

@@ -238,6 +238,18 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 	return write_packet(t, &all, &span, all.len != 0, 0, 0, t->n_runs, t->counts.late - late, e);
 }
 
+/* No packet has told of it yet: on_unwritten() does, for no program's buffer knows of events that are passed over. */
+static void keep_undescribed(struct spoor_taker *t)
+{
+	const struct spoor_packet_source count = { .serial = SPOOR_SOURCE_UNDESCRIBED,
+						   .position = t->counts.undescribed };
+
+	if (spoor_source_list_find(&t->unwritten, count.arena, count.serial) == count.position)
+		return;
+	spoor_source_list_add(&count, &t->unwritten);
+	t->failed = true;
+}
+
 /*
  * What was lost since the last packet, where none is due: a program that has ended is forgotten before the next one.
  * Not as the first of all, from whose counts babeltrace2 begins.
@@ -246,7 +258,12 @@ static int write_lost(struct spoor_taker *t, struct spoor_error *e)
 {
 	struct spoor_run none = {};
 
-	return t->lost && t->lanes.n ? write_packet(t, &none, NULL, 0, 0, 0, 0, 0, e) : 0;
+	if (!t->lost)
+		return 0;
+	if (t->lanes.n)
+		return write_packet(t, &none, NULL, 0, 0, 0, 0, 0, e);
+	keep_undescribed(t);
+	return 0;
 }
 
 static void give_back(struct spoor_taker *t)
