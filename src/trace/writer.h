@@ -123,7 +123,9 @@ typedef int spoor_writer_definer(struct spoor_writer *w, const struct spoor_even
 int spoor_define_clock(struct spoor_writer *w, spoor_writer_definer *define); /* the clocks as they are now */
 int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, uint64_t ts, const char *name,
 			 uint64_t value);
+/* Definitions that wait: all, or, where many of them found no space just now, not yet, and what it said then. */
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
+int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e);
 
 /*
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:

@@ -12,6 +12,7 @@
 
 #define DEFS_FLUSH_BYTES (256 << 10)
 #define DEFS_MAX_BYTES (64 << 20) /* waiting for space on a full disk */
+#define AGAIN 10 /* times what a try took that failed, until the next one: to sort so many takes long */
 
 int spoor_segment_define(struct writer_segment *seg, const struct spoor_event_header *def)
 {
@@ -94,7 +95,7 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 	r = define(p->current, def, key);
 	if (r < 0)
 		return r;
-	return p->current->buf_len >= DEFS_FLUSH_BYTES ? spoor_writer_flush(w, NULL) : 0;
+	return p->current->buf_len >= DEFS_FLUSH_BYTES ? spoor_writer_flush_due(w, NULL) : 0;
 }
 
 int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def)
@@ -189,15 +190,12 @@ static uint64_t last_ts(const uint8_t *buf, size_t len)
 	return ts;
 }
 
-int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e)
+static int write_definitions(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e)
 {
 	struct writer_packet p = { .n = 1, .bytes = seg->buf_len };
 	_cleanup_(spoor_freep) uint8_t *sorted = NULL;
-	int r;
+	int r = sort_definitions(seg, seg->defs->last_ts + 1, &sorted);
 
-	if (!seg->buf_len)
-		return 0;
-	r = sort_definitions(seg, seg->defs->last_ts + 1, &sorted);
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: out of memory", w->path);
 	r = spoor_segments_make_room(w, sizeof(struct spoor_packet) + seg->buf_len, e);
@@ -206,24 +204,61 @@ int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, 
 	p.ts_end = last_ts(sorted, seg->buf_len);
 	if (r >= 0) /* without room, too: what is there could not be understood */
 		r = spoor_stream_write(w, seg->defs, &p, e);
-	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
-	if (r < 0)
-		return r == -ENOBUFS ? 0 : r;
-	seg->buf_len = 0;
-	return 0;
+	return r;
 }
 
-int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e)
+int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e)
+{
+	struct spoor_error why = { "" };
+	uint64_t begun, now;
+	int r;
+
+	if (!seg->buf_len)
+		return 0;
+	begun = spoor_now_monotonic();
+	r = write_definitions(w, seg, &why);
+	if (r >= 0) {
+		seg->buf_len = 0;
+		return 0;
+	}
+	/* Kept for the next try (up to DEFS_MAX_BYTES): without its definitions, an event cannot be understood. */
+	now = spoor_now_monotonic();
+	seg->again = now + AGAIN * (now - begun);
+	seg->failed = r == -ENOBUFS ? 0 : r;
+	seg->why = why;
+	return seg->failed ? spoor_fail(e, -r, "%s", spoor_error_text(&why, r)) : 0;
+}
+
+static int flush_due(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e)
+{
+	if (seg->buf_len < DEFS_FLUSH_BYTES || spoor_now_monotonic() >= seg->again)
+		return spoor_definitions_flush(w, seg, e);
+	return seg->failed ? spoor_fail(e, -seg->failed, "%s", spoor_error_text(&seg->why, seg->failed)) : 0;
+}
+
+static int flush_parts(struct spoor_writer *w,
+		       int (*flush)(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e),
+		       struct spoor_error *e)
 {
 	int r = 0, r2 = 0;
 
 	for_each_part(p, w) {
 		if (p->previous)
-			r2 = spoor_definitions_flush(w, p->previous, r < 0 ? NULL : e);
+			r2 = flush(w, p->previous, r < 0 ? NULL : e);
 		r = r < 0 ? r : r2;
 		if (p->current)
-			r2 = spoor_definitions_flush(w, p->current, r < 0 ? NULL : e);
+			r2 = flush(w, p->current, r < 0 ? NULL : e);
 		r = r < 0 ? r : r2;
 	}
 	return r;
+}
+
+int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e)
+{
+	return flush_parts(w, spoor_definitions_flush, e);
+}
+
+int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e)
+{
+	return flush_parts(w, flush_due, e);
 }

@@ -39,6 +39,9 @@ struct writer_segment {
 	struct writer_stream *defs;
 	uint8_t *buf; /* definitions not yet written */
 	size_t buf_len, buf_size;
+	uint64_t again;         /* ns: not before then, where they could not be written and are many */
+	int failed;             /* -errno of that, which it was */
+	struct spoor_error why;
 	struct spoor_stack_set stacks; /* those defined in it */
 };
 

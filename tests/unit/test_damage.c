@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "trace/schema.h"
 
@@ -59,6 +60,57 @@ static void test_no_space(void **state)
 	t = open_trace(f);
 	assert_int_equal(count(t), 11);
 	assert_int_equal(spoor_trace_discarded(t), 200);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
+#define STACKS 60000
+
+/* Each is another one. -errno of the last. */
+static int define_many_stacks(struct fixture *f)
+{
+	int r = 0;
+
+	for (uint32_t id = 1; id <= STACKS; id++) {
+		struct {
+			struct spoor_stack s;
+			uint64_t frame;
+		} b = { .s = { .h = { .ts = 100, .id = SPOOR_EV_STACK, .size4 = 8 }, .id = id, .n = 1 },
+			.frame = SPOOR_FRAME(2, id) };
+
+		r = spoor_writer_define(f->w, &b.s.h);
+	}
+	return r;
+}
+
+/* They wait for space, all of them, and do not cost more and more time meanwhile. */
+static void test_many_definitions_without_space(void **state)
+{
+	struct fixture *f = *state;
+	struct rlimit old, limit;
+	struct spoor_trace *t;
+	struct spoor_event ev;
+	clock_t begun;
+	int r;
+
+	signal(SIGXFSZ, SIG_IGN);
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 1);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	limit = old;
+	limit.rlim_cur = 4000;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	begun = clock();
+	r = define_many_stacks(f);
+	begun = clock() - begun;
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_int_equal(r, -EFBIG);
+	assert_true(begun < 10 * CLOCKS_PER_SEC);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_next(t, &ev), 1);
+	for (uint32_t id = 1; id <= STACKS; id++)
+		assert_non_null(spoor_segment_stack(ev.segment, id));
 	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
 	spoor_trace_close(t);
 }
@@ -385,6 +437,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST_OF_TRACE(test_no_space),
+		TEST_OF_TRACE(test_many_definitions_without_space),
 		TEST_OF_TRACE(test_directory_vanishes),
 		TEST_OF_TRACE(test_truncated),
 		TEST_OF_TRACE(test_repair),

@@ -263,7 +263,7 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 		int err;
 
 		scan(c, r);
-		err = spoor_writer_flush(c->w, e);
+		err = spoor_writer_flush_due(c->w, e);
 		if (r->n_spans && !err)
 			err = spoor_writer_packet(c->w, i / SPOOR_LEVELS, i % SPOOR_LEVELS, r->spans, r->n_spans,
 						  r->ts_begin, r->ts_end, r->ring->dropped, e);
@@ -355,7 +355,7 @@ int64_t spoor_consumer_drain(struct spoor_consumer *c, struct spoor_error *e)
 		err = err ? err : r;
 	}
 	if (!err)
-		err = spoor_writer_flush(c->w, e);
+		err = spoor_writer_flush_due(c->w, e);
 	if (c->rotating && !err)
 		err = finish_rotation(c, e);
 	return err ? err : bytes;

@@ -306,7 +306,7 @@ int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
 	spoor_source_list_forget_packets(&t->unwritten); /* they went back */
 	for (size_t i = 0; i < t->n_runs; i++)
 		spoor_source_define(t->taken[i].source, t->w, t->runs[i].begin);
-	r = spoor_writer_flush(t->w, e);
+	r = spoor_writer_flush_due(t->w, e);
 	leave_out_empty(t, &all);
 	if (t->n_runs) {
 		if (spoor_lanes_assign(&t->lanes, t->runs, t->n_runs) == 0)
