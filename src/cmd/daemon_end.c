@@ -75,8 +75,6 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	r = spoor_hub_end(c->h, s, &result, e);
 	if (stats.failed)
 		return spoor_fail(e, EIO, "%s", stats.why);
-	if (r)
-		return r;
 	snprintf(text, sizeof(text), "%s %s %s", spoor_ust_sum(&result, sum, sizeof(sum)), there ? "in" : "for",
 		 output);
 	spoor_hub_answer(c->q, text);
@@ -94,6 +92,8 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	spoor_daemon_tell_away(c, result.away, "");
 	if (!result.programs && !result.apart.n)
 		tell_nothing(c, &result);
+	if (r) /* its last definitions could not be written, say */
+		return r;
 	return result.why[0] ? spoor_fail(e, EIO, "%s", result.why) : tell_way(c, &stats, there, e);
 }
 

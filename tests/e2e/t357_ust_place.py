@@ -2,6 +2,7 @@
 """A daemon whose directory was removed, and made anew for another one: what lies there is that one's. Or is full."""
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -102,13 +103,16 @@ def test_full_directory(build, ticker, tmp_path, full):
 
 
 def test_end_of_a_session_that_failed(daemon, ticker, tmp_path, full):
-    """Its disk is full: `end` says so, and the session has ended for the next daemon, too."""
+    """Its disk is full: `end` says so, and what that cost; the session has ended for the next daemon, too."""
     fill = full(tmp_path / "full")
     daemon.ust("start", "-o", tmp_path / "full/t.spoor", "-e", "zoo:tick")
     fill(tmp_path / "full")
-    p = daemon.program(ticker, 1, 0)
-    wait_for(lambda: "session default: failed" in daemon.ust("status").stdout)
-    daemon.finish(p)
-    assert "No space left on device" in daemon.ust("end", check=False).stderr
+    for _ in range(30):  # their definitions do not fit in what is left of a page
+        assert daemon.program(ticker, 1, 4).wait(PATIENCE) == 0
+    wait_for(lambda: re.search("session default: failed.* 0 events of 30 programs, 120 lost",
+                               daemon.ust("status").stdout, re.S))
+    run = daemon.ust("end", check=False)
+    assert run.returncode == 1 and "No space left on device" in run.stderr
+    assert run.stdout.startswith("0 events of 30 programs, 120 lost; "), run
     daemon.kill()
     assert daemon.start().ust("status").stdout == "no session\n"
