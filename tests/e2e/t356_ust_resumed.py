@@ -293,3 +293,18 @@ def test_no_room_to_go_on(daemon, ticker, tmp_path):
         assert by_thread(daemon, small / "t.spoor") == {i: list(range(4)) for i in range(2)}
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
+
+
+def test_many_rules(daemon, ticker):
+    """More than a socket holds by itself: the next daemon tells them to a program that has no listener, too."""
+    p = daemon.program(ticker, 1, 0, 1000)
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    for k in range(6):
+        daemon.ust("enable", "-a", *(f"none:{k}_{i}" for i in range(60)))
+    daemon.kill()
+    daemon.start()
+    wait_for(lambda: f"{p.pid} ticker: " in daemon.ust("status").stdout)
+    assert daemon.ust("disable", "-a", "zoo:tick").stdout == "1 program, 1 site\n"
+    so_far = re.search(r"so far: (\d+) events", daemon.ust("status").stdout)[1]
+    daemon.finish(p)
+    assert daemon.ust("end").stdout.startswith(f"{so_far} events of 1 program, 0 lost")

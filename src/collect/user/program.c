@@ -14,6 +14,7 @@
 
 #define MOST_AWAITED 4096
 #define PROGRAM_FDS 3 /* its socket, its process, and what else there is to open */
+#define SEND_BUFFER (4 << 20) /* the kernel takes twice as much: all rules of several sessions are told at once */
 
 /* ---- coming ---- */
 
@@ -101,6 +102,15 @@ static bool take_place(struct spoor_hub *h, struct hub_program *p, int fd)
 	return false;
 }
 
+/* Who is not root has as much as anybody may (net.core.wmem_max). */
+static void make_room(int fd)
+{
+	const int size = SEND_BUFFER;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 {
 	struct hub_program *p = calloc(1, sizeof(*p));
@@ -112,6 +122,7 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 		close(fd);
 		return NULL;
 	}
+	make_room(fd);
 	p->process.fd = -1;
 	pidfd = pidfd_of(fd, p->cred.pid);
 	if (pidfd >= 0 && spoor_hub_watch(h, &p->process, pidfd, p, HUB_PROCESS))
