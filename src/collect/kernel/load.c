@@ -85,7 +85,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 	if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		return spoor_fail(e, EPERM, "this kernel is locked down (%s): no BPF program may read memory; %s",
 				  found, SPOOR_LOCKDOWN_ADVICE);
-	if ((r == -EPERM || r == -EACCES) && !verifier_spoke) { /* the capabilities are there: spoor_privileges_check() */
+	/* The capabilities are there: spoor_privileges_check(). */
+	if ((r == -EPERM || r == -EACCES) && !verifier_spoke) {
 		spoor_kernel_who_forbids(SPOOR_LOCKDOWN, found, sizeof(found));
 		return spoor_fail(e, EPERM, "this kernel refuses BPF programs: %s", found);
 	}

@@ -286,7 +286,7 @@ struct scratch {
 	u64 frames[SPOOR_MAX_FRAMES];
 	char path[4096 + 512];
 	u64 pointer; /* address_of() */
-	/* The mapping that is looked at, and its page: before Linux 6.13 who call each other have 512 bytes of stack. */
+	/* The mapping looked at, and its page: before Linux 6.13 who call each other have 512 bytes of stack. */
 	struct vma_answer vma;
 	struct page_entry page;
 	u32 layout_number; /* of the layout that is being described: */

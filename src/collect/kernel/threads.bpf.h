@@ -12,7 +12,7 @@ static __always_inline u32 call_id(struct task_struct *task, long nr)
 	if (n >= SPOOR_SYSCALL_I386)
 		return SPOOR_SYSCALL_MAX;
 	if (task->thread_info.status & TS_COMPAT)
-		n = opaque(n + SPOOR_SYSCALL_I386); /* a branch: of what is computed without, Linux 6.1 knows no bound */
+		n = opaque(n + SPOOR_SYSCALL_I386); /* a branch: Linux 6.1 knows no bound of what "or" makes */
 	return n;
 }
 
