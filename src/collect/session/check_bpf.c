@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "collect/kernel/check.skel.h"
+#include "collect/kernel/kernel.h"
 #include "collect/kernel/refusal.h"
 
 /* Each is one program of check.bpf.c; maps that are not named are not made. */
@@ -149,6 +150,28 @@ static void run_probe(struct spoor_check *c, const struct probe *probe)
 	spoor_check_bpf__destroy(skel);
 }
 
+/* Where each small program works, whether this kernel's verifier takes the large ones is still to be seen. */
+static void check_recorder(struct spoor_check *c)
+{
+	const struct spoor_kernel_options o = { .ring_size = 1 << 16 };
+	struct spoor_kernel *k = NULL;
+	struct spoor_error e;
+
+	if (spoor_kernel_open(&o, &k, &e))
+		spoor_check_set(c, SPOOR_CHECK_NO, "%s", e.text);
+	else
+		spoor_check_set(c, SPOOR_CHECK_OK, "the programs of spoor record load");
+	spoor_kernel_close(k);
+}
+
+static bool all_work(const struct spoor_check *checks, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (checks[i].state == SPOOR_CHECK_NO)
+			return false;
+	return true;
+}
+
 size_t spoor_check_bpf(struct spoor_check *ret, size_t max)
 {
 	libbpf_print_fn_t before = libbpf_set_print(NULL);
@@ -157,6 +180,10 @@ size_t spoor_check_bpf(struct spoor_check *ret, size_t max)
 	for (; n < N_PROBES && n < max; n++) {
 		ret[n] = (struct spoor_check){ .name = probes[n].name };
 		run_probe(&ret[n], &probes[n]);
+	}
+	if (n < max && all_work(ret, n)) {
+		ret[n] = (struct spoor_check){ .name = "recorder" };
+		check_recorder(&ret[n++]);
 	}
 	libbpf_set_print(before);
 	return n;
