@@ -68,7 +68,7 @@ static __noinline u32 emit_raw_bytes(struct scratch *sc, u32 mode, u32 layout)
 	id = raw->stack;
 	raw->layout = layout;
 	raw->len = len;
-	if (bpf_probe_read_user(raw->bytes, len & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
+	if (bpf_probe_read_user(raw->bytes, opaque(len) & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
 		raw->len = copy_pages(raw, sp, len);
 	emit_commit(&r, size);
 	return id;
