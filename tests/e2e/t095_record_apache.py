@@ -57,14 +57,15 @@ class Apache:
         (home / "www").mkdir(parents=True)
         (home / "www/index.html").write_text("<html><body><h1>It works</h1></body></html>\n")
         (home / "apache2.conf").write_text(CONFIGURATION.format(home=home, port=self.port))
-        (home / "envvars").write_text(f"export APACHE_PID_FILE={home}/apache2.pid APACHE_RUN_DIR={home} LANG=C\n")
+        (home / "envvars").write_text(f"export APACHE_PID_FILE={home}/apache2.pid APACHE_RUN_DIR={home} LANG=C "
+                                      f"APACHE_LOCK_DIR={home}\n")
 
     def apachectl(self, verb):
         how = dict(os.environ, APACHE_CONFDIR=str(self.home), APACHE_ENVVARS=str(self.home / "envvars"),
                    APACHE_STARTED_BY_SYSTEMD="1")  # else it hands over to systemctl where that is
-        shell = subprocess.Popen(["/usr/sbin/apachectl", verb], env=how, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL)
-        assert shell.wait(20) == 0, self.log("error.log")
+        with open(self.home / "said", "w") as said:
+            shell = subprocess.Popen(["/usr/sbin/apachectl", verb], env=how, stdout=said, stderr=said)
+            assert shell.wait(20) == 0, self.log("said")
         return shell.pid
 
     def log(self, name):
