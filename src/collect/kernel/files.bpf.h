@@ -382,6 +382,25 @@ __noinline u64 hash_above(u64 dentry, u64 mnt, u64 root, u64 hash)
 }
 
 #define PATH_LEVELS 24 /* names above a file, in its own mount, that need no calls */
+#define MOUNT_LEVELS 8 /* names above that mount */
+
+/* Passes names up to the root of the file system; mounts on the way are not seen. Returns the last. */
+static __always_inline u64 pass_names(u64 at, u64 *hash, int levels)
+{
+	u64 up;
+	int i;
+
+	for (i = 0; i < levels; i++) {
+		struct dentry *d = as_kernel(struct dentry, at);
+
+		*hash = mix(*hash, at ^ (u64)d->d_name.hash << 32);
+		up = kernel_word(at + bpf_core_field_offset(struct dentry, d_parent));
+		if (up == at)
+			break;
+		at = up;
+	}
+	return at;
+}
 
 /*
  * What a file is called follows from its dentry and those above it up to /, also beyond where file systems are mounted,
@@ -392,21 +411,22 @@ static __always_inline u64 path_hash(struct scratch *sc, struct fs_struct *fs, u
 {
 	u64 hash = mix(mix(mix(address_of(sc, fs->root.mnt), address_of(sc, fs->root.dentry)), vfsmount), ino);
 	u64 root = kernel_word(vfsmount + bpf_core_field_offset(struct vfsmount, mnt_root));
-	u64 mnt = vfsmount - bpf_core_field_offset(struct mount, mnt), at = dentry, up, name;
-	int i;
+	u64 mnt = vfsmount - bpf_core_field_offset(struct mount, mnt), at, up, name;
 
-	for (i = 0; i < PATH_LEVELS; i++) {
-		struct dentry *d = as_kernel(struct dentry, at);
-
-		hash = mix(hash, at ^ (u64)d->d_name.hash << 32);
-		up = kernel_word(at + bpf_core_field_offset(struct dentry, d_parent));
-		if (up == at)
-			break;
-		at = up;
+	at = pass_names(dentry, &hash, PATH_LEVELS);
+	if (at == root) {
+		up = kernel_word(mnt + bpf_core_field_offset(struct mount, mnt_parent));
+		if (up == mnt)
+			return hash;
+		dentry = kernel_word(mnt + bpf_core_field_offset(struct mount, mnt_mountpoint));
+		mnt = up;
+		root = kernel_word(mnt + bpf_core_field_offset(struct mount, mnt.mnt_root));
+		at = pass_names(dentry, &hash, MOUNT_LEVELS);
+		if (at == root && kernel_word(mnt + bpf_core_field_offset(struct mount, mnt_parent)) == mnt)
+			return hash;
+		return hash_above(dentry, mnt, root, hash);
 	}
-	if (at == root && kernel_word(mnt + bpf_core_field_offset(struct mount, mnt_parent)) == mnt)
-		return hash;
-	if (at == root || at != dentry)
+	if (at != dentry)
 		return hash_above(dentry, mnt, root, hash);
 	name = kernel_word(dentry + bpf_core_field_offset(struct dentry, d_name.name));
 	return mix(mix(hash, kernel_word(name)), kernel_word(name + 8));
