@@ -479,13 +479,19 @@ def test_counts_that_cannot_be(daemon, mode, again):
 UNDESCRIBED = "events have no description that makes sense"
 
 
+def senseless():
+    """Whose class 2 is of an array of no elements."""
+    arena = Arena()
+    arena.define(event_class(2, "senseless", field("none", 1, 4, shape=1, count=0)))
+    arena.open(0)
+    return arena
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_class_that_makes_no_sense_over_daemons(daemon, number):
     """Each of its events is counted once, whichever daemon found it, and told of by the trace that goes on, too."""
     daemon.ust("start", "-o", "t.spoor")
-    arena = Arena()
-    arena.define(event_class(2, "senseless", field("none", 1, 4, shape=1, count=0)))
-    arena.open(0)
+    arena = senseless()
 
     def write(n):
         for _ in range(n):
@@ -512,9 +518,7 @@ def test_class_that_makes_no_sense_over_daemons(daemon, number):
 def test_nothing_but_a_class_that_makes_no_sense_over_daemons(daemon, number):
     """No packet of the trace can tell of its events yet."""
     daemon.ust("start", "-o", "t.spoor")
-    arena = Arena()
-    arena.define(event_class(2, "senseless", field("none", 1, 4, shape=1, count=0)))
-    arena.open(0)
+    arena = senseless()
     for _ in range(11):
         arena.event(0, 0, number=2)
     kept = offered(daemon, arena)
