@@ -20,7 +20,7 @@
 #include "cmd/ust.h"
 #include "cmd/target_options.h"
 #include "cmd/ust_options.h"
-#include "collect/session/targets.h"
+#include "collect/session/command.h"
 #include "collect/user/perf.h"
 #include "collect/user/private.h"
 
@@ -137,13 +137,12 @@ static int open_session(struct run *r, struct spoor_error *e)
 
 static int begin(struct run *r, struct spoor_error *e)
 {
-	struct spoor_targets t = { .argv = r->argv };
 	struct spoor_error why = { "" };
 	char path[PATH_MAX], text[sizeof(why.text) + 64];
 	int err;
 
 	spoor_signals_survive(SIGPIPE);
-	err = spoor_targets_check(&t, path, e);
+	err = spoor_command_find(r->argv[0], path, e);
 	if (!err)
 		err = spoor_private_open(&r->private, spoor_cache_directory(r->cache), warn, r, e);
 	if (!err)

@@ -18,12 +18,6 @@
 #define MAX_DEPTH 3
 #define MAX_SEGMENTS 1000000
 
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-
 static int number(const char *text, uint32_t max, const char **ret_end, uint32_t *ret)
 {
 	uint32_t v = 0;
@@ -123,7 +117,7 @@ int spoor_trace_add_segment(struct spoor_trace *t, const char *path, unsigned pa
 
 static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, unsigned nr)
 {
-	_cleanup_(closedirp) DIR *d = opendir(path);
+	_cleanup_(spoor_closedirp) DIR *d = opendir(path);
 	struct spoor_segment *s;
 	int r;
 
@@ -145,7 +139,7 @@ static int scan_segment(struct spoor_trace *t, const char *path, unsigned part, 
 
 static int scan_dir(struct spoor_trace *t, const char *path, int depth, unsigned *parts)
 {
-	_cleanup_(closedirp) DIR *d = opendir(path);
+	_cleanup_(spoor_closedirp) DIR *d = opendir(path);
 	unsigned part = UINT32_MAX;
 	int r = 0;
 

@@ -9,6 +9,29 @@
 #include "collect/kernel/own_ids.bpf.h"
 #include "collect/kernel/vma.bpf.h"
 
+static __always_inline u64 inode_mtime(struct inode *inode)
+{
+	if (bpf_core_field_exists(inode->i_mtime_sec))
+		return BPF_CORE_READ(inode, i_mtime_sec) * 1000000000ULL + BPF_CORE_READ(inode, i_mtime_nsec);
+	struct inode___old *old = (void *)inode;
+	return BPF_CORE_READ(old, i_mtime.tv_sec) * 1000000000ULL + BPF_CORE_READ(old, i_mtime.tv_nsec);
+}
+
+#define CTIME_NSEC ((1U << 31) - 1) /* above it the kernel notes whether somebody has looked (since 6.13) */
+
+static __always_inline u64 inode_ctime(struct inode *inode)
+{
+	struct inode___old *old = (void *)inode;
+	struct inode___older *older = (void *)inode;
+
+	if (bpf_core_field_exists(inode->i_ctime_sec))
+		return BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
+		       (BPF_CORE_READ(inode, i_ctime_nsec) & CTIME_NSEC);
+	if (bpf_core_field_exists(old->__i_ctime))
+		return BPF_CORE_READ(old, __i_ctime.tv_sec) * 1000000000ULL + BPF_CORE_READ(old, __i_ctime.tv_nsec);
+	return BPF_CORE_READ(older, i_ctime.tv_sec) * 1000000000ULL + BPF_CORE_READ(older, i_ctime.tv_nsec);
+}
+
 static __always_inline void object_key(struct spoor_object_key *key, u64 file_addr)
 {
 	struct file *file = (void *)file_addr;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "collect/kernel/kernel.h"
+#include "collect/session/command.h"
 #include "collect/session/objects.h"
 #include "collect/session/targets.h"
 

@@ -6,64 +6,18 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/descriptors.h"
 #include "base/process.h"
-#include "base/signals.h"
 #include "base/strings.h"
-#include "object/executable.h"
-
-static void closedirp(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
+#include "collect/session/command.h"
+#include "collect/session/preload.h"
 
 /* ---- checking ---- */
-
-static bool runnable(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISREG(st.st_mode) && !access(path, X_OK);
-}
-
-/* As execvp(3) looks for it. */
-static int find_command(const char *name, char *ret, struct spoor_error *e)
-{
-	const char *dirs = getenv("PATH");
-	struct stat st;
-
-	if (strchr(name, '/')) {
-		snprintf(ret, PATH_MAX, "%s", name);
-		if (runnable(name))
-			return 0;
-		if (stat(name, &st))
-			return spoor_fail(e, ENOENT, "%s: no such command", name);
-		return spoor_fail(e, EACCES, "%s: not an executable file", name);
-	}
-	for (const char *d = dirs ? dirs : "/usr/local/bin:/usr/bin:/bin"; *name;) {
-		size_t len = strcspn(d, ":");
-
-		/* An empty one is the working directory. */
-		snprintf(ret, PATH_MAX, "%.*s/%s", len ? (int)len : 1, len ? d : ".", name);
-		if (runnable(ret))
-			return 0;
-		if (!d[len])
-			break;
-		d += len + 1;
-	}
-	return spoor_fail(e, ENOENT, "%s: no such command in PATH", name);
-}
 
 static bool is_kernel_thread(pid_t pid)
 {
@@ -98,7 +52,7 @@ static pid_t read_status(pid_t tid, char *ret_state)
 /* All of it: a leader may have ended before its threads. */
 static bool has_ended(pid_t pid)
 {
-	_cleanup_(closedirp) DIR *d = NULL;
+	_cleanup_(spoor_closedirp) DIR *d = NULL;
 	struct dirent *de;
 	char path[64], state;
 
@@ -141,110 +95,7 @@ int spoor_targets_check(const struct spoor_targets *t, char *ret_cmd, struct spo
 		if (r)
 			return r;
 	}
-	return t->argv ? find_command(t->argv[0], ret_cmd, e) : 0;
-}
-
-/* ---- preloading ---- */
-
-/* What a thread has mapped executable. Returns false if it has nothing mapped at all: it has ended. */
-static bool preload_mappings(pid_t tid, struct spoor_objects *objects)
-{
-	char path[64], line[4400], perms[8];
-	unsigned long start, end, ino;
-	bool any = false;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", tid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f)) {
-		int at = 0;
-
-		any = true;
-		if (sscanf(line, "%lx-%lx %7s %*x %*x:%*x %lu %n", &start, &end, perms, &ino, &at) != 4 || !at ||
-		    perms[2] != 'x' || !ino)
-			continue;
-		line[strcspn(line, "\n")] = 0;
-		spoor_cut_deleted(line);
-		spoor_objects_preload_mapping(objects, tid, start, end, ino, line + at, NULL);
-	}
-	fclose(f);
-	return any;
-}
-
-/* A leader that has ended shows no mappings, though its threads have them. */
-static void preload_process(pid_t pid, struct spoor_objects *objects)
-{
-	_cleanup_(closedirp) DIR *d = NULL;
-	struct dirent *de;
-	char path[64];
-
-	if (preload_mappings(pid, objects))
-		return;
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	while (d && (de = readdir(d))) {
-		pid_t tid = atoi(de->d_name);
-
-		if (tid > 0 && tid != pid && preload_mappings(tid, objects))
-			return;
-	}
-}
-
-/*
- * What a command will map at its start: the dynamic loader is asked (it runs no code of the program). A script's
- * interpreter counts as the program.
- */
-static void preload_command(const char *path, struct spoor_objects *objects, int depth)
-{
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char interp[PATH_MAX] = "", script[PATH_MAX], line[2 * PATH_MAX];
-	struct stat before, after;
-	int out[2], status;
-	FILE *f;
-	pid_t pid;
-
-	if (fd < 0)
-		return;
-	spoor_object_script(fd, script, sizeof(script));
-	if (script[0] && depth < 4) {
-		preload_command(script, objects, depth + 1);
-		return;
-	}
-	spoor_objects_preload(objects, path);
-	spoor_object_interpreter(fd, interp, sizeof(interp));
-	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino ||
-	    pipe2(out, O_CLOEXEC))
-		return;
-	pid = fork();
-	if (!pid) {
-		int null = open("/dev/null", O_RDWR);
-
-		dup2(null, 0);
-		dup2(out[1], 1);
-		dup2(null, 2);
-		alarm(2);
-		execl(interp, interp, "--list", path, (char *)NULL);
-		_exit(127);
-	}
-	close(out[1]);
-	f = fdopen(out[0], "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		char *lib = strchr(line, '/'), *real;
-
-		if (!lib)
-			continue;
-		lib[strcspn(lib, " \n")] = 0;
-		real = realpath(lib, NULL);
-		if (real)
-			spoor_objects_preload(objects, real);
-		free(real);
-	}
-	if (f)
-		fclose(f);
-	if (pid > 0)
-		waitpid(pid, &status, 0);
+	return t->argv ? spoor_command_find(t->argv[0], ret_cmd, e) : 0;
 }
 
 /* ---- processes by name ---- */
@@ -326,7 +177,7 @@ static bool name_matches(const struct spoor_targets *t, pid_t pid)
 
 static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx, pid_t pid), void *ctx)
 {
-	_cleanup_(closedirp) DIR *d = opendir("/proc");
+	_cleanup_(spoor_closedirp) DIR *d = opendir("/proc");
 	struct dirent *de;
 
 	while (d && (de = readdir(d))) {
@@ -339,7 +190,7 @@ static void for_each_process(const struct spoor_targets *t, void (*f)(void *ctx,
 
 size_t spoor_targets_hidden(const struct spoor_targets *t)
 {
-	_cleanup_(closedirp) DIR *d = t->n_names || t->all || t->cgroup ? opendir("/proc") : NULL;
+	_cleanup_(spoor_closedirp) DIR *d = t->n_names || t->all || t->cgroup ? opendir("/proc") : NULL;
 	struct dirent *de;
 	size_t n = 0;
 
@@ -355,37 +206,17 @@ size_t spoor_targets_hidden(const struct spoor_targets *t)
 
 static void preload_one(void *ctx, pid_t pid)
 {
-	preload_process(pid, ctx);
-}
-
-/* A program that may start later: the one of this very name that a shell would find, sbin included. */
-static void preload_name(const char *name, struct spoor_objects *objects)
-{
-	static const char *const dirs[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin" };
-
-	for (unsigned i = 0; !strpbrk(name, "*?[\\") && i < sizeof(dirs) / sizeof(dirs[0]); i++) {
-		_cleanup_(spoor_freep) char *real = NULL;
-		char path[PATH_MAX];
-
-		snprintf(path, sizeof(path), "%s/%s", dirs[i], name);
-		real = runnable(path) ? realpath(path, NULL) : NULL;
-		if (real) {
-			preload_command(real, objects, 0);
-			return;
-		}
-	}
+	spoor_preload_process(pid, ctx);
 }
 
 void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struct spoor_objects *objects)
 {
-	_cleanup_(spoor_freep) char *real = t->argv ? realpath(cmd, NULL) : NULL;
-
-	if (real)
-		preload_command(real, objects, 0);
+	if (t->argv)
+		spoor_preload_command(cmd, objects);
 	for (size_t i = 0; i < t->n_pids; i++)
-		preload_process(t->pids[i], objects);
+		spoor_preload_process(t->pids[i], objects);
 	for (size_t i = 0; i < t->n_names; i++)
-		preload_name(t->names[i], objects);
+		spoor_preload_name(t->names[i], objects);
 	if (t->n_names || t->all)
 		for_each_process(t, preload_one, objects);
 }
@@ -427,98 +258,4 @@ long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k
 	n = spoor_kernel_take_in(k);
 	spoor_kernel_end_attach(k);
 	return !n && t->n_pids && !t->n_names && !t->all && !t->cgroup ? -ESRCH : n;
-}
-
-/* ---- the command ---- */
-
-static bool is_elf(const char *path)
-{
-	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char magic[4];
-
-	return fd >= 0 && read(fd, magic, 4) == 4 && !memcmp(magic, "\177ELF", 4);
-}
-
-static void exec_by_shell(char **argv, const char *path)
-{
-	_cleanup_(spoor_freep) char **sh = NULL;
-	size_t n = 0;
-
-	while (argv[n])
-		n++;
-	sh = calloc(n + 2, sizeof(*sh)); /* "sh", the path in the command's place, its arguments, NULL */
-	if (!sh)
-		return;
-	sh[0] = "sh";
-	sh[1] = (char *)path;
-	memcpy(sh + 2, argv + 1, n * sizeof(*sh));
-	execv("/bin/sh", sh);
-}
-
-int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e)
-{
-	int go[2], status[2];
-	pid_t pid, parent = getpid();
-
-	if (pipe2(go, O_CLOEXEC) || pipe2(status, O_CLOEXEC))
-		return spoor_fail(e, errno, "cannot make a pipe: %s", strerror(errno));
-	pid = fork();
-	if (pid < 0)
-		return spoor_fail(e, errno, "cannot fork: %s", strerror(errno));
-	if (!pid) {
-		char byte;
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* only until execve: the command must outlive us, not this stub */
-		if (getppid() != parent)
-			_exit(127);
-		spoor_signals_restore();
-		close(go[1]);
-		if (read(go[0], &byte, 1) != 1)
-			_exit(127);
-		prctl(PR_SET_PDEATHSIG, 0);
-		spoor_descriptors_restore();
-		execv(path, argv);
-		if (errno == ENOEXEC && !is_elf(path)) /* a script without #!, as execvp(3) does */
-			exec_by_shell(argv, path);
-		if (write(status[1], &(int){ errno }, sizeof(int)) < 0)
-			_exit(126);
-		_exit(127);
-	}
-	close(go[0]);
-	close(status[1]);
-	*ret = (struct spoor_command){ .pid = pid, .go_fd = go[1], .status_fd = status[0], .path = path };
-	return 0;
-}
-
-void spoor_command_drop(struct spoor_command *c)
-{
-	if (!c->pid || c->go_fd < 0)
-		return;
-	close(c->go_fd);
-	close(c->status_fd);
-	waitpid(c->pid, NULL, 0);
-	c->pid = 0;
-}
-
-int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
-{
-	int err = 0;
-	ssize_t n;
-
-	if (write(c->go_fd, "g", 1) != 1)
-		err = errno;
-	close(c->go_fd);
-	c->go_fd = -1;
-	do
-		n = read(c->status_fd, &err, sizeof(err));
-	while (n < 0 && errno == EINTR);
-	close(c->status_fd);
-	if (!err)
-		return 0;
-	waitpid(c->pid, NULL, 0);
-	c->pid = 0;
-	if (err == ENOENT && !access(c->path, F_OK))
-		return spoor_fail(e, err, "%s: cannot execute: the interpreter or loader that it names is not there",
-				  c->path);
-	return spoor_fail(e, err, "%s: cannot execute: %s", c->path, strerror(err));
 }

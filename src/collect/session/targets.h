@@ -37,16 +37,3 @@ void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struc
  * given, and all have ended.
  */
 long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k);
-
-/* A command that waits for its go: forked, not yet executing. */
-struct spoor_command {
-	pid_t pid;
-	int go_fd;        /* write end: one byte lets it run; -1: it runs */
-	int status_fd;    /* read end: an errno if execve failed, end of file if it worked */
-	const char *path; /* of fork's caller, who keeps it */
-};
-int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e);
-/* Lets it execve. Returns 0, or -errno of the execve. */
-int spoor_command_go(struct spoor_command *c, struct spoor_error *e);
-/* One that still waits ends, and with it its copies of our descriptors: helpers end at the end of their sockets. */
-void spoor_command_drop(struct spoor_command *c);
