@@ -14,6 +14,7 @@
 #define MOST_FIELD 1024
 #define MOST_FIELDS 1024
 #define MOST_DEFINITIONS 100000
+#define MOST_KEPT (256u << 20) /* of them, in memory */
 
 struct text {
 	char *to;
@@ -139,11 +140,17 @@ int spoor_site_definition_add(struct site_file *f, uint64_t address, struct site
 	r = r ? r : table_fields(f, address + 4 + offsets[1], &t);
 	if (r)
 		return r;
+	to->bytes += d.text_size + t.len;
+	if (to->bytes > MOST_KEPT)
+		return -EBADMSG;
 	list = reallocarray(to->list, to->n + 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
 	to->list = list;
-	list[to->n] = (struct site_definition){ .size = d.text_size, .level = d.level, .fields = strdup(fields) };
+	to->sorted = false;
+	list[to->n] = (struct site_definition){
+		.size = d.text_size, .level = d.level, .fields = strdup(fields), .order = to->n
+	};
 	list[to->n].names = malloc(d.text_size + 1u);
 	if (list[to->n].names)
 		memcpy(list[to->n].names, desc + sizeof(d), d.text_size);
@@ -151,16 +158,45 @@ int spoor_site_definition_add(struct site_file *f, uint64_t address, struct site
 	return list[to->n - 1].names && list[to->n - 1].fields ? 0 : -ENOMEM;
 }
 
-void spoor_site_definition_find(const struct site_definitions *all, const char *names, uint16_t size,
-				uint8_t *ret_level, char *to, size_t room)
+static int compare(const struct site_definition *d, const char *names, uint16_t size)
 {
+	return d->size != size ? (d->size < size ? -1 : 1) : memcmp(d->names, names, size);
+}
+
+static int by_names(const void *a, const void *b)
+{
+	const struct site_definition *x = a, *y = b;
+	int r = compare(x, y->names, y->size);
+
+	return r ? r : x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* A file may have as many of them as sites: to look at each for each site would take hours. NULL: there is none. */
+static const struct site_definition *find(struct site_definitions *all, const char *names, uint16_t size)
+{
+	size_t lo = 0, hi = all->n;
+
+	if (!all->sorted && all->n)
+		qsort(all->list, all->n, sizeof(*all->list), by_names);
+	all->sorted = true;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (compare(&all->list[mid], names, size) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < all->n && !compare(&all->list[lo], names, size) ? &all->list[lo] : NULL;
+}
+
+void spoor_site_definition_find(struct site_definitions *all, const char *names, uint16_t size, uint8_t *ret_level,
+				char *to, size_t room)
+{
+	const struct site_definition *d = find(all, names, size);
 	const char *args = names;
 
-	for (size_t i = 0; i < all->n; i++) {
-		const struct site_definition *d = &all->list[i];
-
-		if (d->size != size || memcmp(d->names, names, size))
-			continue;
+	if (d) {
 		*ret_level = d->level;
 		snprintf(to, room, "%s", d->fields);
 		return;

@@ -50,13 +50,16 @@ struct site_definition {
 	uint16_t size; /* of the names, padding included */
 	uint8_t level;
 	char *fields;
+	size_t order; /* in which they came */
 };
 struct site_definitions {
 	struct site_definition *list;
-	size_t n;
+	size_t n, bytes; /* bytes: of their names and fields */
+	bool sorted;
 };
+/* -EBADMSG: it makes no sense, or there are too many. */
 int spoor_site_definition_add(struct site_file *f, uint64_t address, struct site_definitions *to);
-/* Level and fields as a text; if there is none, the third name, which is the arguments. */
-void spoor_site_definition_find(const struct site_definitions *all, const char *names, uint16_t size,
-				uint8_t *ret_level, char *to, size_t room);
+/* Level and fields as a text, of the first one; if there is none, the third name, which is the arguments. */
+void spoor_site_definition_find(struct site_definitions *all, const char *names, uint16_t size, uint8_t *ret_level,
+				char *to, size_t room);
 void spoor_site_definitions_done(struct site_definitions *all);
