@@ -11,12 +11,15 @@
  *	trace_subsys_eventname(arg, task);
  *
  * There is no list of fields: the arguments are recorded under the names of TP_ARGS, by their C types. char * is a
- * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes. There are
- * 32 at most. The event is called trace:subsys_eventname.
+ * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes, and so is
+ * a long double, of the 10 that are its value. There are 32 at most. The event is called trace:subsys_eventname.
  *
  * Included by spoor/tracepoint.h. SPOOR_AT_, SPOOR_AI_, SPOOR_AV_, SPOOR_AS_, SPOOR_AW_ are to arguments what
  * SPOOR_T_ and so on are to fields.
  */
+
+/* Of the 16 bytes of an x87's number 6 are nothing: whatever lay there before. */
+#define SPOOR_LONG_DOUBLE_SIZE_ (__LDBL_MANT_DIG__ == 64 ? 10 : sizeof(long double))
 
 #ifdef __cplusplus
 extern "C++" { /* also where a program includes its C headers in extern "C" */
@@ -34,7 +37,9 @@ template <class T> struct spoor_argument_ {
 	static constexpr bool string = std::is_same<type, char *>::value || std::is_same<type, const char *>::value;
 	static constexpr bool integer = std::is_integral<type>::value || std::is_enum<type>::value;
 	static constexpr bool number = integer || std::is_floating_point<type>::value;
-	static constexpr bool blob = !(number || std::is_pointer<type>::value) || sizeof(type) > 8;
+	static constexpr decltype(sizeof(0)) size =
+		std::is_same<type, long double>::value ? SPOOR_LONG_DOUBLE_SIZE_ : sizeof(type);
+	static constexpr bool blob = !(number || std::is_pointer<type>::value) || size > 8;
 	static constexpr int kind = string				    ? 4 :
 				    std::is_pointer<type>::value	    ? 3 :
 				    std::is_floating_point<type>::value && !blob ? 2 :
@@ -49,11 +54,15 @@ template <class T> struct spoor_argument_ {
 };
 }
 #define SPOOR_ARG_BYTES_(x) spoor_bytes_(reinterpret_cast<uintptr_t>(&(x)))
+#define SPOOR_ARG_SIZE_(x) spoor_argument_<decltype(x)>::size
 #define SPOOR_ARG_TYPE_(x) spoor_argument_<decltype(x)>::kind
 #define SPOOR_ARG_BLOB_(x) spoor_argument_<decltype(x)>::blob
 #define SPOOR_ARG_SIGNED_(x) spoor_argument_<decltype(x)>::is_signed
 #else
 #define SPOOR_ARG_BYTES_(x) spoor_bytes_((uintptr_t)&(x))
+/* A parameter that is declared as an array is a pointer, of whose size clang would warn. */
+#define SPOOR_ARG_SIZE_(x) \
+	(__extension__ _Generic((x), long double: SPOOR_LONG_DOUBLE_SIZE_, default: sizeof(*&(x))))
 /* __extension__: before C11, too. A float is not given to what takes any arguments: it would become a double there. */
 #define SPOOR_ARG_CLASS_(x) __builtin_classify_type(__extension__ _Generic((x), float: 0.0, default: (x)))
 #define SPOOR_ARG_TYPE_(x)                                                            \
@@ -64,9 +73,6 @@ template <class T> struct spoor_argument_ {
 	(__extension__ _Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1, \
 		 long long: 1, float: 1, double: 1, default: 0))
 #endif
-
-/* A parameter that is declared as an array is a pointer, of whose size clang would warn. */
-#define SPOOR_ARG_SIZE_(x) sizeof(*&(x))
 
 /* Where an argument is, whatever its qualifiers. */
 SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)

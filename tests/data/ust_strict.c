@@ -25,6 +25,8 @@ DEFINE_TRACE(strict_volatile);
 #endif
 DECLARE_TRACE(strict_arrays, TP_PROTO(const int some[3], const char text[4]), TP_ARGS(some, text));
 DEFINE_TRACE(strict_arrays);
+DECLARE_TRACE(strict_long, TP_PROTO(long double l, const long double c), TP_ARGS(l, c));
+DEFINE_TRACE(strict_long);
 DECLARE_TRACE_NOARGS(strict_noargs);
 DEFINE_TRACE(strict_noargs);
 

@@ -126,6 +126,23 @@ int main(void) { short three[3] = { 1, 2, 3 }; spoor_trace(n, e, NULL); spoor_tr
                                         dict(shorts=[1, 2, 3], hex=[1, 2], some=[1, 2])]
 
 
+def test_long_doubles_of_the_old_form(build, tmp_path):
+    """The bytes of its value, and not those behind them, which are whatever lay there."""
+    source = tmp_path / "long.c"
+    source.write_text("""
+#include <spoor/tracepoint.h>
+DECLARE_TRACE(precise, TP_PROTO(long double x, const long double y, int n), TP_ARGS(x, y, n));
+DEFINE_TRACE(precise);
+int main(void) { trace_precise(1.5L, -2, 7); return 0; }
+""")
+    for compiler in ("gcc", "gcc -O0 -std=gnu99", "clang", "g++ -O0 -std=c++11", "clang++ -O0"):
+        program = tracing.build_program(tmp_path / "long", source, compiler=compiler)
+        run, (trace,) = tracing.traced(build, tmp_path / compiler.replace(" ", ""), program)
+        assert run.returncode == 0
+        assert values(trace, "trace:precise") == [dict(x=[0] * 7 + [0xc0, 0xff, 0x3f], y=[0] * 7 + [0x80, 0, 0xc0],
+                                                       n=7)]
+
+
 SHORTENED = """
 #include <string.h>
 #include <spoor/tracepoint.h>
