@@ -185,8 +185,19 @@ static void put_end(struct spoor_view *v)
 		fputs("The recording was cut off: what came after the last whole packet is not here.\n", v->out);
 }
 
+/* Which of these it was of this program, its count does not tell; what there was of none in the trace is none. */
+static void put_why_lost(FILE *out, const struct spoor_trace_info *info)
+{
+	fputs(", whose buffer was full", out);
+	if (info->lost_child)
+		fputs(", or whose children could have none", out);
+	if (info->lost_writing)
+		fputs(", or which could not be written", out);
+	fputs(".\n", out);
+}
+
 /* Of programs that traced themselves: whose buffers were too small, who crashed. */
-static void put_program(FILE *out, const struct spoor_program *p)
+static void put_program(FILE *out, const struct spoor_trace_info *info, const struct spoor_program *p)
 {
 	char count[32];
 
@@ -204,7 +215,8 @@ static void put_program(FILE *out, const struct spoor_program *p)
 		spoor_format_count(p->lost, count, sizeof(count));
 		fputs("Lost: in ", out);
 		spoor_put_text(out, p->comm, strnlen(p->comm, sizeof(p->comm)));
-		fprintf(out, "[%u] %s, whose buffer was full.\n", p->pid, count);
+		fprintf(out, "[%u] %s", p->pid, count);
+		put_why_lost(out, info);
 	}
 	if (is_damaged(p)) {
 		fputs("Damaged: ", out);
@@ -235,7 +247,7 @@ static void put_programs(struct spoor_view *v)
 		if (!is_worth_a_line(p))
 			continue;
 		if (shown++ < MAX_DAMAGES_SHOWN)
-			put_program(v->out, p);
+			put_program(v->out, spoor_trace_info(v->trace), p);
 		else
 			more++;
 	}

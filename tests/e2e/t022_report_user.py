@@ -152,6 +152,22 @@ def test_table(spoor, traces):
     assert "Crashed: program[10]" in out and "Lost: in program[10] 5, whose buffer was full." in out
 
 
+def test_why_a_program_lost_some(spoor, traces, tmp_path):
+    """What the trace says of no program alone may be what any of them lost."""
+    shutil.copytree(traces / "types", tmp_path / "types")
+    manifest = tmp_path / "types/manifest"
+    told = json.loads(manifest.read_text())
+    told["lost_writing"] = 3
+    manifest.write_text(json.dumps(told))
+    out = spoor("report", tmp_path / "types").stdout
+    assert "\nLost: in program[10] 5, whose buffer was full, or which could not be written.\n" in out
+    told["counters"]["ust_lost_child"] = 1
+    told["lost_writing"] = 0
+    manifest.write_text(json.dumps(told))
+    out = spoor("report", tmp_path / "types").stdout
+    assert "\nLost: in program[10] 5, whose buffer was full, or whose children could have none.\n" in out
+
+
 def test_table_by_app_and_top(spoor, traces):
     out = spoor("report", "--by", "all", "--top", "3", traces / "many").stdout
     assert out.count(" many:event_") == 3
