@@ -130,15 +130,6 @@ static uint32_t stack_of(void *ctx, const struct spoor_user_walk *walk)
 	return spoor_user_stacks_id(k->taker->stacks, &who, walk);
 }
 
-/* n more, or so many less. */
-static void count_undescribed(struct spoor_taker *t, const struct taken *k, uint64_t n)
-{
-	t->lost += n;
-	t->counts.undescribed += n;
-	if (k->source->arena->packets[k->packet].overwritten)
-		k->source->taken += n;
-}
-
 int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsigned i)
 {
 	struct spoor_user_arena *a = s->arena;
@@ -182,7 +173,7 @@ int spoor_taker_take_packet(struct spoor_taker *t, struct spoor_source *s, unsig
 		.where = { .serial = a->packets[i].serial, .position = a->packets[i].position + b.bytes },
 	};
 	memcpy(t->taken[t->n_runs].where.arena, a->head.uuid, sizeof(a->head.uuid));
-	count_undescribed(t, &t->taken[t->n_runs], b.undescribed);
+	t->counts.undescribed += b.undescribed;
 	t->n_runs++;
 	t->used += b.run.len;
 	return 0;
@@ -260,7 +251,7 @@ void spoor_taker_undo(struct spoor_taker *t)
 		struct spoor_user_arena *a = t->taken[i].source->arena;
 		struct spoor_user_packet *p = &a->packets[t->taken[i].packet];
 
-		count_undescribed(t, &t->taken[i], -t->taken[i].undescribed);
+		t->counts.undescribed -= t->taken[i].undescribed;
 		a->malformed -= p->bad;
 		p->bad = false;
 		p->last = 0;
@@ -275,7 +266,7 @@ void spoor_taker_count_from(struct spoor_taker *t, const struct spoor_written_su
 	t->counts.events = written->events + written->late;
 	t->counts.overwritten = written->overwritten;
 	t->counts.late = written->late;
-	t->counts.undescribed = written->undescribed;
+	t->undescribed = t->counts.undescribed = written->undescribed;
 }
 
 int spoor_taker_unwritten(const struct spoor_taker *t, struct spoor_source_list *to)

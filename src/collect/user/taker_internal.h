@@ -37,15 +37,17 @@ struct spoor_taker {
 	struct spoor_run runs[MOST_RUNS];
 	struct taken taken[MOST_RUNS]; /* runs[i].owner is one of them */
 	size_t n_runs;
+	size_t n_empty; /* behind them: taken without a run, of which no packet has told yet */
 	uint64_t discarded[SPOOR_LANES];
 	uint64_t lost;               /* that no lane has told of yet */
 	uint64_t until, most;        /* the horizon, ns, and what no stamp can be beyond */
 	struct spoor_clock_pair now; /* both clocks at the horizon */
 	struct spoor_packet_source sources[SPOOR_MAX_SOURCES];
+	uint64_t named; /* so many packets' were */
 	struct spoor_source **untold; /* whose losses are in `lost` */
 	size_t n_untold, room_untold;
 	struct spoor_taker_counts counts;
-	uint64_t written; /* events, as packets tell it */
+	uint64_t written, undescribed; /* events, as packets tell it */
 	struct spoor_source_list unwritten; /* of packets that could not be written: what they would have told */
 	struct spoor_source_list earlier;   /* a recorder's before us: positions in arenas that may come yet */
 	size_t telling;                     /* so many of `unwritten` are in the packet at hand, the last ones */

@@ -39,9 +39,9 @@ static size_t add_count(struct spoor_taker *t, size_t n, const struct spoor_sour
 /* How much of its programs was lost, overwritten and, of what can be overwritten, taken: with this packet or before. */
 static size_t add_lost(struct spoor_taker *t, size_t n, struct spoor_source *s)
 {
-	if (s->named == t->counts.packets || is_full(n))
+	if (s->named == t->named || is_full(n))
 		return n;
-	s->named = t->counts.packets;
+	s->named = t->named;
 	n = add_count(t, n, s, SPOOR_SOURCE_LOST, s->lost);
 	n = add_count(t, n, s, SPOOR_SOURCE_OVERWRITTEN, s->overwritten);
 	return add_count(t, n, s, SPOOR_SOURCE_TAKEN, s->taken);
@@ -53,6 +53,34 @@ static void count_written(struct spoor_taker *t, const struct taken *k, uint64_t
 	t->written += n;
 	if (k->source->arena->packets[k->packet].overwritten)
 		k->source->taken += n;
+}
+
+/* Those of k are lost with the packet that says how far k was taken: who goes on behind that does not meet them. */
+static void count_undescribed(struct spoor_taker *t, const struct taken *k)
+{
+	t->lost += k->undescribed;
+	t->undescribed += k->undescribed;
+	if (k->source->arena->packets[k->packet].overwritten)
+		k->source->taken += k->undescribed;
+}
+
+static size_t name_taken(struct spoor_taker *t, size_t n, size_t first, size_t n_runs)
+{
+	for (size_t i = first; i < first + n_runs; i++) {
+		const struct taken *k = t->runs[i].owner;
+
+		t->sources[n++] = k->where;
+		count_written(t, k, k->n);
+		count_undescribed(t, k);
+	}
+	return n;
+}
+
+static size_t add_lost_of(struct spoor_taker *t, size_t n, size_t first, size_t n_runs)
+{
+	for (size_t i = first; i < first + n_runs; i++)
+		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
+	return n;
 }
 
 /* Those for which there is no room any more are for the next packet. */
@@ -85,29 +113,33 @@ static size_t add_unwritten(struct spoor_taker *t, size_t n)
 	return n + t->telling;
 }
 
-/* Where what is in the packet of these runs comes from, with its counts; first those of all programs. */
+/* Counts of all programs, as of this packet. */
+static size_t add_totals(struct spoor_taker *t, size_t n)
+{
+	const struct spoor_packet_source totals[] = {
+		{ .serial = SPOOR_SOURCE_OVERWRITTEN, .position = t->counts.overwritten },
+		{ .serial = SPOOR_SOURCE_LATE, .position = t->counts.late },
+		{ .serial = SPOOR_SOURCE_UNDESCRIBED, .position = t->undescribed },
+	};
+
+	for (size_t i = 0; i < sizeof(totals) / sizeof(*totals); i++)
+		if (totals[i].position)
+			t->sources[n++] = totals[i];
+	return n;
+}
+
+/* Where what is in the packet of these runs comes from, with its counts; in the first one also what makes no run. */
 static size_t name_sources(struct spoor_taker *t, size_t first, size_t n_runs)
 {
-	size_t n = 1;
+	size_t n = name_taken(t, 1, first, n_runs);
 
-	if (t->counts.overwritten)
-		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_OVERWRITTEN,
-								.position = t->counts.overwritten };
-	if (t->counts.late)
-		t->sources[n++] =
-			(struct spoor_packet_source){ .serial = SPOOR_SOURCE_LATE, .position = t->counts.late };
-	if (t->counts.undescribed)
-		t->sources[n++] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_UNDESCRIBED,
-								.position = t->counts.undescribed };
-	for (size_t i = first; i < first + n_runs; i++) {
-		const struct taken *k = t->runs[i].owner;
-
-		t->sources[n++] = k->where;
-		count_written(t, k, k->n);
-	}
+	t->named++;
+	n = name_taken(t, n, t->n_runs, t->n_empty);
 	t->sources[0] = (struct spoor_packet_source){ .serial = SPOOR_SOURCE_EVENTS, .position = t->written };
-	for (size_t i = first; i < first + n_runs; i++)
-		n = add_lost(t, n, ((const struct taken *)t->runs[i].owner)->source);
+	n = add_totals(t, n);
+	n = add_lost_of(t, n, first, n_runs);
+	n = add_lost_of(t, n, t->n_runs, t->n_empty);
+	t->n_empty = 0;
 	return add_unwritten(t, add_untold(t, n));
 }
 
@@ -238,31 +270,21 @@ static int write_merged(struct spoor_taker *t, struct spoor_error *e)
 	return write_packet(t, &all, &span, all.len != 0, 0, 0, t->n_runs, t->counts.late - late, e);
 }
 
-/* No packet has told of it yet: on_unwritten() does, for no program's buffer knows of events that are passed over. */
-static void keep_undescribed(struct spoor_taker *t)
-{
-	const struct spoor_packet_source count = { .serial = SPOOR_SOURCE_UNDESCRIBED,
-						   .position = t->counts.undescribed };
-
-	if (spoor_source_list_find(&t->unwritten, count.arena, count.serial) == count.position)
-		return;
-	spoor_source_list_add(&count, &t->unwritten);
-	t->failed = true;
-}
-
 /*
  * What was lost since the last packet, where none is due: a program that has ended is forgotten before the next one.
- * Not as the first of all, from whose counts babeltrace2 begins.
+ * Not as the first of all, from whose counts babeltrace2 begins: there on_unwritten() tells of events that are passed
+ * over, of which no program's buffer knows.
  */
 static int write_lost(struct spoor_taker *t, struct spoor_error *e)
 {
 	struct spoor_run none = {};
 
-	if (!t->lost)
+	if (!t->lost && !t->n_empty)
 		return 0;
 	if (t->lanes.n)
 		return write_packet(t, &none, NULL, 0, 0, 0, 0, 0, e);
-	keep_undescribed(t);
+	if (t->n_empty)
+		refuse(t, 0, 0, 0, name_sources(t, 0, 0));
 	return 0;
 }
 
@@ -282,20 +304,25 @@ static void give_back(struct spoor_taker *t)
 	t->used = 0;
 }
 
-/* Padding alone is taken, too, but makes no run. */
+/* Padding alone makes no run; nor do events that are passed over, which the next packet tells of. */
 static void leave_out_empty(struct spoor_taker *t, size_t *ret_all)
 {
+	uint64_t undescribed = 0;
 	size_t n = 0;
 
 	*ret_all = t->n_runs;
-	for (size_t i = 0; i < t->n_runs; i++)
-		if (t->runs[i].len) {
-			struct spoor_run run = t->runs[i];
+	for (size_t i = 0; i < t->n_runs; i++) {
+		struct spoor_run run = t->runs[i];
 
-			t->runs[i] = t->runs[n];
-			t->runs[n++] = run;
+		if (!run.len) {
+			undescribed += ((const struct taken *)run.owner)->undescribed;
+			continue;
 		}
+		t->runs[i] = t->runs[n];
+		t->runs[n++] = run;
+	}
 	t->n_runs = n;
+	t->n_empty = undescribed ? *ret_all - n : 0;
 }
 
 int spoor_taker_write(struct spoor_taker *t, struct spoor_error *e)
