@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
-from fakeprogram import Program
+from fakeprogram import FORKED, RECORD, RULE, Arena, Program
 from processes import has_ended, wait_for
 from t314_ust_hostile_recorder import rule, session_setup
 
@@ -250,6 +250,36 @@ def test_daemon_killed_between_what_it_tells_of_a_session(daemon, ticker, when):
     daemon.finish(p)
     end(daemon)
     exactly(daemon.ticks(), counter)
+
+
+def traced(pid, *how):
+    """strace at a process."""
+    tracer = subprocess.Popen(["strace", *how, "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+    assert "attached" in tracer.stderr.readline()
+    return tracer
+
+
+def session_id(daemon):
+    session, = json.loads(Path(f"{daemon.socket}.state").read_text())["sessions"]
+    return session["id"]
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_child_whose_socket_is_full(daemon, when):
+    """What it does not take at once, of what was said since it was forked, it is told later, in the same order."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.ust("enable", "-a", "zoo:rare")
+    daemon.ust("stop", "-a")
+    tracer = traced(daemon.process.pid, "-o", "/dev/null", "-e", "trace=sendto", "-e",
+                    f"inject=sendto:error=EAGAIN:when={when}")
+    p = Program(str(daemon.socket), flags=FORKED, n_arenas=1)
+    p.session = session_id(daemon)
+    p.offer(Arena())
+    told = [p.receive() for _ in range(3)]
+    tracer.terminate()
+    tracer.communicate(timeout=PATIENCE)
+    assert [kind for kind, _, _ in told] == [RULE, RULE, RECORD]
+    assert [body[12:20] for _, _, body in told[:2]] == [b"zoo:tick", b"zoo:rare"]
 
 
 def test_more_than_can_wait(daemon, ticker):

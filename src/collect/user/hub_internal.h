@@ -39,7 +39,8 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool records;     /* it was told to */
-	uint32_t heard;   /* of a child: the last change that its parent had heard when it was forked, or it */
+	uint32_t heard;   /* of a child: the last change that its parent had heard when it was forked, or it; of rules */
+	bool record_untold; /* of a child: and then, whether to record */
 	enum spoor_coming how;
 	bool known;       /* a recorder before us had told how */
 	bool let_go;      /* it has ended, and others need the memory: all of it is on its way, or was refused */
@@ -64,6 +65,7 @@ struct hub_program {
 	bool answering; /* it is being answered */
 	bool kept;      /* the keeper has its connection, too, in case that we are killed before we have heard it */
 	bool met; /* it had been let in by the recorder before us, which may have heard its HELLO */
+	bool untold;    /* a child's socket has not taken all that was said since it was forked */
 	bool unwanted;  /* no session wanted it when it came */
 	bool dead;                  /* to be freed after this turn */
 	bool gone;                  /* its arenas end with the next round */
@@ -254,14 +256,17 @@ void spoor_program_keep_out(struct hub_program *p, const char *why);
 void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 /* Whether to record, whatever it does. -errno: it was not told. */
 int spoor_program_record(struct hub_program *p, struct hub_member *member, bool on, struct spoor_hub_request *q);
-/* A child that comes: what it has not heard. */
-void spoor_program_tell_since(struct hub_program *p, struct hub_member *member, struct spoor_hub_request *q);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
 /* Tells it of all sessions that want it, as if it had said HELLO now. */
 void spoor_program_answer_again(struct hub_program *p);
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
 void spoor_program_free(struct hub_program *p);
+
+/* telling.c */
+/* A child whose buffers have come: what it has not heard of its sessions, and all of others that want it. */
+void spoor_program_tell_child(struct hub_program *p);
+void spoor_program_tell_rest(struct hub_program *p); /* what its socket did not take then */
 
 /* telling_rows.c */
 void spoor_program_ask_rows(struct hub_program *p); /* for what its arenas have defined */

@@ -292,22 +292,6 @@ int spoor_program_record(struct hub_program *p, struct hub_member *member, bool 
 	return 0;
 }
 
-void spoor_program_tell_since(struct hub_program *p, struct hub_member *member, struct spoor_hub_request *q)
-{
-	const struct spoor_ust_session *s = member->session;
-	const struct spoor_ust_process *process = spoor_program_process(p);
-
-	for (size_t i = 0; i < s->n_rules; i++) {
-		struct spoor_control_rule rule = s->rules[i].rule;
-
-		rule.session = s->id;
-		if (spoor_ust_is_since(rule.change, member->heard) && spoor_ust_rule_is_for(&s->rules[i], process))
-			spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), q);
-	}
-	if (spoor_ust_session_recorded_since(s, process, member->heard))
-		spoor_program_record(p, member, spoor_ust_session_records(s, process), q);
-}
-
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q)
 {
 	struct spoor_control_setup setup = {};
@@ -315,8 +299,8 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 	int r;
 
 	/* Who was told that nobody wants him hears nothing more here: he is to be called. */
-	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || spoor_program_member(p, s) ||
-	    !spoor_ust_session_wants(s, spoor_program_process(p)))
+	if (!p->program || p->unwanted || p->sock.fd < 0 || p->arenas_to_come || p->untold ||
+	    spoor_program_member(p, s) || !spoor_ust_session_wants(s, spoor_program_process(p)))
 		return 0;
 	m = spoor_program_add_member(p, s, SPOOR_CAME_MET);
 	if (!m) {

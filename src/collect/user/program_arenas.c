@@ -64,18 +64,8 @@ static struct spoor_ust_session *session_of(struct spoor_hub *h, uint32_t id)
 /* A child that was told of nothing yet: what its parent had heard of a session when it was forked is its own. */
 static void come_to_know(struct hub_program *p)
 {
-	struct spoor_hub_request *q;
-
-	if (!p->arenas_to_come || --p->arenas_to_come)
-		return;
-	q = spoor_request_came(p->hub, p);
-	for (unsigned i = 0; i < p->n_members; i++) {
-		struct hub_member *m = &p->members[i];
-
-		spoor_program_tell_since(p, m, q && q->session == m->session ? q : NULL);
-	}
-	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		spoor_program_join(p, s, NULL);
+	if (p->arenas_to_come && !--p->arenas_to_come)
+		spoor_program_tell_child(p);
 }
 
 static void keep(struct hub_program *p, const struct spoor_control_arena *m, int fd)

@@ -165,6 +165,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 		p->kicked = now;
 		spoor_kick(p->cred.pid);
 	}
+	spoor_program_tell_rest(p);
 	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;

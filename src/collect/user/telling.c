@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What programs are told, and what can be told of them. */
+#include <errno.h>
+
 #include "base/process.h"
 #include "collect/user/hub_internal.h"
 
@@ -16,10 +18,10 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 		m.session = s->id;
 		if (!p->program || !spoor_ust_rule_is_for(rule, spoor_program_process(p)))
 			continue;
-		if (spoor_program_member(p, s))
-			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
-		else
+		if (!spoor_program_member(p, s))
 			spoor_program_join(p, s, q);
+		else if (!p->untold) /* else it is told with the rest */
+			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
 	}
 	return 0;
 }
@@ -60,10 +62,65 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 	for (struct hub_program *p = h->first; p && !r; p = p->next) {
 		struct hub_member *member = spoor_program_member(p, s);
 
-		if (p->program && member && (!pid || pid == (uint32_t)p->cred.pid))
-			n += !spoor_program_record(p, member, on, q);
+		if (!p->program || !member || (pid && pid != (uint32_t)p->cred.pid))
+			continue;
+		member->record_untold |= p->untold;
+		n += p->untold || !spoor_program_record(p, member, on, q);
 	}
 	return r ? r : n;
+}
+
+/* In the order in which it was said: what was told need not be told again. -EAGAIN: there is no room for the rest. */
+static int tell_since(struct hub_program *p, struct hub_member *member, struct spoor_hub_request *q)
+{
+	const struct spoor_ust_session *s = member->session;
+	const struct spoor_ust_process *process = spoor_program_process(p);
+
+	for (size_t i = 0; i < s->n_rules; i++) {
+		struct spoor_control_rule rule = s->rules[i].rule;
+
+		rule.session = s->id;
+		if (!spoor_ust_is_since(rule.change, member->heard))
+			continue;
+		if (spoor_ust_rule_is_for(&s->rules[i], process) &&
+		    spoor_program_send(p, &rule.head, SPOOR_CONTROL_RULE, sizeof(rule), q) == -EAGAIN)
+			return -EAGAIN;
+		member->heard = rule.change;
+	}
+	if (member->record_untold &&
+	    spoor_program_record(p, member, spoor_ust_session_records(s, process), q) == -EAGAIN)
+		return -EAGAIN;
+	member->record_untold = false;
+	return 0;
+}
+
+static void tell(struct hub_program *p, struct spoor_hub_request *q)
+{
+	p->untold = false;
+	for (unsigned i = 0; i < p->n_members && !p->untold; i++) {
+		struct hub_member *m = &p->members[i];
+
+		p->untold = tell_since(p, m, q && q->session == m->session ? q : NULL) == -EAGAIN;
+	}
+	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
+		spoor_program_join(p, s, NULL);
+}
+
+void spoor_program_tell_child(struct hub_program *p)
+{
+	for (unsigned i = 0; i < p->n_members; i++) {
+		struct hub_member *m = &p->members[i];
+
+		m->record_untold =
+			spoor_ust_session_recorded_since(m->session, spoor_program_process(p), m->heard);
+	}
+	tell(p, spoor_request_came(p->hub, p));
+}
+
+void spoor_program_tell_rest(struct hub_program *p)
+{
+	if (p->untold)
+		tell(p, NULL);
 }
 
 /* What it was told and has not answered, nobody can say that it has got. */
