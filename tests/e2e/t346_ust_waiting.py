@@ -16,7 +16,7 @@ import pytest
 
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
 from fakeprogram import FORKED, RECORD, RULE, Arena, Program
-from processes import has_ended, wait_for
+from processes import children, has_ended, tell, wait_for
 from t314_ust_hostile_recorder import rule, session_setup
 
 GONE = [signal.SIGTERM, signal.SIGKILL]
@@ -262,6 +262,35 @@ def traced(pid, *how):
 def session_id(daemon):
     session, = json.loads(Path(f"{daemon.socket}.state").read_text())["sessions"]
     return session["id"]
+
+
+def test_child_of_a_stopped_program_between_two_daemons(daemon, ticker, tmp_path):
+    """The one has heard that it comes, and is killed, the other what it offers: it is stopped, as its parent."""
+    def line_of(pid):
+        return next((line for line in daemon.ust("status").stdout.splitlines() if line.startswith(f"{pid} ")), "")
+
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = daemon.program(ticker, 1, 0, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
+    wait_for(lambda: line_of(p.pid))
+    daemon.ust("stop", p.pid)
+    tell(p, b"x")
+    child, = wait_for(lambda: children(p.pid))
+    try:
+        tracer = traced(child, "-o", tmp_path / "calls", "-e", "trace=sendmsg", "-e",
+                        "inject=sendmsg:delay_enter=3000000:when=2")
+        daemon.ust("enable", "-a", "mi:typo")  # for which it is called
+        daemon.kill()
+        wait_for(lambda: (tmp_path / "calls").read_text().count("\n") >= 2)
+        tracer.terminate()
+        tracer.communicate(timeout=PATIENCE)
+        daemon.start()
+        wait_for(lambda: line_of(child))
+        time.sleep(0.5)
+        assert " 0 events, 0 lost, stopped" in line_of(child), daemon.ust("status").stdout
+        daemon.ust("start")
+        wait_for(lambda: " 0 events" not in line_of(child))
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("when", [1, 2, 3])

@@ -29,11 +29,16 @@ static bool asked;    /* whether a session wants us */
 static struct sigaction before; /* who handled SIGURG */
 
 /* Who is FORKED is told no rules of what it offers; who was told a part of its own is to hear all of them. */
+static bool has_its_rules(void)
+{
+	return !messages_again || outputs_inherited();
+}
+
 static int open_anew(unsigned flags, unsigned n_arenas)
 {
 	if (connection_fd() < 0)
 		messages_cut();
-	if (messages_again && flags & SPOOR_HELLO_FORKED && !outputs_inherited())
+	if (flags & SPOOR_HELLO_FORKED && !has_its_rules())
 		flags = SPOOR_HELLO_KICKED;
 	return connection_open(flags, n_arenas);
 }
@@ -252,7 +257,7 @@ void spoor_control_objects(void)
 	find_sessions(SPOOR_HELLO_ALONE);
 }
 
-static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
+static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n, __u32 flags)
 {
 	unsigned i;
 	int r = 0;
@@ -260,7 +265,7 @@ static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 	for (i = 0; i < n && !r; i++) {
 		struct spoor_control_arena m = { .session = arenas[i].session };
 
-		m.flags = (messages_late ? SPOOR_ARENA_LATE : 0) |
+		m.flags = flags | (messages_late ? SPOOR_ARENA_LATE : 0) |
 			  (spoor_agent_records(m.session) ? 0 : SPOOR_ARENA_STOPPED);
 		memcpy(m.uuid, arenas[i].uuid, sizeof(m.uuid));
 		r = connection_send(&m.head, SPOOR_CONTROL_ARENA, sizeof(m), spoor_agent_heard(m.session),
@@ -269,21 +274,25 @@ static int send_arenas(const struct spoor_agent_arena *arenas, unsigned n)
 	return r;
 }
 
+static int offer(const struct spoor_agent_arena *arenas, unsigned n)
+{
+	bool anew = connection_fd() < 0;
+	int r = open_anew(SPOOR_HELLO_FORKED, n);
+
+	return r < 0 ? r : send_arenas(arenas, n, anew && has_its_rules() ? SPOOR_ARENA_FORKED : 0);
+}
+
 int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 {
 	int r;
 
 	connection_forget();
-	r = open_anew(SPOOR_HELLO_FORKED, n);
-	if (r < 0)
-		return r;
-	r = send_arenas(arenas, n);
+	r = offer(arenas, n);
 	if ((r != -EPIPE && r != -ECONNRESET) || connection_waits())
 		return r;
 	/* The recorder has ended since; the next one is to have them. */
 	connection_close();
-	r = open_anew(SPOOR_HELLO_FORKED, n);
-	return r < 0 ? r : send_arenas(arenas, n);
+	return offer(arenas, n);
 }
 
 /* It is not heard of again before it has some: nobody is to call it in vain. */

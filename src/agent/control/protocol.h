@@ -83,6 +83,7 @@ struct spoor_control_hello {
 enum spoor_control_arena_flag {
 	SPOOR_ARENA_LATE = 1,    /* main() had begun before the recorder answered: what it did until then is missing */
 	SPOOR_ARENA_STOPPED = 2, /* of a child: it does not record, as its parent did not */
+	SPOOR_ARENA_FORKED = 4,  /* it is one of those that a HELLO with FORKED told of */
 };
 
 /* With the arena's memfd, sealed against shrinking. */

@@ -65,6 +65,7 @@ struct hub_program {
 	bool answering; /* it is being answered */
 	bool kept;      /* the keeper has its connection, too, in case that we are killed before we have heard it */
 	bool met; /* it had been let in by the recorder before us, which may have heard its HELLO */
+	bool forked;    /* met, and has offered buffers as a child */
 	bool untold;    /* a child's socket has not taken all that was said since it was forked */
 	bool unwanted;  /* no session wanted it when it came */
 	bool dead;                  /* to be freed after this turn */

@@ -82,7 +82,8 @@ void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accep
 
 /*
  * The recorder before us may have heard its HELLO, and no more, or have told it a part of a session, of which it has
- * offered the buffers: it is told of all sessions as if it had begun now.
+ * offered the buffers: it is told of all sessions as if it had begun now. But a child that offers its own was told
+ * nothing yet, and goes on as its parent was: stopped, say.
  */
 static void go_on(struct hub_program *p)
 {
@@ -90,7 +91,10 @@ static void go_on(struct hub_program *p)
 	if (!p->met)
 		return;
 	p->met = false;
-	spoor_program_answer_again(p);
+	if (p->forked)
+		spoor_program_tell_child(p);
+	else
+		spoor_program_answer_again(p);
 }
 
 void spoor_waiting_hear(struct spoor_hub *h)

@@ -139,8 +139,14 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	return 0;
 }
 
-static void note_heard(struct hub_member *member, const struct spoor_control_arena *m)
+/* Of a child; its HELLO said so, or, where the recorder before us had that, what it offers. */
+static void note_heard(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m)
 {
+	bool forked = p->met && m->flags & SPOOR_ARENA_FORKED;
+
+	p->forked |= forked;
+	if (!p->arenas_to_come && !forked)
+		return;
 	member->records = !(m->flags & SPOOR_ARENA_STOPPED);
 	member->heard = m->head.serial;
 }
@@ -153,8 +159,8 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 
 	if (!p->program || fd < 0)
 		return -EBADMSG;
-	if (member && p->arenas_to_come)
-		note_heard(member, m);
+	if (member)
+		note_heard(p, member, m);
 	if (!member) { /* it was over before the program knew */
 		struct spoor_control_end end = { .session = m->session };
 
