@@ -25,6 +25,23 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
     assert (run.returncode, run.stdout) == (0, "no session\n"), run
 
 
+@pytest.mark.parametrize("who", ["all", "one"])
+def test_a_program_that_ends_before_it_answers(daemon, ticker, who):
+    """It is waited for no longer than it lives, and nobody says that it takes no signal."""
+    p = daemon.program(ticker, 1, 0, 500)
+    daemon.ust("create", "-o", "t.spoor", "-e", "zoo:tick")
+    p.send_signal(signal.SIGSTOP)
+    command = [daemon.build / "spoor", "ust", "start", "--socket", daemon.socket, *[str(p.pid)] * (who == "one")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        time.sleep(0.2)
+        p.kill()
+        p.wait()
+        said = run.communicate(timeout=PATIENCE)[0]
+    assert "does not answer" not in said, said
+    assert (f"{p.pid}: it has ended" in said) == (who == "one"), said
+    assert run.returncode == (who == "one")
+
+
 @pytest.mark.parametrize("version", [1, 4])
 def test_command_of_another_version(daemon, version):
     """It is not carried out, and says so; of a daemon whose answer is of another version the client says so."""

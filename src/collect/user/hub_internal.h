@@ -94,6 +94,7 @@ struct spoor_hub_request {
 	uint64_t deadline; /* ns */
 	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
 	bool again;        /* all programs are looked for once more when these have answered: what they forked before */
+	unsigned looks;    /* so often at most; 0 also where single ones were asked */
 	bool answered;     /* result is there; TEXT with `last` goes when nothing is awaited */
 	uint32_t greets;   /* the session whose relay is awaited; 0: none */
 	uint64_t greet_by; /* ns */

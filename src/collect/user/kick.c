@@ -22,6 +22,8 @@
 #include "collect/user/hub_internal.h"
 #include "collect/user/sites.h"
 
+#define MOST_LOOKS 20 /* for those that others had forked before they were called */
+
 int spoor_kick(uint32_t pid)
 {
 	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
@@ -207,15 +209,38 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 	return 1;
 }
 
-int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
+/* In the order of their numbers. Returns how many; those for which there is no memory are missing. */
+static size_t all_processes(uint32_t **ret)
 {
 	_cleanup_(spoor_closedirp) DIR *proc = opendir("/proc");
+	size_t n = 0, room = 0;
 	struct dirent *d;
+
+	while (proc && (d = readdir(proc))) {
+		if (n == room) {
+			uint32_t *grown = reallocarray(*ret, room ? room * 2 : 1024, sizeof(*grown));
+
+			if (!grown)
+				break;
+			*ret = grown;
+			room = room ? room * 2 : 1024;
+		}
+		if (isdigit(d->d_name[0]))
+			(*ret)[n++] = atoi(d->d_name);
+	}
+	return n;
+}
+
+/* The youngest first: they are the likeliest to end before we get to them, when they have forked the next. */
+int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
+{
+	_cleanup_(spoor_freep) uint32_t *all = NULL;
+	size_t left = all_processes(&all);
 	int n = 0;
 
-	while (proc && (d = readdir(proc)))
-		if (isdigit(d->d_name[0]) && (uint32_t)atoi(d->d_name) != (uint32_t)getpid())
-			n += try_kick(h, atoi(d->d_name), q) > 0;
+	while (left--)
+		if (all[left] != (uint32_t)getpid())
+			n += try_kick(h, all[left], q) > 0;
 	return n;
 }
 
@@ -225,8 +250,10 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 
 	if (q)
 		q->session = s;
-	if (q && !pid)
+	if (q && !pid) {
 		q->again = true;
+		q->looks = MOST_LOOKS;
+	}
 	if (!pid)
 		return spoor_kick_all(h, q);
 	n = try_kick(h, pid, q);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
@@ -219,10 +220,31 @@ void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns)
 		q->deadline += ns;
 }
 
-/* A child of one that had not heard of it yet, and which was forked after the first look. */
+/* Who ended before it came may have forked others in time, which nobody has called. */
+static void forget_ended(struct spoor_hub *h, struct spoor_hub_request *q)
+{
+	for (unsigned i = 0; i < q->n_expected;) {
+		uint32_t pid = q->expected[i].pid;
+
+		if (spoor_process_start(pid)) {
+			i++;
+			continue;
+		}
+		q->expected[i] = q->expected[--q->n_expected];
+		if (!q->looks) {
+			spoor_request_done(q, pid, -ESRCH, "it has ended");
+			continue;
+		}
+		q->again = true;
+		spoor_hub_hurry(h);
+	}
+}
+
+/* A child of one that had not heard of it yet, and which was forked after the last look. */
 static void look_again(struct spoor_hub *h, struct spoor_hub_request *q, uint64_t now)
 {
 	q->again = false;
+	q->looks--;
 	spoor_kick_all(h, now < q->deadline ? q : NULL);
 }
 
@@ -230,6 +252,7 @@ void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 {
 	for (struct spoor_hub_request *q = h->requests, *next; q; q = next) {
 		next = q->next;
+		forget_ended(h, q);
 		if (now >= q->deadline)
 			give_up(h, q);
 		if (q->greets)
