@@ -16,10 +16,11 @@ import pytest
 
 from daemons import PATIENCE, counters, daemon, exactly, in_a_row, keeper_pid, ticker  # noqa: F401
 from fakeprogram import FORKED, RECORD, RULE, Arena, Program
-from processes import children, has_ended, tell, wait_for
+from processes import children, has_ended, sleeps_in, tell, wait_for
 from t314_ust_hostile_recorder import rule, session_setup
 
 GONE = [signal.SIGTERM, signal.SIGKILL]
+POLL = 7  # the system call
 
 
 def by_thread(daemon, name="t.spoor"):
@@ -338,6 +339,7 @@ def test_turned_away_counts_once(daemon, ticker):
     os.kill(keeper, signal.SIGSTOP)
     begin_and_end(daemon, ticker, 0, 5)
     os.kill(keeper, signal.SIGCONT)
+    wait_for(lambda: sleeps_in(keeper, POLL))  # whom it has not got to the daemon lets in
     daemon.start()
     assert "5 programs found no room" in daemon.ust("end").stdout
 
