@@ -45,11 +45,16 @@ static int among(const uint32_t *list, size_t n, uint32_t value)
 	return 0;
 }
 
+int spoor_select_thread(const struct spoor_select *s, uint32_t pid, uint32_t tid)
+{
+	return among(s->pids, s->n_pids, pid) && among(s->tids, s->n_tids, tid);
+}
+
 static int who(const struct spoor_select *s, uint32_t pid, uint32_t tid, unsigned id)
 {
 	if (s->some_calls && !s->calls[id < SPOOR_SYSCALL_MAX ? id : SPOOR_SYSCALL_MAX])
 		return 0;
-	return among(s->pids, s->n_pids, pid) && among(s->tids, s->n_tids, tid);
+	return spoor_select_thread(s, pid, tid);
 }
 
 static int select_pending(const struct spoor_select *s, const struct spoor_pending *p, uint64_t now)
@@ -86,7 +91,7 @@ int spoor_select_user(struct spoor_select *s, const struct spoor_event *ev, uint
 		return 0;
 	if (ev->h->ts < s->from || (s->to && ev->h->ts > s->to) || !name_wanted(s, ev->class))
 		return 0;
-	return among(s->pids, s->n_pids, pid) && among(s->tids, s->n_tids, ev->h->tid);
+	return spoor_select_thread(s, pid, ev->h->tid);
 }
 
 int spoor_select_event(const struct spoor_select *s, const struct spoor_event_header *h, uint64_t now)

@@ -49,6 +49,8 @@ void spoor_select_done(struct spoor_select *s);
  * Events that are no calls: 0.
  */
 int spoor_select_event(const struct spoor_select *s, const struct spoor_event_header *h, uint64_t now);
+/* By its process and id alone. */
+int spoor_select_thread(const struct spoor_select *s, uint32_t pid, uint32_t tid);
 /* All but the functions, for a user event of a thread of pid. */
 int spoor_select_user(struct spoor_select *s, const struct spoor_event *ev, uint32_t pid);
 /* Anything that chooses calls: what is no call is then left out. */

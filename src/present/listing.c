@@ -129,7 +129,8 @@ static int other(struct spoor_view *v, const struct spoor_event *ev, void *p)
 		spoor_put_string(v->out, config->text);
 		fputs(" ---\n", v->out);
 	}
-	if (ev->h->id == SPOOR_EV_THREAD_EXIT && !chooses(s) && !s->n_pids && !s->n_tids)
+	if (ev->h->id == SPOOR_EV_THREAD_EXIT && !chooses(s) &&
+	    spoor_select_thread(s, ((const struct spoor_thread_exit *)ev->h)->pid, ev->h->tid))
 		put_exit(v, (const void *)ev->h);
 	return ferror(v->out) ? -EPIPE : 0;
 }

@@ -420,3 +420,6 @@ def test_leader_that_execve_supersedes(spoor, read, actor, tmp_path):
     ((tid, thread),) = re.findall(r"^\[(\d+)\] \S+ \+\+\+ superseded by execve in thread (\d+) \+\+\+$", listed, re.M)
     assert int(tid) == pid != int(thread) and f"[{thread}] " in listed
     assert listed.count("+++ exited with ") == 1
+    for option, of in ("--pid", pid), ("--tid", pid), ("--tid", thread):
+        chosen = spoor("report", "--events", option, of, "t.spoor").stdout
+        assert chosen.count("+++ exited with ") == (of == pid)
