@@ -115,12 +115,50 @@ int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e)
 	return 0;
 }
 
+/* Pairs of clocks: one comes with each segment, of a recording that may go on for years. */
+#define MOST_CLOCKS 256
+#define STEP_NS 10000000
+
+static int64_t time_of(const json_t *pair, const char *clock)
+{
+	return json_integer_value(json_object_get(pair, clock));
+}
+
+/* Was the clock set between two pairs, or did it go on in sleep? adjtime(3) changes its pace by 500 ppm at most. */
+static bool steps(const json_t *a, const json_t *b, const char *clock)
+{
+	int64_t passed = time_of(b, "monotonic") - time_of(a, "monotonic");
+	int64_t more = time_of(b, clock) - time_of(a, clock) - passed;
+
+	return llabs(more) > STEP_NS + passed / 1000;
+}
+
+static bool is_at_step(const json_t *clocks, size_t i)
+{
+	const json_t *before = json_array_get(clocks, i - 1), *pair = json_array_get(clocks, i),
+		     *next = json_array_get(clocks, i + 1);
+
+	return steps(before, pair, "realtime") || steps(before, pair, "boottime") || steps(pair, next, "realtime") ||
+	       steps(pair, next, "boottime");
+}
+
+/* Of those between which nothing happened every other one goes; of too many others the oldest. The first stays. */
+static void thin_clocks(json_t *clocks)
+{
+	for (size_t i = json_array_size(clocks) / 2 * 2 - 2; i > 0; i -= 2)
+		if (i + 1 < json_array_size(clocks) && !is_at_step(clocks, i))
+			json_array_remove(clocks, i);
+	while (json_array_size(clocks) >= MOST_CLOCKS)
+		json_array_remove(clocks, 1);
+}
+
 void spoor_manifest_note(struct spoor_writer *w, const struct spoor_event_header *def)
 {
-	if (def->id == SPOOR_EV_CLOCK && spoor_event_size(def) >= sizeof(struct spoor_clock) &&
-	    json_array_size(w->clocks) < 10000) {
+	if (def->id == SPOOR_EV_CLOCK && spoor_event_size(def) >= sizeof(struct spoor_clock)) {
 		const struct spoor_clock *c = (const void *)def;
 
+		if (json_array_size(w->clocks) >= MOST_CLOCKS)
+			thin_clocks(w->clocks);
 		json_array_append_new(w->clocks,
 				      json_pack("{s:I, s:I, s:I}", "monotonic", (json_int_t)c->h.ts, "realtime",
 						(json_int_t)c->realtime, "boottime", (json_int_t)c->boottime));

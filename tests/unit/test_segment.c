@@ -273,6 +273,38 @@ static void test_never_without_metadata(void **state)
 /* ---- snapshots ---- */
 
 /* It has the closed segments, the recording goes on, and what --max-size removes there stays here. */
+/* A pair a segment for years: the manifest keeps some, and those about a step of a clock. */
+static void test_pairs_of_clocks(void **state)
+{
+	struct spoor_clock c = { .h = { .id = SPOOR_EV_CLOCK, .size4 = sizeof(c) / 4 } };
+	struct fixture *f = *state;
+	unsigned long monotonic;
+	unsigned n = 0, about = 0;
+	char path[128], line[128];
+	FILE *in;
+
+	open_writer(f, (struct spoor_writer_options){ .n_cpus = 1 });
+	for (unsigned i = 1; i <= 5000; i++) {
+		c.h.ts = 1000000000000000UL + i * 1000000000UL;
+		c.boottime = c.h.ts;
+		c.realtime = c.h.ts + i * 400000 + (i > 1001 ? 3600000000000UL : 0); /* slewed, and set once */
+		assert_int_equal(spoor_writer_define(f->w, (void *)&c), 0);
+	}
+	close_writer(f);
+	snprintf(path, sizeof(path), "%s/manifest", f->path);
+	in = fopen(path, "r");
+	assert_non_null(in);
+	while (fgets(line, sizeof(line), in)) {
+		if (sscanf(line, " \"monotonic\": %lu", &monotonic) != 1)
+			continue;
+		n++;
+		about += monotonic == 1001001000000000UL || monotonic == 1001002000000000UL;
+	}
+	fclose(in);
+	assert_in_range(n, 100, 256);
+	assert_int_equal(about, 2);
+}
+
 static void test_snapshot(void **state)
 {
 	struct fixture *f = *state;
@@ -363,6 +395,7 @@ int main(void)
 		TEST_OF_TRACE(test_max_size),
 		TEST_OF_TRACE(test_max_size_without_room),
 		TEST_OF_TRACE(test_never_without_metadata),
+		TEST_OF_TRACE(test_pairs_of_clocks),
 		TEST_OF_TRACE(test_snapshot),
 		TEST_OF_TRACE(test_snapshot_no_space),
 		TEST_OF_TRACE(test_snapshot_of_nothing),
