@@ -175,6 +175,14 @@ int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
 	return r < 0 ? r : spoor_manifest_write(w, 0, e);
 }
 
+/* Several may be dropped at once. */
+unsigned spoor_writer_lasting(const struct spoor_writer *w)
+{
+	unsigned oldest = w->n_closed ? w->parts[0].closed[0].number : w->n_begun;
+
+	return w->o.max_size ? w->n_begun - (w->n_begun - oldest) / 4 : 0;
+}
+
 /* Its metadata goes first, so that no reader of CTF, to which a hidden name is one like others, takes half of it. */
 void spoor_segment_remove(int part_fd, unsigned number)
 {

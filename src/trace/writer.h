@@ -132,7 +132,8 @@ int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e);
  * begin() opens the next one; a stream is switched to it with switch_stream() when its mark is seen; end() closes
  * the old one, drops what max_size no longer allows, and updates the manifest. While two are open, definitions
  * go to both.
- * The writer repeats no state by itself: after begin() the session defines again what is alive (and a clock pair).
+ * The writer repeats no state by itself: after begin() the session defines again what calls in flight refer to, and a
+ * clock pair.
  */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e);
@@ -140,6 +141,11 @@ int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned le
 /* All lanes at once: what is written to them from now on is the next segment's. */
 void spoor_writer_switch_lanes(struct spoor_writer *w);
 int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e);
+/*
+ * What was last told of in a segment before this one is to be told of again in the present one, which has just begun:
+ * max_size may soon drop the older ones. 0: nothing is ever dropped.
+ */
+unsigned spoor_writer_lasting(const struct spoor_writer *w);
 
 /*
  * Makes a trace of its own at path, which must not exist, of the closed segments that are still kept: hard links, so

@@ -119,6 +119,40 @@ def test_max_size(spoor, record, read, start, actor):
     assert f"Dropped: the oldest {part['dropped']['segments']:,} segments, {part['dropped']['bytes']:,} bytes," in out
 
 
+PIPES = r"""
+#include <fcntl.h>
+#include <unistd.h>
+int main(void)
+{
+	int fds[2];
+	while (!pipe(fds)) {
+		fcntl(fds[0], F_GETFD);
+		close(fds[0]);
+		close(fds[1]);
+	}
+	return 1;
+}
+"""
+
+
+def test_memory_of_a_recorder_that_stays(record, start, tmp_path):
+    """What only segments of the past were told of is let go: each pipe is another file."""
+    (tmp_path / "pipes.c").write_text(PIPES)
+    subprocess.run(["gcc", "-O2", "-o", "pipes", "pipes.c"], cwd=tmp_path, check=True, timeout=60)
+    recording = record("-p", start(tmp_path / "pipes").pid, "-m", "none", "-e", "fcntl", "--max-size", "16M")
+
+    def begun():
+        return max((int(s.name[4:]) for s in segments(recording.trace)), default=0)
+
+    def memory():
+        return int(re.search(r"RssAnon:\s*(\d+) kB", Path(f"/proc/{recording.pid}/status").read_text())[1])
+    wait_for(lambda: begun() >= 6, 60)
+    before = memory()
+    wait_for(lambda: begun() >= 36, 60)
+    assert memory() - before < 8 << 10
+    assert recording.stop() == 0
+
+
 def record_with_a_step(spoor, tmp_path, step, slept):
     """The machine's clocks are set, or stand still while it sleeps, as it is recorded: for Spoor alone. The clocks that
     the manifest has."""

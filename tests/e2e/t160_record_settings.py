@@ -322,6 +322,35 @@ def test_snapshot(ticking, read, change, tmp_path):
     assert read(path, ended=False).count() == kept.count()
 
 
+def dropped(trace):
+    """How many segments were."""
+    (part,) = json.loads((trace / "manifest").read_text())["hosts"][0]["parts"]
+    return part["dropped"]["segments"]
+
+
+def test_hangs_of_long_ago(record, start, program, spoor):
+    """One of before, and one that began in a segment that was dropped long ago: in every snapshot, and in what is left
+    if the recorder is killed."""
+    sleeper, cat = start("sleep", "1000"), start("cat")
+    wait_for(lambda: sleeps_in(sleeper.pid, NANOSLEEP) and sleeps_in(cat.pid, 0))
+    recording = record("-p", sleeper.pid, "-p", cat.pid, "-p", start(program, "busy").pid, "-m", "all", "-S", "64",
+                       "--snapshot-on", "SIGUSR2", "--max-size", "16M")
+    tell(cat)
+    wait_for(lambda: dropped(recording.trace) > 12, 60)
+    recording.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "snapshot in t.snapshot-1.spoor" in recording.said())
+    wait_for(lambda: dropped(recording.trace) > 24, 60)
+    recording.kill()
+    for trace in ("t.snapshot-1.spoor", "t.spoor"):
+        run = spoor("report", "-f", "json", "-p", f"{sleeper.pid},{cat.pid}", trace)
+        slept, hung = sorted(map(json.loads, run.stdout.splitlines()[:-1]), key=lambda e: e["event"])
+        assert (slept["event"], slept["unfinished"], slept["comm"]) == ("clock_nanosleep", "before", "sleep")
+        assert (hung["event"], hung["unfinished"], hung["start_exact"]) == ("read", "sleep", True)
+        assert hung["args"]["fd"]["path"].startswith("pipe:") and hung["so_far"] > 0.1e9
+        for call in (slept, hung):
+            assert call["walk"] == "complete" and len(call["stack"]) > 3
+
+
 def test_snapshot_beside_a_trace_with_a_slash(record, start, program, tmp_path):
     recording = record("-p", start(program, "ticks").pid, "--snapshot-on", "SIGUSR2", trace="t.spoor//")
     recording.process.send_signal(signal.SIGUSR2)

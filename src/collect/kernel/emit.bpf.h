@@ -53,10 +53,10 @@ static __always_inline u8 *ring_room(struct spoor_ring *ring, u32 size)
 	return (u8 *)ring + SPOOR_RING_DATA + (ring->head & ring_mask);
 }
 
-/* Raw stacks, a hundred times larger than events, leave a quarter of the ring to them. */
-static __always_inline bool ring_takes_raw(void)
+/* Raw stacks, a hundred times larger than events, and what can be told later leave a quarter of the ring to them. */
+static __always_inline bool ring_takes_more(u32 level)
 {
-	struct spoor_ring *ring = ring_of(0);
+	struct spoor_ring *ring = ring_of(level);
 
 	return ring && ring->head - *(volatile u64 *)&ring->tail < ring_mask / 4 * 3;
 }

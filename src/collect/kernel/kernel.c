@@ -211,6 +211,16 @@ int spoor_kernel_flush_pending(struct spoor_kernel *k)
 	return run_iterator(k->collector->progs.end_tasks);
 }
 
+long spoor_kernel_repeat(struct spoor_kernel *k, uint64_t tell_again)
+{
+	int r;
+
+	k->collector->bss->tell_again = tell_again;
+	k->collector->bss->untold = 0;
+	r = run_iterator(k->collector->progs.repeat_tasks);
+	return r ? r : (long)k->collector->bss->untold;
+}
+
 long spoor_kernel_meet(struct spoor_kernel *k)
 {
 	int r;

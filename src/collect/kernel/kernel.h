@@ -92,6 +92,11 @@ void spoor_kernel_end_attach(struct spoor_kernel *k);
 /* Writes the calls in flight of all threads that are in as pending events. */
 int spoor_kernel_flush_pending(struct spoor_kernel *k);
 /*
+ * In a segment that has just begun: tells it what the calls in flight refer to, and of those again that were last told
+ * of in a segment before tell_again. Returns how many found no room in the rings, or -errno: to be repeated.
+ */
+long spoor_kernel_repeat(struct spoor_kernel *k, uint64_t tell_again);
+/*
  * Tells of the calls in which threads sleep that are in, if they are to be recorded and began when they were not to be:
  * after a change of that. Returns how many there were, or -errno.
  */

@@ -206,7 +206,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	if (!cfg->mode || t->id >= SPOOR_SYSCALL_MAX)
 		return;
 	take_registers(task, t, regs);
-	t->call_epoch = epoch;
+	t->call_epoch = t->told = epoch;
 	t->len = take_args(t, cfg, c, sc, task, 1);
 	if (cfg->n_paths | cfg->sockaddr | cfg->buf)
 		take_pointed_asleep(task, t, sc, cfg);
@@ -268,6 +268,41 @@ int meet_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	__builtin_memset(&c->spare, 0, SPOOR_THREAD_HEAD);
 	return meet(task, t, &c->spare, c);
+}
+
+u64 tell_again = 0; /* calls that were last told of before this segment are told of in the present one, too */
+u32 untold = 0;     /* calls for which there was no room, since user space set it to 0 */
+
+/*
+ * A segment has begun: it is told what the calls in flight refer to, so that nobody need keep that for as long as they
+ * may last, and of the calls themselves where the segment that tells of them may soon be dropped.
+ */
+SEC("iter/task")
+int repeat_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct thread *t, *call;
+	bool before;
+
+	if (!task)
+		return 0;
+	t = bpf_task_storage_get(&threads, task, 0, 0);
+	if (!t)
+		return 0;
+	call = in_flight(task, t);
+	if (!call->start || call->call_epoch == epoch)
+		return 0;
+	if (!ring_takes_more(1)) {
+		untold++;
+		return 0;
+	}
+	before = call->pending == CALL_BEGAN_BEFORE;
+	if (call->pending && call->told < tell_again)
+		emit_pending_at(task, call, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_SLEEP, 1);
+	else
+		emit_need(task, call, 1);
+	call->call_epoch = epoch; /* a call that the thread has begun meanwhile is of this segment anyway */
+	return 0;
 }
 
 SEC("iter/task")

@@ -7,9 +7,10 @@
 struct thread {
 	u64 start;      /* of the call in flight, set when all that follows is there; 0: none. Others may look on */
 	u64 def_epoch;  /* segment that has this thread's definition */
-	u64 call_epoch; /* segment in which the call in flight began; from here to pending: of that call */
+	u64 call_epoch; /* segment that has what the call in flight refers to; from here to pending: of that call */
 	u32 stack;
 	u32 files[2];
+	u32 told;     /* segment in which it was last written as pending */
 	u16 id;       /* event id of the call in flight */
 	u16 len;      /* bytes of data */
 	u16 buf_at;   /* offset in data of a payload */

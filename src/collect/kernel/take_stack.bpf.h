@@ -83,7 +83,7 @@ __noinline u32 emit_raw(struct scratch *sc, struct thread *t, u32 mode)
 	u32 id, layout;
 	int described;
 
-	if (!sc || !t || !ring_takes_raw())
+	if (!sc || !t || !ring_takes_more(0))
 		return 0; /* events come first */
 	layout = layout_of(bpf_get_current_task_btf(), t);
 	described = emit_layout(layout, sc);

@@ -106,7 +106,7 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 					   u32 ring_level)
 {
 	u32 len = t->len & (SPOOR_MAX_DATA - 1), size = SPOOR_EVENT_ROUND(sizeof(struct spoor_pending) + len);
-	bool exact = t->pending != CALL_BEGAN_BEFORE;
+	bool told = *(volatile u8 *)&t->pending, exact = t->pending != CALL_BEGAN_BEFORE;
 	u64 start = *(volatile u64 *)&t->start;
 	struct spoor_pending *e;
 	struct reservation r;
@@ -133,7 +133,8 @@ static __always_inline int emit_pending_at(struct task_struct *task, struct thre
 		return 0;
 	}
 	emit_commit(&r, size);
-	if (exact)
+	t->told = r.ring->epoch;
+	if (exact && !told)
 		t->pending = 1;
 	return 0;
 }

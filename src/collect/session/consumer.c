@@ -321,6 +321,11 @@ bool spoor_consumer_rotating(const struct spoor_consumer *c)
 	return c->rotating;
 }
 
+void spoor_consumer_repeated(struct spoor_consumer *c)
+{
+	spoor_definer_repeated(c->definer);
+}
+
 static int finish_rotation(struct spoor_consumer *c, struct spoor_error *e)
 {
 	uint64_t now = spoor_now_monotonic();

@@ -38,6 +38,8 @@ void spoor_consumer_ends(struct spoor_consumer *c);
 /* Begins the next segment; drains finish the change as the rings' marks come in. */
 int spoor_consumer_rotate(struct spoor_consumer *c, struct spoor_error *e);
 bool spoor_consumer_rotating(const struct spoor_consumer *c);
+/* It has been told what all calls in flight refer to: spoor_kernel_repeat(). What only older ones needed is let go. */
+void spoor_consumer_repeated(struct spoor_consumer *c);
 
 struct spoor_consumer_counts {
 	uint64_t events; /* system calls written: those that ended, and those that did not, each once */

@@ -5,10 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Definitions by id. */
+#define LEAST_SLOTS 64
+
+/* Definitions by id: open addressing, a power of two. */
 struct remembered {
-	struct spoor_event_header **defs;
-	size_t n;
+	struct kept {
+		struct spoor_event_header *def; /* NULL: the slot is free */
+		uint64_t segment;               /* in which it was last defined */
+		uint32_t id;
+	} *slots;
+	size_t size, n;
 };
 
 struct spoor_definer {
@@ -16,6 +22,7 @@ struct spoor_definer {
 	struct spoor_writer *w;
 	uint64_t segment;
 	uint64_t *in_segment; /* by object id: the segment that has its definition */
+	uint64_t repeated; /* the last segment that was told what all calls in flight refer to */
 	bool remember;
 	struct remembered stacks, files;
 };
@@ -41,9 +48,9 @@ int spoor_definer_new(struct spoor_objects *objects, struct spoor_writer *w, boo
 
 static void forget_all(struct remembered *r)
 {
-	for (size_t i = 0; i < r->n; i++)
-		free(r->defs[i]);
-	free(r->defs);
+	for (size_t i = 0; i < r->size; i++)
+		free(r->slots[i].def);
+	free(r->slots);
 }
 
 void spoor_definer_free(struct spoor_definer *d)
@@ -56,29 +63,74 @@ void spoor_definer_free(struct spoor_definer *d)
 	free(d);
 }
 
-static void remember(struct remembered *r, uint32_t id, const struct spoor_event_header *h)
+/* The definition of this id, or the slot where it would be. */
+static struct kept *find(const struct remembered *r, uint32_t id)
 {
-	if (id < r->n && r->defs[id] == h)
-		return; /* it was remembered: spoor_definer_again() */
-	if (id >= r->n) {
-		size_t grown = (size_t)id * 2 + 64;
-		void *p = realloc(r->defs, grown * sizeof(*r->defs));
+	size_t i = (id * 0x9E3779B97F4A7C15ULL) >> 32 & (r->size - 1);
 
-		if (!p)
-			return;
-		r->defs = p;
-		memset(r->defs + r->n, 0, (grown - r->n) * sizeof(*r->defs));
-		r->n = grown;
+	while (r->slots[i].def && r->slots[i].id != id)
+		i = (i + 1) & (r->size - 1);
+	return &r->slots[i];
+}
+
+/* To a table of this size, without what was last defined before segment `since`. */
+static int move(struct remembered *r, size_t size, uint64_t since)
+{
+	struct remembered to = { .slots = calloc(size, sizeof(*to.slots)), .size = size };
+
+	if (!to.slots)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->size; i++) {
+		struct kept *k = &r->slots[i];
+
+		if (k->def && k->segment >= since) {
+			*find(&to, k->id) = *k;
+			to.n++;
+		} else {
+			free(k->def);
+		}
 	}
-	free(r->defs[id]);
-	r->defs[id] = malloc(spoor_event_size(h));
-	if (r->defs[id])
-		memcpy(r->defs[id], h, spoor_event_size(h));
+	free(r->slots);
+	*r = to;
+	return 0;
+}
+
+/* Without memory for a smaller table everything is kept. */
+static void forget(struct remembered *r, uint64_t since)
+{
+	size_t n = 0, size = LEAST_SLOTS;
+
+	for (size_t i = 0; i < r->size; i++)
+		n += r->slots[i].def && r->slots[i].segment >= since;
+	while (size < n * 4)
+		size *= 2;
+	move(r, size, since);
+}
+
+static void remember(struct remembered *r, uint32_t id, const struct spoor_event_header *h, uint64_t segment)
+{
+	struct spoor_event_header *copy;
+	struct kept *k;
+
+	if (r->n * 2 >= r->size && move(r, r->size ? r->size * 2 : LEAST_SLOTS, 0) < 0)
+		return;
+	k = find(r, id);
+	if (k->def == h) { /* it was remembered: spoor_definer_again() */
+		k->segment = segment;
+		return;
+	}
+	copy = malloc(spoor_event_size(h));
+	if (!copy)
+		return;
+	memcpy(copy, h, spoor_event_size(h));
+	r->n += !k->def;
+	free(k->def);
+	*k = (struct kept){ copy, segment, id };
 }
 
 static const void *recall(const struct remembered *r, uint32_t id)
 {
-	return id && id < r->n ? r->defs[id] : NULL;
+	return id && r->size ? find(r, id)->def : NULL;
 }
 
 void spoor_definer_object(struct spoor_definer *d, uint32_t id)
@@ -122,7 +174,7 @@ void spoor_definer_stack(struct spoor_definer *d, const struct spoor_stack *s)
 		spoor_definer_object(d, SPOOR_FRAME_OBJECT(s->frames[i]));
 	spoor_writer_define(d->w, &s->h);
 	if (d->remember)
-		remember(&d->stacks, s->id, &s->h);
+		remember(&d->stacks, s->id, &s->h, d->segment);
 }
 
 static void define_unwound(void *ctx, const struct spoor_stack *s)
@@ -140,7 +192,7 @@ void spoor_definer_file(struct spoor_definer *d, const struct spoor_event_header
 {
 	spoor_writer_define(d->w, h);
 	if (d->remember)
-		remember(&d->files, ((const struct spoor_file *)h)->id, h);
+		remember(&d->files, ((const struct spoor_file *)h)->id, h, d->segment);
 }
 
 void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need)
@@ -157,7 +209,20 @@ void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *n
 	}
 }
 
+/*
+ * Who was just beginning when all calls were told of has what it refers to in the segment before, and is told of in the
+ * next.
+ */
 void spoor_definer_segment(struct spoor_definer *d)
 {
+	if (d->repeated > 1) {
+		forget(&d->stacks, d->repeated - 1);
+		forget(&d->files, d->repeated - 1);
+	}
 	d->segment++;
+}
+
+void spoor_definer_repeated(struct spoor_definer *d)
+{
+	d->repeated = d->segment;
 }

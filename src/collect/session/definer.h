@@ -27,3 +27,5 @@ void spoor_definer_unwound(struct spoor_definer *d);
 void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need);
 /* The next segment has begun: it has no definition yet. */
 void spoor_definer_segment(struct spoor_definer *d);
+/* What every call in flight refers to has been, or is in the rings to be, defined again in this segment. */
+void spoor_definer_repeated(struct spoor_definer *d);

@@ -37,6 +37,7 @@ struct session {
 	bool full;
 	bool snapshot; /* asked for */
 	bool ending;   /* the segment that it waits for is being ended */
+	bool untold;   /* of some calls in flight the segment has still to be told */
 	unsigned n_snapshots;
 };
 
@@ -224,8 +225,18 @@ static void take_snapshot(struct session *s)
 	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", shown);
 }
 
+/* The new segment has all that it needs, whatever older ones are dropped. */
+static void repeat(struct session *s)
+{
+	s->untold = spoor_kernel_repeat(s->host.kernel, spoor_writer_lasting(s->writer)) != 0;
+	if (!s->untold)
+		spoor_consumer_repeated(s->consumer);
+}
+
 static void rotate(struct session *s)
 {
+	if (s->untold)
+		repeat(s);
 	if (spoor_consumer_rotating(s->consumer))
 		return;
 	if (s->ending) {
@@ -237,6 +248,7 @@ static void rotate(struct session *s)
 		if (!spoor_consumer_rotate(s->consumer, NULL)) {
 			s->ending = s->snapshot;
 			spoor_user_part_segment(&s->user);
+			repeat(s);
 		}
 	}
 }
