@@ -256,6 +256,13 @@ def test_missing_one_capability(as_nobody):
     assert "CAP_BPF" not in run.stderr
 
 
+def test_missing_capability_of_an_option(as_nobody):
+    """A limit that could not be held is not promised."""
+    caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"
+    refused(as_nobody(f"--inh-caps={caps}", f"--ambient-caps={caps}", what=("--overhead", "5", "--", "true")), 125,
+            "--overhead", "CAP_SYS_ADMIN")
+
+
 def test_enough_capabilities(as_nobody):
     """No root needed."""
     caps = "+bpf,+perfmon,+sys_ptrace,+dac_read_search"

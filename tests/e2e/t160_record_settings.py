@@ -303,6 +303,18 @@ def test_overhead_that_cannot_be_held(record, start, program, spoor):
     assert len(re.findall(r"overhead \d+\.\d% of 0\.1%: cannot be held, there is nothing to lower", events)) == 1
 
 
+def test_overhead_of_calls_with_modes_of_their_own(record, start, program, spoor):
+    """They go down with the others, to none at last."""
+    recording = record("-p", start(program, "busy").pid, "-m", "app", "-S", "2", "-e", "getppid=all",
+                       "--overhead", "0.1")
+    wait_for(lambda: ": mode=none " in spoor("report", "--events", "-e", "getuid", recording.trace).stdout, every=0.2)
+    lowered = f"@{time.time() + 0.1:.6f}"
+    late = wait_for(lambda: "getppid" in (said := spoor("report", "--from", lowered, recording.trace).stdout.split(
+        "\n", 1)[1]) and said, every=0.2)
+    assert recording.stop() == 0
+    assert "[no stack]" in late and "inner" not in late
+
+
 def test_snapshot(ticking, read, change, tmp_path):
     recording = ticking("--snapshot-on", "SIGUSR2")
     for number in (1, 2):

@@ -88,22 +88,25 @@ static void describe_call(unsigned id, struct spoor_call_config *c)
 	}
 }
 
-static uint8_t mode_of(uint8_t filtered, enum spoor_mode mode)
+static uint8_t mode_of(uint8_t filtered, enum spoor_mode mode, enum spoor_mode most)
 {
 	if (filtered == SPOOR_FILTER_NONE)
 		return 0;
-	return filtered == SPOOR_FILTER_DEFAULT ? 1 + mode : filtered - 1;
+	if (filtered != SPOOR_FILTER_DEFAULT)
+		mode = filtered - SPOOR_FILTER_MODE(0);
+	return 1 + (mode < most ? mode : most);
 }
 
-void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode, unsigned budget)
+void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode,
+			    enum spoor_mode most, unsigned budget)
 {
-	k->c.calls[SPOOR_SYSCALL_MAX].mode = mode_of(f->other, mode);
+	k->c.calls[SPOOR_SYSCALL_MAX].mode = mode_of(f->other, mode, most);
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++) {
 		struct spoor_call_config c = {};
 
 		describe_call(id, &c);
 		c.ret_when = place_condition(k->c.ret_whens, spoor_syscall_info(id)->ret_when);
-		c.mode = mode_of(f->mode[id], mode);
+		c.mode = mode_of(f->mode[id], mode, most);
 		k->c.calls[id] = c;
 	}
 	*k->c.budget = budget > SPOOR_MAX_FRAMES ? SPOOR_MAX_FRAMES : budget;

@@ -71,9 +71,9 @@ void spoor_kernel_close(struct spoor_kernel *k);
 /* In a forked process: lets go of everything but the mapped rings, by which nothing stays loaded. */
 void spoor_kernel_keep_rings(struct spoor_kernel *k);
 
-/* What to record: for each call its mode. May be called while recording. */
+/* What to record: for each call its mode, but none beyond `most`. May be called while recording. */
 void spoor_kernel_set_calls(struct spoor_kernel *k, const struct spoor_filter *f, enum spoor_mode mode,
-			    unsigned budget);
+			    enum spoor_mode most, unsigned budget);
 void spoor_kernel_set_paused(struct spoor_kernel *k, bool paused);
 /* One more pattern, as glob(7). -EINVAL, -E2BIG, -ENAMETOOLONG with the reason. */
 int spoor_names_add(struct spoor_names *names, const char *glob, struct spoor_error *e);

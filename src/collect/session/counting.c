@@ -45,7 +45,8 @@ static int open_kernel(struct spoor_counting *c, const struct spoor_counting_opt
 
 	if (r)
 		return r;
-	spoor_kernel_set_calls(c->host.kernel, &o->filter, o->by_site ? o->mode : SPOOR_MODE_NONE, o->budget);
+	spoor_kernel_set_calls(c->host.kernel, &o->filter, o->by_site ? o->mode : SPOOR_MODE_NONE, SPOOR_MODE_MAX - 1,
+			       o->budget);
 	r = spoor_counts_new(c->host.kernel, o->by_process, o->each_exit, &c->counts);
 	return r ? spoor_fail(e, -r, "cannot read the counters: %s", strerror(-r)) : 0;
 }

@@ -101,6 +101,11 @@ bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode)
 	return f->other == SPOOR_FILTER_MODE(mode) || memchr(f->mode, SPOOR_FILTER_MODE(mode), sizeof(f->mode));
 }
 
+bool spoor_filter_has_default(const struct spoor_filter *f)
+{
+	return f->other == SPOOR_FILTER_DEFAULT || memchr(f->mode, SPOOR_FILTER_DEFAULT, sizeof(f->mode));
+}
+
 bool spoor_filter_is_empty(const struct spoor_filter *f)
 {
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)

@@ -44,6 +44,9 @@ bool spoor_filter_is_empty(const struct spoor_filter *f);
 /* Has some call this enum spoor_mode of its own? */
 bool spoor_filter_uses(const struct spoor_filter *f, unsigned mode);
 
+/* Has some call the recording's own mode? */
+bool spoor_filter_has_default(const struct spoor_filter *f);
+
 /* enum spoor_mode of "app-all" and so on, or -EINVAL with the reason; also for -m. */
 int spoor_mode_parse(const char *name, struct spoor_error *e);
 /* "app-all"; NULL if there is no such mode. */

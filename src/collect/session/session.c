@@ -156,6 +156,8 @@ static int begin(struct session *s, struct spoor_error *e)
 	int r = spoor_host_check(&s->host, t, e);
 	size_t hidden;
 
+	if (!r && s->o->overhead)
+		r = spoor_settings_can_hold(e);
 	if (!r) /* before there is anything that they could tear */
 		r = spoor_host_block_signals(&s->host, s->o->snapshot_signal, e);
 	if (!r)

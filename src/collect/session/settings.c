@@ -30,7 +30,28 @@ static void write_change(struct spoor_settings *s, const char *text)
 
 static void use(struct spoor_settings *s)
 {
-	spoor_kernel_set_calls(s->kernel, &s->filter, s->mode, s->budget);
+	spoor_kernel_set_calls(s->kernel, &s->filter, s->mode, s->most_now, s->budget);
+}
+
+/* The last in the order of their numbers, in which all but none and app count alike: no other is stepped to. */
+static enum spoor_mode last_mode(const struct spoor_settings *s)
+{
+	enum spoor_mode most = SPOOR_MODE_MAX - 1;
+
+	while (most > SPOOR_MODE_NONE && !spoor_filter_uses(&s->filter, most) &&
+	       !(most == s->mode && spoor_filter_has_default(&s->filter)))
+		most--;
+	return most;
+}
+
+/* Modes have changed. What was lowered stays so. */
+static void see_modes(struct spoor_settings *s)
+{
+	bool lowered = s->most_now < s->most;
+
+	s->most = last_mode(s);
+	if (!lowered || s->most_now > s->most)
+		s->most_now = s->most;
 }
 
 void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struct spoor_writer *w,
@@ -43,10 +64,10 @@ void spoor_settings_init(struct spoor_settings *s, struct spoor_kernel *k, struc
 				      .mode = mode,
 				      .budget = budget,
 				      .limit = limit,
-				      .most_mode = mode,
 				      .most_budget = budget,
 				      .scoped = scoped,
 				      .stats_fd = -1 };
+	see_modes(s);
 	use(s);
 }
 
@@ -73,7 +94,9 @@ static int set_mode(struct spoor_settings *s, const char *word, struct spoor_err
 		return mode;
 	if (mode == SPOOR_MODE_CUSTOM && !s->scoped)
 		return no_scope(e);
-	s->mode = s->most_mode = mode;
+	s->mode = mode;
+	see_modes(s);
+	s->most_now = s->most;
 	return 0;
 }
 
@@ -98,9 +121,11 @@ static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_e
 		r = no_scope(e);
 	if (!r && spoor_filter_is_empty(&f))
 		r = spoor_fail(e, EINVAL, "-e: this leaves no system call to be recorded; pause does that");
-	if (!r)
-		s->filter = f;
-	return r;
+	if (r)
+		return r;
+	s->filter = f;
+	see_modes(s);
+	return 0;
 }
 
 /* In s alone: the kernel side does not know of it yet. */
@@ -145,27 +170,27 @@ int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoo
 
 /*
  * From dear to cheap: less call sites, then only the application's, then one, then none. A step up is the reverse,
- * never beyond what the user asked for.
+ * never beyond what the user asked for. It is so for calls that have modes of their own, too.
  */
 static bool step_down(struct spoor_settings *s)
 {
-	if (s->mode == SPOOR_MODE_NONE)
+	if (s->most_now == SPOOR_MODE_NONE)
 		return false;
-	if (s->mode == SPOOR_MODE_APP)
-		s->mode = SPOOR_MODE_NONE;
+	if (s->most_now == SPOOR_MODE_APP)
+		s->most_now = SPOOR_MODE_NONE;
 	else if (s->budget > 1)
 		s->budget /= 2;
 	else
-		s->mode = SPOOR_MODE_APP;
+		s->most_now = SPOOR_MODE_APP;
 	return true;
 }
 
 static bool step_up(struct spoor_settings *s)
 {
-	if (s->mode == SPOOR_MODE_NONE && s->most_mode != SPOOR_MODE_NONE)
-		s->mode = SPOOR_MODE_APP;
-	else if (s->mode != s->most_mode) {
-		s->mode = s->most_mode;
+	if (s->most_now == SPOOR_MODE_NONE && s->most != SPOOR_MODE_NONE)
+		s->most_now = SPOOR_MODE_APP;
+	else if (s->most_now != s->most) {
+		s->most_now = s->most;
 		s->budget = 1;
 	} else if (s->budget < s->most_budget)
 		s->budget = s->budget * 2 < s->most_budget ? s->budget * 2 : s->most_budget;
@@ -179,7 +204,7 @@ static void say_step(struct spoor_settings *s)
 	char text[160];
 
 	snprintf(text, sizeof(text), "overhead %u.%u%% of %u.%u%%: mode=%s budget=%u", s->last / 10, s->last % 10,
-		 s->limit / 10, s->limit % 10, spoor_mode_name(s->mode), s->budget);
+		 s->limit / 10, s->limit % 10, spoor_mode_name(s->most_now), s->budget);
 	write_change(s, text);
 	use(s);
 }
@@ -201,11 +226,12 @@ static void say_unheld(struct spoor_settings *s)
 
 static void judge(struct spoor_settings *s, uint64_t wall)
 {
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN); /* others that there might be have no time */
 	uint64_t ns, runs;
 
 	spoor_kernel_run_time(s->kernel, &ns, &runs);
-	s->last = (ns - s->sample_ns) * 1000 / (wall * s->kernel->n_cpus);
-	if (s->last > s->limit && s->mode == SPOOR_MODE_NONE) {
+	s->last = (ns - s->sample_ns) * 1000 / (wall * (cpus > 0 ? cpus : 1));
+	if (s->last > s->limit && s->most_now == SPOOR_MODE_NONE) {
 		s->calm = 0;
 		say_unheld(s);
 	} else if (s->last > s->limit) {
@@ -221,6 +247,17 @@ static void judge(struct spoor_settings *s, uint64_t wall)
 		if (step_up(s))
 			say_step(s);
 	}
+}
+
+int spoor_settings_can_hold(struct spoor_error *e)
+{
+	int fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+
+	if (fd < 0)
+		return spoor_fail(e, -fd, "--overhead: the kernel may not be asked how long BPF programs run: %s",
+				  fd == -EPERM ? "CAP_SYS_ADMIN is missing" : strerror(-fd));
+	close(fd);
+	return 0;
 }
 
 void spoor_settings_govern(struct spoor_settings *s, uint64_t now)

@@ -21,8 +21,9 @@ struct spoor_settings {
 
 	/* --overhead: 0 none, else per mille of one CPU's time, on average over all CPUs */
 	unsigned limit;
-	enum spoor_mode most_mode; /* what the user asked for: never exceeded */
-	unsigned most_budget;
+	enum spoor_mode most;     /* of the modes that calls have, the last */
+	enum spoor_mode most_now; /* none has a dearer one at present: `most`, app or none */
+	unsigned most_budget;     /* what the user asked for: never exceeded */
 	int stats_fd; /* while the kernel counts our programs' run time; -1: not */
 	uint64_t sample_begin, sample_ns, next_sample;
 	unsigned calm; /* samples in a row far below the limit */
@@ -44,5 +45,7 @@ void spoor_settings_done(struct spoor_settings *s);
 int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e);
 int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e);
 
+/* Can a limit be held at all? -errno with the reason: not. */
+int spoor_settings_can_hold(struct spoor_error *e);
 /* Called now and then: measures, and lowers or raises mode and S to hold the limit. */
 void spoor_settings_govern(struct spoor_settings *s, uint64_t now);
