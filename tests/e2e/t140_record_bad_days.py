@@ -120,11 +120,14 @@ def test_ten_thousand_threads(spoor, record, read, start, actor):
     assert "were not recorded" not in recording.said()
 
 
-def test_ten_thousand_threads_are_blocked(spoor, record, start, actor):
-    """All at once, and each with its stack, although their process has twenty thousand mappings."""
+@pytest.mark.parametrize("buffers", [(), ("--buffers", "256k")], ids=["default", "small"])
+def test_ten_thousand_threads_are_blocked(spoor, record, start, actor, buffers):
+    """All at once, and each with its stack, although their process has twenty thousand mappings, and whatever room the
+    buffers have."""
     target = ready(start(actor(), "many", "10000"))
-    recording = record("-p", target.pid, "-m", "all", "-S", "32")
+    recording = record("-p", target.pid, "-m", "all", "-S", "32", *buffers)
     assert recording.stop() == 0
+    assert " 0 lost; " in recording.said()
     run = spoor("report", "--blocked", "-f", "json", recording.trace)
     assert run.stdout.count('"event":"futex"') == 10000 and run.stdout.count('"event":"read"') == 1
     events = [json.loads(line) for line in run.stdout.splitlines()]

@@ -83,6 +83,11 @@ int attach_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	if (bpf_task_storage_get(&threads, task, 0, 0))
 		return 0;
+	if (!ring_takes_more(1)) {
+		crowded++;
+		retake = 1;
+		return 0;
+	}
 	s = &c->spare;
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
 	be_in_by(s, pick);

@@ -197,6 +197,7 @@ long spoor_kernel_take_in(struct spoor_kernel *k)
 
 		before = *k->c.attached_threads;
 		*k->c.missing = 0;
+		*k->c.crowded = 0;
 		r = run_iterator(k->c.attach_tasks);
 		if (r)
 			return r;
@@ -204,24 +205,35 @@ long spoor_kernel_take_in(struct spoor_kernel *k)
 	return before - first;
 }
 
+bool spoor_kernel_crowded(const struct spoor_kernel *k)
+{
+	return *(volatile uint32_t *)k->c.crowded;
+}
+
 void spoor_kernel_end_attach(struct spoor_kernel *k)
 {
 	*k->c.attaching = false;
 }
 
-int spoor_kernel_flush_pending(struct spoor_kernel *k)
+/* Returns for how many threads it is to be run again. */
+static long tell(struct spoor_kernel *k, const struct bpf_program *iterator)
 {
-	return run_iterator(k->collector->progs.end_tasks);
+	int r;
+
+	*k->c.crowded = 0;
+	r = run_iterator(iterator);
+	return r ? r : (long)*(volatile uint32_t *)k->c.crowded;
+}
+
+long spoor_kernel_flush_pending(struct spoor_kernel *k)
+{
+	return tell(k, k->collector->progs.end_tasks);
 }
 
 long spoor_kernel_repeat(struct spoor_kernel *k, uint64_t tell_again)
 {
-	int r;
-
 	k->collector->bss->tell_again = tell_again;
-	k->collector->bss->untold = 0;
-	r = run_iterator(k->collector->progs.repeat_tasks);
-	return r ? r : (long)k->collector->bss->untold;
+	return tell(k, k->collector->progs.repeat_tasks);
 }
 
 long spoor_kernel_meet(struct spoor_kernel *k)

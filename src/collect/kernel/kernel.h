@@ -38,7 +38,7 @@ struct spoor_kernel_common {
 	const struct bpf_map *rings, *objects, *row_pages, *row_chunks, *rules, *picks, *object_ids, *wakeups, *cpus;
 	const struct bpf_program *attach_tasks, *direct_find, *measure_sched_clock, *object_key_at, *find_self;
 	uint64_t *epoch;
-	uint32_t *budget, *next_object, *retake, *missing;
+	uint32_t *budget, *next_object, *retake, *missing, *crowded;
 	bool *paused, *attaching, *both_attached;
 	struct spoor_call_config *calls;
 	struct spoor_ret_when *ret_whens;
@@ -85,12 +85,19 @@ void spoor_kernel_set_epoch(struct spoor_kernel *k, uint64_t epoch);
 /* Puts a process on the list of those to take in (bits: enum spoor_pick). */
 int spoor_kernel_pick(struct spoor_kernel *k, uint32_t tgid, uint32_t bits);
 void spoor_kernel_unpick(struct spoor_kernel *k, uint32_t tgid);
-/* Takes in all threads of picked processes, until a pass finds no new one. Returns how many came in, or -errno. */
+/*
+ * Takes in all threads of picked processes, until a pass finds no new one, or the rings have no room to tell of more
+ * (spoor_kernel_crowded()): then it is to be done again. Returns how many came in, or -errno.
+ */
 long spoor_kernel_take_in(struct spoor_kernel *k);
+bool spoor_kernel_crowded(const struct spoor_kernel *k);
 /* Ends the time in which forks of picked processes are looked up. */
 void spoor_kernel_end_attach(struct spoor_kernel *k);
-/* Writes the calls in flight of all threads that are in as pending events. */
-int spoor_kernel_flush_pending(struct spoor_kernel *k);
+/*
+ * Writes the calls in flight of all threads that are in as pending events, each once. Returns of how many there was no
+ * room to tell, or -errno.
+ */
+long spoor_kernel_flush_pending(struct spoor_kernel *k);
 /*
  * In a segment that has just begun: tells it what the calls in flight refer to, and of those again that were last told
  * of in a segment before tell_again. Returns how many found no room in the rings, or -errno: to be repeated.

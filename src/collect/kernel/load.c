@@ -131,6 +131,7 @@ static void *map_memory(const struct bpf_map *map, size_t size)
 		(k)->c.next_object = &(s)->data->next_object;                                \
 		(k)->c.retake = &(s)->bss->retake;                                           \
 		(k)->c.missing = &(s)->bss->missing;                                         \
+		(k)->c.crowded = &(s)->bss->crowded;                                         \
 		(k)->c.paused = &(s)->bss->paused;                                           \
 		(k)->c.attaching = &(s)->bss->attaching;                                     \
 		(k)->c.both_attached = &(s)->bss->both_attached;                             \

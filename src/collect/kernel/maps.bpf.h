@@ -52,6 +52,7 @@ u32 next_object = 2; /* 0 none, 1 vDSO */
 s64 live_threads = 0;
 u32 retake = 0;  /* user space is to run the iterator again: threads were moved in, or there was no memory for some */
 u32 missing = 0; /* those for which there was none when it last ran */
+u32 crowded = 0; /* threads of which an iterator could not tell for want of room, since user space set it to 0 */
 u64 attached_threads = 0;
 
 /* A thread can be met by several at once (fork, an iterator, a move): one takes it in, and describes it. */

@@ -235,6 +235,10 @@ static __always_inline int meet(struct task_struct *task, struct thread *t, stru
 
 	if (t->start || turn & TURN_OUTSIDE || met_call(task, t))
 		return 0;
+	if (!ring_takes_more(1)) {
+		retake = 1; /* user space will come again */
+		return 0;
+	}
 	bpf_task_storage_delete(&met_calls, task); /* of an earlier call */
 	s->turn = turn;
 	s->gen = t->gen;
@@ -244,7 +248,7 @@ static __always_inline int meet(struct task_struct *task, struct thread *t, stru
 	if (!s->start)
 		return 0;
 	if (!bpf_task_storage_get(&met_calls, task, s, BPF_LOCAL_STORAGE_GET_F_CREATE)) {
-		retake = 1; /* there was no memory: user space will come again */
+		retake = 1; /* as where there is no memory */
 		return 0;
 	}
 	__sync_lock_test_and_set(&t->met, 1);
@@ -271,7 +275,6 @@ int meet_tasks(struct bpf_iter__task *ctx)
 }
 
 u64 tell_again = 0; /* calls that were last told of before this segment are told of in the present one, too */
-u32 untold = 0;     /* calls for which there was no room, since user space set it to 0 */
 
 /*
  * A segment has begun: it is told what the calls in flight refer to, so that nobody need keep that for as long as they
@@ -293,7 +296,7 @@ int repeat_tasks(struct bpf_iter__task *ctx)
 	if (!call->start || call->call_epoch == epoch)
 		return 0;
 	if (!ring_takes_more(1)) {
-		untold++;
+		crowded++;
 		return 0;
 	}
 	before = call->pending == CALL_BEGAN_BEFORE;
@@ -318,6 +321,13 @@ int end_tasks(struct bpf_iter__task *ctx)
 	if (!t)
 		return 0;
 	call = in_flight(task, t);
+	if (!call->start || call->at_end)
+		return 0;
+	if (!ring_takes_more(1)) {
+		crowded++;
+		return 0;
+	}
 	before = call->pending == CALL_BEGAN_BEFORE;
+	call->at_end = 1;
 	return emit_pending_at(task, call, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, 1);
 }

@@ -19,6 +19,7 @@ struct thread {
 	u8 flags;     /* enum spoor_event_flag */
 	u8 room;      /* for the sockaddr that it asks for */
 	u8 pending;   /* the call in flight was written as pending; CALL_BEGAN_BEFORE: when it began is only bounded */
+	u8 at_end;    /* it was told of as in flight at the recording's end */
 	u8 renamed;
 	u32 turn; /* another one for each call that it was seen to begin; | TURN_OUTSIDE since that has ended */
 	u32 met;  /* there is something about it in met_calls (met.bpf.h) */

@@ -58,6 +58,7 @@ static __always_inline u32 take_call(struct task_struct *task, struct thread *t,
 	t->id = id;
 	t->flags = 0;
 	t->pending = 0;
+	t->at_end = 0;
 	t->buf_len = 0;
 	t->call_epoch = epoch;
 	take_registers(task, t, regs);

@@ -95,7 +95,7 @@ int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
 		return r < 0 ? r : spoor_command_go(&h->command, e);
 	}
 	spoor_privileges_drop(keep_admin);
-	h->attached = spoor_targets_take_in(t, h->kernel);
+	h->attached = spoor_targets_take_in(t, h->kernel, h->make_room, h->ctx);
 	if (h->attached == -ESRCH)
 		return spoor_fail(e, ESRCH, "-p %d%s: %s", t->pids[0], t->n_pids > 1 ? ", and the others" : "",
 				  spoor_process_start(t->pids[0]) ? "the kernel does not show it to Spoor" :

@@ -25,6 +25,8 @@ struct spoor_host {
 	int signal_fd;        /* to be polled */
 	int also_fd;          /* ends a wait, too; -1: none */
 	bool hurry;           /* what comes too late is lost: before others, after the command is forked */
+	void (*make_room)(void *ctx); /* takes out what is in the rings; NULL: there is always room */
+	void *ctx;
 	uint64_t duration_ns; /* 0: until it ends by itself */
 	uint64_t began;
 	long attached; /* threads that ran already and were taken in */

@@ -150,6 +150,11 @@ static bool drain(void *ctx)
 	return spoor_consumer_rotating(s->consumer);
 }
 
+static void make_room(void *ctx)
+{
+	drain(ctx);
+}
+
 static int begin(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_targets *t = &s->o->targets;
@@ -174,6 +179,8 @@ static int begin(struct session *s, struct spoor_error *e)
 	if (hidden && s->o->hidden)
 		s->o->hidden(s->o, hidden);
 	s->host.hurry = true;
+	s->host.make_room = make_room;
+	s->host.ctx = s;
 	s->host.duration_ns = s->o->duration_ns;
 	r = spoor_host_attach(&s->host, e);
 	if (!r && t->argv)
@@ -364,13 +371,15 @@ static uint64_t ns_of(struct timeval tv)
 static void end(struct session *s)
 {
 	struct spoor_session_result *r = s->result;
+	uint64_t until = spoor_now_monotonic() + END_NS;
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
 	spoor_user_part_end(&s->user, &r->user);
 	spoor_consumer_ends(s->consumer);
 	spoor_kernel_meet(s->host.kernel); /* who was at work in a call at attach, and came to sleep in it later */
-	spoor_kernel_flush_pending(s->host.kernel);
+	while (spoor_kernel_flush_pending(s->host.kernel) > 0 && spoor_now_monotonic() < until)
+		drain(s);
 	spoor_kernel_detach(s->host.kernel);
 	spoor_host_settle(&s->host, END_NS, drain, s);
 	spoor_consumer_clock(s->consumer);

@@ -245,7 +245,23 @@ static void pick_by_number(const struct spoor_targets *t, struct spoor_kernel *k
 			  SPOOR_PICK_PINNED | (t->follow ? SPOOR_PICK_FOLLOW : 0) | (named ? SPOOR_PICK_NAMED : 0));
 }
 
-long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k)
+static long take_in(struct spoor_kernel *k, void (*make_room)(void *ctx), void *ctx)
+{
+	long n = 0, more;
+
+	for (;;) {
+		more = spoor_kernel_take_in(k);
+		if (more < 0)
+			return more;
+		n += more;
+		if (!make_room || !spoor_kernel_crowded(k))
+			return n;
+		make_room(ctx);
+	}
+}
+
+long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k, void (*make_room)(void *ctx),
+			   void *ctx)
 {
 	long n;
 
@@ -255,7 +271,7 @@ long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k
 		pick_by_number(t, k, t->pids[i]);
 	if (!t->n_pids && !t->n_names && !t->all && !t->cgroup)
 		return 0;
-	n = spoor_kernel_take_in(k);
+	n = take_in(k, make_room, ctx);
 	spoor_kernel_end_attach(k);
 	return !n && t->n_pids && !t->n_names && !t->all && !t->cgroup ? -ESRCH : n;
 }

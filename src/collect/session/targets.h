@@ -36,4 +36,5 @@ void spoor_targets_preload(const struct spoor_targets *t, const char *cmd, struc
  * After attaching: takes running targets in. Returns the number of threads, or -errno; -ESRCH: only processes were
  * given, and all have ended.
  */
-long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k);
+long spoor_targets_take_in(const struct spoor_targets *t, struct spoor_kernel *k, void (*make_room)(void *ctx),
+			   void *ctx);
