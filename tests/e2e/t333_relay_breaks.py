@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The network, the relay, the daemon break as they like, and a disk is full: every event exactly once."""
+import contextlib
 import json
 import os
 import random
 import re
 import signal
 import subprocess
+import threading
 import time
 
+import pytest
 from daemons import all_of_two_threads, counters, exactly, stop_and_start, ticker  # noqa: F401 (fixtures)
 from processes import go, wait_for
 from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
@@ -169,6 +172,78 @@ def test_full_disk(build, tmp_path, ticker):  # noqa: F811
             r.kill(signal.SIGTERM)
     finally:
         subprocess.run(["umount", where], check=True)
+
+
+def fill(path):
+    with open(path, "wb", buffering=0) as f, contextlib.suppress(OSError):
+        while f.write(bytes(4096)):
+            pass
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of 3 MB."""
+    where = tmp_path / "small"
+    where.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", where], check=True)
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.parametrize("killed", ["relay", "daemon, too"])
+def test_relay_begins_on_a_full_disk(build, tmp_path, ticker, small, killed):  # noqa: F811
+    """Who comes to it waits, as who is there already: it is no reason to refuse a session for good."""
+    r = Relay(build, small / "relayed")
+    r.log = tmp_path / "relay.log"
+    r.start()
+    s = Sender(build, tmp_path, "host", r.url).start()
+    try:
+        s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+        first = s.program(ticker, 1, 5003)
+        first.wait(20)
+        wait_for(lambda: "5003 events" in s.status() and "; 0.0 MB wait" in s.status())
+        fill(small / "filler")
+        second = s.program(ticker, 1, 3001)
+        second.wait(20)
+        if "daemon" in killed:
+            s.kill()
+        r.kill()
+        before = len(r.said())
+        r.start()
+        comes = threading.Thread(target=s.start if "daemon" in killed else lambda: None)
+        comes.start()
+        wait_for(lambda: "cannot write: No space left" in r.said()[before:])
+        if "daemon" not in killed:
+            wait_for(lambda: "the relay cannot write: No space left" in s.status())
+        (small / "filler").unlink()
+        wait_for(lambda: "can write again" in r.said()[before:])
+        comes.join()
+        assert ", 0 lost" in finish(s, r)
+        assert there(s, r) == {(first.pid, 0): list(range(5003)), (second.pid, 0): list(range(3001))}
+    finally:
+        s.close()
+        r.kill(signal.SIGTERM)
+
+
+def test_session_begins_on_a_full_disk(build, tmp_path, ticker, small):  # noqa: F811
+    """It waits, too, which who begins it is told; that it is tried more than once leaves nothing behind."""
+    r = Relay(build, small / "relayed")
+    r.log = tmp_path / "relay.log"
+    r.start()
+    s = Sender(build, tmp_path, "host", r.url).start()
+    try:
+        fill(small / "filler")
+        assert "No space left" in s.ust("start", "-o", "t.spoor", "-e", "zoo:tick").stdout
+        p = s.program(ticker, 1, 3001)
+        p.wait(20)
+        time.sleep(2.5)
+        (small / "filler").unlink()
+        assert ", 0 lost" in finish(s, r)
+        assert there(s, r) == {(p.pid, 0): list(range(3001))}
+        assert [path.name for path in (r.directory / "host").iterdir()] == ["t.spoor"]
+    finally:
+        s.close()
+        r.kill(signal.SIGTERM)
 
 
 def test_sender_stays_away(build, tmp_path, ticker):  # noqa: F811

@@ -117,6 +117,38 @@ static int send_all(struct relay_client *c)
 	}
 }
 
+/* ---- waiting ---- */
+
+static bool can_wait(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
+}
+
+static void hold(struct relay_client *c, int err, uint64_t now)
+{
+	char name[320];
+
+	if (!c->held)
+		spoor_relay_say(c->relay, "%s: cannot write: %s; tried again until it can",
+				name_of(c, name, sizeof(name)), strerror(-err));
+	if (!c->held || now - c->told > TELL) {
+		put_ack(c);
+		put_refusal(c, SPOOR_RELAY_WAIT, -err, strerror(-err));
+		c->told = now;
+	}
+	c->held = true;
+	c->heard = now;
+}
+
+static void go_on(struct relay_client *c)
+{
+	char name[320];
+
+	if (c->held)
+		spoor_relay_say(c->relay, "%s: can write again", name_of(c, name, sizeof(name)));
+	c->held = false;
+}
+
 /* ---- HELLO ---- */
 
 static void on_other_version(struct relay_client *c, const struct spoor_relay_hello *m)
@@ -152,7 +184,8 @@ static void take_over(struct relay_client *c, struct relay_trace *t)
 	c->acked = t->applied;
 }
 
-static int on_hello(struct relay_client *c, const struct spoor_relay_hello *h)
+/* 0; 1: held, and it is looked at again. */
+static int on_hello(struct relay_client *c, const struct spoor_relay_hello *h, uint64_t now)
 {
 	struct spoor_relay_welcome m = { .head = { .size = sizeof(m), .type = SPOOR_RELAY_WELCOME } };
 	struct relay_trace *t = NULL;
@@ -168,10 +201,15 @@ static int on_hello(struct relay_client *c, const struct spoor_relay_hello *h)
 	if (r) {
 		free(c->digest);
 		c->digest = NULL;
+		if (can_wait(r)) {
+			hold(c, r, now);
+			return 1;
+		}
 		refuse(c, -r, e.text);
 		return 0;
 	}
 	take_over(c, t);
+	go_on(c);
 	memcpy(m.magic, SPOOR_RELAY_MAGIC, sizeof(m.magic));
 	m.version = SPOOR_RELAY_VERSION;
 	m.applied = t->applied;
@@ -186,36 +224,6 @@ static int on_hello(struct relay_client *c, const struct spoor_relay_hello *h)
 }
 
 /* ---- operations ---- */
-
-static bool can_wait(int err)
-{
-	return err == -ENOSPC || err == -EDQUOT || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
-}
-
-static void hold(struct relay_client *c, int err, uint64_t now)
-{
-	char name[320];
-
-	if (!c->held)
-		spoor_relay_say(c->relay, "%s: cannot write: %s; tried again until it can",
-				name_of(c, name, sizeof(name)), strerror(-err));
-	if (!c->held || now - c->told > TELL) {
-		put_ack(c);
-		put_refusal(c, SPOOR_RELAY_WAIT, -err, strerror(-err));
-		c->told = now;
-	}
-	c->held = true;
-	c->heard = now;
-}
-
-static void go_on(struct relay_client *c)
-{
-	char name[320];
-
-	if (c->held)
-		spoor_relay_say(c->relay, "%s: can write again", name_of(c, name, sizeof(name)));
-	c->held = false;
-}
 
 /* 0: done; 1: held; -EBADMSG; -ECANCELED: it was told why. */
 static int on_operation(struct relay_client *c, const struct spoor_relay_op *op, uint64_t now)
@@ -253,7 +261,7 @@ static int on_message(struct relay_client *c, const void *message, size_t size, 
 	if (r)
 		return r;
 	if (h->type == SPOOR_RELAY_HELLO)
-		return on_hello(c, message);
+		return on_hello(c, message, now);
 	if (h->type >= SPOOR_RELAY_SEGMENT)
 		return on_operation(c, message, now);
 	if (h->type != SPOOR_RELAY_PING || !c->trace)
@@ -358,6 +366,8 @@ void spoor_served_turn(struct relay_client *c, uint64_t now)
 
 void spoor_served_tick(struct relay_client *c, uint64_t now)
 {
+	if (c->held && !c->trace && now - c->told < TELL)
+		return; /* to look what a trace has costs others time */
 	if (c->held) {
 		int r = take_messages(c, now);
 

@@ -194,6 +194,19 @@ static int check(const struct spoor_relay_hello *h, const char *name, bool there
 	return 0;
 }
 
+/* Of one that could not be begun: its name is to be had when it is tried again. */
+static void remove_begun(int host_fd, const char *host, const char *name)
+{
+	static const char *const below[] = { "/kernel", "/ust", "" };
+	char path[SPOOR_RELAY_NAME + SPOOR_RELAY_HOST + 16];
+
+	for (unsigned i = 0; i < sizeof(below) / sizeof(*below); i++) {
+		snprintf(path, sizeof(path), "%s/%s%s", name, host, below[i]);
+		unlinkat(host_fd, path, AT_REMOVEDIR);
+	}
+	unlinkat(host_fd, name, AT_REMOVEDIR);
+}
+
 int relay_traces_take(struct relay_traces *all, const struct spoor_relay_hello *h, const char *peer,
 		      struct relay_trace **ret, void **ret_digest, size_t *ret_len, struct spoor_error *e)
 {
@@ -228,6 +241,8 @@ int relay_traces_take(struct relay_traces *all, const struct spoor_relay_hello *
 	}
 	if (r && !t->client) {
 		forget(all, t);
+		if (!there)
+			remove_begun(host_fd, h->host, name);
 		return r;
 	}
 	*ret = t;
