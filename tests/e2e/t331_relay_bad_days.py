@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -176,6 +177,30 @@ def test_damaged_on_the_way(build, tmp_path, sender, ca, ticker):  # noqa: F811
         assert ", 0 lost" in s.end()
         wait_for(lambda: "complete" in r.said())
         assert s.ticks(r.directory / "host/t.spoor") == {(p.pid, 0): list(range(1009))}
+    finally:
+        proxy.close()
+        r.kill(signal.SIGTERM)
+
+
+def test_network_that_stands_still(build, tmp_path, sender, ca, ticker):  # noqa: F811
+    """For longer than a sender waits before it asks whether somebody is there: what it asks waits behind what it had
+    begun to send, which TLS takes for granted. The connection goes on."""
+    r = Relay(build, tmp_path / "relayed", *own(ca.issue("still", "IP:127.0.0.1"), ca), scheme="tls").start()
+    proxy = Proxy(r.port)
+    proxy.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # else the system keeps megabytes on the way
+    try:
+        s = sender("host", proxy.url.replace("tcp", "tls"), *own(ca.issue("two", "DNS:two"), ca, "relay-"))
+        s.ust("start", "-o", "t.spoor", "--buffers", "64M")
+        wait_for(lambda: list(r.directory.rglob("manifest")))
+        proxy.holds = (0,)
+        p = s.program(ticker, 16, 0, 200)  # what each writes in a round is one record of TLS
+        wait_for(lambda: float(re.search(r"; ([\d.]+) MB wait;", s.status())[1]) > 4)
+        time.sleep(5)
+        proxy.holds = ()
+        s.finish(p)
+        assert ", 0 lost" in s.end()
+        wait_for(lambda: "complete" in r.said())
+        assert "TLS" not in s.said() + r.said() and len(proxy.carried) == 1, (s.said(), r.said())
     finally:
         proxy.close()
         r.kill(signal.SIGTERM)

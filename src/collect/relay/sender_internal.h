@@ -39,6 +39,7 @@ struct spoor_sender {
 	size_t n_out, out_at;
 	struct relay_queued *sending;
 	size_t sent; /* of it */
+	bool tried;  /* more of it was tried: TLS wants the same again, before anything else */
 	uint8_t *digest;
 	size_t digest_len;
 	uint64_t next_try, pause, heard, asked, began; /* ns */

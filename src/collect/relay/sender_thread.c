@@ -67,6 +67,7 @@ static void lose_connection(struct spoor_sender *s)
 		make_pause(s, now);
 	s->n_in = s->n_out = s->out_at = s->sent = 0;
 	s->sending = NULL;
+	s->tried = false;
 	s->welcome = false;
 	free(s->digest);
 	s->digest = NULL;
@@ -200,6 +201,7 @@ static int send_operations(struct spoor_sender *s)
 		const uint8_t *bytes = (const uint8_t *)&s->sending->op;
 		ssize_t n = spoor_channel_write(&s->channel, bytes + s->sent, s->sending->op.head.size - s->sent);
 
+		s->tried = n < 0;
 		if (n < 0)
 			return (int)n;
 		s->sent += n;
@@ -214,7 +216,7 @@ static int send_what_there_is(struct spoor_sender *s)
 {
 	int r = 0;
 
-	if (!s->sending || !s->sent)
+	if (!s->sending || !(s->sent || s->tried))
 		r = send_small(s);
 	if (!r && s->welcome)
 		r = send_operations(s);
