@@ -4,7 +4,6 @@
  * `busy` is set first: from then on a signal handler takes the next level. Nothing that is tested before can have
  * changed in between, because a handler leaves things as if it had not been.
  */
-#include <errno.h>
 #include <pthread.h>
 
 #include "agent/core/clock.h"
@@ -43,14 +42,16 @@ static void thread_ends(void *b)
 	signals_restore(signals);
 }
 
-int reserve_init(void)
+/* glibc keeps the values of so many keys in the thread itself; for those of more it calls calloc(). */
+#define EARLY_KEYS 32
+
+void reserve_init(void)
 {
-	if (has_key)
-		return 0;
-	if (pthread_key_create(&key, thread_ends))
-		return -EAGAIN; /* packets then wait until their owner is found dead */
-	has_key = true;
-	return 0;
+	if (has_key || pthread_key_create(&key, thread_ends))
+		return;
+	has_key = key < EARLY_KEYS;
+	if (!has_key) /* packets then wait until their owner is found dead */
+		pthread_key_delete(key);
 }
 
 static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts, unsigned id, size_t size,

@@ -19,8 +19,11 @@ void reserve_commit(char *at, size_t size);
 /* This thread's block, which it gives back at its end. NULL: no memory. With its signals blocked. */
 struct block *reserve_enter(void);
 
-/* Once, before the first event: threads then give their packets back when they end. 0 or -errno. */
-int reserve_init(void);
+/*
+ * When the library begins: threads give their packets back when they end. Later there may be no key whose values are
+ * stored without memory that is to be allocated, which an event in a signal handler must not do.
+ */
+void reserve_init(void);
 
 /* This thread shares its thread-local storage with another one. */
 void reserve_share_thread(void);

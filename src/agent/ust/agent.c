@@ -192,12 +192,11 @@ unsigned spoor_agent_rows_awaited(void)
 static int make_output(struct session *s)
 {
 	struct spoor_agent_arena offered;
-	int r = reserve_init();
+	int r;
 
 	sites_count(&s->wish.n_stuck);
 	s->wish.defs = classes_room(&s->wish);
-	if (!r)
-		r = output_open(&s->wish, &s->output);
+	r = output_open(&s->wish, &s->output);
 	if (!r && stack_slot(s))
 		code_objects_define(stack_slot(s));
 	if (!r && !spoor_agent_arena(s->id, &offered))

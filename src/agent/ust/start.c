@@ -32,9 +32,7 @@ static void record_alone(void)
 		return;
 	alone_waits = false;
 	alone.wish.defs = classes_room(&alone.wish);
-	r = reserve_init();
-	if (!r)
-		r = output_open(&alone.wish, &o);
+	r = output_open(&alone.wish, &o);
 	if (r) {
 		environment_alone_failed(&alone, r);
 		return;
@@ -73,6 +71,7 @@ static void start(int argc, char **argv, char **envp)
 		return;
 	if (!first)
 		agent_stay();
+	reserve_init();
 	rcu_begin();
 	if (!environ)
 		environ = envp;
