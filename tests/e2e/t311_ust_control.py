@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import tracing
-from daemons import (Daemon, all_of_two_threads, counters, daemon, exactly, in_a_row, listed,  # noqa: F401
-                     stop_and_start, ticker)
+from daemons import (PATIENCE, Daemon, all_of_two_threads, counters, daemon, exactly, in_a_row,  # noqa: F401
+                     listed, stop_and_start, ticker)
 from fakeprogram import COMMAND, Arena, Program, event_class, field, message
 from processes import children, wait_for
 
@@ -249,6 +249,34 @@ def test_session_for_all_starts_whoever_is_silent(daemon, ticker):
     daemon.ust("end")
     ticks = daemon.ticks()
     assert ticks[new.pid, 0] == list(range(101)) and in_a_row(ticks[stopped.pid, 0])
+
+
+def test_all_are_counted(daemon, ticker):
+    """Who runs already, for each of two that ask at the same time; and each of those that are silent is named."""
+    running = [daemon.program(ticker, 1, 0, 100_000).pid for _ in range(80)]
+    asking = [subprocess.Popen([daemon.build / "spoor", "ust", *words, "--socket", daemon.socket], cwd=daemon.cwd,
+                               stdout=subprocess.PIPE, text=True)
+              for words in (("start", "-o", "t.spoor"), ("start", "-s", "two", "-o", "two.spoor"))]
+    for a in asking:
+        assert a.communicate(timeout=PATIENCE)[0] == "80 programs, 160 sites\n"
+    for p in running:
+        os.kill(p, signal.SIGSTOP)
+    daemon.kill(signal.SIGTERM)
+    daemon.start()
+    said = daemon.ust("start", "-s", "three", "-o", "three.spoor").stdout
+    assert [p for p in running if f"{p}: it does not answer" not in said] == [] and "; 80 others did not" in said, said
+    for p in running:
+        os.kill(p, signal.SIGCONT)
+
+
+def test_first_event_in_a_handler(daemon, tmp_path):
+    """Of a program that has used up the keys whose values a thread has room for."""
+    program = tracing.build_program(tmp_path / "keys", "ust_keys.c")
+    p = daemon.program(program, stdin=subprocess.PIPE)
+    assert daemon.ust("start", "-o", "t.spoor", p.pid).stdout == "1 program, 1 site\n"
+    assert p.communicate(b"g", timeout=20)[0] == b"nothing allocated\n"
+    daemon.ust("end")
+    assert daemon.ticks() == {(p.pid, 0): [0]}
 
 
 def test_a_name_that_cannot_be_kept(daemon):

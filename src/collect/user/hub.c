@@ -378,7 +378,7 @@ void spoor_hub_close(struct spoor_hub *h)
 		struct spoor_hub_request *q = h->requests;
 
 		h->requests = q->next;
-		free(q);
+		spoor_request_free(q);
 	}
 	spoor_orphans_free(h);
 	spoor_shares_done(&h->shares);

@@ -105,9 +105,7 @@ struct spoor_hub_request {
 		noted; /* concerned: with sites; noted: of these, with something to say */
 	char note[240];
 	char text[1024];      /* of the last line */
-	struct hub_expected { /* kicked, not come yet */
-		uint32_t pid;
-	} expected[64];
+	uint32_t *expected; /* processes that were kicked, and have not come yet */
 	unsigned n_expected;
 };
 
@@ -283,11 +281,18 @@ void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, c
 /* It is done, and there is something to be said of it if all that were concerned say so. */
 void spoor_request_note(struct spoor_hub_request *q, int result, const char *text);
 void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid);
-/* The request that waits for that program to come; NULL: none. It need not any more. */
-struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_program *p);
+bool spoor_request_expects(const struct spoor_hub_request *q, const struct hub_program *p);
+/* The one that waits for that program to come to the session; NULL: none. */
+struct spoor_hub_request *spoor_request_for(struct spoor_hub *h, const struct hub_program *p,
+					    const struct spoor_ust_session *s);
+/* It has come: nobody need wait for that any more. */
+void spoor_requests_came(struct spoor_hub *h, const struct hub_program *p);
+/* And does not do what it was called for: who has called it hears why. */
+void spoor_requests_refused(struct spoor_hub *h, const struct hub_program *p, int error, const char *why);
 void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns);
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
+void spoor_request_free(struct spoor_hub_request *q);
 
 /* program_arenas.c: -errno: it broke the protocol */
 int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena *m, int fd);

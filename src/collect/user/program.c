@@ -345,21 +345,34 @@ static void add_members(struct hub_program *p, enum spoor_coming how)
 			spoor_program_add_member(p, s, how);
 }
 
+/* Who has called it, for whichever session, hears what it answers. */
+static int await_for_all(struct hub_program *p, const struct hub_member *member)
+{
+	int r = 0;
+
+	for (struct spoor_hub_request *q = p->hub->requests; q && !r; q = q->next)
+		if (q->session == member->session && spoor_request_expects(q, p))
+			r = await(p, member->setup, q);
+	return r;
+}
+
 /* Of all its sessions, as an answer to its HELLO. */
-static int send_members(struct hub_program *p, struct spoor_hub_request *q)
+static int send_members(struct hub_program *p)
 {
 	int r = 0;
 
 	for (unsigned i = 0; i < p->n_members && !r; i++) {
 		struct spoor_control_setup setup = { .answers = 1, .left = p->n_members - 1 - i };
 
-		r = send_setup(p, &p->members[i], &setup, q && q->session == p->members[i].session ? q : NULL);
+		r = send_setup(p, &p->members[i], &setup, NULL);
+		if (!r)
+			r = await_for_all(p, &p->members[i]);
 	}
 	return r;
 }
 
 /* The answer to a HELLO: all sessions that want it. */
-static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how, struct spoor_hub_request *q)
+static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how)
 {
 	struct spoor_control_setup none = { .n_channels = 1, .answers = 1 };
 
@@ -369,7 +382,7 @@ static int send_setups(struct hub_program *p, bool knows, enum spoor_coming how,
 		return 0;
 	}
 	p->unwanted = !p->n_members;
-	return p->n_members ? send_members(p, q) :
+	return p->n_members ? send_members(p) :
 			      spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
 }
 
@@ -378,7 +391,7 @@ void spoor_program_answer_again(struct hub_program *p)
 	if (!p->program || p->sock.fd < 0 || p->arenas_to_come)
 		return;
 	add_members(p, SPOOR_CAME_MET);
-	if (send_members(p, NULL))
+	if (send_members(p))
 		come_again(p);
 }
 
@@ -389,7 +402,7 @@ void spoor_program_keep_out(struct hub_program *p, const char *why)
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		if (spoor_ust_session_wants(s, process) && !spoor_apart_has(s, process))
 			spoor_apart_count(s, process, why);
-	spoor_request_done(spoor_request_came(p->hub, p), p->cred.pid, -EPERM, why);
+	spoor_requests_refused(p->hub, p, -EPERM, why);
 }
 
 /* Whatever else it says, we may not understand it: its name is the kernel's. */
@@ -451,7 +464,6 @@ static int on_stranger(struct hub_program *p, const struct spoor_control_hello *
 static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 {
 	bool forked = m->flags & SPOOR_HELLO_FORKED;
-	struct spoor_hub_request *q;
 	int r;
 
 	if (p->program && !p->met)
@@ -474,8 +486,8 @@ static int on_hello(struct hub_program *p, const struct spoor_control_hello *m)
 	if (forked)
 		return 0;
 	p->answering = true;
-	q = spoor_request_came(p->hub, p);
-	r = send_setups(p, follows_board(p, m), m->flags & SPOOR_HELLO_KICKED ? SPOOR_CAME_MET : SPOOR_CAME_FIRST, q);
+	r = send_setups(p, follows_board(p, m), m->flags & SPOOR_HELLO_KICKED ? SPOOR_CAME_MET : SPOOR_CAME_FIRST);
+	spoor_requests_came(p->hub, p);
 	p->answering = false;
 	if (r)
 		come_again(p);
@@ -531,7 +543,6 @@ static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 			spoor_request_note(q, m->result, text);
 		else
 			spoor_request_done(q, p->cred.pid, m->result, text);
-		break;
 	}
 	return 0;
 }

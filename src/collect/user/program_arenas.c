@@ -185,7 +185,7 @@ void spoor_program_no_arena(struct hub_program *p, uint32_t session, int error, 
 	if (!member)
 		return;
 	spoor_program_refuses(p, member, error, text);
-	spoor_request_done(spoor_request_came(p->hub, p), p->cred.pid, error, member->refused);
+	spoor_requests_refused(p->hub, p, error, member->refused);
 }
 
 void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd, enum spoor_program_end end)

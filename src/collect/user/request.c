@@ -79,6 +79,12 @@ static void sum_up(const struct spoor_hub_request *q, char *to, size_t size)
 		 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
 }
 
+void spoor_request_free(struct spoor_hub_request *q)
+{
+	free(q->expected);
+	free(q);
+}
+
 static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	struct spoor_hub_request **at = &h->requests;
@@ -95,7 +101,7 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 	}
 	sum_up(q, text, sizeof(text));
 	send_text(q, text, true);
-	free(q);
+	spoor_request_free(q);
 }
 
 void spoor_hub_stands(struct spoor_hub_request *q)
@@ -163,8 +169,12 @@ void spoor_request_done(struct spoor_hub_request *q, uint32_t pid, int result, c
 
 void spoor_request_expect(struct spoor_hub_request *q, uint32_t pid)
 {
-	if (q && q->n_expected < sizeof(q->expected) / sizeof(*q->expected))
-		q->expected[q->n_expected++].pid = pid;
+	uint32_t *grown = q ? reallocarray(q->expected, q->n_expected + 1, sizeof(*grown)) : NULL;
+
+	if (!grown)
+		return;
+	q->expected = grown;
+	q->expected[q->n_expected++] = pid;
 }
 
 void spoor_request_note(struct spoor_hub_request *q, int result, const char *text)
@@ -176,19 +186,49 @@ void spoor_request_note(struct spoor_hub_request *q, int result, const char *tex
 	snprintf(q->note, sizeof(q->note), "%s", text);
 }
 
-struct spoor_hub_request *spoor_request_came(struct spoor_hub *h, struct hub_program *p)
+static uint32_t *find_expected(const struct spoor_hub_request *q, const struct hub_program *p)
 {
-	struct spoor_hub_request *found = NULL;
+	for (unsigned i = 0; i < q->n_expected; i++)
+		if (q->expected[i] == (uint32_t)p->cred.pid)
+			return &q->expected[i];
+	return NULL;
+}
 
+bool spoor_request_expects(const struct spoor_hub_request *q, const struct hub_program *p)
+{
+	return find_expected(q, p);
+}
+
+struct spoor_hub_request *spoor_request_for(struct spoor_hub *h, const struct hub_program *p,
+					    const struct spoor_ust_session *s)
+{
+	struct spoor_hub_request *q = h->requests;
+
+	while (q && (q->session != s || !spoor_request_expects(q, p)))
+		q = q->next;
+	return q;
+}
+
+static bool has_come(struct spoor_hub_request *q, const struct hub_program *p)
+{
+	uint32_t *at = find_expected(q, p);
+
+	if (at)
+		*at = q->expected[--q->n_expected];
+	return at;
+}
+
+void spoor_requests_came(struct spoor_hub *h, const struct hub_program *p)
+{
 	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
-		for (unsigned i = 0; i < q->n_expected; i++) {
-			if (q->expected[i].pid != (uint32_t)p->cred.pid)
-				continue;
-			q->expected[i] = q->expected[--q->n_expected];
-			found = q;
-			break;
-		}
-	return found;
+		has_come(q, p);
+}
+
+void spoor_requests_refused(struct spoor_hub *h, const struct hub_program *p, int error, const char *why)
+{
+	for (struct spoor_hub_request *q = h->requests; q; q = q->next)
+		if (has_come(q, p))
+			spoor_request_done(q, p->cred.pid, error, why);
 }
 
 static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)
@@ -196,7 +236,7 @@ static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)
 	char line[128];
 
 	for (unsigned i = 0; i < q->n_expected; i++) {
-		snprintf(line, sizeof(line), "%u: it does not answer: is SIGURG blocked there?", q->expected[i].pid);
+		snprintf(line, sizeof(line), "%u: it does not answer: is SIGURG blocked there?", q->expected[i]);
 		send_text(q, line, false);
 		q->refused++;
 		q->programs++;
@@ -224,7 +264,7 @@ void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns)
 static void forget_ended(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	for (unsigned i = 0; i < q->n_expected;) {
-		uint32_t pid = q->expected[i].pid;
+		uint32_t pid = q->expected[i];
 
 		if (spoor_process_start(pid)) {
 			i++;

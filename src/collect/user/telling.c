@@ -94,14 +94,16 @@ static int tell_since(struct hub_program *p, struct hub_member *member, struct s
 	return 0;
 }
 
-static void tell(struct hub_program *p, struct spoor_hub_request *q)
+/* asked: who has called it hears what it answers. */
+static void tell(struct hub_program *p, bool asked)
 {
 	p->untold = false;
 	for (unsigned i = 0; i < p->n_members && !p->untold; i++) {
 		struct hub_member *m = &p->members[i];
 
-		p->untold = tell_since(p, m, q && q->session == m->session ? q : NULL) == -EAGAIN;
+		p->untold = tell_since(p, m, asked ? spoor_request_for(p->hub, p, m->session) : NULL) == -EAGAIN;
 	}
+	spoor_requests_came(p->hub, p);
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
 		spoor_program_join(p, s, NULL);
 }
@@ -114,13 +116,13 @@ void spoor_program_tell_child(struct hub_program *p)
 		m->record_untold =
 			spoor_ust_session_recorded_since(m->session, spoor_program_process(p), m->heard);
 	}
-	tell(p, spoor_request_came(p->hub, p));
+	tell(p, true);
 }
 
 void spoor_program_tell_rest(struct hub_program *p)
 {
 	if (p->untold)
-		tell(p, NULL);
+		tell(p, false);
 }
 
 /* What it was told and has not answered, nobody can say that it has got. */
