@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import resource
 import shutil
 import signal
@@ -107,6 +108,39 @@ def test_users_daemon(build, place, linked):
     finally:
         d.terminate()
         d.wait(10)
+
+
+@pytest.mark.parametrize("what", ["large thread-local variables", "no more threads"])
+def test_programs_whose_listener_has_no_room(build, place, what):
+    """It is given more, or the recorder calls the program, as it calls who has none."""
+    large = "large" in what
+    shutil.copy(tracing.agent(build), place)
+    (place / "large.c").write_text(f"_Thread_local char large[{400_000 if large else 8}] = {{1}};\n")
+    program = tracing.build_program(place / "ticker", "ust_ticker.c", place / "large.c", "-Wl,--no-as-needed",
+                                    place / "libspoor-ust.so.0", f"-Wl,-rpath,{place}")
+    d = Daemon(build, place).start()
+    try:
+        d.ust("start", "-o", "t.spoor", "-e", "zoo:rare")
+        limit = [] if large else ["prlimit", "--nproc=1:1"]
+        p = ready(as_user(USER, *limit, program, 1, 0, 500, env=d.environment(preload=False), stdout=subprocess.PIPE))
+        d.running.append(p)
+        assert len(os.listdir(f"/proc/{p.pid}/task")) == (2 if large else 1)
+        assert d.ust("enable", "zoo:tick", "-a").stdout == "1 program, 1 site\n"
+
+        def count():
+            return int(re.search(rf"{p.pid} ticker: (\d+) event", d.ust("status").stdout)[1])
+        wait_for(lambda: count() > 100)
+        assert "1 program" in d.ust("stop", "-a").stdout
+        before = count()
+        time.sleep(0.2)
+        assert count() == before
+        assert ", 0 lost" in d.ust("end").stdout
+        assert in_a_row(d.ticks()[p.pid, 0])
+    finally:
+        for p in d.running:
+            p.kill()
+            p.wait()
+        d.kill(signal.SIGTERM)
 
 
 def strangers_commands(path):

@@ -21,6 +21,7 @@
 #define LOOK_MS 20 /* whether the recorder is at work yet */
 #define KICKED_MS 50
 #define AGAIN_MS 100 /* between two looks for a recorder that is gone */
+#define STACK (128 << 10)
 
 static uint32_t listener;   /* the process that has the thread; 0: none */
 static volatile bool stopped;
@@ -108,23 +109,53 @@ static void register_for_urcu(void)
 	sys3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
+/* stack: bytes; 0: as many as any thread has. */
+static int create_listener(size_t stack)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r = pthread_attr_init(&attr);
+
+	if (r)
+		return r;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (stack)
+		pthread_attr_setstacksize(&attr, stack);
+	r = pthread_create(&thread, &attr, listen_to, NULL);
+	pthread_attr_destroy(&attr);
+	return r;
+}
+
+/* There may be no thread more (ulimit -u): the recorder is told, who would else never call. */
+static void tell_alone(void)
+{
+	struct spoor_control_done m = { .about = SPOOR_DONE_ALONE };
+
+	if (spoor_agent_lock(true))
+		return;
+	if (connection_fd() >= 0)
+		connection_send(&m.head, SPOOR_CONTROL_DONE, sizeof(m), 0, -1);
+	spoor_agent_unlock();
+}
+
 static void start_listener(void)
 {
 	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
+	int r;
 
-	if (listener || may_change_who_it_is() || pthread_attr_init(&attr))
+	if (listener || may_change_who_it_is())
 		return;
 	register_for_urcu();
 	sigfillset(&all);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, 128 << 10);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (!pthread_create(&thread, &attr, listen_to, NULL))
+	r = create_listener(STACK);
+	if (r == EINVAL) /* the program's thread-local variables, which are part of it, are larger */
+		r = create_listener(0);
+	if (!r)
 		listener = process->pid;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	if (r)
+		tell_alone();
 }
 
 /* ---- the kick ---- */

@@ -97,6 +97,7 @@ struct spoor_control_arena {
 enum spoor_control_done_about {                        /* what the text of one that succeeded is about */
 				SPOOR_DONE_SITES = 0,  /* this program's sites */
 				SPOOR_DONE_FIELDS = 1, /* the filter names a field that none of the events has here */
+				SPOOR_DONE_ALONE = 2,  /* no answer: it could have no listener after all */
 };
 
 struct spoor_control_done {

@@ -526,16 +526,23 @@ static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 {
 	char text[sizeof(m->text) + 1] = "";
 
+	if (m->about == SPOOR_DONE_ALONE) {
+		p->listens = false;
+		p->kicked = spoor_now_monotonic(); /* as soon as it does not answer what it was told until now */
+		return 0;
+	}
 	p->kicked = 0;
 	memcpy(text, m->text, sizeof(m->text));
 	if (p->arenas_to_come)
 		spoor_program_no_arena(p, m->head.serial, m->result, text);
 	note_refusal(p, m, text);
-	for (size_t i = 0; i < p->n_awaited; i++) {
+	for (size_t i = 0; i < p->n_awaited;) {
 		struct spoor_hub_request *q = p->awaited[i].request;
 
-		if (p->awaited[i].serial != m->head.serial)
+		if (p->awaited[i].serial != m->head.serial) {
+			i++;
 			continue;
+		}
 		memmove(&p->awaited[i], &p->awaited[i + 1], (--p->n_awaited - i) * sizeof(*p->awaited));
 		if (q)
 			q->awaited--;
