@@ -11,7 +11,7 @@ import pytest
 
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
 from fakeprogram import COMMAND, TEXT, message
-from processes import wait_for
+from processes import sleeps_in, wait_for
 
 
 def test_the_socket_that_the_environment_names(build, tmp_path):
@@ -143,6 +143,52 @@ def test_status_tells_who_is_reached(daemon, ticker):
     for p, how in (reached, "reached by signal"), (deaf, "not reached by signal: it blocks SIGURG"):
         wait_for(lambda: any(line.strip().startswith(f"{p.pid} ") and line.endswith(f", {how}")
                              for line in daemon.ust("status").stdout.splitlines()))
+
+
+WAITS = """
+import ctypes, os, signal, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+every = (ctypes.c_ulong * 16)(*[2**64 - 1] * 16)
+
+def wait():
+    if sys.argv[1] == "sigwait":
+        return signal.sigwait(signal.valid_signals())
+    info = os.read(fd, 128)
+    return int.from_bytes(info[:4], "little")
+
+def take():
+    while True:
+        number = wait()
+        print(number, flush=True)
+        if number == signal.SIGTERM:
+            return
+
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+fd = libc.signalfd(-1, every, 0)
+print("ready", flush=True)
+if sys.argv[2] == "first":
+    take()
+else:
+    t = threading.Thread(target=take)
+    t.start()
+    t.join()
+"""
+
+
+@pytest.mark.parametrize("thread", ["first", "second"])
+@pytest.mark.parametrize("how", ["sigwait", "signalfd"])
+def test_who_waits_for_all_signals_has_none_of_ours(daemon, how, thread):
+    """It would be one that the program does not know of; a command for it alone says why it does nothing."""
+    p = daemon.program("python3", "-c", WAITS, how, thread)
+    wait_for(lambda: any(sleeps_in(p.pid, nr, int(t)) for t in os.listdir(f"/proc/{p.pid}/task") for nr in (0, 128)))
+    run = daemon.ust("start", "-o", "t.spoor", p.pid, check=False)
+    assert run.returncode == 1 and f"{p.pid}: a thread of it waits for all signals" in run.stderr, run
+    said = daemon.ust("start", "-o", "t.spoor").stdout
+    assert f"{p.pid}: a thread of it waits for all signals" in said, said
+    daemon.ust("stop", "-a")
+    daemon.ust("end")
+    p.terminate()
+    assert p.wait(20) == 0 and p.stdout.read() == f"{signal.SIGTERM:d}\n".encode()
 
 
 def not_recorded(daemon, name):

@@ -334,5 +334,5 @@ void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q);
-int spoor_kick(uint32_t pid);
+int spoor_kick(uint32_t pid); /* -EPERM: it would come to the program itself, which does not know of it */
 const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */

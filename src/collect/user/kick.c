@@ -24,14 +24,11 @@
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
 
-int spoor_kick(uint32_t pid)
-{
-	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
+static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
 
-	info.si_pid = getpid();
-	info.si_uid = getuid();
-	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
-	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
+static bool has_urgent(uint64_t set)
+{
+	return set >> (SIGURG - 1) & 1;
 }
 
 /* Is SIGURG in that set of /proc/PROCESS/status? 1, 0, or -ESRCH. */
@@ -44,7 +41,7 @@ static int has_signal(const char *process, const char *set)
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (!strncmp(line, set, strlen(set)))
-			return strtoull(line + strlen(set), NULL, 16) >> (SIGURG - 1) & 1;
+			return has_urgent(strtoull(line + strlen(set), NULL, 16));
 	return -ESRCH;
 }
 
@@ -56,34 +53,113 @@ static bool handles_it(uint32_t pid)
 	return has_signal(process, "SigCgt:") == 1;
 }
 
-/* In all of its threads: any that does not takes the signal. */
-static bool blocks_it(uint32_t pid)
+/* 1, 0, or -ESRCH. While it is in sigwait() a thread does not block what it waits for. */
+static int thread_blocks_it(uint32_t pid, uint32_t tid)
 {
-	_cleanup_(spoor_closedirp) DIR *tasks = NULL;
-	char path[64], thread[48];
-	bool blocked = false, open = false;
-	struct dirent *d;
+	char thread[48];
 
-	snprintf(path, sizeof(path), "/proc/%u/task", pid);
-	tasks = opendir(path);
-	while (tasks && !open && (d = readdir(tasks))) {
-		int r;
+	snprintf(thread, sizeof(thread), "%u/task/%u", pid, tid);
+	return has_signal(thread, "SigBlk:");
+}
+
+/* In sigwait() and its like. A thread that is not ours to see is believed to be elsewhere. */
+static bool thread_waits_for_it(uint32_t pid, uint32_t tid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	_cleanup_(spoor_closep) int mem = -1;
+	unsigned long long set_at;
+	uint64_t set = 0;
+	char path[64];
+	long call;
+
+	snprintf(path, sizeof(path), "/proc/%u/task/%u/syscall", pid, tid);
+	f = fopen(path, "re");
+	if (!f || fscanf(f, "%ld %llx", &call, &set_at) != 2 || call != SYS_rt_sigtimedwait)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%u/task/%u/mem", pid, tid);
+	mem = open(path, O_RDONLY | O_CLOEXEC);
+	return mem >= 0 && pread(mem, &set, sizeof(set), (off_t)set_at) == sizeof(set) && has_urgent(set);
+}
+
+static bool reads_it(uint32_t pid)
+{
+	_cleanup_(spoor_closedirp) DIR *files = NULL;
+	const uint32_t tid = spoor_process_thread(pid);
+	char path[96];
+	struct dirent *d;
+	bool found = false;
+
+	snprintf(path, sizeof(path), "/proc/%u/fdinfo", tid);
+	files = opendir(path);
+	while (files && !found && (d = readdir(files))) {
+		_cleanup_(spoor_fclosep) FILE *f = NULL;
+		char line[256];
 
 		if (!isdigit(d->d_name[0]))
 			continue;
-		snprintf(thread, sizeof(thread), "%u/task/%u", pid, (unsigned)atoi(d->d_name));
-		r = has_signal(thread, "SigBlk:");
+		snprintf(path, sizeof(path), "/proc/%u/fdinfo/%u", tid, (unsigned)atoi(d->d_name));
+		f = fopen(path, "re");
+		while (f && !found && fgets(line, sizeof(line), f))
+			found = !strncmp(line, "sigmask:", 8) && has_urgent(strtoull(line + 8, NULL, 16));
+	}
+	return found;
+}
+
+/* Whom it gets to. */
+enum taker {
+	TAKER_HANDLER,
+	TAKER_NONE,    /* all threads block it */
+	TAKER_PROGRAM, /* one waits for it, or it is read (signalfd()): the program has it, who does not know of it */
+};
+
+/* The kernel prefers the first thread, and then takes any. */
+static enum taker find_taker(uint32_t pid)
+{
+	_cleanup_(spoor_closedirp) DIR *tasks = NULL;
+	const bool has_first = spoor_process_thread(pid) == pid; /* it may have ended, and others go on */
+	bool blocked = false, open = false;
+	char path[64];
+	struct dirent *d;
+
+	if (has_first && !thread_blocks_it(pid, pid) && !thread_waits_for_it(pid, pid))
+		return TAKER_HANDLER;
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	tasks = opendir(path);
+	while (tasks && (d = readdir(tasks))) {
+		uint32_t tid = (uint32_t)atoi(d->d_name);
+		int r = tid && (tid != pid || has_first) ? thread_blocks_it(pid, tid) : -ESRCH;
+
+		if (!r && thread_waits_for_it(pid, tid))
+			return TAKER_PROGRAM;
 		blocked |= r == 1;
 		open |= r == 0;
 	}
-	return blocked && !open;
+	if (open || !blocked)
+		return TAKER_HANDLER;
+	return reads_it(pid) ? TAKER_PROGRAM : TAKER_NONE;
 }
 
 const char *spoor_kick_fails(uint32_t pid)
 {
-	if (blocks_it(pid))
+	enum taker taker = find_taker(pid);
+
+	if (taker == TAKER_PROGRAM)
+		return taken;
+	if (taker == TAKER_NONE)
 		return "it blocks SIGURG";
 	return handles_it(pid) ? NULL : "SIGURG was taken from it";
+}
+
+int spoor_kick(uint32_t pid)
+{
+	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
+
+	if (find_taker(pid) == TAKER_PROGRAM)
+		return -EPERM;
+	info.si_pid = getpid();
+	info.si_uid = getuid();
+	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
+	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
 }
 
 /* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
@@ -179,7 +255,9 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 		return -ESRCH;
 	if (!handles_it(pid) || !has_library(pid))
 		return -ENOENT;
-	return looks_here(h, pid) ? 1 : -EBUSY;
+	if (!looks_here(h, pid))
+		return -EBUSY;
+	return find_taker(pid) == TAKER_PROGRAM ? -EPERM : 1;
 }
 
 static const char *why_not(int r)
@@ -187,6 +265,7 @@ static const char *why_not(int r)
 	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
 	       r == -EBUSY  ? "it obeys another recorder" :
 	       r == -ESRCH  ? "there is none" :
+	       r == -EPERM  ? taken :
 			      "";
 }
 
@@ -203,8 +282,9 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 
 	if (r <= 0)
 		return r;
-	if (spoor_kick(pid))
-		return -errno;
+	r = spoor_kick(pid);
+	if (r)
+		return r;
 	spoor_request_expect(q, pid);
 	return 1;
 }
@@ -231,16 +311,24 @@ static size_t all_processes(uint32_t **ret)
 	return n;
 }
 
-/* The youngest first: they are the likeliest to end before we get to them, when they have forked the next. */
+/*
+ * The youngest first: they are the likeliest to end before we get to them, when they have forked the next. What is none
+ * of ours is passed over; which of ours cannot be called is told, once.
+ */
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	_cleanup_(spoor_freep) uint32_t *all = NULL;
 	size_t left = all_processes(&all);
 	int n = 0;
 
-	while (left--)
-		if (all[left] != (uint32_t)getpid())
-			n += try_kick(h, all[left], q) > 0;
+	while (left--) {
+		uint32_t pid = all[left];
+		int r = pid != (uint32_t)getpid() ? try_kick(h, pid, q) : 0;
+
+		n += r > 0;
+		if (r == -EPERM && q && q->again)
+			spoor_request_done(q, pid, r, taken);
+	}
 	return n;
 }
 

@@ -194,11 +194,8 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 	m->serial = ++p->hub->serial;
 	if (send(p->sock.fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size)
 		return errno ? -errno : -EIO;
-	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering)) {
-		p->kicked = spoor_now_monotonic();
-		if (!p->answering)
-			spoor_kick(p->cred.pid);
-	}
+	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering))
+		p->kicked = !p->answering && spoor_kick(p->cred.pid) ? 0 : spoor_now_monotonic();
 	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }
 

@@ -162,8 +162,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 	bool all = true;
 
 	if (p->kicked && now - p->kicked > 50 * 1000000ULL && p->n_awaited) {
-		p->kicked = now;
-		spoor_kick(p->cred.pid);
+		p->kicked = spoor_kick(p->cred.pid) ? 0 : now;
 	}
 	spoor_program_tell_rest(p);
 	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
