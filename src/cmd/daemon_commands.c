@@ -338,14 +338,14 @@ static int dispatch(struct command *c, int argc, char **argv, struct spoor_error
 
 void spoor_daemon_command(void *daemon, struct spoor_hub *h, const char *text, size_t len, struct spoor_hub_request *q)
 {
-	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[SPOOR_UST_MOST_WORDS + 1];
+	char copy[SPOOR_CONTROL_MAX_SIZE + 1], *argv[SPOOR_CONTROL_MAX_SIZE + 1];
 	struct command *c = calloc(1, sizeof(*c));
 	struct spoor_error e = { "" };
 	int argc = 0, r = -ENOMEM;
 
 	memcpy(copy, text, len);
 	copy[len] = '\0';
-	for (char *at = copy; at < copy + len && argc < SPOOR_UST_MOST_WORDS; at += strlen(at) + 1)
+	for (char *at = copy; at < copy + len && argc < SPOOR_CONTROL_MAX_SIZE; at += strlen(at) + 1)
 		argv[argc++] = at;
 	argv[argc] = NULL;
 	if (c && argc) {

@@ -12,6 +12,7 @@ struct command {
 	bool is_new; /* the session: programs are told once it is complete */
 	bool later;  /* it is answered by another */
 	struct spoor_ust_command w;
+	bool shown[SPOOR_UST_MOST_WORDS]; /* of its processes: told of */
 };
 
 /* Where a session's trace goes, as a person is told it. */

@@ -34,12 +34,23 @@ static const char *single_of(const struct spoor_hub_program_info *p)
 
 static const char *const comings[] = { "", ", joined late", ", joined while it ran" };
 
+/* Of the processes that were named, or of any where none was. */
+static bool is_meant(struct command *c, uint32_t pid)
+{
+	bool meant = !c->w.n_pids;
+
+	for (unsigned i = 0; i < c->w.n_pids; i++)
+		if (c->w.pids[i] == pid)
+			meant = c->shown[i] = true;
+	return meant;
+}
+
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
 	char line[768], stuck[160] = "", losses[64], reached[96] = "";
 
-	if (c->w.n_pids && c->w.pids[0] != p->pid)
+	if (!is_meant(c, p->pid))
 		return;
 	if (p->n_stuck)
 		snprintf(stuck, sizeof(stuck), ", %u of %u %s cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
@@ -247,6 +258,19 @@ static void tell_leaving(void *ctx, struct spoor_sender *sender)
 	spoor_hub_answer(c->q, line);
 }
 
+static void tell_missing(struct command *c)
+{
+	char line[160];
+
+	for (unsigned i = 0; i < c->w.n_pids; i++) {
+		if (c->shown[i])
+			continue;
+		snprintf(line, sizeof(line), "%u: in no session%s%s", c->w.pids[i], c->w.named ? " called " : "",
+			 c->w.named ? c->w.session : "");
+		spoor_hub_answer(c->q, line);
+	}
+}
+
 int spoor_daemon_status(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *named = c->w.named ? spoor_hub_find(c->h, c->w.session) : NULL;
@@ -258,6 +282,7 @@ int spoor_daemon_status(struct command *c, struct spoor_error *e)
 	for (struct spoor_ust_session *s = spoor_hub_next(c->h, NULL); s; s = spoor_hub_next(c->h, s))
 		if (!named || s == named)
 			tell_session(c, s);
+	tell_missing(c);
 	if (c->d->relay && !named)
 		spoor_relay_client_leaving(c->d->relay, tell_leaving, c);
 	return 0;

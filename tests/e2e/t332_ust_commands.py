@@ -110,6 +110,27 @@ def test_status_of_one_session(daemon):
     assert run.returncode == 1 and run.stderr.count("\n") == 1 and "three" in run.stderr and not run.stdout
 
 
+def test_status_of_processes(daemon, ticker):
+    """All that are named, and no others; of one that is in no session that is said."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:rare")
+    one, two, three = (daemon.program(ticker, 1, 0, 1000).pid for _ in range(3))
+    said = daemon.ust("status", one, three, 2_000_000_000).stdout.splitlines()
+    shown = [p for p in (one, two, three) if any(line.strip().startswith(f"{p} ticker") for line in said)]
+    assert shown == [one, three]
+    assert [line for line in said if "in no session" in line] == ["2000000000: in no session"]
+
+
+def test_as_many_processes_as_can_be_named(daemon, ticker):
+    """Beside all that else is said of them: none is passed over."""
+    p = daemon.program(ticker, 1, 0, 1000)
+    nobody = [2_000_000_000 + i for i in range(255)]
+    options = ["-o", "t.spoor", "-e", "zoo:tick", "-e", "zoo:rare", "-l", "debug"]
+    said = daemon.ust("start", *options, *nobody, p.pid).stdout.splitlines()
+    assert len(said) == 256 and said[-1].startswith("1 program, 2 sites; 255 others"), said[-1]
+    run = daemon.ust("enable", "zoo:*", *nobody, 1999999999, p.pid, check=False)
+    assert run.returncode == 2 and "more than 256" in run.stderr
+
+
 @pytest.mark.parametrize("what", [["-e", "mi:typo"], ["--filter", "nosuch == 3"]])
 def test_programs_that_came_for_nothing(daemon, ticker, what):
     daemon.ust("start", "-o", "t.spoor", *what)
