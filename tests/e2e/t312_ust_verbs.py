@@ -278,6 +278,27 @@ def test_recover_of_a_cut_file(spoor, build, ticker, tmp_path, events):
     assert found == sorted(found) and len({n for _, n in found}) > 4 and found[-1][1] == 5003, found
 
 
+def test_recover_of_containers(spoor, build, ticker, tmp_path, events):
+    """Each program is 1 in its own: the trace has them as two. One that had the number before is none of them."""
+    env = tracing.environment(build, tmp_path / "dir")
+
+    def begin(*words):
+        command = ["unshare", "--fork", "--pid", ticker, "2", *words]
+        return ready(subprocess.Popen(command, env=env, stdout=subprocess.PIPE))
+    assert begin("307").wait(30) == 0
+    both = begin("2003", "100"), begin("2003", "100")
+    assert [p.wait(30) for p in both] == [0, 0]
+    run = spoor("ust", "recover", "dir", "-o", "t.spoor")
+    assert run.returncode == 0 and " of 3 programs in " in run.stdout and "lost" not in run.stdout, run
+    found, _ = events("t.spoor")
+    written = {}
+    for e in found:
+        if e["event"] == "zoo:tick":
+            written.setdefault((e["pid"], e["tid"], e["fields"]["thread"]), []).append(e["fields"]["n"])
+    assert sorted({pid for pid, _, _ in written})[0] == 1 and len({pid for pid, _, _ in written}) == 2
+    assert sorted(map(len, written.values())) == [2003, 2003, 2310, 2310], {k: len(v) for k, v in written.items()}
+
+
 def test_report_of_buffers_says_what_to_do(spoor, build, ticker, tmp_path):
     subprocess.run([ticker, "1", "11"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)
     arena, = (tmp_path / "alone").glob("*.arena")

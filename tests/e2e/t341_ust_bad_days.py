@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 import tracing
@@ -292,6 +292,25 @@ def test_socket_in_a_container(daemon, build, spoor, ticker, tmp_path, wall):
     events = user_events(spoor, tmp_path / "t.spoor")
     assert sorted(numbers(events)) == sorted([*range(211)] * 2)
     assert {e["pid"] for e in events}.isdisjoint({1, 2, 3}) and len({e["pid"] for e in events}) == 1
+
+
+@pytest.mark.parametrize("mode", ["discard", "overwrite"])
+def test_threads_of_containers_that_have_ended(daemon, build, spoor, ticker, tmp_path, mode):
+    """Each container calls its threads 1, 2, 3. Whose is whose is known also when there is nobody left to be asked."""
+    assert daemon("start", "-o", tmp_path / "t.spoor", "--mode", mode).returncode == 0
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
+    running = [subprocess.Popen(["unshare", "--fork", "--pid", ticker, "3", "101"], env=env, stdout=subprocess.DEVNULL)
+               for _ in range(6)]
+    assert not any(p.wait(30) for p in running)
+    assert ", 0 lost" in daemon("end").stdout
+    found, tids = defaultdict(list), {}
+    for e in user_events(spoor, tmp_path / "t.spoor"):
+        if e["event"] == "zoo:tick":
+            found[e["pid"], e["fields"]["thread"]].append(e["fields"]["n"])
+            tids.setdefault((e["pid"], e["fields"]["thread"]), set()).add(e["tid"])
+    assert len(found) == 18 and all(n == list(range(101)) for n in found.values()), list(found)
+    assert len({tid for of_one in tids.values() for tid in of_one}) == 18 and all(len(t) == 1 for t in tids.values())
+    assert all(tids[pid, 0] == {pid} for pid, _ in found)
 
 
 def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):

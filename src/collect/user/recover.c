@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/time.h"
 #include "collect/user/recover_left.h"
+#include "collect/user/threads.h"
 
 #define FIRST_STEP (10 * 1000000ULL) /* ns of a round; it is adapted to how much that is */
 #define ENOUGH (2u << 20)            /* bytes of a round: with less, the next one is longer */
@@ -89,6 +90,44 @@ static bool is_done(const struct piece *p)
 	const struct spoor_user_packet *k = &a->packets[p->packet];
 
 	return k->bad || (k->serial == a->headers[p->packet].serial && k->position >= a->headers[p->packet].committed);
+}
+
+/* ---- who is who ---- */
+
+/* It wrote, or ended, then; it may have lived longer. */
+static uint64_t alive_at(const struct spoor_left *l)
+{
+	const struct spoor_user_arena *a = l->source.arena;
+	uint64_t at = l->last > a->head.made ? l->last : a->head.made;
+
+	for (unsigned i = 0; i < SPOOR_ARENA_MAX_CLOCKS && i < a->head.n_clocks; i++)
+		at = a->head.clocks[i].mono > at ? a->head.clocks[i].mono : at;
+	for (unsigned i = 0; i < a->n_packets; i++)
+		at = a->headers[i].mono > at ? a->headers[i].mono : at;
+	return at;
+}
+
+/* Had two processes one number at the same time, as the first ones of containers do? */
+static bool collide(const struct spoor_left *first, const struct spoor_left *second)
+{
+	const struct spoor_arena *a = &first->source.arena->head, *b = &second->source.arena->head;
+
+	return a->pid == b->pid && a->start_time != b->start_time && a->made <= b->made && b->made < alive_at(first);
+}
+
+/* The later one is called otherwise then: what both wrote would else be of one. */
+static void tell_apart(struct recovery *r)
+{
+	for (size_t i = 0; i < r->left.n; i++) {
+		struct spoor_source *s = &r->left.all[i]->source;
+
+		for (size_t k = 0; k < r->left.n && !s->foreign; k++) {
+			if (k == i || r->left.all[k]->source.foreign || !collide(r->left.all[k], r->left.all[i]))
+				continue;
+			s->foreign = true;
+			s->pid = spoor_nobodys_tid();
+		}
+	}
 }
 
 struct sweep {
@@ -317,5 +356,7 @@ int spoor_recover(char *const *paths, size_t n, const char *output, const char *
 		err = check_boots(&r, e);
 	if (!err && list_pieces(&r))
 		err = spoor_fail(e, ENOMEM, "out of memory");
+	if (!err)
+		tell_apart(&r);
 	return err ? err : write_trace(&r, output, command, e);
 }

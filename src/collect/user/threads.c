@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/time.h"
 
+#define NOBODYS (1u << 22) /* from here on the kernel gives no thread a number (PID_MAX_LIMIT) */
+#define TIDS (1u << 29)    /* of events, which have 29 bits for it */
 #define MOST_THREADS (1u << 20) /* of one program: a hostile one makes tids up */
 
 struct thread {
@@ -101,16 +104,29 @@ static uint32_t find_foreign(uint32_t pid, uint32_t called)
 	return found;
 }
 
+/*
+ * Of a thread that has ended nobody can say what the host called it; and what it called itself others are called, too:
+ * 1 and on in each namespace. The first number is any, for the recorder before us had such ones.
+ */
+uint32_t spoor_nobodys_tid(void)
+{
+	static uint32_t last;
+
+	if (!last && getrandom(&last, sizeof(last), GRND_NONBLOCK) != sizeof(last))
+		last = getpid();
+	return NOBODYS + ++last % (TIDS - NOBODYS);
+}
+
 static uint32_t host_tid(const struct spoor_source *s, uint32_t called)
 {
 	uint32_t tid;
 
-	if (!s->foreign || !s->live)
+	if (!s->foreign || !s->pid)
 		return called;
 	if (called == s->arena->head.pid)
 		return s->pid;
-	tid = find_foreign(s->pid, called);
-	return tid ? tid : called;
+	tid = s->live ? find_foreign(s->pid, called) : 0;
+	return tid ? tid : spoor_nobodys_tid();
 }
 
 uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid)
