@@ -328,6 +328,17 @@ def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):
     assert "no program with sites came" in daemon("end").stdout
 
 
+@pytest.mark.parametrize("name", ["with a space", "a:colon"])
+def test_library_at_a_place_that_cannot_be_preloaded(spoor, build, ticker, tmp_path, name):
+    """Its path would be taken for several: that is said, once and not by the loader, and the command runs."""
+    (tmp_path / name).mkdir()
+    library = shutil.copy(tracing.agent(build), tmp_path / name / "libspoor-ust.so")
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{ticker} 1 10; {ticker} 1 10",
+                env=os.environ | {"SPOOR_UST_LIBRARY": library})
+    assert run.returncode == 0 and run.stdout == "ready\n" * 2 and "ld.so" not in run.stderr, run.stderr
+    assert run.stderr.count(str(library)) == 1 and "only programs that are linked with it are traced" in run.stderr
+
+
 def test_missing_library(spoor, build, ticker, tmp_path):
     """Said before the command runs; and again when nothing came."""
     alone = tmp_path / "alone"

@@ -209,6 +209,17 @@ static int check_loader(const char *command, struct spoor_error *e)
 			  command, loader);
 }
 
+/* The loader takes the variable for several names then. */
+static int check_name(const char *library, struct spoor_error *e)
+{
+	if (!strpbrk(library, ": "))
+		return 0;
+	return spoor_fail(e, EINVAL,
+			  "%s: what is preloaded (LD_PRELOAD) can have no colon and no space in its path; let "
+			  "SPOOR_UST_LIBRARY name a copy elsewhere",
+			  library);
+}
+
 int spoor_private_environment(const struct spoor_private_hub *p, const char *command, struct spoor_error *e)
 {
 	char library[PATH_MAX];
@@ -217,6 +228,8 @@ int spoor_private_environment(const struct spoor_private_hub *p, const char *com
 	if (r)
 		spoor_fail(e, ENOENT, "libspoor-ust.so is not found");
 	else
+		r = check_name(library, e);
+	if (!r)
 		r = check_loader(command, e);
 	if (!r)
 		spoor_ust_preload(library);
