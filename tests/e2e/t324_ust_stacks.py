@@ -100,6 +100,17 @@ def test_they_are_at_one_address(build, chain, tmp_path):
         assert o.ino == os.stat(o.path).st_ino and o.size == os.stat(o.path).st_size and len(o.build_id) == 40
 
 
+def test_plugins_that_take_turns_for_long(spoor, chain, events):
+    """Each time that one comes to where the other was it is told anew: 1,600 times."""
+    plugins = [str(chain.parent / f"{p}.so") for p in PLUGINS * 400]
+    run = spoor("ust", "run", "--stack", "all,64", "-o", "t.spoor", "--", chain, *plugins)
+    assert run.returncode == 0 and ", 0 lost" in run.stderr, run.stderr
+    found = {e["fields"]["n"]: {f.get("object") for f in e["stack"][3:5]} for e in events("t.spoor")}
+    assert len(found) == 1601
+    wrong = [n for n, plugin in enumerate(plugins, 1) if found[n] != {plugin}]
+    assert not wrong, (len(wrong), wrong[:3], found[wrong[0]])
+
+
 NOWHERE = r"""
 #define _GNU_SOURCE
 #include <signal.h>

@@ -57,6 +57,7 @@
 #define SPOOR_ARENA_DEFS_SIZE (256 * 1024) /* at least */
 #define SPOOR_ARENA_DEFS_MOST (16 * 1024 * 1024)
 #define SPOOR_ARENA_MAX_CLASSES 8192 /* ids 1..8191 */
+#define SPOOR_ARENA_MAX_OBJECTS 4096 /* defined, one for each time that it came where another lay */
 #define SPOOR_ARENA_MIN_PACKET 4096
 #define SPOOR_ARENA_MAX_PACKET (1024 * 1024)
 

@@ -13,6 +13,7 @@
 
 #define PAGE 4096ULL
 #define DEFS_STEP 16384ULL
+#define OBJECTS_DEFS (1ULL << 20)
 /* Behind the last packet: threads that share their thread-local storage may run over a packet's end, not further. */
 #define SLACK 65536ULL
 
@@ -57,10 +58,24 @@ static int lay_out_channel(const struct arena_channel_wish *wish, uint64_t bytes
 	return 0;
 }
 
-/* What is needed now, and half of the least for what comes later: objects, and classes of objects to come. */
+static bool has_addresses(const struct arena_wish *wish)
+{
+	uint32_t i;
+
+	for (i = 0; i < wish->n_channels; i++)
+		if (wish->channels[i].contexts & (SPOOR_CONTEXT_STACK | SPOOR_CONTEXT_IP))
+			return true;
+	return false;
+}
+
+/*
+ * What is needed now, and half of the least for what comes later, such as classes of objects to come. Where addresses
+ * are recorded the objects are defined, each as often as it comes to where another was.
+ */
 static uint64_t defs_size(const struct arena_wish *wish)
 {
-	uint64_t size = ROUND_UP(wish->defs + SPOOR_ARENA_DEFS_SIZE / 2, DEFS_STEP);
+	uint64_t later = has_addresses(wish) ? OBJECTS_DEFS : SPOOR_ARENA_DEFS_SIZE / 2;
+	uint64_t size = ROUND_UP(wish->defs + later, DEFS_STEP);
 
 	if (size < SPOOR_ARENA_DEFS_SIZE)
 		return SPOOR_ARENA_DEFS_SIZE;
@@ -303,6 +318,7 @@ int arena_define_as(struct arena_made *made, const struct arena_made *of)
 	memcpy((char *)a + a->defs_offset, (const char *)of->arena + of->arena->defs_offset, used);
 	__atomic_store_n(&a->defs_used, used, __ATOMIC_RELEASE);
 	made->defined = used;
+	made->n_objects = of->n_objects;
 	return 0;
 }
 

@@ -32,6 +32,7 @@ struct arena_made {
 	struct spoor_arena *arena;
 	uint64_t reserved;   /* bytes of addresses from there on */
 	uint64_t defined;    /* bytes of its definitions, as this process made them: a parent goes on */
+	uint32_t n_objects;  /* of these, of objects */
 	int fd;              /* of a memfd, to be handed on; -1 of a file */
 	char path[PATH_MAX]; /* of a file: without ".arena" */
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What arenas tell of objects, and what the recorder answers. */
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,6 +9,8 @@
 #include "agent/core/maps.h"
 #include "agent/core/object_table.h"
 #include "agent/core/process.h"
+
+#define FOR_CLASSES (64 << 10) /* bytes */
 
 static uint64_t ns_of(struct timespec t)
 {
@@ -37,6 +40,19 @@ static size_t without_deleted(const char *path, uint32_t *flags)
 	return n - (sizeof(deleted) - 1);
 }
 
+/* -E2BIG: for good. Of more objects readers take none; and classes of events need room, too. */
+static int define_object(struct arena_made *made, const struct spoor_def *def)
+{
+	uint64_t left = made->arena->defs_size - made->defined;
+	int r;
+
+	if (made->n_objects >= SPOOR_ARENA_MAX_OBJECTS || left < FOR_CLASSES + def->size)
+		return -E2BIG;
+	r = arena_define(made, def);
+	made->n_objects += !r;
+	return r;
+}
+
 static int define(struct code_object *o, struct arena_made *made)
 {
 	static struct mapped m;
@@ -63,7 +79,7 @@ static int define(struct code_object *o, struct arena_made *made)
 	memcpy(d->build_id, o->id, o->id_len);
 	d->def.type = SPOOR_DEF_OBJECT;
 	d->def.size = (uint32_t)((sizeof(*d) + n + 1 + 7) & ~7UL);
-	return arena_define(made, &d->def);
+	return define_object(made, &d->def);
 }
 
 struct code_class code_anonymous[SPOOR_OUTPUTS];
@@ -77,30 +93,39 @@ static void classify(struct code_class *c, uint16_t app, uint16_t limit, uint32_
 
 static bool define_locked(struct code_object *o, const struct slot *s)
 {
-	uint32_t generation = output_generation(s->output), *defined = &o->in[s->output - outputs].defined;
+	uint32_t generation = output_generation(s->output);
+	struct code_class *in = &o->in[s->output - outputs];
 	ElfW(Ehdr) header = { 0 };
+	int r;
 
-	if (*defined == generation)
+	if (in->defined == generation)
 		return true;
 	if (!o->map && !o->id_at && code_peek(&header, o->start, sizeof(header)))
 		code_object_read_headers(o, o->start + header.e_phoff, header.e_phnum);
-	if (define(o, &s->output->made))
+	r = define(o, &s->output->made);
+	if (r == -E2BIG)
+		__atomic_store_n(&in->refused, generation, __ATOMIC_RELAXED);
+	if (r)
 		return false;
 	if (s->output->wish.dir[0]) /* without a recorder, who says more */
-		classify(&o->in[s->output - outputs], !!(o->flags & SPOOR_DEF_OBJECT_MAIN), 0, generation);
-	__atomic_store_n(defined, generation, __ATOMIC_RELEASE);
+		classify(in, !!(o->flags & SPOOR_DEF_OBJECT_MAIN), 0, generation);
+	__atomic_store_n(&in->defined, generation, __ATOMIC_RELEASE);
 	return true;
 }
 
 bool code_object_define(struct code_object *o, const struct slot *s)
 {
 	const struct output *out = s->output;
+	const struct code_class *in;
 	bool r = true;
 
 	if (!out)
 		return true; /* the event goes nowhere */
-	if (__atomic_load_n(&o->in[out - outputs].defined, __ATOMIC_ACQUIRE) == output_generation(out))
+	in = &o->in[out - outputs];
+	if (__atomic_load_n(&in->defined, __ATOMIC_ACQUIRE) == output_generation(out))
 		return true;
+	if (__atomic_load_n(&in->refused, __ATOMIC_RELAXED) == output_generation(out))
+		return false; /* to ask again would cost each event as much */
 	if (!outputs_lock(true))
 		return false;
 	if (s->output == out)

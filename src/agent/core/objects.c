@@ -95,11 +95,25 @@ void code_object_read_headers(struct code_object *o, uintptr_t at, unsigned n)
 
 /* ---- what is there from the begin ---- */
 
+/* What arenas say of those that lay there before is not so from now on. */
+static void cover(const struct code_object *by)
+{
+	uint32_t i;
+
+	for (i = 0; i < n_code_objects; i++) {
+		struct code_object *o = &code_objects[i];
+
+		if (o != by && o->start < by->end && by->start < o->end)
+			o->covered = true;
+	}
+}
+
 static void enter(const struct code_object *o)
 {
 	if (n_code_objects == CODE_OBJECTS)
 		return;
 	code_objects[n_code_objects] = *o;
+	cover(&code_objects[n_code_objects]);
 	__atomic_store_n(&n_code_objects, n_code_objects + 1, __ATOMIC_RELEASE);
 	code_new_epoch();
 }
@@ -195,8 +209,10 @@ static struct code_object *come_back(const struct code_object *o)
 		    old->id_at != o->id_at || old->id_len != o->id_len || memcmp(old->id, o->id, o->id_len))
 			continue;
 		old->map = o->map;
-		for (k = 0; k < SPOOR_OUTPUTS; k++)
-			old->in[k].defined = 0; /* another may have been there meanwhile */
+		for (k = 0; old->covered && k < SPOOR_OUTPUTS; k++)
+			old->in[k].defined = 0;
+		old->covered = false;
+		cover(old);
 		__atomic_store_n(&old->gone, false, __ATOMIC_RELEASE);
 		code_new_epoch();
 		return old;

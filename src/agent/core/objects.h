@@ -23,6 +23,7 @@ enum code_rows {
 /* What the recorder of an output has of it; of the generation of its first slot: */
 struct code_class {
 	uint32_t defined;    /* it is in the arena */
+	uint32_t refused;    /* there was no room for it */
 	uint32_t classified; /* the rest is known */
 	uint16_t app, limit; /* it is the application's own code; call sites to take of it */
 };
@@ -31,6 +32,7 @@ struct code_object {
 	uintptr_t start, end, bias;
 	const void *map; /* the loader's; NULL: it stays for ever */
 	bool gone;       /* another may lie there */
+	bool covered;    /* another has lain there since it was defined */
 	uint32_t flags;  /* enum spoor_def_object_flag */
 	uint32_t rows;   /* enum code_rows */
 	struct spoor_row_table table;

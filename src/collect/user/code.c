@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 4096 /* the library defines no more than 1024 for each of its outputs */
-
 static bool makes_sense(const struct spoor_def_object *d, size_t size)
 {
 	return size > sizeof(*d) && d->start < d->end && !(d->end >> 47) && d->build_id_len <= sizeof(d->build_id) &&
@@ -34,7 +32,7 @@ int spoor_code_take(struct spoor_code *c, const void *def, size_t size)
 
 	if (!makes_sense(def, size))
 		return -EBADMSG;
-	if (c->n >= MOST)
+	if (c->n >= SPOOR_ARENA_MAX_OBJECTS)
 		return -E2BIG;
 	d = malloc(size);
 	if (!d || make_room(c)) {
