@@ -669,11 +669,12 @@ def test_many_programs(daemon, ticker):
     assert all(n == list(range(101)) for n in ticks.values())
 
 
-def test_session_ends_under_load(daemon, ticker):
-    """Sessions that come and go while threads run through the sites: the program does not notice."""
+@pytest.mark.parametrize("options", [[], ["--buffers", "64k"], ["--buffers", "64k", "--mode", "block"]], ids=" ".join)
+def test_session_ends_under_load(daemon, ticker, options):
+    """Sessions that come and go while threads run through the sites, or wait for room: the program does not notice."""
     p = daemon.program(ticker, 3, 0, 0)
     for turn in range(8):
-        daemon.ust("start", "-o", f"t{turn}.spoor")
+        daemon.ust("start", "-o", f"t{turn}.spoor", *options)
         time.sleep(0.05)
         daemon.ust("end")
         assert p.poll() is None

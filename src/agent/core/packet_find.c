@@ -151,17 +151,18 @@ static struct spoor_arena_packet *overwrite(struct slot *s, uint32_t begin, uint
 	return NULL;
 }
 
-/* Makes room by writing full packets out, where there is no consumer. */
+/* Makes room by writing full packets out, where there is no consumer, and it has not ended meanwhile. */
 static bool spill_some(struct slot *s, uint32_t begin, uint32_t end)
 {
+	struct output *to = __atomic_load_n(&s->output, __ATOMIC_SEQ_CST);
 	struct spoor_arena_packet *h;
 	uint64_t o;
 
-	h = oldest(s, begin, end, &o);
+	h = to ? oldest(s, begin, end, &o) : NULL;
 	if (!h || !packet_change(h, o, 0, SPOOR_PACKET_READING, SPOOR_OWNER_TID(o)))
 		return false;
 	o = packet_owner(h);
-	if (output_spill(s->output, h, packet_data(s, h))) {
+	if (output_spill(to, h, packet_data(s, h))) {
 		__atomic_store_n(&h->owner,
 				 SPOOR_OWNER(SPOOR_OWNER_GEN(o) + 1, 0, SPOOR_PACKET_FULL, SPOOR_OWNER_TID(o)),
 				 __ATOMIC_RELEASE);
