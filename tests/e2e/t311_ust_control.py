@@ -669,6 +669,16 @@ def test_many_programs(daemon, ticker):
     assert all(n == list(range(101)) for n in ticks.values())
 
 
+def test_nobody_waits_for_a_session_that_is_over(daemon, ticker):
+    """Threads that wait for room, as long as they may, hear no signal meanwhile."""
+    p = daemon.program(ticker, 2, 0, 0)
+    for turn in range(5):
+        daemon.ust("start", "-o", f"t{turn}.spoor", "--buffers", "64k", "--mode", "block=60s")
+        time.sleep(0.2)
+        daemon.ust("end")
+        wait_for(lambda: {site["state"] for site in listed(daemon, p.pid).values()} == {"off"})
+
+
 @pytest.mark.parametrize("options", [[], ["--buffers", "64k"], ["--buffers", "64k", "--mode", "block"]], ids=" ".join)
 def test_session_ends_under_load(daemon, ticker, options):
     """Sessions that come and go while threads run through the sites, or wait for room: the program does not notice."""

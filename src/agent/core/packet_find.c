@@ -244,6 +244,8 @@ struct spoor_arena_packet *packet_find_or_wait(struct slot *s, unsigned level, u
 			return packet_find(s, s->n_shared, s->n_packets, level, tid, size);
 		if (s->mode == SPOOR_ARENA_DISCARD)
 			return NULL;
+		if (!__atomic_load_n(&s->channel->block_us, __ATOMIC_RELAXED))
+			return NULL; /* the session is over, for the recorder */
 		if (!until)
 			until = clock_monotonic() + s->channel->block_us * 1000ULL;
 		if (!wait_for_space(s, seen, until))

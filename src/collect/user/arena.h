@@ -107,6 +107,8 @@ bool spoor_user_packet_leaves(const struct spoor_user_arena *a, unsigned i);
 bool spoor_user_packet_same(const struct spoor_user_arena *a, unsigned i, const struct spoor_user_piece *piece);
 /* So many bytes, n events, of it have been written. done: it is full, and goes back to the program. */
 void spoor_user_packet_taken(struct spoor_user_arena *a, unsigned i, size_t bytes, uint64_t n, bool done);
+/* Nothing more is taken of it: none of its program's threads is to wait for room. */
+void spoor_user_arena_let_go(struct spoor_user_arena *a);
 /* So many bytes of the packet that has this serial now were written by a consumer before us. */
 void spoor_user_packet_resume(struct spoor_user_arena *a, unsigned i, uint64_t serial, uint64_t position);
 /*

@@ -171,6 +171,14 @@ static void note(struct spoor_user_arena *a, unsigned i, uint64_t position)
 		STORE(h->consumed, position);
 }
 
+/* Whoever waits for room looks again. */
+static void wake(struct spoor_arena_channel *c)
+{
+	__atomic_fetch_add(&c->space, 1, __ATOMIC_SEQ_CST);
+	if (LOAD(c->waiters))
+		syscall(SYS_futex, &c->space, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
 static void give_back(struct spoor_user_arena *a, unsigned i)
 {
 	const struct spoor_arena_channel *fixed = spoor_user_arena_channel(a, i);
@@ -197,9 +205,17 @@ static void give_back(struct spoor_user_arena *a, unsigned i)
 		STORE(h->consumed, 0);
 	}
 	STORE(h->owner, SPOOR_OWNER(SPOOR_OWNER_GEN(owner) + 2, 0, SPOOR_PACKET_FREE, 0));
-	__atomic_fetch_add(&c->space, 1, __ATOMIC_SEQ_CST);
-	if (LOAD(c->waiters))
-		syscall(SYS_futex, &c->space, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	wake(c);
+}
+
+void spoor_user_arena_let_go(struct spoor_user_arena *a)
+{
+	for (unsigned i = 0; i < a->head.n_channels; i++) {
+		struct spoor_arena_channel *c = &live(a)->channels[i];
+
+		STORE(c->block_us, 0);
+		wake(c);
+	}
 }
 
 /* What of an overwriting packet is ours, whatever becomes of it. */

@@ -192,6 +192,8 @@ void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *
 
 	if (!m)
 		return;
+	for (size_t i = 0; i < m->n_arenas; i++)
+		spoor_user_arena_let_go(m->arenas[i]->arena);
 	spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
 	if (!p->gone)
 		p->end = SPOOR_END_RUNS;
