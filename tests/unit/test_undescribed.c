@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Events whose class makes no sense: passed over and counted, once, also by a recorder that follows one which was killed
+ * Events whose class makes no sense: passed over and counted once, also by a recorder that follows one which was killed
  * after it had told of them, and before it gave the buffers back.
  */
 #include "trace_fixture.h"

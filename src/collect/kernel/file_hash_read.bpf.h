@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /*
- * As file_hash.bpf.h where kernel memory is read by the helper alone: before Linux 6.2. It is verified on its own, once,
+ * As file_hash.bpf.h where kernel memory is read by the helper alone: before Linux 6.2. It is verified by itself, once,
  * so it also finds the file.
  */
 #include "collect/kernel/file_hash.bpf.h"

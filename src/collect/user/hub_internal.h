@@ -39,8 +39,8 @@ struct hub_member {
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
 	bool records;     /* it was told to */
-	uint32_t heard;   /* of a child: the last change that its parent had heard when it was forked, or it; of rules */
-	bool record_untold; /* of a child: and then, whether to record */
+	uint32_t heard; /* of a child: the last change of rules that its parent had heard when it was forked, or it */
+	bool record_untold; /* of a child: nor whether to record */
 	enum spoor_coming how;
 	bool known;       /* a recorder before us had told how */
 	bool let_go;      /* it has ended, and others need the memory: all of it is on its way, or was refused */
