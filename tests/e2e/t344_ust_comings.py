@@ -12,7 +12,7 @@ import tracing
 
 from daemons import daemon, in_a_row, keeper_pid, ticker  # noqa: F401
 from fakeprogram import COMMAND, Arena, Program, message
-from processes import children, wait_for
+from processes import children, tell, wait_for
 
 
 def recorded(daemon):
@@ -292,3 +292,58 @@ def test_begun_while_no_daemon_was_there(daemon, ticker, number):
     assert "late" not in said and daemon.summary["programs_late"] == 0
     assert all(in_a_row(n) and n[0] == 0 for n in by_thread(daemon).values())
     assert "late" not in daemon.ust("end", "-s", "new").stdout
+
+
+CLOSES = r"""
+#include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "spoor/tracepoint.h"
+
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, unsigned long n), TP_ARGS(thread, n),
+		 TP_FIELDS(spoor_int(int, thread, thread), spoor_int(unsigned long, n, n)))
+
+int main(void)
+{
+	struct pollfd more = { .events = POLLIN };
+	struct stat st;
+	char byte;
+
+	for (unsigned long n = 0;; n++) {
+		spoor_trace(zoo, tick, 0, n);
+		if (n == 10 && puts("ready"))
+			fflush(stdout);
+		if (poll(&more, 1, 1) > 0 && read(0, &byte, 1) == 1) {
+			for (int fd = 3; fd < 1024; fd++)
+				if (!fstat(fd, &st) && S_ISSOCK(st.st_mode))
+					close(fd);
+			puts("closed");
+			fflush(stdout);
+		}
+	}
+}
+"""
+
+
+def test_comes_again(daemon, tmp_path):
+    """It has closed its connection, and not its buffers, and is called: what it writes then is there once, too."""
+    def line():
+        return next((x for x in daemon.ust("status").stdout.splitlines() if x.startswith(f"{p.pid} ")), "")
+
+    (tmp_path / "closes.c").write_text(CLOSES)
+    program = tracing.build_program(tmp_path / "closes", tmp_path / "closes.c")
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = daemon.program(program, stdin=subprocess.PIPE)
+    wait_for(line)
+    for _ in range(2):
+        tell(p, b"x")
+        assert p.stdout.readline() == b"closed\n"
+        assert daemon.ust("enable", "-a", "zoo:none").stdout.startswith("1 program, ")
+        before = recorded(daemon)
+        wait_for(lambda: recorded(daemon) > before + 20)
+        assert "joined" not in line() and daemon.ust("status").stdout.count(f"{p.pid} ") == 1
+    daemon.finish(p)
+    assert "events of 1 program, 0 lost" in daemon.ust("end").stdout
+    numbers = by_thread(daemon)[0]
+    assert numbers[0] == 0 and in_a_row(numbers)

@@ -97,6 +97,47 @@ void spoor_program_look_ahead(struct hub_program *p)
 		keep(p, &m, fd);
 }
 
+/* The connection before of the same process, if that has these buffers. */
+static struct hub_program *had_by(const struct hub_program *p, const struct hub_member *member, const uint8_t *uuid)
+{
+	for (struct hub_program *o = p->hub->first; o; o = o->next) {
+		const struct hub_member *m = spoor_program_member(o, member->session);
+
+		if (o != p && o->cred.pid == p->cred.pid && !o->gone && m && is_known(m, uuid))
+			return o;
+	}
+	return NULL;
+}
+
+static int move_arenas(struct hub_member *from, struct hub_member *to)
+{
+	struct spoor_source **grown = reallocarray(to->arenas, to->n_arenas + from->n_arenas, sizeof(*grown));
+
+	if (!grown)
+		return -ENOMEM;
+	to->arenas = grown;
+	memcpy(to->arenas + to->n_arenas, from->arenas, from->n_arenas * sizeof(*grown));
+	to->n_arenas += from->n_arenas;
+	to->how = from->how;
+	from->n_arenas = 0;
+	return 0;
+}
+
+/* It has closed its connection, runs on, and has come again: who reads its buffers goes on, and nobody else begins. */
+static bool take_over(struct hub_program *p, struct hub_member *member, const uint8_t *uuid, int *ret)
+{
+	struct hub_program *before = had_by(p, member, uuid);
+
+	if (!before)
+		return false;
+	*ret = move_arenas(spoor_program_member(before, member->session), member);
+	if (before->sock.fd < 0 && !spoor_program_arenas(before)) {
+		spoor_hub_unwatch(p->hub, &before->process);
+		before->dead = true;
+	}
+	return true;
+}
+
 static void note_coming(const struct hub_program *p, struct hub_member *member, const struct spoor_user_arena *a,
 			bool late)
 {
@@ -167,7 +208,7 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
 	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
 		return -EBADMSG;
-	} else if (is_new(p, member, m->uuid)) { /* it may be asked again */
+	} else if (is_new(p, member, m->uuid) && !take_over(p, member, m->uuid, &r)) { /* it may be asked again */
 		keep(p, m, fd);
 		r = map_arena(p, member, m, fd);
 		if (r || !is_known(member, m->uuid))
