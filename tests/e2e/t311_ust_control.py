@@ -669,6 +669,44 @@ def test_many_programs(daemon, ticker):
     assert all(n == list(range(101)) for n in ticks.values())
 
 
+LOADS = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static void *load(void *plugin)
+{
+	for (;;)
+		dlclose(dlopen(plugin, RTLD_NOW));
+	return NULL;
+}
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+	pthread_create(&thread, NULL, load, argv[argc - 1]);
+	puts("ready");
+	fflush(stdout);
+	for (int n = 0;; n++) {
+		spoor_trace(zoo, tick, n);
+		usleep(10000);
+	}
+}
+"""
+
+
+def test_end_is_heard_while_objects_are_loaded(daemon, tmp_path):
+    """By a program whose thread has the library's lock most of the time: it is called again, until it has read all."""
+    (tmp_path / "loads.c").write_text(LOADS)
+    program = tracing.build_program(tmp_path / "loads", tmp_path / "loads.c", "-ldl")
+    p = daemon.program(program, tracing.build_program(tmp_path / "p.so", "ust_plugin.c", "-shared", "-fPIC"))
+    for turn in range(40):
+        daemon.ust("start", "-o", f"t{turn}.spoor", "--buffers", "256k")
+        daemon.ust("end")
+        wait_for(lambda: listed(daemon, p.pid)["zoo:tick"]["state"] == "off")
+
+
 def test_nobody_waits_for_a_session_that_is_over(daemon, ticker):
     """Threads that wait for room, as long as they may, hear no signal meanwhile."""
     p = daemon.program(ticker, 2, 0, 0)

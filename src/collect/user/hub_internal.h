@@ -81,7 +81,8 @@ struct hub_program {
 	unsigned arenas_to_come; /* of a child, for sessions that its parent is in */
 	struct hub_awaited *awaited;
 	size_t n_awaited;
-	uint64_t kicked; /* ns; 0: not since it answered */
+	uint64_t kicked; /* ns; 0: not since it answered, and read all */
+	unsigned kicks;  /* in vain, one after the other */
 	uint64_t looked; /* ns: whether its arenas are mapped still */
 };
 
@@ -240,6 +241,7 @@ void spoor_program_ended(struct hub_program *p);
 void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end);
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
+bool spoor_program_has_unread(const struct hub_program *p); /* of what it was told */
 bool spoor_process_left(uint32_t pid, ino_t ino); /* it has come to map something else than this arena */
 /* Of one that is gone: is all that it left where it is safe? */
 bool spoor_program_is_taken(const struct hub_program *p);

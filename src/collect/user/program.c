@@ -194,8 +194,10 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 	m->serial = ++p->hub->serial;
 	if (send(p->sock.fd, m, size, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size)
 		return errno ? -errno : -EIO;
-	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering))
+	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering)) {
+		p->kicks = 0;
 		p->kicked = !p->answering && spoor_kick(p->cred.pid) ? 0 : spoor_now_monotonic();
+	}
 	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }
 
@@ -528,7 +530,7 @@ static int on_done(struct hub_program *p, const struct spoor_control_done *m)
 		p->kicked = spoor_now_monotonic(); /* as soon as it does not answer what it was told until now */
 		return 0;
 	}
-	p->kicked = 0;
+	p->kicked = spoor_program_has_unread(p) ? p->kicked : 0;
 	memcpy(text, m->text, sizeof(m->text));
 	if (p->arenas_to_come)
 		spoor_program_no_arena(p, m->head.serial, m->result, text);

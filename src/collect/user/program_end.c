@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A traced program's end: of its process, of its arenas by execve, of its session, of the recorder. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/cleanup.h"
 #include "base/process.h"
@@ -11,6 +13,8 @@
 #include "collect/user/hub_internal.h"
 
 #define LOOK_NS (1 * SPOOR_NS_PER_SEC)
+#define KICK_NS (50 * 1000000ULL)
+#define MOST_KICKS 20 /* one soon after the other */
 
 /* What was refused is counted, and nobody is to find it again. */
 static bool is_refused(const struct hub_member *m)
@@ -157,14 +161,32 @@ bool spoor_process_left(uint32_t pid, ino_t ino)
 	return any;
 }
 
+bool spoor_program_has_unread(const struct hub_program *p)
+{
+	int n = 0;
+
+	return p->sock.fd >= 0 && !ioctl(p->sock.fd, SIOCOUTQ, &n) && n > 0;
+}
+
+/* Another thread of it had the library's lock when it was kicked, or it is stopped, or hears no signal. */
+static void kick_again(struct hub_program *p, uint64_t now)
+{
+	uint64_t pause = p->kicks < MOST_KICKS ? KICK_NS : LOOK_NS;
+
+	if (!p->kicked || now - p->kicked <= pause)
+		return;
+	p->kicks++;
+	if ((p->n_awaited || spoor_program_has_unread(p)) && !spoor_kick(p->cred.pid))
+		p->kicked = now;
+	else
+		p->kicked = 0;
+}
+
 void spoor_program_look(struct hub_program *p, uint64_t now)
 {
 	bool all = true;
 
-	if (p->kicked && now - p->kicked > 50 * 1000000ULL && p->n_awaited) {
-		p->kicked = spoor_kick(p->cred.pid) ? 0 : now;
-	}
-	spoor_program_tell_rest(p);
+	kick_again(p, now);
 	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;
