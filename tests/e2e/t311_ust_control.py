@@ -705,6 +705,14 @@ def test_end_is_heard_while_objects_are_loaded(daemon, tmp_path):
         daemon.ust("start", "-o", f"t{turn}.spoor", "--buffers", "256k")
         daemon.ust("end")
         wait_for(lambda: listed(daemon, p.pid)["zoo:tick"]["state"] == "off")
+    for turn in range(20):
+        run = subprocess.run([daemon.build / "spoor", "ust", "run", "-o", f"r{turn}.spoor", "--", "sh", "-c",
+                              f"{program} {tmp_path}/p.so >/dev/null & echo $!; sleep 0.1"], cwd=tmp_path, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+        try:
+            wait_for(lambda: listed(daemon, int(run.stdout))["zoo:tick"]["state"] == "off", 5)
+        finally:
+            os.kill(int(run.stdout), signal.SIGKILL)
 
 
 def test_nobody_waits_for_a_session_that_is_over(daemon, ticker):

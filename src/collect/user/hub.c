@@ -19,6 +19,8 @@
 #define MOST_EVENTS 64
 #define MOST_TURNS 16
 #define MOST_MESSAGES 64 /* of one peer in a turn */
+#define MOST_WAITS 50 /* for who is to read what he was told */
+#define WAIT_US 10000
 
 /* ---- epoll ---- */
 
@@ -359,10 +361,29 @@ int spoor_hub_open(const struct spoor_hub_options *o, struct spoor_hub **ret, st
 	return 0;
 }
 
+/* Who was busy when he was told of a session's end is called again, for a moment: nobody does it later. */
+static void wait_for_readers(struct spoor_hub *h)
+{
+	bool any = true;
+
+	for (int i = 0; any && i < MOST_WAITS; i++) {
+		any = false;
+		for (struct hub_program *p = h->first; p; p = p->next) {
+			if (!p->kicked || !spoor_program_has_unread(p))
+				continue;
+			any = true;
+			spoor_program_kick_again(p, spoor_now_monotonic());
+		}
+		if (any)
+			usleep(WAIT_US);
+	}
+}
+
 void spoor_hub_close(struct spoor_hub *h)
 {
 	if (!h)
 		return;
+	wait_for_readers(h);
 	while (h->first)
 		spoor_program_free(h->first);
 	h->goes_on = false; /* where they could not be added, nobody waits for us */

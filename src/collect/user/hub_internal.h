@@ -242,6 +242,7 @@ void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end)
 /* From time to time: has it executed another program? */
 void spoor_program_look(struct hub_program *p, uint64_t now);
 bool spoor_program_has_unread(const struct hub_program *p); /* of what it was told */
+void spoor_program_kick_again(struct hub_program *p, uint64_t now); /* if it is time to */
 bool spoor_process_left(uint32_t pid, ino_t ino); /* it has come to map something else than this arena */
 /* Of one that is gone: is all that it left where it is safe? */
 bool spoor_program_is_taken(const struct hub_program *p);

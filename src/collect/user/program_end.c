@@ -169,7 +169,7 @@ bool spoor_program_has_unread(const struct hub_program *p)
 }
 
 /* Another thread of it had the library's lock when it was kicked, or it is stopped, or hears no signal. */
-static void kick_again(struct hub_program *p, uint64_t now)
+void spoor_program_kick_again(struct hub_program *p, uint64_t now)
 {
 	uint64_t pause = p->kicks < MOST_KICKS ? KICK_NS : LOOK_NS;
 
@@ -186,7 +186,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 {
 	bool all = true;
 
-	kick_again(p, now);
+	spoor_program_kick_again(p, now);
 	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;
