@@ -107,12 +107,15 @@ static uint64_t alive_at(const struct spoor_left *l)
 	return at;
 }
 
-/* Had two processes one number at the same time, as the first ones of containers do? */
+/*
+ * Had two processes one number at the same time, as the first ones of containers do? What a process executes makes its
+ * buffers when those of what it was are left.
+ */
 static bool collide(const struct spoor_left *first, const struct spoor_left *second)
 {
 	const struct spoor_arena *a = &first->source.arena->head, *b = &second->source.arena->head;
 
-	return a->pid == b->pid && a->start_time != b->start_time && a->made <= b->made && b->made < alive_at(first);
+	return a->pid == b->pid && a->made <= b->made && b->made < alive_at(first);
 }
 
 /* The later one is called otherwise then: what both wrote would else be of one. */
