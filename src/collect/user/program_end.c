@@ -187,6 +187,7 @@ void spoor_program_look(struct hub_program *p, uint64_t now)
 	bool all = true;
 
 	spoor_program_kick_again(p, now);
+	spoor_program_tell_rest(p);
 	if (p->sock.fd >= 0 || !spoor_program_arenas(p) || p->dead || p->gone || now - p->looked < LOOK_NS)
 		return;
 	p->looked = now;
