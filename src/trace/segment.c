@@ -147,6 +147,7 @@ int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e)
 	return 0;
 }
 
+/* What each segment is told anew counts for none, or with many threads one would be full as it begins. */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 {
 	uint64_t begin = UINT64_MAX, bytes = 0;
@@ -156,7 +157,8 @@ int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 	for_each_part(p, w) {
 		if (p->current->ts_begin < begin)
 			begin = p->current->ts_begin;
-		bytes += p->current->bytes;
+		if (p->current->bytes > p->current->repeated)
+			bytes += p->current->bytes - p->current->repeated;
 	}
 	if (begin == UINT64_MAX)
 		return 0;
@@ -329,6 +331,7 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 	for_each_part(p, w) {
 		r2 = close_previous(w, p, r < 0 ? NULL : e);
 		r = r < 0 ? r : r2;
+		p->current->repeated = p->current->buf_len + p->current->defs->file_size;
 	}
 	w->n_closed++;
 	r2 = drop_oldest(w, count_surplus(w, 0), r < 0 ? NULL : e);

@@ -153,6 +153,15 @@ def test_memory_of_a_recorder_that_stays(record, start, tmp_path):
     assert recording.stop() == 0
 
 
+def test_segments_are_not_full_as_they_begin(record, start, actor):
+    """What each is told of ten thousand threads is more than a segment may have: it counts for none."""
+    recording = record("-p", ready(start(actor(), "many", "10000")).pid, "--rotate", "1M")
+    wait_for(lambda: segments(recording.trace))
+    time.sleep(3)
+    assert len(segments(recording.trace)) < 6
+    assert recording.stop() == 0
+
+
 def record_with_a_step(spoor, tmp_path, step, slept):
     """The machine's clocks are set, or stand still while it sleeps, as it is recorded: for Spoor alone. The clocks that
     the manifest has."""

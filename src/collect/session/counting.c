@@ -84,6 +84,11 @@ static bool drain(void *ctx)
 	return false;
 }
 
+static void make_room(void *ctx)
+{
+	spoor_site_stacks_drain(ctx);
+}
+
 /* Waits a while for stacks that the loader has not unwound yet. */
 static void settle(struct spoor_counting *c)
 {
@@ -102,6 +107,8 @@ static int begin(struct spoor_counting *c, const struct spoor_counting_options *
 	if (r)
 		return r;
 	c->host.duration_ns = o->duration_ns;
+	c->host.make_room = c->sites ? make_room : NULL;
+	c->host.ctx = c->sites;
 	r = spoor_host_block_signals(&c->host, 0, e);
 	if (!r)
 		r = spoor_host_attach(&c->host, e);

@@ -19,6 +19,7 @@
 #include "collect/session/settings.h"
 
 #define SETTLE_NS SPOOR_NS_PER_SEC
+#define MOST_MEETINGS 16 /* at the end */
 #define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
 #define ROTATING_MS 20                 /* the rings are looked at so often while a segment is being ended */
 
@@ -371,13 +372,19 @@ static uint64_t ns_of(struct timeval tv)
 static void end(struct session *s)
 {
 	struct spoor_session_result *r = s->result;
-	uint64_t until = spoor_now_monotonic() + END_NS;
+	uint64_t until;
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
 	spoor_user_part_end(&s->user, &r->user);
 	spoor_consumer_ends(s->consumer);
+	until = spoor_now_monotonic() + END_NS;
 	spoor_kernel_meet(s->host.kernel); /* who was at work in a call at attach, and came to sleep in it later */
+	for (int i = 0; i < MOST_MEETINGS; i++) {
+		drain(s); /* there was no room to tell of them all, say */
+		if (!spoor_kernel_retake(s->host.kernel))
+			break;
+	}
 	while (spoor_kernel_flush_pending(s->host.kernel) > 0 && spoor_now_monotonic() < until)
 		drain(s);
 	spoor_kernel_detach(s->host.kernel);

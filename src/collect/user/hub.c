@@ -369,7 +369,7 @@ static void wait_for_readers(struct spoor_hub *h)
 	for (int i = 0; any && i < MOST_WAITS; i++) {
 		any = false;
 		for (struct hub_program *p = h->first; p; p = p->next) {
-			if (!p->kicked || !spoor_program_has_unread(p))
+			if (!p->kicked || p->is_taken || !spoor_program_has_unread(p))
 				continue;
 			any = true;
 			spoor_program_kick_again(p, spoor_now_monotonic());

@@ -83,6 +83,8 @@ struct hub_program {
 	size_t n_awaited;
 	uint64_t kicked; /* ns; 0: not since it answered, and read all */
 	unsigned kicks;  /* in vain, one after the other */
+	uint64_t taker_found; /* ns: when it was last seen whether a kick would come to the program itself */
+	bool is_taken;        /* it would */
 	uint64_t looked; /* ns: whether its arenas are mapped still */
 };
 
@@ -337,5 +339,5 @@ void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q);
-int spoor_kick(uint32_t pid); /* -EPERM: it would come to the program itself, which does not know of it */
+void spoor_kick(struct hub_program *p); /* not if it would come to the program itself, which does not know of it */
 const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */

@@ -19,10 +19,12 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/process.h"
+#include "base/time.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/sites.h"
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
+#define FOUND_NS (20 * 1000000ULL)
 
 static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
 
@@ -62,6 +64,21 @@ static int thread_blocks_it(uint32_t pid, uint32_t tid)
 	return has_signal(thread, "SigBlk:");
 }
 
+/* Root's, or our user's. What others have mapped may be of a file system of theirs, which need not answer who reads. */
+static bool may_be_read(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], line[256];
+	unsigned uid;
+
+	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Uid: %u", &uid) == 1)
+			return !uid || uid == geteuid();
+	return false;
+}
+
 /* In sigwait() and its like. A thread that is not ours to see is believed to be elsewhere. */
 static bool thread_waits_for_it(uint32_t pid, uint32_t tid)
 {
@@ -74,7 +91,7 @@ static bool thread_waits_for_it(uint32_t pid, uint32_t tid)
 
 	snprintf(path, sizeof(path), "/proc/%u/task/%u/syscall", pid, tid);
 	f = fopen(path, "re");
-	if (!f || fscanf(f, "%ld %llx", &call, &set_at) != 2 || call != SYS_rt_sigtimedwait)
+	if (!f || fscanf(f, "%ld %llx", &call, &set_at) != 2 || call != SYS_rt_sigtimedwait || !may_be_read(pid))
 		return false;
 	snprintf(path, sizeof(path), "/proc/%u/task/%u/mem", pid, tid);
 	mem = open(path, O_RDONLY | O_CLOEXEC);
@@ -150,16 +167,27 @@ const char *spoor_kick_fails(uint32_t pid)
 	return handles_it(pid) ? NULL : "SIGURG was taken from it";
 }
 
-int spoor_kick(uint32_t pid)
+static int send_urgent(uint32_t pid)
 {
 	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
 
-	if (find_taker(pid) == TAKER_PROGRAM)
-		return -EPERM;
 	info.si_pid = getpid();
 	info.si_uid = getuid();
 	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
 	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
+}
+
+/* Much may be said to it at once: what /proc says holds for a moment. */
+void spoor_kick(struct hub_program *p)
+{
+	uint64_t now = spoor_now_monotonic();
+
+	if (now - p->taker_found > FOUND_NS) {
+		p->is_taken = find_taker(p->cred.pid) == TAKER_PROGRAM;
+		p->taker_found = now;
+	}
+	if (!p->is_taken)
+		send_urgent(p->cred.pid);
 }
 
 /* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
@@ -257,7 +285,7 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 		return -ENOENT;
 	if (!looks_here(h, pid))
 		return -EBUSY;
-	return find_taker(pid) == TAKER_PROGRAM ? -EPERM : 1;
+	return find_taker(pid) == TAKER_PROGRAM ? -EADDRINUSE : 1;
 }
 
 static const char *why_not(int r)
@@ -265,8 +293,8 @@ static const char *why_not(int r)
 	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
 	       r == -EBUSY  ? "it obeys another recorder" :
 	       r == -ESRCH  ? "there is none" :
-	       r == -EPERM  ? taken :
-			      "";
+	       r == -EADDRINUSE ? taken :
+				  "";
 }
 
 int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e)
@@ -282,7 +310,7 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 
 	if (r <= 0)
 		return r;
-	r = spoor_kick(pid);
+	r = send_urgent(pid);
 	if (r)
 		return r;
 	spoor_request_expect(q, pid);
@@ -326,7 +354,7 @@ int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 		int r = pid != (uint32_t)getpid() ? try_kick(h, pid, q) : 0;
 
 		n += r > 0;
-		if (r == -EPERM && q && q->again)
+		if (r == -EADDRINUSE && q && q->again)
 			spoor_request_done(q, pid, r, taken);
 	}
 	return n;

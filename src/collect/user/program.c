@@ -196,7 +196,9 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 		return errno ? -errno : -EIO;
 	if (p->program && p->cred.pid != getpid() && (!p->listens || p->answering)) {
 		p->kicks = 0;
-		p->kicked = !p->answering && spoor_kick(p->cred.pid) ? 0 : spoor_now_monotonic();
+		p->kicked = spoor_now_monotonic();
+		if (!p->answering)
+			spoor_kick(p);
 	}
 	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }

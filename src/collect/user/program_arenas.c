@@ -101,9 +101,12 @@ void spoor_program_look_ahead(struct hub_program *p)
 static struct hub_program *had_by(const struct hub_program *p, const struct hub_member *member, const uint8_t *uuid)
 {
 	for (struct hub_program *o = p->hub->first; o; o = o->next) {
-		const struct hub_member *m = spoor_program_member(o, member->session);
+		const struct hub_member *m;
 
-		if (o != p && o->cred.pid == p->cred.pid && !o->gone && m && is_known(m, uuid))
+		if (o == p || o->cred.pid != p->cred.pid || o->gone)
+			continue;
+		m = spoor_program_member(o, member->session);
+		if (m && is_known(m, uuid))
 			return o;
 	}
 	return NULL;

@@ -15,6 +15,7 @@
 #define LOOK_NS (1 * SPOOR_NS_PER_SEC)
 #define KICK_NS (50 * 1000000ULL)
 #define MOST_KICKS 20 /* one soon after the other */
+#define MOST_IN_VAIN (MOST_KICKS + 60)
 
 /* What was refused is counted, and nobody is to find it again. */
 static bool is_refused(const struct hub_member *m)
@@ -175,11 +176,12 @@ void spoor_program_kick_again(struct hub_program *p, uint64_t now)
 
 	if (!p->kicked || now - p->kicked <= pause)
 		return;
-	p->kicks++;
-	if ((p->n_awaited || spoor_program_has_unread(p)) && !spoor_kick(p->cred.pid))
-		p->kicked = now;
-	else
+	if (p->kicks++ == MOST_IN_VAIN || !(p->n_awaited || spoor_program_has_unread(p))) {
 		p->kicked = 0;
+		return;
+	}
+	spoor_kick(p);
+	p->kicked = now;
 }
 
 void spoor_program_look(struct hub_program *p, uint64_t now)

@@ -103,9 +103,9 @@ static void tell(struct hub_program *p, bool asked)
 
 		p->untold = tell_since(p, m, asked ? spoor_request_for(p->hub, p, m->session) : NULL) == -EAGAIN;
 	}
-	spoor_requests_came(p->hub, p);
 	for (struct spoor_ust_session *s = p->hub->sessions; s; s = s->next)
-		spoor_program_join(p, s, NULL);
+		spoor_program_join(p, s, asked ? spoor_request_for(p->hub, p, s) : NULL);
+	spoor_requests_came(p->hub, p);
 }
 
 void spoor_program_tell_child(struct hub_program *p)

@@ -38,7 +38,7 @@ static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd
 	if (r)
 		return r;
 	if (!p->listens && p->cred.pid != getpid())
-		spoor_kick(p->cred.pid);
+		spoor_kick(p);
 	return 0;
 }
 
