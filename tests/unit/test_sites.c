@@ -27,8 +27,10 @@ static void add(struct site_definitions *to, unsigned n, uint8_t level, const ch
 	struct site_definition *d;
 	char names[64];
 
-	to->list = reallocarray(to->list, to->n + 1, sizeof(*to->list));
-	assert_non_null(to->list);
+	if (!(to->n & (to->n - 1))) { /* each doubling */
+		to->list = reallocarray(to->list, to->n ? 2 * to->n : 1, sizeof(*to->list));
+		assert_non_null(to->list);
+	}
 	d = &to->list[to->n];
 	*d = (struct site_definition){ .level = level, .fields = strdup(fields), .order = to->n };
 	d->size = names_of(n, names, sizeof(names));
