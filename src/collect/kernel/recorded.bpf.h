@@ -274,6 +274,33 @@ int meet_tasks(struct bpf_iter__task *ctx)
 	return meet(task, t, &c->spare, c);
 }
 
+/* The call in flight of a task, and its thread. NULL: it is not in, or in none. */
+static __always_inline struct thread *call_of(struct task_struct *task, struct thread **ret_thread)
+{
+	struct thread *t = task ? bpf_task_storage_get(&threads, task, 0, 0) : NULL, *call;
+
+	if (!t)
+		return NULL;
+	*ret_thread = t;
+	call = in_flight(task, t);
+	return call->start ? call : NULL;
+}
+
+/* There is no room to tell of a call: user space is to come again. */
+static __always_inline bool is_crowded(void)
+{
+	if (ring_takes_more(1))
+		return false;
+	crowded++;
+	return true;
+}
+
+/* why: of one that was seen to begin. */
+static __always_inline int tell_of(struct task_struct *task, struct thread *call, struct thread *t, u32 why)
+{
+	return emit_pending_at(task, call, t, call->pending == CALL_BEGAN_BEFORE ? SPOOR_PENDING_BEFORE : why, 1);
+}
+
 u64 tell_again = 0; /* calls that were last told of before this segment are told of in the present one, too */
 
 /*
@@ -284,24 +311,12 @@ SEC("iter/task")
 int repeat_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread *t, *call;
-	bool before;
+	struct thread *t = NULL, *call = call_of(task, &t);
 
-	if (!task)
+	if (!call || call->call_epoch == epoch || is_crowded())
 		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!t)
-		return 0;
-	call = in_flight(task, t);
-	if (!call->start || call->call_epoch == epoch)
-		return 0;
-	if (!ring_takes_more(1)) {
-		crowded++;
-		return 0;
-	}
-	before = call->pending == CALL_BEGAN_BEFORE;
 	if (call->pending && call->told < tell_again)
-		emit_pending_at(task, call, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_SLEEP, 1);
+		tell_of(task, call, t, SPOOR_PENDING_SLEEP);
 	else
 		emit_need(task, call, 1);
 	call->call_epoch = epoch; /* a call that the thread has begun meanwhile is of this segment anyway */
@@ -312,22 +327,10 @@ SEC("iter/task")
 int end_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
-	struct thread *t, *call;
-	bool before;
+	struct thread *t = NULL, *call = call_of(task, &t);
 
-	if (!task)
+	if (!call || call->at_end || is_crowded())
 		return 0;
-	t = bpf_task_storage_get(&threads, task, 0, 0);
-	if (!t)
-		return 0;
-	call = in_flight(task, t);
-	if (!call->start || call->at_end)
-		return 0;
-	if (!ring_takes_more(1)) {
-		crowded++;
-		return 0;
-	}
-	before = call->pending == CALL_BEGAN_BEFORE;
 	call->at_end = 1;
-	return emit_pending_at(task, call, t, before ? SPOOR_PENDING_BEFORE : SPOOR_PENDING_END, 1);
+	return tell_of(task, call, t, SPOOR_PENDING_END);
 }

@@ -88,7 +88,7 @@ int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret,
 	if (!pid) {
 		char byte;
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* only until execve: the command must outlive us, not this stub */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* only until execve: the command must outlive us, not what waits */
 		if (getppid() != parent)
 			_exit(127);
 		spoor_signals_restore();
