@@ -192,6 +192,7 @@ const char *spoor_walk_status_name(unsigned status)
 		[SPOOR_WALK_NO_ROWS] = "no rows",     [SPOOR_WALK_UNREADABLE] = "unreadable",
 		[SPOOR_WALK_TRUNCATED] = "truncated", [SPOOR_WALK_GONE] = "object gone",
 		[SPOOR_WALK_LOST] = "lost",           [SPOOR_WALK_BUSY] = "busy",
+		[SPOOR_WALK_GUESSED] = "guessed",
 	};
 
 	return status < SPOOR_WALK_STATUS_MAX ? names[status] : "unknown";

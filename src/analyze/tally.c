@@ -15,7 +15,8 @@ void spoor_tally_stack(struct spoor_tally *t, const struct spoor_segment *segmen
 		return;
 	}
 	t->walks[stack->status < SPOOR_WALK_STATUS_MAX ? stack->status : SPOOR_WALK_LOST] += n;
-	t->empty += stack->status == SPOOR_WALK_COMPLETE && !stack->n ? n : 0;
+	if (!stack->n && (stack->status == SPOOR_WALK_COMPLETE || stack->status == SPOOR_WALK_GUESSED))
+		t->empty += n;
 	if (stack->status != SPOOR_WALK_LOST) /* that one nobody walked */
 		t->ways[stack->way == SPOOR_WAY_USER] += n;
 }

@@ -36,6 +36,14 @@ static void put_empty(FILE *out, uint64_t empty, uint64_t walked)
 		      out);
 }
 
+static void put_guessed(FILE *out, uint64_t guessed)
+{
+	if (guessed)
+		fputs("Guessed: by frame pointers through code without unwind rows, which perhaps keeps none: callers\n"
+		      "         may be missing in these stacks (of Java: -XX:+PreserveFramePointer has them kept).\n",
+		      out);
+}
+
 static void put_walks(struct spoor_view *v)
 {
 	static const char *const ways[] = { "in the kernel", "in user space" };
@@ -61,6 +69,7 @@ static void put_walks(struct spoor_view *v)
 		fprintf(v->out, "; %s %s without a stack", count, spoor_plural(t->no_stack, "call", "calls"));
 	}
 	fputs(".\n", v->out);
+	put_guessed(v->out, t->walks[SPOOR_WALK_GUESSED]);
 	put_empty(v->out, t->empty, walked);
 }
 

@@ -34,7 +34,7 @@ enum spoor_rule_op {
 	SPOOR_RULE_DEREF = 3,  /* CFA = *(reg + (s16)cfa_off[15:0]) + (s16)cfa_off[31:16]; return address at CFA-8 */
 	SPOOR_RULE_PLT = 4,    /* CFA = rsp + 8 + ((rip & 15) >= cfa_off ? 8 : 0); return address at CFA-8 */
 	SPOOR_RULE_SIGNAL = 5, /* rsp points at a struct ucontext; the caller is the interrupted code, its pc exact */
-	SPOOR_RULE_FP = 6,     /* frame pointer chain: CFA = rbp + 16 */
+	SPOOR_RULE_FP = 6,     /* frame pointer chain: CFA = rbp + 16; cfa_off not 0: nobody knows whether it is kept */
 	SPOOR_RULE_RA_REG = 7, /* CFA = reg + (s16)cfa_off[15:0]; return address in register cfa_off[19:16] (vfork) */
 	SPOOR_RULE_RA_OFF = 8, /* CFA = reg + (s16)cfa_off[15:0]; return address at CFA + (s16)cfa_off[31:16] */
 	SPOOR_RULE_INJECTED = 9, /* as CFA; the caller was interrupted and made to call, its pc is exact */

@@ -148,6 +148,7 @@ SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_s
 		if (op == SPOOR_RULE_SIGNAL)
 			return spoor_walk_signal(c, s);
 		if (op == SPOOR_RULE_FP) {
+			s->guessed |= (__u32)rule->cfa_off;
 			/* A chain of frame pointers ends with 0 by convention. */
 			if (!s->bp)
 				return SPOOR_WALK_COMPLETE;
@@ -200,4 +201,45 @@ SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_s
 SPOOR_INLINE int spoor_walk_step(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
 {
 	return rule->op == SPOOR_RULE_RBX ? spoor_walk_rbx(c, s, rule) : spoor_walk_other(c, s, rule);
+}
+
+#define SPOOR_EACH(byte) ((byte) * 0x0101010101010101ULL)
+
+/*
+ * May an address be one to return to, by the 8 bytes before it and those at it? A call ends there: e8 and four bytes,
+ * or ff /2, of two to seven. Or it is like those that HotSpot's interpreter pushes, which jumps to what it calls: no
+ * function begins with a load by rbp. Without branches: z has a byte 0 where ff is before a byte with 2 in its middle.
+ */
+SPOOR_INLINE int spoor_may_return(const __u64 code[2])
+{
+	__u64 z = ~code[0] | ((code[0] ^ SPOOR_EACH(0x10)) & SPOOR_EACH(0x38)) >> 8 | 0xff000000000000ffULL;
+
+	return (code[0] >> 24 & 255) == 0xe8 || (code[1] & 0xc7fff8) == 0x458b48 ||
+	       ((z - SPOOR_EACH(1)) & ~z & SPOOR_EACH(0x80));
+}
+
+/*
+ * By the bytes of a function's begin, and those that follow them: -1: it is none that is known; 0: it makes a frame
+ * without keeping a frame pointer; else how far below it its frame reaches. push rbp; mov rbp, rsp; sub rsp, N, as C
+ * compilers and HotSpot have it.
+ */
+SPOOR_INLINE __s64 spoor_prologue(__u64 code, __u64 more)
+{
+	__u32 second = code >> 16 & 0xffff, third = code >> 32 & 0xffffff;
+
+	if ((code & 0xffff) != 0x4855)
+		return -1;
+	if (second == 0xec83 || second == 0xec81)
+		return 0;
+	if (second != 0xec8b && second != 0xe589)
+		return -1;
+	if (third == 0xec8348)
+		return code >> 56;
+	return third == 0xec8148 ? (__u32)(code >> 56 | more << 8) : 0;
+}
+
+/* The status of a walk that ended with this one, complete or at its budget: only if no caller may be missing. */
+SPOOR_INLINE int spoor_walk_ended(const struct spoor_frame_state *s, int status)
+{
+	return s->guessed && (__u32)status <= SPOOR_WALK_BUDGET ? SPOOR_WALK_GUESSED : status;
 }

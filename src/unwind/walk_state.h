@@ -11,4 +11,5 @@ struct spoor_frame_state {
 	__u32 signal; /* 1: a signal came there, all registers can be read at uc */
 	__u64 uc;
 	__u64 bx, bx_sp; /* rbx, if bx_sp == sp: then the step to this frame knew it (SPOOR_RULE_RBX) */
+	__u64 guessed;   /* not 0: by frame pointers of code that perhaps keeps none, which skips callers */
 };

@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 
 from edges import asked, build, functions, names_of, run
+from processes import sleeps_in, wait_for
+from recording import SPOOR, record
 
 
 def test_code_made_just_in_time(tmp_path):
@@ -32,6 +34,64 @@ def test_code_made_just_in_time(tmp_path):
     os.unlink(f"/tmp/perf-{recording.calls[0]['pid']}.map")
     assert names_of(recording, {"ask", "made_just_in_time", "from_main", "main"}) == {
         ("ask", "made_just_in_time", "from_main", "main"): 103}
+
+
+MADE = {  # each calls what it is given; from_main() and main() keep frame pointers
+    # push rbp; mov rbp, rsp; call rdi; pop rbp; ret
+    "kept": "0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3",
+    # push rbp; mov rbp, rsp; sub rsp, 16; mov [rsp], rsi; call rdi; leave; ret: an address to return to lies there
+    "old_word": "0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x34, 0x24, 0xff, 0xd7, 0xc9, 0xc3",
+    # sub rsp, 8; call rdi; add rsp, 8; ret
+    "not_kept": "0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3",
+    # push rbp; xor ebp, ebp; call rdi; pop rbp; ret
+    "zero": "0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3",
+}
+CALLER = r"""
+static const unsigned char code[] = { %s };
+typedef void made(void (*)(void), void *);
+NOINLINE void from_main(made *f, void (*g)(void)) { f(g, __builtin_return_address(0)); KEEP; }
+int main(int argc, char **argv)
+{
+	void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(p, code, sizeof(code));
+	mprotect(p, 4096, PROT_READ | PROT_EXEC);
+	for (int i = 0; i < 109; i++) from_main((made *)p, ask);
+	if (argc > 1) from_main((made *)p, (void (*)(void))pause);
+	return 0;
+}"""
+WHOLE = ("complete", ["from_main", "main"])
+FOUND = {"kept": WHOLE, "old_word": WHOLE, "not_kept": ("guessed", ["main"]), "zero": ("guessed", [])}
+
+
+def own(call):
+    assert call["stack"][2]["object"] is None
+    return call["walk"], [n for n in functions(call) if n in ("from_main", "main")]
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_frame_pointers_that_are_not_kept(tmp_path, kind):
+    """A caller may be missing where code made at run time keeps none: no such walk is called complete."""
+    program = build(tmp_path, kind, CALLER % MADE[kind], "-fno-omit-frame-pointer")
+    recording = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "--", program)
+    assert Counter(map(str, map(own, asked(recording)))) == {str(FOUND[kind]): 109}
+    said = subprocess.run([SPOOR, "report", recording.path], capture_output=True, text=True, timeout=60).stdout
+    assert ("guessed 109 (" in said and "\nGuessed: " in said) == (FOUND[kind][0] == "guessed"), said
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_the_same_met_asleep(tmp_path, kind):
+    """Walked in user space, by the stack of who sleeps."""
+    program = build(tmp_path, kind, CALLER % MADE[kind], "-fno-omit-frame-pointer")
+    with subprocess.Popen([program, "sleep"]) as process:
+        try:
+            wait_for(lambda: sleeps_in(process.pid, 34))
+            recording = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "-p", process.pid, "--duration", "1")
+        finally:
+            process.kill()
+    call, = recording.calls
+    walk, names = FOUND[kind]
+    assert (call["event"], call["way"], call["walk"]) == ("pause", "user", walk)
+    assert [n for n in functions(call) if n in ("from_main", "main")] == names
 
 
 def test_repeated_walks_are_told_apart(tmp_path):

@@ -120,6 +120,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->s.exact = 1;
 	w->s.signal = 0;
 	w->s.bx_sp = 0;
+	w->s.guessed = 0;
 	w->hash = 0;
 	w->image = image;
 	w->n = 0;
@@ -141,7 +142,8 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 		w->status = WALK_RAW;
 	c->stats.frames += w->depth;
 	if (w->status != WALK_RAW) {
-		c->stats.walks[w->status & 7]++;
+		w->status = spoor_walk_ended(&w->s, w->status);
+		c->stats.walks[w->status & 15]++;
 		return stack_id(c, sc);
 	}
 	id = emit_raw(sc, t, w->mode);
@@ -155,7 +157,10 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 	return stack_id(c, sc);
 }
 
-/* Would the same walk find the same a second later? A file that was gone may be found, a page may be there then. */
+/*
+ * Would the same walk find the same a second later? A file that was gone may be found, a page may be there then, and
+ * frame pointers may be seen to be kept.
+ */
 static __always_inline bool walk_lasts(const struct walk *w)
 {
 	return w->status == SPOOR_WALK_COMPLETE || w->status == SPOOR_WALK_BUDGET || w->status == SPOOR_WALK_NO_ROWS ||
@@ -179,7 +184,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	if (m) {
 		c->stats.remembered++;
 		c->stats.frames += m->depth;
-		c->stats.walks[m->status & 7]++;
+		c->stats.walks[m->status & 15]++;
 		return m->id;
 	}
 	memo_begin(w);

@@ -222,6 +222,7 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 		vaddr = object_vaddr(o, vaddr);
 	e->app = o->app;
 	e->rule = fp;
+	e->rule.cfa_off = unwind_with == SPOOR_UNWIND_CFI; /* who asked for frame pointers knows */
 	if (o->state == SPOOR_OBJECT_NO_MEMORY)
 		e->rule.op = SPOOR_RULE_NONE;
 	if (o->state == SPOOR_OBJECT_READY && unwind_with == SPOOR_UNWIND_CFI) {
@@ -251,44 +252,125 @@ static __always_inline void walk_collect(struct walk *w, struct scratch *sc, u64
 }
 
 #define SCAN_WORDS 128 /* looked at for one call site */
+#define SKIP_WORDS 2048 /* looked at for the first return address of a frame */
+#define PROLOGUE_WITHIN 8192 /* bytes of code before it, for the begin of its function */
 
 struct scan_loop {
 	struct cpu *c;
 	struct scratch *sc;
 	u64 at;
+	u64 found;
 	int result;
+	bool called; /* only addresses to return to are looked for */
 };
+
+/* Also if that cannot be read; but before the vDSO, whose address is on each stack, nothing can. */
+static __always_inline bool may_return_to(u64 pc)
+{
+	u64 code[2] = {};
+
+	if (bpf_probe_read_user(code, sizeof(code), (void *)(pc - sizeof(*code))))
+		return pc & 4095;
+	return spoor_may_return(code);
+}
 
 static long scan_word(u32 i, void *ctx)
 {
 	struct scan_loop *l = ctx;
 	struct walk_ctx x = { .w = &l->sc->walk, .sc = l->sc };
 	u64 v = 0;
+	int r;
 
 	l->result = spoor_load(&x, l->at, &v);
 	if (l->result)
 		return 1;
 	l->at += 8;
 	/* Code lies neither in the first pages nor beyond user space. */
-	if (v < 0x10000 || v >> 47 || page_of(l->c, l->sc, v, l->sc->walk.image, &l->sc->page))
+	if (v < 0x10000 || v >> 47 || (l->called && !may_return_to(v)))
 		return 0;
-	x.w->s.pc = v;
-	x.w->s.sp = l->at;
-	x.w->s.exact = 0;
-	l->result = SPOOR_WALK_NEXT;
+	r = page_of(l->c, l->sc, v, l->sc->walk.image, &l->sc->page);
+	if (r && (!l->called || r == SPOOR_WALK_NO_ROWS))
+		return 0;
+	l->found = v;
 	return 1;
 }
 
 /* The next stack word that lies in code (Algorithm 1 of the Uscope paper; a stale return address counts as a hit). */
 __noinline int walk_scan(struct cpu *c, struct scratch *sc)
 {
-	struct scan_loop l = { .c = c, .sc = sc, .result = SPOOR_WALK_COMPLETE };
+	struct scan_loop l = { .c = c, .sc = sc };
 
 	if (!c || !sc)
 		return SPOOR_WALK_NO_ROWS;
 	l.at = sc->walk.s.sp;
 	bpf_loop(SCAN_WORDS, scan_word, &l, 0);
-	return l.result == SPOOR_WALK_UNREADABLE ? SPOOR_WALK_COMPLETE : l.result ? l.result : SPOOR_WALK_COMPLETE;
+	if (!l.found)
+		return l.result == SPOOR_WALK_UNREADABLE ? SPOOR_WALK_COMPLETE : l.result;
+	sc->walk.s.pc = l.found;
+	sc->walk.s.sp = l.at;
+	sc->walk.s.exact = 0;
+	return SPOOR_WALK_NEXT;
+}
+
+struct prologue_loop {
+	u64 at;
+	s64 frame; /* as spoor_prologue() */
+};
+
+static long prologue_before(u32 i, void *ctx)
+{
+	struct prologue_loop *l = ctx;
+	u64 code[3];
+	int k;
+
+	l->at -= 8; /* aligned: where code begins there may be nothing before */
+	if (bpf_probe_read_user(code, sizeof(code), (void *)l->at))
+		return 1;
+#pragma unroll
+	for (k = 56; k >= 0; k -= 8) {
+		u64 here = code[0] >> k | (k ? code[1] << (64 - k) : 0);
+
+		if ((here & 0xffff) != 0x4855)
+			continue;
+		l->frame = spoor_prologue(here, code[1] >> k | (k ? code[2] << (64 - k) : 0));
+		if (l->frame >= 0)
+			return 1;
+	}
+	return 0;
+}
+
+/* Does the function begin by making rbp the base of a frame as large as this one is? */
+__noinline int fp_is_made(u64 pc, u64 frame)
+{
+	struct prologue_loop l = { .at = pc & ~7ULL, .frame = -1 };
+
+	bpf_loop(PROLOGUE_WITHIN / 8, prologue_before, &l, 0);
+	return l.frame > 0 && l.frame == frame;
+}
+
+/*
+ * May rbp be another frame's, in code of which nobody knows whether it keeps frame pointers? If it keeps them, the
+ * first return address on the stack is that beside rbp, or where rbp is 0 there is none. Once they are seen to be kept
+ * at a pc they are there each time; what old words lie in a frame differs. Where that hides them the code is looked at,
+ * once (known: what it said, 2). Returns 0: no; 2.
+ */
+__noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
+{
+	struct scan_loop l = { .c = c, .sc = sc, .called = true };
+	u64 words = SKIP_WORDS, bp;
+
+	if (!c || !sc)
+		return 2;
+	l.at = sc->walk.s.sp;
+	bp = sc->walk.s.bp;
+	if (bp)
+		words = ((bp - l.at) >> 3) + 2;
+	if (words > SKIP_WORDS || l.at & 7)
+		return known;
+	bpf_loop(words, scan_word, &l, 0);
+	if (bp ? l.found && l.at == bp + 16 : !l.found && l.result)
+		return 0;
+	return known == 2 || !bp || !fp_is_made(sc->walk.s.pc, bp - sc->walk.s.sp) ? 2 : 0;
 }
 
 /* Apart, so that the verifier follows it once. */
@@ -360,8 +442,11 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 		}
 	}
 	r = spoor_walk_common(&x, &w->s, &e->rule);
-	if (r == SPOOR_WALK_RARE)
+	if (r == SPOOR_WALK_RARE) {
+		if (modern && e->rule.op == SPOOR_RULE_FP && e->rule.cfa_off)
+			e->rule.cfa_off = fp_may_skip(c, sc, e->rule.cfa_off);
 		r = modern && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
+	}
 	w->depth++;
 	if (modern && e->rule.op != SPOOR_RULE_END)
 		memo_step(sc, &e->rule, bp);

@@ -150,9 +150,61 @@ static unsigned limit(const struct spoor_ctl_raw *raw, const struct spoor_layout
 static const struct spoor_rule frame_pointer = { .op = SPOOR_RULE_FP,
 						 .reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
 						 .rbp_off = -16 };
+static const struct spoor_rule perhaps_kept = { .op = SPOOR_RULE_FP,
+						.reg_rbp = 6 | SPOOR_RBP_AT_CFA << 4,
+						.rbp_off = -16,
+						.cfa_off = 1 };
 static const struct spoor_rule none = { .op = SPOOR_RULE_NONE };
 static const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 static const struct spoor_layout_range no_code = { .object = SPOOR_OBJECT_NONE };
+
+/* May it be an address to return to? The code of a process that runs on may be another by now. */
+static bool may_return_to(const struct raw_walk *w, uint64_t pc)
+{
+	__u64 code[2];
+	struct iovec to = { code, sizeof(code) }, from = { (void *)(pc - sizeof(*code)), sizeof(code) };
+
+	if (!w->raw->remote || process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0) != sizeof(code))
+		return pc & 4095;
+	return spoor_may_return(code);
+}
+
+/* Does the function begin by making rbp the base of a frame as large as this one is? */
+static bool is_made(const struct raw_walk *w)
+{
+	uint8_t code[3 * 4096];
+	__u64 words[2], page = w->s.pc & ~4095ULL, from;
+	ssize_t n = -1, at = -1;
+	int64_t frame = -1;
+
+	for (from = page - 4096; w->raw->remote && at < 0 && from <= page; from += 4096) {
+		struct iovec to = { code, w->s.pc + 8 - from }, range = { (void *)from, to.iov_len };
+
+		n = process_vm_readv(w->raw->h.tid, &to, 1, &range, 1, 0);
+		at = n == (ssize_t)to.iov_len ? n - (ssize_t)sizeof(words) : -1;
+	}
+	for (; frame < 0 && at >= 0; at--) {
+		memcpy(words, code + at, sizeof(words));
+		frame = spoor_prologue(words[0], words[1]);
+	}
+	return frame > 0 && w->s.sp + frame == w->s.bp;
+}
+
+/* By frame pointers where no rows are; whether those are kept is told as in the kernel's fp_may_skip(). */
+static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_layout *layout)
+{
+	uint64_t at = w->s.sp;
+	__u64 value;
+	int r = 0;
+
+	for (; !r && at - w->s.sp < SPOOR_RAW_STACK; at += 8) {
+		r = spoor_load(w, at, &value);
+		if (!r && range_of(layout, value) && may_return_to(w, value))
+			return w->s.bp && (at == w->s.bp + 8 || is_made(w)) ? &frame_pointer : &perhaps_kept;
+	}
+	/* Nor is there one up to the end of the stack. */
+	return r && !w->s.bp && w->raw->len < SPOOR_RAW_STACK ? &frame_pointer : &perhaps_kept;
+}
 
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
@@ -167,7 +219,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 	status = budget ? SPOOR_WALK_TRUNCATED : full;
 	for (; budget && w.depth < MAX_DEPTH; w.depth++) {
 		const struct spoor_layout_range *g = range_of(layout, w.s.pc - !w.s.exact);
-		const struct spoor_rule *rule = &frame_pointer;
+		const struct spoor_rule *rule = NULL;
 		const struct spoor_object_entry *o;
 		uint64_t vaddr = w.s.pc;
 
@@ -201,7 +253,8 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 				spoor_object_vaddr(&o->identity, at, &vaddr);
 			if (o->has_rows)
 				rule = spoor_row_lookup(&o->rows.table, vaddr);
-			if (rule->op == SPOOR_RULE_NONE && !w.depth && w.s.exact) { /* as in the kernel's walk */
+			/* As in the kernel's walk. */
+			if (rule && rule->op == SPOOR_RULE_NONE && !w.depth && w.s.exact) {
 				rule = spoor_row_lookup(&o->rows.table, vaddr - 1);
 				w.s.exact = 0;
 				vaddr--;
@@ -218,11 +271,13 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 				break;
 			}
 		}
+		if (!rule)
+			rule = guess(&w, layout);
 		status = spoor_walk_step(&w, &w.s, raw->narrow ? &none : rule);
 		if (status != SPOOR_WALK_NEXT)
 			break;
 		status = SPOOR_WALK_TRUNCATED;
 	}
 	*ret_n = n;
-	return status;
+	return spoor_walk_ended(&w.s, status);
 }

@@ -326,7 +326,8 @@ static void define_counter(struct session *s, const char *name, uint64_t value)
 }
 
 static const char *const status_words[SPOOR_WALK_STATUS_MAX] = { "complete",  "budget", "no_rows", "unreadable",
-								 "truncated", "gone",   "lost",    "busy" };
+								 "truncated", "gone",   "lost",    "busy",
+								 "guessed" };
 
 static void define_counters(struct session *s)
 {
