@@ -3,15 +3,67 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
 /* A file that is followed has so much room to grow; beyond that it is read no further. */
 #define ROOM_TO_GROW (1UL << 30)
+/*
+ * A process has 65,530 mappings at most (vm.max_map_count), and definitions stay as long as the trace is open: of what
+ * is small, which costs no more so, and of the many segments that a trace may have, they are read into memory.
+ */
+#define SMALL (64 << 10)
+#define MANY 10000
+
+static int read_in(struct spoor_cursor *c, int fd, size_t size)
+{
+	uint8_t *to = malloc(size);
+	size_t len = 0;
+	ssize_t n;
+
+	if (!to)
+		return -ENOMEM;
+	while (len < size && (n = read(fd, to + len, size - len))) {
+		if (n < 0 && errno != EINTR) {
+			int err = errno;
+
+			free(to);
+			return -err;
+		}
+		len += n < 0 ? 0 : n;
+	}
+	c->map = to;
+	c->len = c->mapped = len;
+	c->read = 1;
+	return 0;
+}
+
+static int map_in(struct spoor_cursor *c, int fd, size_t size, int following)
+{
+	void *map;
+
+	c->mapped = size;
+	if (following) /* what lies beyond the end of the file is not touched until the file has grown */
+		c->mapped += ROOM_TO_GROW;
+	map = mmap(NULL, c->mapped, PROT_READ, following ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		return -errno;
+	madvise(map, c->mapped, MADV_SEQUENTIAL);
+	c->map = map;
+	c->len = size;
+	return 0;
+}
+
+static bool is_to_be_read(const struct spoor_trace *t, size_t size, uint32_t instance)
+{
+	return !t->following && (size <= SMALL || (instance >= SPOOR_INSTANCE_DEFS(0) && t->n_segments > MANY));
+}
 
 int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path,
 		      const struct spoor_segment *segment, uint32_t instance)
@@ -19,7 +71,7 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 	/* A FIFO put in a stream's place must not block us. */
 	_cleanup_(spoor_closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
-	void *map;
+	int r;
 
 	*c = (struct spoor_cursor){
 		.path = path, .segment = segment, .instance = instance, .next_packet = SIZE_MAX
@@ -35,26 +87,23 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 		spoor_trace_note(t, path, 0, "not a regular file");
 		return -EINVAL;
 	}
-	c->mapped = st.st_size;
-	if (t->following) /* what lies beyond the end of the file is not touched until the file has grown */
-		c->mapped += ROOM_TO_GROW;
-	if (!c->mapped)
+	if (!st.st_size && !t->following)
 		return 0;
-	map = mmap(NULL, c->mapped, PROT_READ, t->following ? MAP_SHARED : MAP_PRIVATE, fd, 0);
-	if (map == MAP_FAILED) {
-		spoor_trace_note(t, path, 0, strerror(errno));
-		return -errno;
+	r = is_to_be_read(t, st.st_size, instance) ? read_in(c, fd, st.st_size) :
+						     map_in(c, fd, st.st_size, t->following);
+	if (r < 0) {
+		spoor_trace_note(t, path, 0, strerror(-r));
+		return r;
 	}
-	madvise(map, c->mapped, MADV_SEQUENTIAL);
-	c->map = map;
-	c->len = st.st_size;
 	c->next_packet = 0;
 	return 0;
 }
 
 void spoor_cursor_close(struct spoor_cursor *c)
 {
-	if (c->map)
+	if (c->map && c->read)
+		free((void *)c->map);
+	else if (c->map)
 		munmap((void *)c->map, c->mapped);
 	*c = (struct spoor_cursor){ .next_packet = SIZE_MAX };
 }

@@ -13,7 +13,7 @@
 #define SPOOR_MAX_DAMAGES 1000
 #define SPOOR_INSTANCE_NONE UINT32_MAX
 
-/* One stream file, mapped, and where we are in it. All zero: nothing mapped. */
+/* One stream file, mapped or read, and where we are in it. All zero: nothing mapped. */
 struct spoor_cursor {
 	const uint8_t *map;
 	size_t len;                /* of the file, as far as we look */
@@ -28,6 +28,7 @@ struct spoor_cursor {
 	const struct spoor_segment *segment; /* whose classes its user events are of */
 	uint8_t stream_id;                   /* of the packet at hand */
 	uint8_t torn;                        /* the packet at hand goes on beyond the end of the file */
+	uint8_t read;                        /* map is no mapping, but memory of our own */
 	const char *path;
 };
 
@@ -55,7 +56,7 @@ struct spoor_segment {
 	uint8_t loaded;
 	uint8_t is_user;          /* of a part `ust` */
 	uint8_t has_aliases;      /* among its stacks */
-	struct spoor_cursor defs; /* mapped as long as the trace is open: what points into it is handed out */
+	struct spoor_cursor defs; /* open as long as the trace is: what points into it is handed out */
 	struct spoor_idmap stacks, objects, places, files;
 	struct spoor_idmap tids; /* def: first of that tid in threads, as an index */
 	struct spoor_thread_def *threads;

@@ -144,6 +144,40 @@ static void test_removed_while_read(void **state)
 	}
 }
 
+static unsigned count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned n = 0;
+
+	assert_non_null(maps);
+	for (int c; (c = fgetc(maps)) != EOF;)
+		n += c == '\n';
+	fclose(maps);
+	return n;
+}
+
+/* A process has 65,530 mappings at most, and a trace may have more segments than that: none keeps one. */
+static void test_segments_keep_no_mappings(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	unsigned before;
+
+	open_writer(f, (struct spoor_writer_options){});
+	for (unsigned i = 1; i <= 200; i++) {
+		define_stack(f, 1000 * i, 1);
+		write_calls_on(f, 0, 1000 * i, 1);
+		rotate(f);
+	}
+	close_writer(f);
+	t = open_trace(f);
+	before = count_mappings();
+	assert_int_equal(count(t), 400);
+	assert_in_range(count_mappings(), 0, before + 50);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
 static unsigned count_in(struct fixture *f, const char *path)
 {
 	struct spoor_trace *t = NULL;
@@ -391,6 +425,7 @@ int main(void)
 		TEST_OF_TRACE(test_rotation),
 		TEST_OF_TRACE(test_dropped_while_read),
 		TEST_OF_TRACE(test_removed_while_read),
+		TEST_OF_TRACE(test_segments_keep_no_mappings),
 		TEST_OF_TRACE(test_take_over),
 		TEST_OF_TRACE(test_max_size),
 		TEST_OF_TRACE(test_max_size_without_room),
