@@ -11,8 +11,10 @@
  *	trace_subsys_eventname(arg, task);
  *
  * There is no list of fields: the arguments are recorded under the names of TP_ARGS, by their C types. char * is a
- * string, other pointers are addresses, integers and enums are what they are, structures are arrays of bytes, and so is
- * a long double, of the 10 that are its value. There are 32 at most. The event is called trace:subsys_eventname.
+ * string, other pointers are addresses, integers, enums, float and double are what they are. All else is an array of
+ * bytes: structures and complex numbers, with what lies in their padding, which may be anything; numbers of other
+ * formats; and a long double, of the 10 bytes that are its value. There are 32 at most. The event is called
+ * trace:subsys_eventname.
  *
  * Included by spoor/tracepoint.h. SPOOR_AT_, SPOOR_AI_, SPOOR_AV_, SPOOR_AS_, SPOOR_AW_ are to arguments what
  * SPOOR_T_ and so on are to fields.
@@ -36,14 +38,15 @@ template <class T> struct spoor_argument_ {
 	typedef typename spoor_unrestricted_<unqualified>::type type;
 	static constexpr bool string = std::is_same<type, char *>::value || std::is_same<type, const char *>::value;
 	static constexpr bool integer = std::is_integral<type>::value || std::is_enum<type>::value;
-	static constexpr bool number = integer || std::is_floating_point<type>::value;
+	static constexpr bool real = std::is_same<type, float>::value || std::is_same<type, double>::value;
+	static constexpr bool number = integer || real;
 	static constexpr decltype(sizeof(0)) size =
 		std::is_same<type, long double>::value ? SPOOR_LONG_DOUBLE_SIZE_ : sizeof(type);
 	static constexpr bool blob = !(number || std::is_pointer<type>::value) || size > 8;
 	static constexpr int kind = string				    ? 4 :
 				    std::is_pointer<type>::value	    ? 3 :
-				    std::is_floating_point<type>::value && !blob ? 2 :
-										1;
+				    real				    ? 2 :
+									      1;
 	template <class U, bool number> struct sign {
 		static constexpr bool value = false;
 	};
@@ -68,7 +71,11 @@ template <class T> struct spoor_argument_ {
 #define SPOOR_ARG_TYPE_(x)                                                            \
 	(__extension__ _Generic((x), char *: 4, const char *: 4, float: 2, double: 2, \
 				default: SPOOR_ARG_CLASS_(x) == 5 ? 3 : 1))
-#define SPOOR_ARG_BLOB_(x) (SPOOR_ARG_CLASS_(x) >= 12 || SPOOR_ARG_SIZE_(x) > 8)
+/* Of gcc's type classes 1 to 4 are integers, characters, enums and booleans, 5 pointers. */
+#define SPOOR_ARG_BLOB_(x)                                                                        \
+	(SPOOR_ARG_SIZE_(x) > 8 ||                                                                \
+	 (__extension__ _Generic((x), float: 0, double: 0,                                        \
+				 default: SPOOR_ARG_CLASS_(x) < 1 || SPOOR_ARG_CLASS_(x) > 5)))
 #define SPOOR_ARG_SIGNED_(x)                                                                        \
 	(__extension__ _Generic((x), signed char: 1, char: (char)-1 < 0, short: 1, int: 1, long: 1, \
 		 long long: 1, float: 1, double: 1, default: 0))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What tracepoints and markers record, by whichever compiler, and what their probes are called with."""
 import json
+import struct
 import subprocess
 
 import arenas
@@ -141,6 +142,38 @@ int main(void) { trace_precise(1.5L, -2, 7); return 0; }
         assert run.returncode == 0
         assert values(trace, "trace:precise") == [dict(x=[0] * 7 + [0xc0, 0xff, 0x3f], y=[0] * 7 + [0x80, 0, 0xc0],
                                                        n=7)]
+
+
+def test_numbers_of_other_formats_in_the_old_form(build, tmp_path):
+    """What is neither an integer nor a float or double is the bytes that it is of, and no number that it is not."""
+    source = tmp_path / "other.c"
+    source.write_text("""
+#include <spoor/tracepoint.h>
+#if defined(__clang__) || defined(__cplusplus)
+typedef float other;
+#else
+typedef _Float32 other; /* another type than float */
+#endif
+DECLARE_TRACE(others, TP_PROTO(float _Complex f, double _Complex d, other o, float r, int n), TP_ARGS(f, d, o, r, n));
+DEFINE_TRACE(others);
+int main(void)
+{
+	float _Complex f;
+	double _Complex d;
+
+	__real__ f = __real__ d = 1.5;
+	__imag__ f = __imag__ d = -2;
+	trace_others(f, d, 1.5, 1.5, 7);
+	return 0;
+}
+""")
+    for compiler in ("gcc", "gcc -O0 -std=gnu99", "clang", "g++ -O0 -std=gnu++11", "clang++ -O0"):
+        program = tracing.build_program(tmp_path / "other", source, compiler=compiler)
+        run, (trace,) = tracing.traced(build, tmp_path / compiler.replace(" ", ""), program)
+        assert run.returncode == 0
+        o = list(struct.pack("<f", 1.5)) if compiler.startswith("gcc") else 1.5
+        assert values(trace, "trace:others") == [dict(f=list(struct.pack("<2f", 1.5, -2)),
+                                                      d=list(struct.pack("<2d", 1.5, -2)), o=o, r=1.5, n=7)]
 
 
 SHORTENED = """
