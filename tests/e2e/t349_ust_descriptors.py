@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -50,6 +51,50 @@ def test_recover_of_many(spoor, build, ticker, tmp_path):  # noqa: F811
     run = subprocess.run(["prlimit", "--nofile=64:", build / "spoor", "ust", "recover", "-o", "t.spoor", "alone"],
                          cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert run.stdout == f"{73 * 4400} events of 73 programs in t.spoor\n" and not run.stderr, run
+
+
+def shrunk(path):
+    """A buffer of which most is empty: with as much room as it has taken, and no more. And where its events are."""
+    b = path.read_bytes()
+    defs, _, headers, data = struct.unpack_from("<4Q", b, 104)
+    used = (struct.unpack_from("<Q", b, 192)[0] + 127) // 128 * 128
+    size, first, n = struct.unpack_from("<3I", b, 1024 + 36)
+    (i, committed), = ((i, c) for i in range(n) if (c := struct.unpack_from("<Q", b, headers + 128 * i + 16)[0]))
+    assert not first and n == struct.unpack_from("<I", b, 96)[0]
+    small = bytearray(b[:4096] + b[defs:defs + used] + b[headers + 128 * i:][:128] + b[data + size * i:][:size])
+    struct.pack_into("<Q", small, 16, len(small))
+    struct.pack_into("<I", small, 60, 2)  # its stamps will be ns
+    struct.pack_into("<I", small, 96, 1)
+    struct.pack_into("<4Q", small, 104, 4096, used, 4096 + used, 4096 + used + 128)
+    struct.pack_into("<I", small, 1024 + 44, 1)
+    at, events = len(small) - size, []
+    while at < len(small) - size + committed:
+        events.append(at)
+        at += struct.unpack_from("<H", small, at + 10)[0] * 4
+    return small, events
+
+
+def test_recover_of_thousands(spoor, build, ticker, tmp_path):  # noqa: F811
+    """One container after another, the first process of each: four times as many take four times as long."""
+    subprocess.run([ticker, "1", "10"], env=tracing.environment(build, tmp_path / "one", SPOOR_UST_BUFFERS="64K"),
+                   check=True, stdout=subprocess.DEVNULL, timeout=60)
+    arena, events = shrunk(*(tmp_path / "one").glob("*.arena"))
+    made, = struct.unpack_from("<Q", arena, 72)
+    took = []
+    for n in (2000, 8000):
+        (tmp_path / str(n)).mkdir()
+        for i in range(n):
+            struct.pack_into("<Q", arena, 24, i)  # its UUID
+            struct.pack_into("<Q", arena, 72, made + 10**6 * i)
+            for k, at in enumerate(events):
+                struct.pack_into("<Q", arena, at, made + 10**6 * i + k)
+            (tmp_path / str(n) / f"{i}.arena").write_bytes(arena)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = spoor("ust", "recover", "-o", f"{n}.spoor", str(n))
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run.stdout.startswith(f"{n * 11} events of {n} programs in "), run
+        took.append(after.ru_utime - before.ru_utime)
+    assert took[1] < 12 * took[0], took
 
 
 def without_descriptors(process, clients, log):

@@ -24,6 +24,8 @@ struct recovery {
 	struct spoor_lefts left;
 	struct piece *pieces; /* by begin */
 	size_t n_pieces;
+	struct spoor_left **ends; /* left.all by `last`; the losses of so many are told: */
+	size_t n_told;
 	struct spoor_recovery *ret;
 };
 
@@ -31,6 +33,7 @@ static void recovery_done(struct recovery *r)
 {
 	spoor_lefts_done(&r->left);
 	free(r->pieces);
+	free(r->ends);
 }
 
 /* ---- in the order of time ---- */
@@ -107,30 +110,63 @@ static uint64_t alive_at(const struct spoor_left *l)
 	return at;
 }
 
-/*
- * Had two processes one number at the same time, as the first ones of containers do? What a process executes makes its
- * buffers when those of what it was are left.
- */
-static bool collide(const struct spoor_left *first, const struct spoor_left *second)
+/* Of those with one number the one that made its buffers first. */
+static int by_pid(const void *a, const void *b)
 {
-	const struct spoor_arena *a = &first->source.arena->head, *b = &second->source.arena->head;
+	const struct spoor_arena *x = &(*(struct spoor_left *const *)a)->source.arena->head;
+	const struct spoor_arena *y = &(*(struct spoor_left *const *)b)->source.arena->head;
 
-	return a->pid == b->pid && a->made <= b->made && b->made < alive_at(first);
+	if (x->pid != y->pid)
+		return x->pid < y->pid ? -1 : 1;
+	return x->made < y->made ? -1 : x->made > y->made;
 }
 
-/* The later one is called otherwise then: what both wrote would else be of one. */
-static void tell_apart(struct recovery *r)
+static int by_last(const void *a, const void *b)
 {
-	for (size_t i = 0; i < r->left.n; i++) {
-		struct spoor_source *s = &r->left.all[i]->source;
+	const struct spoor_left *x = *(struct spoor_left *const *)a, *y = *(struct spoor_left *const *)b;
 
-		for (size_t k = 0; k < r->left.n && !s->foreign; k++) {
-			if (k == i || r->left.all[k]->source.foreign || !collide(r->left.all[k], r->left.all[i]))
-				continue;
-			s->foreign = true;
+	return x->last < y->last ? -1 : x->last > y->last;
+}
+
+static int sorted(const struct recovery *r, int (*compare)(const void *a, const void *b), struct spoor_left ***ret)
+{
+	struct spoor_left **all = calloc(r->left.n, sizeof(*all));
+
+	if (!all)
+		return -ENOMEM;
+	memcpy(all, r->left.all, r->left.n * sizeof(*all));
+	qsort(all, r->left.n, sizeof(*all), compare);
+	*ret = all;
+	return 0;
+}
+
+/*
+ * Where two processes had one number at the same time, as the first ones of containers do, the later one is called
+ * otherwise: what both wrote would else be of one. What a process executes makes its buffers when those of what it was
+ * are left.
+ */
+static int tell_apart(struct recovery *r)
+{
+	_cleanup_(spoor_freep) struct spoor_left **all = NULL;
+	uint64_t until = 0; /* so long has one of those before the number */
+	int err = sorted(r, by_pid, &all);
+
+	for (size_t i = 0; i < r->left.n && !err; i++) {
+		struct spoor_source *s = &all[i]->source;
+		const struct spoor_arena *h = &s->arena->head;
+		uint64_t alive;
+
+		if (!i || all[i - 1]->source.arena->head.pid != h->pid)
+			until = 0;
+		s->foreign = h->made < until;
+		if (s->foreign) {
 			s->pid = spoor_nobodys_tid();
+			continue;
 		}
+		alive = alive_at(all[i]);
+		until = alive > until ? alive : until;
 	}
+	return err;
 }
 
 struct sweep {
@@ -147,9 +183,8 @@ static void take_losses(struct recovery *r, struct spoor_taker *t, uint64_t unti
 	struct spoor_taker_counts counts;
 
 	spoor_taker_counts(t, &counts);
-	for (size_t i = 0; i < r->left.n && counts.packets; i++)
-		if (r->left.all[i]->last <= until)
-			spoor_taker_lost(t, &r->left.all[i]->source);
+	for (; counts.packets && r->n_told < r->left.n && r->ends[r->n_told]->last <= until; r->n_told++)
+		spoor_taker_lost(t, &r->ends[r->n_told]->source);
 }
 
 /* Takes what lies before `until`. -EAGAIN: that is more than a round can be. */
@@ -357,9 +392,7 @@ int spoor_recover(char *const *paths, size_t n, const char *output, const char *
 		return spoor_fail(e, ENODATA, "%s: there is no buffer of a program (*.arena) in it", paths[0]);
 	if (!err)
 		err = check_boots(&r, e);
-	if (!err && list_pieces(&r))
+	if (!err && (list_pieces(&r) || sorted(&r, by_last, &r.ends) || tell_apart(&r)))
 		err = spoor_fail(e, ENOMEM, "out of memory");
-	if (!err)
-		tell_apart(&r);
 	return err ? err : write_trace(&r, output, command, e);
 }

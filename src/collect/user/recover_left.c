@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <search.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +33,13 @@ static void free_leftp(struct spoor_left **l)
 	free_left(*l);
 }
 
+static void keep(void *left)
+{
+}
+
 void spoor_lefts_done(struct spoor_lefts *all)
 {
+	tdestroy(all->by_uuid, keep);
 	for (size_t i = 0; i < all->n; i++)
 		free_left(all->all[i]);
 	free(all->all);
@@ -156,13 +162,12 @@ static void take_clocks(struct spoor_left *l)
 		spoor_user_clock_add(&l->clock, spoor_clock_pair_now());
 }
 
-/* The same program's. */
-static struct spoor_left *find_left(const struct spoor_lefts *all, const struct spoor_left *l)
+/* Equal: the same program's. */
+static int by_uuid(const void *a, const void *b)
 {
-	for (size_t i = 0; i < all->n; i++)
-		if (!memcmp(all->all[i]->source.arena->head.uuid, l->source.arena->head.uuid, 16))
-			return all->all[i];
-	return NULL;
+	const struct spoor_left *x = a, *y = b;
+
+	return memcmp(x->source.arena->head.uuid, y->source.arena->head.uuid, 16);
 }
 
 /* Named twice, or with its directory: 0. A copy: an error, for it may not be as the other is. */
@@ -177,7 +182,7 @@ static int pass_over(const struct spoor_left *l, const struct spoor_left *known,
 static int add_left(struct spoor_lefts *all, const char *path, struct spoor_error *e)
 {
 	_cleanup_(free_leftp) struct spoor_left *l = calloc(1, sizeof(*l));
-	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), *known;
+	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), *const *known;
 	_cleanup_(spoor_closep) int fd = -1;
 	struct spoor_error inner = { "" };
 	uint8_t *data = NULL;
@@ -198,9 +203,9 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	err = spoor_user_arena_own(data, size, &l->source.arena, &inner);
 	if (err)
 		return spoor_fail(e, -err, "%s: %s", path, inner.text);
-	known = find_left(all, l);
+	known = tfind(l, &all->by_uuid, by_uuid);
 	if (known)
-		return pass_over(l, known, path, e);
+		return pass_over(l, *known, path, e);
 	l->runs = same_boot(&l->source.arena->head) &&
 		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
 	if (l->runs && settle(l->source.arena, fd))
@@ -210,6 +215,8 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 		return err;
 	take_clocks(l);
 	l->source.clock = &l->clock;
+	if (!tsearch(l, &all->by_uuid, by_uuid))
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	all->all[all->n++] = TAKE_PTR(l);
 	return 0;
 }

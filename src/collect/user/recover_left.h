@@ -18,6 +18,7 @@ struct spoor_left {
 struct spoor_lefts {
 	struct spoor_left **all;
 	size_t n;
+	void *by_uuid; /* a tree of them: tsearch(3) */
 	unsigned unreadable; /* files; the first one's reason: */
 	char why[512];
 };
