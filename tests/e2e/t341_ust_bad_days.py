@@ -313,6 +313,23 @@ def test_threads_of_containers_that_have_ended(daemon, build, spoor, ticker, tmp
     assert all(tids[pid, 0] == {pid} for pid, _ in found)
 
 
+def test_threads_of_containers_over_segments(daemon, build, spoor, ticker, tmp_path):
+    """A thread has the number that the host gave it, also where its last events are in a segment that began when it had
+    ended."""
+    assert daemon("start", "-o", tmp_path / "t.spoor", "--rotate", "1ms").returncode == 0
+    env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "sock")
+    running = [subprocess.Popen(["unshare", "--fork", "--pid", ticker, "3", str(150 + 10 * i), "5000"], env=env,
+                                stdout=subprocess.DEVNULL) for i in range(4)]
+    assert not any(p.wait(30) for p in running)
+    assert ", 0 lost" in daemon("end").stdout
+    assert len(list(tmp_path.glob("t.spoor/*/ust/seg-*"))) > 3
+    tids = defaultdict(set)
+    for e in user_events(spoor, tmp_path / "t.spoor"):
+        if e["event"] == "zoo:tick":
+            tids[e["pid"], e["fields"]["thread"]].add(e["tid"])
+    assert len(tids) == 12 and all(len(t) == 1 for t in tids.values()), dict(tids)
+
+
 def test_socket_that_may_not_be_used(daemon, build, ticker, tmp_path):
     """By its permissions, as a container's user sees it: the program runs on, and `end` says that nobody came."""
     assert daemon("start", "-o", tmp_path / "t.spoor").returncode == 0

@@ -15,10 +15,11 @@
 #define NOBODYS (1u << 22) /* from here on the kernel gives no thread a number (PID_MAX_LIMIT) */
 #define TIDS (1u << 29)    /* of events, which have 29 bits for it */
 #define MOST_THREADS (1u << 20) /* of one program: a hostile one makes tids up */
+#define FEW_THREADS 1024
 
 struct thread {
 	uint32_t called, tid; /* by the program, by the host; called 0: no thread */
-	bool defined;
+	bool met, defined;    /* in this segment */
 };
 
 struct spoor_source_threads {
@@ -28,9 +29,17 @@ struct spoor_source_threads {
 	struct thread last;
 };
 
+static void forget_all(struct spoor_source *s)
+{
+	if (s->threads)
+		free(s->threads->all);
+	free(s->threads);
+	s->threads = NULL;
+}
+
 void spoor_source_done(struct spoor_source *s)
 {
-	spoor_source_forget(s);
+	forget_all(s);
 	spoor_user_arena_free(s->arena);
 	spoor_user_addresses_free(s->addresses);
 	if (s->own_clock) {
@@ -146,8 +155,9 @@ uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid)
 	if (!at->called) {
 		*at = (struct thread){ .called = tid, .tid = host_tid(s, tid) };
 		t->n++;
-		t->undefined++;
 	}
+	t->undefined += !at->met;
+	at->met = true;
 	t->last = *at;
 	return at->tid;
 }
@@ -220,7 +230,7 @@ void spoor_source_define(struct spoor_source *s, struct spoor_writer *w, uint64_
 	struct spoor_source_threads *t = s->threads;
 
 	for (size_t i = 0; t && t->undefined && i < t->size; i++) {
-		if (!t->all[i].called || t->all[i].defined)
+		if (!t->all[i].met || t->all[i].defined)
 			continue;
 		define(s, w, &t->all[i], ts);
 		t->all[i].defined = true;
@@ -228,10 +238,26 @@ void spoor_source_define(struct spoor_source *s, struct spoor_writer *w, uint64_
 	}
 }
 
+/*
+ * Of a thread of another pid namespace that has ended meanwhile nobody can be asked any more what it was called; of
+ * very many the ones that wrote nothing of late are let go.
+ */
 void spoor_source_forget(struct spoor_source *s)
 {
-	if (s->threads)
-		free(s->threads->all);
-	free(s->threads);
-	s->threads = NULL;
+	struct spoor_source_threads *t = s->threads, kept = {};
+
+	if (!t || !s->foreign) {
+		forget_all(s);
+		return;
+	}
+	for (size_t i = 0; i < t->size; i++) {
+		const struct thread *old = &t->all[i];
+
+		if (!old->called || (t->n > FEW_THREADS && !old->met) || grow(&kept))
+			continue;
+		*slot(&kept, old->called) = (struct thread){ .called = old->called, .tid = old->tid };
+		kept.n++;
+	}
+	free(t->all);
+	*t = kept;
 }

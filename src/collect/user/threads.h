@@ -9,5 +9,5 @@ uint32_t spoor_nobodys_tid(void);
 uint32_t spoor_source_tid(struct spoor_source *s, uint32_t tid);
 /* Writes definitions of threads that were noted since. ts: of them, ns. */
 void spoor_source_define(struct spoor_source *s, struct spoor_writer *w, uint64_t ts);
-/* A segment began: a thread is defined again when its next event comes. */
+/* A segment began: a thread is defined again when its next event comes, under the number that it had. */
 void spoor_source_forget(struct spoor_source *s);
