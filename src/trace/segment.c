@@ -147,10 +147,33 @@ int spoor_segments_create(struct spoor_writer *w, struct spoor_error *e)
 	return 0;
 }
 
+/* Definitions, and on the kernel's side what its iterators tell (their level's streams have nothing else). */
+static uint64_t bytes_told(const struct writer_part *p)
+{
+	uint64_t bytes = p->current->buf_len + p->current->defs->file_size;
+
+	for (unsigned i = 0; i < p->n_streams; i++)
+		if (p->streams[i].level && p->streams[i].segment == p->current)
+			bytes += p->streams[i].file_size;
+	return bytes;
+}
+
+void spoor_writer_repeated(struct spoor_writer *w)
+{
+	for_each_part(p, w)
+		p->current->repeated = bytes_told(p);
+}
+
+/* Where what is told anew takes much of max_size, two of full size and what comes meanwhile would not fit. */
+static uint64_t full_size(const struct spoor_writer *w, uint64_t repeated)
+{
+	return w->o.max_size && repeated > w->o.max_size / 4 ? w->o.segment_size / 4 : w->o.segment_size;
+}
+
 /* What each segment is told anew counts for none, or with many threads one would be full as it begins. */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 {
-	uint64_t begin = UINT64_MAX, bytes = 0;
+	uint64_t begin = UINT64_MAX, bytes = 0, repeated = 0;
 
 	if (w->parts[0].previous)
 		return 0;
@@ -159,10 +182,11 @@ int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns)
 			begin = p->current->ts_begin;
 		if (p->current->bytes > p->current->repeated)
 			bytes += p->current->bytes - p->current->repeated;
+		repeated += p->current->repeated;
 	}
 	if (begin == UINT64_MAX)
 		return 0;
-	if (w->o.segment_size && bytes >= w->o.segment_size)
+	if (w->o.segment_size && bytes >= full_size(w, repeated))
 		return 1;
 	return w->o.segment_ns && now_ns > begin && now_ns - begin >= w->o.segment_ns;
 }
@@ -331,8 +355,8 @@ int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 	for_each_part(p, w) {
 		r2 = close_previous(w, p, r < 0 ? NULL : e);
 		r = r < 0 ? r : r2;
-		p->current->repeated = p->current->buf_len + p->current->defs->file_size;
 	}
+	spoor_writer_repeated(w);
 	w->n_closed++;
 	r2 = drop_oldest(w, count_surplus(w, 0), r < 0 ? NULL : e);
 	return r < 0 ? r : r2;

@@ -131,11 +131,14 @@ int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e);
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:
  * begin() opens the next one; a stream is switched to it with switch_stream() when its mark is seen; end() closes
  * the old one, drops what max_size no longer allows, and updates the manifest. While two are open, definitions
- * go to both.
+ * go to both, but for those of what the old one knows: define_anew(), to `kernel`.
  * The writer repeats no state by itself: after begin() the session defines again what calls in flight refer to, and a
- * clock pair.
+ * clock pair. repeated(): the present segment has been told that, or more of it, and is none the fuller for it: it does
+ * not count to segment_size. end() implies it.
  */
 int spoor_writer_should_rotate(const struct spoor_writer *w, uint64_t now_ns);
+void spoor_writer_repeated(struct spoor_writer *w);
+int spoor_writer_define_anew(struct spoor_writer *w, const struct spoor_event_header *def);
 int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_switch_stream(struct spoor_writer *w, unsigned cpu, unsigned level);
 /* All lanes at once: what is written to them from now on is the next segment's. */

@@ -74,7 +74,7 @@ static int define(struct writer_segment *seg, const struct spoor_event_header *d
 	return key ? define_stack(seg, (const void *)def, key) : spoor_segment_define(seg, def);
 }
 
-int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def)
+static int define_in(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def, bool anew)
 {
 	const struct spoor_stack_key *key;
 	struct spoor_stack_key buf;
@@ -85,7 +85,7 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 	spoor_manifest_note(w, def);
 	key = key_of(w, def, &buf);
 	/* Streams that are still in the previous segment may refer to it. */
-	if (p->previous) {
+	if (p->previous && !anew) {
 		r = define(p->previous, def, key);
 		if (r < 0)
 			return r;
@@ -98,9 +98,19 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 	return p->current->buf_len >= DEFS_FLUSH_BYTES ? spoor_writer_flush_due(w, NULL) : 0;
 }
 
+int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struct spoor_event_header *def)
+{
+	return define_in(w, p, def, false);
+}
+
 int spoor_writer_define(struct spoor_writer *w, const struct spoor_event_header *def)
 {
 	return spoor_part_define(w, w->kernel, def);
+}
+
+int spoor_writer_define_anew(struct spoor_writer *w, const struct spoor_event_header *def)
+{
+	return define_in(w, w->kernel, def, true);
 }
 
 int spoor_writer_define_user(struct spoor_writer *w, const struct spoor_event_header *def)

@@ -35,7 +35,7 @@ struct writer_segment {
 	int fd; /* directory; -1 once closed */
 	uint64_t bytes;        /* with its metadata, where that is its own */
 	uint64_t stream_bytes; /* of its packets alone */
-	uint64_t repeated; /* of what was defined when all streams had come to it: again, as a rule */
+	uint64_t repeated; /* of what there was before it, and it was told: spoor_writer_repeated() */
 	uint64_t ts_begin, ts_end; /* of its packets; ts_begin UINT64_MAX: none yet */
 	struct writer_stream *defs;
 	uint8_t *buf; /* definitions not yet written */

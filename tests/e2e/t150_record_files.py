@@ -153,16 +153,30 @@ def test_memory_of_a_recorder_that_stays(record, start, tmp_path):
     assert recording.stop() == 0
 
 
-def test_segments_are_not_full_as_they_begin(record, start, actor):
-    """What each is told again of sleeping threads would with the rest be more than it may have: it counts for none."""
-    recording = record("-p", ready(start(actor(), "many", "4500")).pid, "--max-size", "4M")
+def begun(trace):
+    return max((int(s.name[4:]) for s in segments(trace)), default=0)
 
-    def begun():
-        return max((int(s.name[4:]) for s in segments(recording.trace)), default=0)
-    wait_for(begun)
+
+def test_segments_are_not_full_as_they_begin(record, start, actor):
+    """What each is told of 9,000 sleeping threads is more than it may have: it counts for none."""
+    recording = record("-p", ready(start(actor(), "many", "9000")).pid, "--max-size", "4M")
+    wait_for(lambda: begun(recording.trace))
     time.sleep(3)
-    assert begun() < 8
+    assert begun(recording.trace) < 3
     assert recording.stop() == 0
+
+
+def test_hangs_of_more_than_a_segment(spoor, record, start, actor):
+    """All of them are in what is left if the recorder is killed, however often that was told of them anew."""
+    many = ready(start(actor(), "many", "9000"))
+    recording = record("-p", many.pid, "-p", start(actor(), "storm", "1000000", "100").pid, "--follow", "--max-size",
+                       "4M")
+    wait_for(lambda: begun(recording.trace) >= 6, 60)
+    assert bytes_on_disk(recording.trace) <= 4 << 20
+    recording.kill()
+    *hung, summary = map(json.loads, spoor("report", "-f", "json", "-p", many.pid, recording.trace).stdout.splitlines())
+    assert len({e["tid"] for e in hung}) == 9001
+    assert summary["dropped"]["segments"] >= 3 and "no room" not in recording.said()
 
 
 def record_with_a_step(spoor, tmp_path, step, slept):

@@ -82,8 +82,17 @@ void spoor_consumer_free(struct spoor_consumer *c)
 	free(c);
 }
 
-/* What is no event: definitions and control records. */
-static void take_out(struct spoor_consumer *c, const struct spoor_event_header *h)
+/* One that is told anew the segment before has already. */
+static void define_thread(struct spoor_consumer *c, const struct spoor_event_header *h, bool newest)
+{
+	if (newest && ((const struct spoor_thread *)h)->why == SPOOR_THREAD_SEGMENT)
+		spoor_writer_define_anew(c->w, h);
+	else
+		spoor_writer_define(c->w, h);
+}
+
+/* What is no event: definitions and control records. newest: its ring has come to the newest segment. */
+static void take_out(struct spoor_consumer *c, const struct spoor_event_header *h, bool newest)
 {
 	switch (h->id) {
 	case SPOOR_EV_STACK:
@@ -94,7 +103,7 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 		spoor_definer_file(c->definer, h);
 		break;
 	case SPOOR_EV_THREAD:
-		spoor_writer_define(c->w, h);
+		define_thread(c, h, newest);
 		break;
 	case SPOOR_CTL_OBJECT:
 		spoor_objects_announce(c->objects, (const void *)h);
@@ -106,7 +115,7 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 		spoor_objects_raw(c->objects, (const void *)h);
 		break;
 	case SPOOR_CTL_NEED:
-		spoor_definer_again(c->definer, (const void *)h);
+		spoor_definer_again(c->definer, (const void *)h, newest);
 		break;
 	}
 }
@@ -236,7 +245,7 @@ static void scan(struct spoor_consumer *c, struct ring_state *r)
 				break;
 			r->switching = marks_new_segment(r, h);
 		} else {
-			take_out(c, h);
+			take_out(c, h, r->epoch == c->epoch);
 		}
 		spoor_ring_skip(&read, h);
 	}
@@ -283,7 +292,7 @@ static int drain_ring(struct spoor_consumer *c, unsigned i, int64_t *bytes, stru
 
 void spoor_consumer_define(struct spoor_consumer *c, const struct spoor_event_header *def)
 {
-	take_out(c, def);
+	take_out(c, def, false);
 }
 
 void spoor_consumer_go_on(struct spoor_consumer *c, unsigned ring, uint64_t in, uint64_t newest)

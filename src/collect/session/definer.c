@@ -195,18 +195,27 @@ void spoor_definer_file(struct spoor_definer *d, const struct spoor_event_header
 		remember(&d->files, ((const struct spoor_file *)h)->id, h, d->segment);
 }
 
-void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need)
+static void define_file_again(struct spoor_definer *d, uint32_t id, bool newest)
+{
+	const struct spoor_event_header *file = recall(&d->files, id);
+
+	if (!file)
+		return;
+	if (newest)
+		spoor_writer_define_anew(d->w, file);
+	else
+		spoor_writer_define(d->w, file);
+	remember(&d->files, id, file, d->segment);
+}
+
+void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need, bool newest)
 {
 	const struct spoor_stack *stack = recall(&d->stacks, need->stack);
 
 	if (stack)
 		spoor_definer_stack(d, stack);
-	for (unsigned i = 0; i < 3; i++) {
-		const struct spoor_event_header *file = recall(&d->files, need->files[i]);
-
-		if (file)
-			spoor_definer_file(d, file);
-	}
+	for (unsigned i = 0; i < 3; i++)
+		define_file_again(d, need->files[i], newest);
 }
 
 /*

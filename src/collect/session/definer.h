@@ -23,8 +23,8 @@ void spoor_definer_stack(struct spoor_definer *d, const struct spoor_stack *s);
 void spoor_definer_file(struct spoor_definer *d, const struct spoor_event_header *h);
 /* What the loader has done: stacks that it unwound, files that are there after all. */
 void spoor_definer_unwound(struct spoor_definer *d);
-/* An event of this segment refers to definitions of an older one. */
-void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need);
+/* An event refers to definitions of an older segment. newest: it is of this one, and of the one before none asks. */
+void spoor_definer_again(struct spoor_definer *d, const struct spoor_ctl_need *need, bool newest);
 /* The next segment has begun: it has no definition yet. */
 void spoor_definer_segment(struct spoor_definer *d);
 /* What every call in flight refers to has been, or is in the rings to be, defined again in this segment. */

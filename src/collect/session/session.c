@@ -39,6 +39,7 @@ struct session {
 	bool snapshot; /* asked for */
 	bool ending;   /* the segment that it waits for is being ended */
 	bool untold;   /* of some calls in flight the segment has still to be told */
+	bool said_crowded;
 	unsigned n_snapshots;
 };
 
@@ -194,6 +195,7 @@ static int begin(struct session *s, struct spoor_error *e)
 		return r;
 	/* Who is told that it is under way may end a target at once, and must not take a hang's stack with it. */
 	spoor_host_settle(&s->host, SETTLE_NS, drain, s);
+	spoor_writer_repeated(s->writer); /* what was there when it began makes no segment full, either */
 	if (s->o->ready)
 		s->o->ready(s->o, s->host.attached);
 	return 0;
@@ -235,12 +237,27 @@ static void take_snapshot(struct session *s)
 	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", shown);
 }
 
-/* The new segment has all that it needs, whatever older ones are dropped. */
+/* Two segments, and what both are told while one ends, must fit below --max-size: else some hangs are missing. */
+static void say_crowded(struct session *s, uint64_t lost)
+{
+	if (!lost || !s->o->max_size || s->said_crowded)
+		return;
+	s->said_crowded = true;
+	fprintf(stderr, "spoor: %lu %s found no room below --max-size as a segment was told of the calls under way: "
+			"give it more\n", lost, spoor_plural(lost, "event", "events"));
+}
+
+/* The new segment has all that it needs, whatever older ones are dropped; that alone makes it no fuller. */
 static void repeat(struct session *s)
 {
+	uint64_t lost = spoor_writer_lost(s->writer);
+
 	s->untold = spoor_kernel_repeat(s->host.kernel, spoor_writer_lasting(s->writer)) != 0;
 	if (!s->untold)
 		spoor_consumer_repeated(s->consumer);
+	drain(s);
+	spoor_writer_repeated(s->writer);
+	say_crowded(s, spoor_writer_lost(s->writer) - lost);
 }
 
 static void rotate(struct session *s)
