@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "trace/reader_internal.h"
 
-/* A file that is followed has so much room to grow; beyond that it is read no further. */
+/* A file that is followed is mapped with so much room to grow, and again once that is not enough. */
 #define ROOM_TO_GROW (1UL << 30)
 /*
  * A process has 65,530 mappings at most (vm.max_map_count), and definitions stay as long as the trace is open: of what
@@ -108,7 +108,21 @@ void spoor_cursor_close(struct spoor_cursor *c)
 	*c = (struct spoor_cursor){ .next_packet = SIZE_MAX };
 }
 
-void spoor_cursor_grow(struct spoor_cursor *c)
+/* Events are done with by now, so their mapping may move; definitions are pointed to, and stay where they are. */
+static void make_room(struct spoor_trace *t, struct spoor_cursor *c, size_t size)
+{
+	int how = c == &c->segment->defs ? 0 : MREMAP_MAYMOVE;
+	void *map = mremap((void *)c->map, c->mapped, size + ROOM_TO_GROW, how);
+
+	if (map == MAP_FAILED) {
+		spoor_trace_note(t, c->path, c->mapped, "it cannot be read on while it is followed: no room to map it");
+		return;
+	}
+	c->map = map;
+	c->mapped = size + ROOM_TO_GROW;
+}
+
+void spoor_cursor_grow(struct spoor_trace *t, struct spoor_cursor *c)
 {
 	struct stat st;
 
@@ -117,6 +131,8 @@ void spoor_cursor_grow(struct spoor_cursor *c)
 	/* A relay that goes on cuts what of a packet there is first. */
 	if (st.st_size < (off_t)c->len && (size_t)st.st_size < c->next_packet)
 		return;
+	if ((size_t)st.st_size > c->mapped)
+		make_room(t, c, (size_t)st.st_size);
 	c->len = (size_t)st.st_size < c->mapped ? (size_t)st.st_size : c->mapped;
 }
 

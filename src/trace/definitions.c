@@ -231,7 +231,7 @@ int spoor_segment_load_more(struct spoor_segment *s)
 		return 0;
 	if (s->defs_path && !s->defs.map)
 		spoor_cursor_open(s->trace, &s->defs, s->defs_path, s, SPOOR_INSTANCE_DEFS(s->number));
-	spoor_cursor_grow(&s->defs);
+	spoor_cursor_grow(s->trace, &s->defs);
 	if (s->defs.len == len)
 		return 0;
 	free(s->tids.slots);

@@ -159,7 +159,7 @@ int spoor_trace_more(struct spoor_trace *t)
 	if (r && (spoor_trace_order(t) < 0 || spoor_trace_make_streams(t) < 0))
 		return -ENOMEM;
 	for (unsigned i = 0; i < t->n_streams; i++)
-		spoor_cursor_grow(&t->streams[i].c);
+		spoor_cursor_grow(t, &t->streams[i].c);
 	for (unsigned i = 0; i < t->n_segments; i++)
 		if (spoor_segment_load_more(t->segments[i]) < 0)
 			return -ENOMEM;

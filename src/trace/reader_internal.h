@@ -164,7 +164,7 @@ static inline const struct spoor_event_class *spoor_class_of(const struct spoor_
 }
 
 /* What was appended since it was opened can be read. */
-void spoor_cursor_grow(struct spoor_cursor *c);
+void spoor_cursor_grow(struct spoor_trace *t, struct spoor_cursor *c);
 
 /* definitions.c */
 int spoor_segment_load(struct spoor_segment *s);

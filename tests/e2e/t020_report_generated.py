@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor report on generated hostile traces: the same calls as trace_dump reads, in every form, and on damaged files."""
+import fcntl
 import json
 import os
 import pty
 import re
+import shutil
+import struct
 import subprocess
 
 import pytest
@@ -234,3 +237,34 @@ def test_reader_that_leaves_early(build, traces):
     run = subprocess.run(f"set -o pipefail; {build}/spoor report --events {traces}/calls | head -n 1", shell=True,
                          executable="/bin/bash", capture_output=True, text=True, timeout=60)
     assert run.stdout.count("\n") == 1 and run.returncode in (0, 141) and not run.stderr
+
+
+def test_stream_that_grows_by_more_than_a_gigabyte(build, spoor, tmp_path):
+    """While it is followed. Here most of it is a hole behind the first packet's events."""
+    trace, form = tmp_path / "long.spoor", ["--format", "json", "-e", "openat,read"]
+    subprocess.run([build / "tests/tools/trace_gen", "bulk", trace, "80000"], check=True, timeout=60)
+    want = spoor("report", *form, trace).stdout.splitlines()
+    stream = next(trace.glob("*/kernel/seg-*/cpu0"))
+    data = bytearray(stream.read_bytes())
+    size, hole = struct.unpack_from("<Q", data, 56)[0] // 8, 1 << 30
+    assert size < len(data)
+    struct.pack_into("<Q", data, 56, 8 * (size + hole))  # packet_size
+    stream.write_bytes(b"")
+    lock = os.open(trace, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # it is being written
+    reader = subprocess.Popen([build / "spoor", "report", "--follow", *form, trace], text=True, stdout=subprocess.PIPE)
+    try:
+        first = reader.stdout.readline()
+        with stream.open("r+b") as f:
+            f.write(data[:size])
+            f.flush()
+            f.seek(hole, os.SEEK_CUR)
+            f.write(data[size:])
+        os.close(lock)
+        seen = (first + reader.stdout.read()).splitlines()
+        assert reader.wait(60) == 0
+    finally:
+        reader.kill()
+        reader.wait()
+    assert seen[-1] == want[-1] and not json.loads(seen[-1])["damages"]
+    assert sorted(seen) == sorted(want) and len(want) > 10000
