@@ -17,11 +17,12 @@ static void pendings_freep(struct spoor_pendings **p)
 	spoor_pendings_free(*p);
 }
 
-static int wanted(struct spoor_view *v, const struct spoor_event *ev)
+/* until: to when a call that never ended is known to have gone on. */
+static int wanted(struct spoor_view *v, const struct spoor_event *ev, uint64_t until)
 {
 	const struct spoor_syscall *call = (const void *)ev->h; /* pid (below 2^22) and stack are at one place in all */
 
-	if (!spoor_select_event(v->select, ev->h, v->last_ts))
+	if (!spoor_select_event(v->select, ev->h, until))
 		return 0;
 	return !v->select->functions.n ||
 	       spoor_select_stack(v->select, v->symbols, ev->segment, call->pid, call->stack);
@@ -66,7 +67,7 @@ static int is_final(const struct spoor_event_header *h)
 
 static int give_completed(struct spoor_view *v, const struct spoor_event *ev, spoor_each_call *each, void *p)
 {
-	if (!wanted(v, ev))
+	if (!wanted(v, ev, ev->h->ts))
 		return 0;
 	v->tally.calls++;
 	v->tally.began_before += v->start_is_bound;
@@ -74,10 +75,17 @@ static int give_completed(struct spoor_view *v, const struct spoor_event *ev, sp
 	return each(v, ev, 0, p);
 }
 
+static uint64_t known_until(const struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why)
+{
+	const struct spoor_pending *p = (const void *)ev->h;
+
+	return why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
+}
+
 static int give_unfinished(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why,
 			   spoor_each_call *each, void *p)
 {
-	if (!wanted(v, ev))
+	if (!wanted(v, ev, known_until(v, ev, why)))
 		return 0;
 	if (spoor_is_exit((const void *)ev->h))
 		v->tally.calls++;
@@ -171,7 +179,7 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 uint64_t spoor_view_so_far(const struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why)
 {
 	const struct spoor_pending *p = (const void *)ev->h;
-	uint64_t until = why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
+	uint64_t until = known_until(v, ev, why);
 	uint64_t from = p->start ? p->start : ev->h->ts;
 
 	return until > from ? until - from : 0;

@@ -118,6 +118,17 @@ def test_times(spoor, traces):
     assert first <= low
 
 
+def test_least_duration_of_calls_that_never_ended(spoor, traces):
+    """It is that of which the report says that they lasted: of one whose end was lost until it was seen last."""
+    def unfinished(*args):
+        *events, _ = lines(spoor("report", "--format", "json", *args, traces / "migrate").stdout)
+        return [e for e in events if "unfinished" in e]
+    every = unfinished()
+    assert {"end lost", "end", "death"} <= {e["unfinished"] for e in every}
+    for least in {e["so_far"] for e in every}:
+        assert unfinished("--min-duration", f"{least}ns") == [e for e in every if e["so_far"] >= least]
+
+
 def test_times_of_a_listing(spoor, traces):
     """What a listing shows, given back, has that call: it is cut to the microsecond, and stands for all of it."""
     trace = traces / "migrate"
