@@ -49,14 +49,6 @@ static int open_map(int root, const char *path, const struct spoor_jit_places *p
 	return TAKE_FD(fd);
 }
 
-static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o,
-		   char *path)
-{
-	if (snprintf(path, SPOOR_JIT_PATH, "%s/perf-%u.map", places->folder, pid) >= SPOOR_JIT_PATH)
-		return -ENOENT;
-	return open_map(AT_FDCWD, path, places, o);
-}
-
 /* ---- the process ---- */
 
 /* What the innermost of its pid namespaces calls it; 0: unknown. */
@@ -124,6 +116,18 @@ static bool may_be_of_another(uint32_t pid)
 	return ferror(f) != 0;
 }
 
+/* On another machine, and once this one was booted again, numbers are anybody's. */
+static int open_by(uint32_t pid, const struct spoor_jit_places *places, const struct spoor_traced_process *o,
+		   char *path)
+{
+	if (!places->trace.here ||
+	    (o->start && !spoor_process_is(&places->trace, o, pid) && may_be_of_another(pid)))
+		return -ENOENT;
+	if (snprintf(path, SPOOR_JIT_PATH, "%s/perf-%u.map", places->folder, pid) >= SPOOR_JIT_PATH)
+		return -ENOENT;
+	return open_map(AT_FDCWD, path, places, o);
+}
+
 int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_traced_process *o,
 		   char ret_path[static SPOOR_JIT_PATH])
 {
@@ -135,9 +139,7 @@ int spoor_jit_open(const struct spoor_jit_places *places, const struct spoor_tra
 	if (inside >= 0)
 		return inside;
 	fd = open_by(o->pid, places, o, ret_path);
-	if (fd >= 0 || inside != -ESRCH || !other || !places->trace.here || !o->start)
+	if (fd >= 0 || inside != -ESRCH || !other || !o->start)
 		return fd;
-	if (!spoor_process_is(&places->trace, o, o->inner) && may_be_of_another(o->inner))
-		return -ENOENT;
 	return open_by(o->inner, places, o, ret_path);
 }

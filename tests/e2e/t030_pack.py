@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -163,6 +164,31 @@ def test_just_in_time(spoor, program, recorded):
         os.unlink(made)
     events, _ = report(spoor, trace)
     assert sum(e["event"] == "getpid" and e["stack"][0]["function"] == "quokka_made" for e in events) == 53
+
+
+def made(events):
+    """What the code is called that was made at run time."""
+    return {e["stack"][0]["function"] for e in events if e["event"] == "getpid" and e["stack"][0]["object"] is None}
+
+
+def test_just_in_time_on_another_machine(build, spoor, program, recorded, tmp_path):
+    """There a map of that number is of anybody; here, too, after the next boot."""
+    trace = recorded(program, "jit")
+    events, _ = report(spoor, trace)
+    here = Path(f"/tmp/perf-{events[0]['pid']}.map")
+    (tmp_path / "boot_id").write_text("01234567-89ab-4cde-8f01-23456789abcd\n")
+
+    def there():
+        script = f"mount --bind {tmp_path}/boot_id /proc/sys/kernel/random/boot_id && exec \"$@\""
+        command = ["unshare", "-m", "sh", "-c", script, "sh", build / "spoor", "report", "-f", "json", trace]
+        run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return made(map(json.loads, run.stdout.splitlines()[:-1]))
+    try:
+        assert made(events) == {"quokka_made"} and there() == {None}
+        pack(spoor, trace)
+    finally:
+        here.unlink()
+    assert there() == {"quokka_made"}
 
 
 def test_again(spoor, program, recorded):

@@ -164,6 +164,33 @@ def test_of_another_with_that_number(spoor, start, read, program, tmp_path):
         os.unlink(f"/tmp/perf-{other.pid}.map")
 
 
+def start_as(pid, start, *command):
+    """The kernel gives the number after ns_last_pid, unless somebody else is faster."""
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        process = start("sh", "-c", 'read go && exec "$@"', "sh", *command)
+        if process.pid == pid:
+            return process
+        process.kill()
+    pytest.fail(f"pid {pid} could not be had again")
+
+
+def test_of_the_next_with_that_number(spoor, start, read, program, tmp_path):
+    """The map is of the one who has the number and makes code now, as long as it runs."""
+    assert spoor("record", "-o", "t.spoor", "-m", "all", "-S", "64", "--", program, "made_first").returncode == 0
+    trace = read(tmp_path / "t.spoor")
+    pid = trace.calls[0]["pid"]
+    try:
+        assert names(trace) == {"made_first"}
+        other = start_as(pid, start, program, "made_next", "wait")
+        tell(other)
+        ready(other)
+        assert "made_next" in Path(f"/tmp/perf-{pid}.map").read_text()
+        assert names(read(trace.path)) == {None}
+    finally:
+        os.unlink(f"/tmp/perf-{pid}.map")
+
+
 @pytest.mark.parametrize("place", ["root", "links", "mounts"])
 def test_program_in_a_root_of_its_own(spoor, record, start, read, program, tmp_path, place):
     """Its file is no file of ours, or another; named as long as it runs, and for ever when it is packed."""
