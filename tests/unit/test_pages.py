@@ -92,8 +92,16 @@ def test_every_page_of_docs(source, convert):
         assert not complaints, f"{page.name}: {complaints}"
         headings = re.findall(r"^## (.+)$", page.read_text(), re.M)
         assert {"Synopsis", "Options", "Exit status", "Examples"} <= set(headings), page.name
+        assert "Overhead" in headings or page.stem == "spoor", page.name
         for heading in headings:
             assert re.search(f"^{heading.upper()}$", shown, re.M), f"{page.name}: {heading}"
+
+
+def test_all_verbs_are_listed(source, build):
+    """As the program itself lists them."""
+    told = subprocess.run([build / "spoor", "--help"], capture_output=True, text=True, check=True).stdout
+    section = (source / "docs/spoor.md").read_text().partition("## Verbs")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^- `(\w+)`: ", section, re.M)) == set(re.findall(r"^  (\w+) ", told, re.M))
 
 
 @pytest.mark.parametrize("page, said", [("", "expected '# NAME"), ("# spoor(1)\n", "expected '# NAME"),
