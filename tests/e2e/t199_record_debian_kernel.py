@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ["bash", "cat", "mkdir", "mount", "mv", "sleep", "tail"]
+from recordings import steps_of
+
+PROGRAMS = ["bash", "cat", "date", "mkdir", "mount", "mv", "sleep", "tail", "umount"]
 DIRECTORIES = ["proc", "sys", "dev", "tmp", "root", "var/cache"]
 INIT = """#!/bin/bash
 export PATH=/bin HOME=/root
@@ -28,6 +30,16 @@ spoor record -p $! --duration 1s -o hung.spoor 2>&1 | say record
 spoor report --blocked --format json hung.spoor | say blocked
 spoor stat -- cat depth/file 2>&1 | say stat
 spoor stat --by site -- cat depth/file 2>&1 | say sites
+mount -t securityfs none /sys/kernel/security
+echo integrity >/sys/kernel/security/lockdown
+spoor record --rotate 200ms -o set.spoor -- bash -c 'sleep 0.5; date -s "+1 hour"; sleep 0.5' 2>&1 | say record
+spoor report --format json set.spoor | say set
+cat set.spoor/manifest | say manifest
+echo confidentiality >/sys/kernel/security/lockdown
+spoor check --format json | say locked
+for verb in "record -o no.spoor" stat; do spoor $verb -- cat depth/file 2>&1; echo "code $?"; done | say refused
+umount /sys/kernel/security
+spoor check --format json | say "locked, not told of"
 echo == end
 echo o > /proc/sysrq-trigger
 sleep 100
@@ -135,3 +147,29 @@ def test_calls_are_counted_by_call_and_by_site(said):
     reads = [line.split() for line in said["stat"] if " read " in line]
     assert len(reads) == 1 and int(reads[0][3]) >= 3
     assert [line for line in said["sites"] if " read " in line and "cat+0x" in line]
+
+
+def test_clock_of_the_machine_is_set(said):
+    """While it is recorded, on a kernel that is locked down for integrity. (t150 has more of clocks, faked.)"""
+    manifest = json.loads("".join(said["manifest"][1:]))
+    assert steps_of(manifest["clocks"], "realtime") == [3600] and not steps_of(manifest["clocks"], "boottime")
+    *calls, summary = events(said["set"])
+    times = [float(c["ts"]) for c in calls]
+    assert times == sorted(times) and times[-1] - times[0] < 1000 and summary["calls"] > 200
+    assert [c["ret"] for c in calls if c["event"] == "clock_settime"] == [0]
+
+
+@pytest.mark.parametrize("part, words", [("locked", "[confidentiality]"),
+                                         ("locked, not told of", "bpf_probe_read_kernel is refused")])
+def test_check_tells_of_a_locked_down_kernel(said, part, words):
+    found = {c["check"]: c for c in events(said[part])}
+    assert found["lockdown"]["state"] == "no" and words in found["lockdown"]["detail"]
+    assert "lockdown=integrity" in found["lockdown"]["advice"]
+    assert {c["advice"] for c in found.values() if c["state"] == "no"} == {found["lockdown"]["advice"], "see lockdown"}
+
+
+def test_locked_down_kernel_refuses(said):
+    _, *lines = said["refused"]
+    assert lines[1::2] == ["code 125"] * 2
+    for verb, line in zip(("record", "stat"), lines[::2]):
+        assert line.startswith(f"spoor {verb}: this kernel is locked down (none integrity [confidentiality]): ")
