@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What another user has made beside the socket, in a directory like /tmp, before the daemon is started. As root."""
+"""What another user has made where we make files, in a directory like /tmp. As root."""
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import tracing
 from daemons import PATIENCE, Daemon, end_keeper, open_place, ticker  # noqa: F401 (fixtures)
+from processes import wait_for
 
 USER, STRANGER = 12345, 12346
 
@@ -127,3 +130,30 @@ def test_strangers_new_state(place):
     st = Path("ust.sock.state").stat()
     assert (st.st_uid, st.st_mode & 0o777) == (0, 0o600)
     assert not new.exists()
+
+
+@pytest.mark.parametrize("how", ["file", "pipe"])
+def test_strangers_spill(build, ticker, open_place, how):  # noqa: F811
+    """Where a program alone would write full packets: it is written to by nobody, and a pipe keeps nobody waiting."""
+    open_place.chmod(0o1777)
+    env = tracing.environment(build, open_place, SPOOR_UST_BUFFERS="64k") | {"TICKER_WAITS": "1"}
+    p = subprocess.Popen([ticker, "1", "20000"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    wait_for(lambda: list(open_place.glob("*.arena")))
+    (arena,) = open_place.glob("*.arena")
+    spill = arena.with_suffix(".spill")
+    with stranger():
+        if how == "pipe":
+            os.mkfifo(spill)
+        else:
+            spill.write_text("")
+            spill.chmod(0o666)
+    try:
+        p.communicate(b"x", timeout=60)
+    finally:
+        p.kill()
+    assert p.returncode == 0 and not spill.stat().st_size
+    spill.unlink()
+    run = subprocess.run([build / "spoor", "ust", "recover", arena, "-o", open_place / "t.spoor"], text=True,
+                         capture_output=True, timeout=PATIENCE)
+    events, lost = re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups()
+    assert int(events) + int(lost) == 22000, run

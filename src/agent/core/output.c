@@ -120,6 +120,7 @@ void output_take_arena(struct output *o, const struct arena_made *made)
 {
 	o->made = *made;
 	o->spill_fd = -1;
+	o->spill_made = false;
 	o->spilled = 0;
 	o->spill_lock = 0;
 	keep_fd(o);

@@ -18,8 +18,9 @@ struct output {
 	uint32_t first_slot;
 	bool used;
 	uint64_t fd_dev, fd_ino; /* of made.fd, which the program may have closed */
-	/* The spill file (arena.h), opened at the first full packet; and which file the number was of. */
+	/* The spill file (arena.h), made at the first full packet; and which file the number was of. */
 	int spill_fd;
+	bool spill_made;
 	uint64_t spill_dev, spill_ino;
 	uint32_t spill_lock;
 	uint64_t spilled, spill_limit; /* bytes; limit 0: none */

@@ -24,27 +24,42 @@ static bool is_ours(struct output *o)
 	       st.st_ino == o->spill_ino;
 }
 
+/*
+ * The first time it is made, and later it is to be the same: others may make files in that directory, too. A pipe of
+ * theirs would keep us waiting, a link would lead what we write elsewhere.
+ */
+static long open_file(struct output *o)
+{
+	char *path = o->made.path, *end = path + strlen(path); /* it is the lock's holder's */
+	const int how = o->spill_made ? O_NONBLOCK : O_CREAT | O_EXCL;
+	long fd;
+
+	strcpy(end, ".spill");
+	fd = sys3(SYS_open, path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | how, 0600);
+	*end = '\0';
+	return fd;
+}
+
 /* Programs close what they do not know (daemons do), so the number is asked for its file each time. */
 static int open_spill(struct output *o)
 {
-	char *path = o->made.path, *end = path + strlen(path); /* it is the lock's holder's */
 	struct stat st = {};
 	long fd;
 
 	if (is_ours(o))
 		return 0;
 	o->spill_fd = -1;
-	strcpy(end, ".spill");
-	fd = sys3(SYS_open, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	*end = '\0';
+	fd = open_file(o);
 	if (sys_failed(fd))
 		return (int)fd;
 	fd = fd_out_of_the_way(fd, SPOOR_FD_FROM);
-	if (sys_failed(sys3(SYS_fstat, fd, &st, 0))) {
+	if (sys_failed(sys3(SYS_fstat, fd, &st, 0)) ||
+	    (o->spill_made && (st.st_dev != o->spill_dev || st.st_ino != o->spill_ino))) {
 		sys3(SYS_close, fd, 0, 0);
 		return -EBADF;
 	}
 	o->spill_fd = (int)fd;
+	o->spill_made = true;
 	o->spill_dev = st.st_dev;
 	o->spill_ino = st.st_ino;
 	return 0;
