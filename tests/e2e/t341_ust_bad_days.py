@@ -57,6 +57,48 @@ def test_clocks_jump(spoor, ticker, tmp_path, step, slept):
     assert times == sorted(times) and before <= times[0] and times[-1] <= time.time()
 
 
+# While there is a file `asleep` CLOCK_MONOTONIC stands still, and the TSC goes on.
+SLEEPING_CLOCK = r"""
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	static long long since, slept;
+	long long now;
+	int asleep = clock == CLOCK_MONOTONIC && !access("PLACE/asleep", F_OK);
+	if (syscall(SYS_clock_gettime, clock, ts) || clock != CLOCK_MONOTONIC)
+		return 0;
+	now = ts->tv_sec * 1000000000LL + ts->tv_nsec;
+	if (asleep)
+		since = since ? since : now;
+	else if (since) {
+		slept += now - since;
+		since = 0;
+	}
+	now = (since ? since : now) - slept;
+	ts->tv_sec = now / 1000000000;
+	ts->tv_nsec = now % 1000000000;
+	return 0;
+}
+"""
+
+
+def test_machine_that_sleeps(spoor, ticker, tmp_path):
+    """As long as everything else: no event is lost, or of the future, and the time between them is what went by."""
+    (tmp_path / "clock.c").write_text(SLEEPING_CLOCK.replace("PLACE", str(tmp_path)))
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{ticker} 1 400 2000 & sleep 0.4; kill -STOP $!; "
+                "sleep 0.2; touch asleep; sleep 4; rm asleep; kill -CONT $!; wait",
+                env=os.environ | {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert run.returncode == 0 and " 0 lost" in run.stderr and "no sense" not in run.stderr, run.stderr
+    events = [e for e in user_events(spoor, tmp_path / "t.spoor") if e["event"] == "zoo:tick"]
+    assert numbers(events) == list(range(400))
+    times = [float(e["ts"]) for e in events]
+    assert times == sorted(times) and times[-1] - times[0] < 3.5
+
+
 # ---- limits and memory ----
 
 LIMITS = {

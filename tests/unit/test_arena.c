@@ -40,6 +40,32 @@ static void test_clock(void **state)
 	spoor_user_clock_done(&c);
 }
 
+static void add_now(struct spoor_user_clock *c, uint64_t tsc, uint64_t ns)
+{
+	assert_int_equal(spoor_user_clock_now(c, (struct spoor_clock_pair){ tsc, ns }), 0);
+}
+
+/* While the machine sleeps one of them stands still, and the other goes on, or begins anew. */
+static void test_clock_of_a_machine_that_sleeps(void **state)
+{
+	struct spoor_user_clock c = {};
+
+	add_now(&c, 3000000000, 1000000000);
+	add_now(&c, 6000000000, 2000000000);
+	add_now(&c, 6000000000000, 2050000000);
+	assert_in_range(spoor_user_clock_ns(&c, 4500000000), 1499999998, 1500000000);
+	assert_in_range(spoor_user_clock_ns(&c, 6120000000), 2039999998, 2040000000);
+	assert_int_equal(spoor_user_clock_ns(&c, 6151000000), 2050000000);
+	assert_int_equal(spoor_user_clock_ns(&c, 5999850000000), 2050000000);
+	assert_in_range(spoor_user_clock_ns(&c, 6000300000000), 2149999998, 2150000000);
+	add_now(&c, 6003000000000, 3050000000);
+	assert_in_range(spoor_user_clock_ns(&c, 6001500000000), 2549999998, 2550000000);
+	add_now(&c, 900000000, 3100000000);
+	assert_in_range(spoor_user_clock_ns(&c, 600000000), 2999999998, 3000000000);
+	assert_in_range(spoor_user_clock_ns(&c, 1200000000), 3199999990, 3200000000);
+	spoor_user_clock_done(&c);
+}
+
 /* Of the last stamps that there are, as only garbage has them: they do not begin at 0 again. */
 static void test_clock_ends(void **state)
 {
@@ -421,7 +447,8 @@ static void test_spill(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_ends), cmocka_unit_test(test_lanes),
+		cmocka_unit_test(test_clock), cmocka_unit_test(test_clock_of_a_machine_that_sleeps),
+		cmocka_unit_test(test_clock_ends), cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_merge), cmocka_unit_test(test_refused),    cmocka_unit_test(test_cut),
 		TEST_OF_TRACE(test_recover),  TEST_OF_TRACE(test_crowd),         TEST_OF_TRACE(test_garbage),
 		TEST_OF_TRACE(test_spill),

@@ -9,7 +9,8 @@
  *    |   +'
  *    +-------------- tsc
  *
- * Before the first pair and after the last the nearest piece goes on. Not thread-safe.
+ * Before the first pair and after the last the nearest piece goes on. While a machine sleeps CLOCK_MONOTONIC stands
+ * still, and the TSC as a rule goes on: so does this. Not thread-safe.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,6 +41,8 @@ struct spoor_clock_pair spoor_clock_pair_now(void);
  * refused: -EINVAL. -ENOMEM.
  */
 int spoor_user_clock_add(struct spoor_user_clock *c, struct spoor_clock_pair p);
+/* Adds one that is of now, and true: if it contradicts the others, which a TSC does that began anew, so does this. */
+int spoor_user_clock_now(struct spoor_user_clock *c, struct spoor_clock_pair p);
 /* Forgets pairs before ns, but for what conversions from there on need. */
 void spoor_user_clock_forget(struct spoor_user_clock *c, uint64_t ns);
 void spoor_user_clock_done(struct spoor_user_clock *c);

@@ -66,7 +66,7 @@ int spoor_taker_look_back(struct spoor_taker *t, struct spoor_source *s)
 		return -ENOMEM;
 	s->own_clock = true;
 	for (size_t i = 0; i < t->clock.n; i++)
-		spoor_user_clock_add(s->clock, t->clock.pairs[i]);
+		spoor_user_clock_now(s->clock, t->clock.pairs[i]);
 	spoor_user_arena_clocks(a, s->clock);
 	for (unsigned i = 0; i < a->n_packets; i++)
 		if (a->headers[i].mono)
@@ -85,7 +85,7 @@ struct spoor_user_classes *spoor_taker_classes(struct spoor_taker *t)
 void spoor_taker_go_on(struct spoor_taker *t)
 {
 	t->now = spoor_clock_pair_now();
-	spoor_user_clock_add(&t->clock, t->now);
+	spoor_user_clock_now(&t->clock, t->now);
 	t->most = t->now.ns + AHEAD_NS;
 }
 
@@ -229,7 +229,7 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 	uint64_t overwritten = spoor_user_arena_overwritten(s->arena);
 
 	if (s->own_clock)
-		spoor_user_clock_add(s->clock, t->now);
+		spoor_user_clock_now(s->clock, t->now);
 	for (unsigned i = 0; i < s->arena->n_packets; i++) {
 		int r = spoor_taker_take_packet(t, s, i);
 
