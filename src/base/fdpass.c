@@ -2,9 +2,16 @@
 #include "base/fdpass.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#define MOST_STUCK 64
+#define THREAD_STACK 65536
 
 union control {
 	char buf[CMSG_SPACE(SPOOR_FDS_MOST * sizeof(int))];
@@ -36,6 +43,57 @@ int spoor_fds_send(int sock, const void *bytes, size_t size, const int *fds, int
 	return (size_t)sent == size ? 0 : -EIO;
 }
 
+static unsigned closing; /* threads that are at it */
+
+static void *close_it(void *fd)
+{
+	close((int)(intptr_t)fd);
+	__atomic_fetch_sub(&closing, 1, __ATOMIC_RELAXED);
+	return NULL;
+}
+
+/* Where there is no room for a thread the descriptor stays. */
+static void begin_closing(int fd)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	__atomic_fetch_add(&closing, 1, __ATOMIC_RELAXED);
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, THREAD_STACK);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&thread, &attr, close_it, (void *)(intptr_t)fd))
+		__atomic_fetch_sub(&closing, 1, __ATOMIC_RELAXED);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+}
+
+bool spoor_fds_is_memory(int fd)
+{
+	return fcntl(fd, F_GET_SEALS) >= 0;
+}
+
+void spoor_fds_drop(int fd)
+{
+	if (fd >= 0 && spoor_fds_is_memory(fd))
+		close(fd);
+	else if (fd >= 0)
+		begin_closing(fd);
+}
+
+void spoor_fds_dropp(const int *fd)
+{
+	spoor_fds_drop(*fd);
+}
+
+bool spoor_fds_stuck(void)
+{
+	return __atomic_load_n(&closing, __ATOMIC_RELAXED) >= MOST_STUCK;
+}
+
 /* Those of the message, in their order: how many there were; the first `n` of them are kept. */
 static int take(struct msghdr *msg, int *fds, int n)
 {
@@ -53,7 +111,7 @@ static int take(struct msghdr *msg, int *fds, int n)
 			if (count < n)
 				fds[count] = fd;
 			else
-				close(fd);
+				spoor_fds_drop(fd);
 			count++;
 		}
 	}
@@ -65,7 +123,7 @@ ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, i
 	union control control;
 	struct iovec iov = { .iov_base = bytes, .iov_len = room };
 	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = n ? sizeof(control) : 0
 	};
 	ssize_t size;
 	int count;
@@ -80,11 +138,10 @@ ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, i
 	count = take(&msg, fds, n);
 	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
 		for (int i = 0; i < n; i++) {
-			if (fds[i] >= 0)
-				close(fds[i]);
+			spoor_fds_drop(fds[i]);
 			fds[i] = -1;
 		}
-		return msg.msg_flags & MSG_CTRUNC && count < SPOOR_FDS_MOST ? -EMFILE : -EBADMSG;
+		return n && msg.msg_flags & MSG_CTRUNC && count < SPOOR_FDS_MOST ? -EMFILE : -EBADMSG;
 	}
 	if (ret_n)
 		*ret_n = count;

@@ -6,10 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from daemons import daemon  # noqa: F401
+from daemons import PATIENCE, daemon, ticker  # noqa: F401
 from processes import sleeps_in, wait_for
 
 NANOSLEEP = 230
@@ -101,6 +103,42 @@ def test_daemon_that_looks_for_the_library(mapper, daemon):
         run = daemon.ust("start", "-s", name, "-o", f"{name}.spoor", "-e", "no:one")
         assert run.returncode == 0, run.stderr
     assert len(os.listdir(f"/proc/{daemon.process.pid}/task")) < 8
+
+
+SENDER = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+from fakeprogram import Arena, Program
+silent = os.open("mounted/dozer", os.O_RDONLY)
+p = Program(sys.argv[3])
+if sys.argv[2] == "daemon": p.setup()
+print("ready", flush=True)
+sys.stdin.readline()
+p.offer(Arena(), silent)
+print("sent", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("who", ["daemon", "keeper"])
+def test_descriptors_sent_to_a_recorder(files, daemon, ticker, tmp_path, who):  # noqa: F811
+    """Who closes a file has its server asked: neither the daemon waits for that, which throws it away, nor who keeps
+    what programs say while there is none."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    if who == "keeper":
+        daemon.kill()
+    place = daemon.socket if who == "daemon" else f"{daemon.socket}.waiting"
+    sender = subprocess.Popen([sys.executable, "-c", SENDER, Path(__file__).parent, who, place], cwd=tmp_path,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert sender.stdout.readline() == b"ready\n"
+    with stopped(files, sender):
+        sender.stdin.write(b"\n")
+        sender.stdin.flush()
+        assert sender.stdout.readline() == b"sent\n"
+        assert daemon.program(ticker, 1, 4).wait(PATIENCE) == 0
+        if who == "keeper":
+            daemon.start()
+        assert daemon.ust("end").stdout.startswith("4 events of 1 program, 0 lost")
 
 
 def test_interrupted(silent, record):

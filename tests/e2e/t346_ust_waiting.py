@@ -519,3 +519,25 @@ def test_hostile_client(daemon, ticker):
     daemon.start()
     assert end(daemon).startswith("20 events of 5 programs")
     assert by_thread(daemon) == {i: list(range(4)) for i in range(5)}
+
+
+def test_descriptors_without_end(daemon, ticker):
+    """As many are held of one as he may have buffers. (Others than memory are not held at all.)"""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill()
+    keeper = Path(f"/proc/{keeper_pid(str(daemon.socket) + '.keeper')}/fd")
+    memory, (_, pipe) = os.memfd_create("mine"), os.pipe()
+
+    def held(what):
+        return sum(os.readlink(fd).startswith(what) for fd in keeper.iterdir())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as t:
+        for each, fd in (s, memory), (t, pipe):
+            each.connect(str(daemon.socket) + ".waiting")
+            for _ in range(60):
+                socket.send_fds(each, [b"x"], [fd])
+        begin_and_end(daemon, ticker, 0, 5)
+        wait_for(lambda: held("/memfd:spoor-ust") == 5)
+        assert held("/memfd:mine") == 16 and held("pipe:") == 0
+        daemon.start()
+        assert end(daemon).startswith("20 events of 5 programs")

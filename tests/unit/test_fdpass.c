@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,7 +69,8 @@ static void test_bytes_and_descriptors(void **state)
 /* Descriptors that nobody asked for do not stay open. */
 static void test_more_than_asked_for(void **state)
 {
-	int fds[SPOOR_FDS_MOST] = { ends[0], ends[0], ends[1], ends[1] }, one = -1, n = 0, next;
+	int memory = memfd_create("memory", MFD_CLOEXEC), one = -1, n = 0, next;
+	int fds[SPOOR_FDS_MOST] = { ends[0], memory, memory, memory };
 	char byte;
 
 	assert_int_equal(spoor_fds_send(ends[0], "", 1, fds, SPOOR_FDS_MOST, 0), 0);
@@ -78,7 +81,37 @@ static void test_more_than_asked_for(void **state)
 	assert_int_equal(next, one + 1);
 	close(next);
 	close(one);
+	close(memory);
 	assert_int_equal(spoor_fds_send(ends[0], "", 1, fds, SPOOR_FDS_MOST + 1, 0), -EINVAL);
+}
+
+/* Who wants none gets none into its table, not for a moment. */
+static void test_none_wanted(void **state)
+{
+	char byte;
+
+	assert_int_equal(spoor_fds_send(ends[0], "", 1, ends, 2, 0), 0);
+	assert_int_equal(spoor_fds_send(ends[0], "", 1, NULL, 0, 0), 0);
+	assert_int_equal(spoor_fds_receive(ends[1], &byte, 1, NULL, 0, NULL, 0), -EBADMSG);
+	assert_int_equal(spoor_fds_receive(ends[1], &byte, 1, NULL, 0, NULL, 0), 1);
+}
+
+/* By a thread, at some time; a memfd at once. */
+static void test_drop(void **state)
+{
+	int memory = memfd_create("memory", MFD_CLOEXEC), pipe[2];
+	char byte;
+
+	assert_int_equal(pipe2(pipe, O_CLOEXEC), 0);
+	assert_true(spoor_fds_is_memory(memory));
+	assert_false(spoor_fds_is_memory(pipe[1]));
+	spoor_fds_drop(-1);
+	spoor_fds_drop(memory);
+	assert_false(is_open(memory));
+	spoor_fds_drop(pipe[1]);
+	assert_int_equal(read(pipe[0], &byte, 1), 0);
+	close(pipe[0]);
+	assert_false(spoor_fds_stuck());
 }
 
 static void test_too_large(void **state)
@@ -98,6 +131,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bytes_and_descriptors, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(test_more_than_asked_for, open_ends, close_ends),
+		cmocka_unit_test_setup_teardown(test_none_wanted, open_ends, close_ends),
+		cmocka_unit_test(test_drop),
 		cmocka_unit_test_setup_teardown(test_too_large, open_ends, close_ends),
 	};
 

@@ -86,12 +86,14 @@ void spoor_hub_no_files(struct spoor_hub *h)
 }
 
 /* What a peer has not read, and ended, is told before what it sent, and once. */
-ssize_t spoor_hub_receive(int sock, void *bytes, size_t room, int *ret_fd, int flags)
+ssize_t spoor_hub_receive(const struct hub_program *p, void *bytes, size_t room, int *ret_fd, int flags)
 {
+	int n_fds = spoor_fds_stuck() && p->cred.uid && p->cred.uid != geteuid() ? 0 : 1;
 	ssize_t n;
 
+	*ret_fd = -1;
 	do {
-		n = spoor_fds_receive(sock, bytes, room, ret_fd, 1, NULL, MSG_DONTWAIT | flags);
+		n = spoor_fds_receive(p->sock.fd, bytes, room, ret_fd, n_fds, NULL, MSG_DONTWAIT | flags);
 	} while (n == -ECONNRESET);
 	return n;
 }
@@ -113,14 +115,14 @@ static bool asks(const struct hub_program *p)
 static int receive(struct hub_program *p)
 {
 	_Alignas(8) char text[SPOOR_CONTROL_MAX_SIZE];
-	_cleanup_(spoor_closep) int fd = -1;
+	_cleanup_(spoor_fds_dropp) int fd = -1;
 	ssize_t n;
 	int r;
 
 	if (p->hub->catching_up && asks(p)) /* it would be carried out before those that are not heard yet */
 		return 0;
 	spoor_program_look_ahead(p);
-	n = spoor_hub_receive(p->sock.fd, text, sizeof(text), &fd, 0);
+	n = spoor_hub_receive(p, text, sizeof(text), &fd, 0);
 	if (n == -EMFILE)
 		spoor_hub_no_files(p->hub);
 	if (n <= 0)

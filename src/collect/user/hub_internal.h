@@ -188,7 +188,7 @@ void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
 void spoor_hub_warn(struct spoor_hub *h, const char *text);
 void spoor_hub_no_files(struct spoor_hub *h);
-ssize_t spoor_hub_receive(int sock, void *bytes, size_t room, int *ret_fd, int flags);
+ssize_t spoor_hub_receive(const struct hub_program *p, void *bytes, size_t room, int *ret_fd, int flags);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */
 /* Who has called chroot() is to find it, too; 0 also if it is open already, or nobody is to. */
 int spoor_hub_open_beyond_root(struct spoor_hub *h, struct spoor_error *e);
@@ -234,7 +234,7 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd); /* NULL:
 void spoor_program_meet(struct hub_program *p);
 void spoor_program_heard(struct hub_program *p); /* or it left */
 const struct spoor_ust_process *spoor_program_process(struct hub_program *p);
-/* One message of it, with at most one descriptor, which is closed. -errno: it broke the protocol. */
+/* One message of it, with at most one descriptor, which stays the caller's. -errno: it broke the protocol. */
 int spoor_program_message(struct hub_program *p, const void *m, size_t size, int fd);
 int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,
 		       struct spoor_hub_request *q);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "base/strings.h"
 #include "collect/user/hub_internal.h"
 
@@ -42,8 +43,7 @@ void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd)
 	struct hub_words *w = k->from ? malloc(sizeof(*w) + size) : NULL;
 
 	if (!w) {
-		if (fd >= 0)
-			close(fd);
+		spoor_fds_drop(fd);
 		return;
 	}
 	*w = (struct hub_words){ .from = k->from, .fd = fd, .size = size };
@@ -106,8 +106,7 @@ void spoor_waiting_hear(struct spoor_hub *h)
 	while ((w = h->waited.first)) {
 		h->waited.first = w->next;
 		spoor_hub_heard(w->from, w->bytes, w->size, w->fd);
-		if (w->fd >= 0)
-			close(w->fd);
+		spoor_fds_drop(w->fd);
 		free(w);
 	}
 	for (struct hub_program *p = h->first; p; p = p->next)

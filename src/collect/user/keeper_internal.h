@@ -58,7 +58,7 @@ struct keeper_waiter {
 	uint32_t uid;
 	bool met;   /* a daemon had let it in, and may have heard something */
 	bool heard; /* it has ended; or what it says from here on stays in the socket */
-	unsigned n;
+	unsigned n, n_fds; /* what it said; with so many descriptors */
 	struct keeper_said *said;
 };
 

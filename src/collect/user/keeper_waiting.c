@@ -21,6 +21,7 @@
 #define OTHERS_MOST (WAITING_MOST / 4) /* of a user who is not ours */
 #define MOST_BYTES (512ULL << 20)      /* in what they sent: their buffers */
 #define MOST_MESSAGES 64
+#define MOST_FDS 16 /* of one: his buffers for each session */
 #define LOOK_EVERY 16 /* who comes: how much it is by now; */
 #define LOOK_NS 10000000ULL /* sooner, where they have had time to write much */
 #define AT_A_TIME 64
@@ -133,6 +134,7 @@ static int note(struct keeper *k, struct keeper_waiter *w, const char *bytes, si
 	}
 	memcpy(copy, bytes, size);
 	w->said[w->n++] = (struct keeper_said){ fd, size, copy };
+	w->n_fds += fd >= 0;
 	k->fds += fd >= 0;
 	return 0;
 }
@@ -150,21 +152,30 @@ static void free_waiter(struct keeper *k, struct keeper_waiter *w)
 	k->fds--;
 }
 
+static bool may_send_fds(const struct keeper_waiter *w)
+{
+	return !w->uid || w->uid == geteuid() || !spoor_fds_stuck();
+}
+
 /* What there is no room for stays in its socket. false: it left, and had nothing to say. */
 static bool hear(struct keeper *k, struct keeper_waiter *w)
 {
 	char bytes[SPOOR_KEEPER_SAID];
 
 	while (!w->heard) {
-		_cleanup_(spoor_closep) int fd = -1;
+		_cleanup_(spoor_fds_dropp) int fd = -1;
 		ssize_t n;
 
-		w->heard = w->n == MOST_MESSAGES || !has_fds(k);
+		w->heard = w->n == MOST_MESSAGES || w->n_fds == MOST_FDS || !has_fds(k);
 		if (w->heard)
 			break;
-		n = spoor_fds_receive(w->fd, bytes, sizeof(bytes), &fd, 1, NULL, MSG_DONTWAIT);
+		n = spoor_fds_receive(w->fd, bytes, sizeof(bytes), &fd, may_send_fds(w), NULL, MSG_DONTWAIT);
 		if (n == -EAGAIN)
 			break;
+		if (fd >= 0 && !spoor_fds_is_memory(fd)) { /* no buffers; else nothing else of a stranger's is held */
+			spoor_fds_drop(fd);
+			fd = -1;
+		}
 		w->heard = n <= 0 || note(k, w, bytes, n, fd);
 		k->turned_away += n > 0 && w->heard;
 		if (w->heard && !w->n)

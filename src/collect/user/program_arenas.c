@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 #include "collect/user/hub_internal.h"
 
 #define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
@@ -72,6 +73,8 @@ static void keep(struct hub_program *p, const struct spoor_control_arena *m, int
 {
 	struct spoor_kept k = { .pid = p->cred.pid, .session = m->session };
 
+	if (!spoor_fds_is_memory(fd)) /* nor has the keeper anything to do with a stranger's files */
+		return;
 	k.start_time = spoor_program_process(p)->start_time;
 	memcpy(k.uuid, m->uuid, sizeof(k.uuid));
 	spoor_keeper_keep(p->hub->keeper, &k, fd);
@@ -85,10 +88,10 @@ static bool is_new(const struct hub_program *p, const struct hub_member *member,
 void spoor_program_look_ahead(struct hub_program *p)
 {
 	struct spoor_control_arena m;
-	_cleanup_(spoor_closep) int fd = -1;
+	_cleanup_(spoor_fds_dropp) int fd = -1;
 	struct spoor_ust_session *s;
 
-	if (!p->kept || !p->program || spoor_hub_receive(p->sock.fd, &m, sizeof(m), &fd, MSG_PEEK) != sizeof(m))
+	if (!p->kept || !p->program || spoor_hub_receive(p, &m, sizeof(m), &fd, MSG_PEEK) != sizeof(m))
 		return;
 	if (m.head.type != SPOOR_CONTROL_ARENA || m.head.version != SPOOR_CONTROL_VERSION || fd < 0)
 		return;
@@ -159,10 +162,13 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
 	char text[640];
-	struct stat st;
+	struct stat st = {};
 	int r;
 
-	if (fstat(fd, &st) || (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES))
+	/* Of what is no memfd nothing is asked but that. */
+	if (spoor_fds_is_memory(fd) && fstat(fd, &st))
+		return -errno;
+	if (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES)
 		return -EFBIG;
 	r = spoor_user_arena_map(fd, &a, &e);
 	if (r) {
