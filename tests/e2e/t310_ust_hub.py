@@ -266,6 +266,20 @@ def test_hostile_messages(ust, what):
     assert numbers(found) == list(range(100))
 
 
+def test_buffers_of_huge_pages(ust):
+    """Where none is left who reads them would die of SIGBUS: they are refused, and not for what there is just now."""
+    done, found = ust("""
+        p = Program()
+        p.setup()
+        fd = os.memfd_create("huge", os.MFD_HUGETLB | os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, 4 << 20)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        p.offer(Arena(), fd)
+        assert p.receive()[0] == 0
+    """)
+    assert not found and "it is of huge pages" in done.stderr
+
+
 def test_wrong_versions_are_told(ust):
     done, found = ust("""
         for how in {"version": 1}, {"version": 4}, {"arena_version": 9}:

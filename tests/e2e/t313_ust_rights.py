@@ -16,7 +16,7 @@ import time
 import pytest
 import tracing
 from daemons import PATIENCE, Daemon, daemon, end_keeper, in_a_row, open_place as place  # noqa: F401
-from fakeprogram import COMMAND, message
+from fakeprogram import COMMAND, Arena, Program, message
 from processes import ready, tell, wait_for
 
 USER, STRANGER = 12345, 12346
@@ -244,6 +244,46 @@ def test_no_user_keeps_others_out(build, place, linked):
             end(n)
         d.kill()
         end_keeper(f"{d.socket}.keeper")
+
+
+def test_large_buffers_of_another_user(build, place, linked):
+    """As large as the session asks for."""
+    d = Daemon(build, place).start()
+    try:
+        d.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "300M")
+        env = d.environment(preload=False)
+        assert as_user(USER, linked, 1, 10, env=env, stdout=subprocess.DEVNULL).wait(PATIENCE) == 0
+        assert d.ust("end").stdout.startswith("10 events of 1 program, 0 lost")
+    finally:
+        d.kill()
+        end_keeper(f"{d.socket}.keeper")
+
+
+def test_no_more_buffers_than_asked_for(daemon, monkeypatch):
+    """For each, and be it empty, the recorder needs memory: of another user's program it takes as many, and as large
+    ones, as the session wants."""
+    daemon.cwd.chmod(0o711)
+    monkeypatch.chdir(daemon.cwd)  # what it is in is root's alone
+    daemon.ust("start", "-o", "t.spoor")
+
+    def come():
+        os.seteuid(STRANGER)
+        try:
+            p = Program(daemon.socket.name)
+        finally:
+            os.seteuid(0)
+        p.setup()
+        return p
+    large, many = come(), come()
+    large.offer(Arena(packets=10000, packet_size=4096))
+    assert large.receive()[0] == 0
+    with contextlib.suppress(OSError):
+        for _ in range(9):
+            many.offer(Arena(packets=2))
+    assert many.receive()[0] == 0
+    daemon.ust("end")
+    daemon.kill(signal.SIGTERM)
+    assert "larger than the session asked for" in daemon.process.stderr.read()
 
 
 def test_alone_as_user(build, place, linked):

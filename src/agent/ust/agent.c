@@ -10,10 +10,9 @@
 #include "agent/core/process.h"
 #include "agent/core/reserve.h"
 #include "agent/ust/filter.h"
+#include "agent/ust/limits.h"
 #include "agent/ust/sites.h"
 #include "agent/ust/state.h"
-
-#define DEFAULT_BUFFERS (4 << 20)
 
 static struct session {
 	__u32 id;   /* the recorder's; 0: not in use */
@@ -54,7 +53,7 @@ static void fill_wish(const struct spoor_control_setup *s, struct arena_wish *wi
 	uint32_t i;
 
 	memset(wish, 0, sizeof(*wish));
-	wish->size = s->buffers ?: DEFAULT_BUFFERS;
+	wish->size = s->buffers ?: UST_BUFFERS;
 	wish->session = s->session;
 	wish->n_channels = s->n_channels;
 	for (i = 0; i < s->n_channels; i++) {

@@ -13,7 +13,6 @@
 #include "agent/ust/glob.h"
 #include "agent/ust/limits.h"
 
-#define DEFAULT_BUFFERS (4 << 20)
 #define DEFAULT_BLOCK_US 100000
 
 static const char *variable(char **envp, const char *name)
@@ -354,7 +353,7 @@ bool environment_alone(char **envp, struct alone *ret)
 		say("SPOOR_UST_OUTPUT", dir, "the path is too long, or the current directory unknown", nothing);
 		return false;
 	}
-	wish->size = DEFAULT_BUFFERS;
+	wish->size = UST_BUFFERS;
 	wish->n_channels = 1;
 	strcpy(wish->channels[0].name, "channel0");
 	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {

@@ -4,7 +4,8 @@
  * What may be asked of a recording, by an option of `spoor ust` as by the environment of a program that records alone:
  * the same limits, and the same words where they are not kept.
  */
-#define UST_LEAST_BUFFERS 65536    /* bytes a process */
+#define UST_BUFFERS 4194304        /* bytes a process, where nobody says how many */
+#define UST_LEAST_BUFFERS 65536
 #define UST_MOST_BUFFERS (2ULL << 30)
 #define UST_LEAST_MAX_SIZE 4194304 /* bytes on disk */
 #define UST_MOST_BLOCK_US 60000000

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 /* ---- what is fixed: checked once ---- */
 
@@ -184,11 +186,14 @@ int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_err
 {
 	struct spoor_user_arena *a;
 	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
 	struct stat st;
 	void *base;
 
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return spoor_fail(e, EPERM, "the program's buffer is not sealed against shrinking");
+	if (fstatfs(fd, &fs) || fs.f_type == HUGETLBFS_MAGIC) /* where a page cannot be had: SIGBUS */
+		return wrong(e, "it is of huge pages");
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(a->head))
 		return wrong(e, "it is too small");
 	if ((uint64_t)st.st_size > SPOOR_ARENA_LARGEST)

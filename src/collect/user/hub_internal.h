@@ -15,7 +15,7 @@
 #include "collect/user/turned_away.h"
 #include "collect/user/waker.h"
 
-#define HUB_MOST_ARENAS 64 /* of one process */
+#define HUB_MOST_ARENAS 64 /* of one process, in all sessions */
 
 enum hub_kind { HUB_LISTENER, HUB_PEER, HUB_PROCESS, HUB_WAKER, HUB_ROWS, HUB_KEEPER };
 

@@ -7,11 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/ust/limits.h"
 #include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "collect/user/hub_internal.h"
 
-#define MOST_BYTES (256ULL << 20) /* of one arena, where its owner is not ours */
+#define MOST_ARENAS 8 /* of a process in a session: it makes one */
 
 static bool is_known(const struct hub_member *m, const uint8_t *uuid)
 {
@@ -157,6 +158,26 @@ static void note_coming(const struct hub_program *p, struct hub_member *member, 
 	member->how = SPOOR_CAME_LATE;
 }
 
+/* Of one arena, where its owner is not ours: what the session asks for, and what there is to it. */
+static uint64_t most_bytes(const struct spoor_ust_session *s)
+{
+	uint64_t buffers = s->o.buffers ?: UST_BUFFERS;
+
+	return buffers + buffers / SPOOR_ARENA_MIN_PACKET * sizeof(struct spoor_arena_packet) +
+	       2 * SPOOR_ARENA_DEFS_MOST;
+}
+
+static int map_checked(const struct hub_program *p, const struct spoor_ust_session *s, int fd, struct stat *ret_stat,
+		       struct spoor_user_arena **ret, struct spoor_error *e)
+{
+	/* Of what is no memfd nothing is asked but that. */
+	if (spoor_fds_is_memory(fd) && fstat(fd, ret_stat))
+		return spoor_fail(e, errno, "%s", strerror(errno));
+	if (p->cred.uid != geteuid() && (uint64_t)ret_stat->st_size > most_bytes(s))
+		return spoor_fail(e, EFBIG, "the program's buffer is larger than the session asked for");
+	return spoor_user_arena_map(fd, ret, e);
+}
+
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
@@ -165,12 +186,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	struct stat st = {};
 	int r;
 
-	/* Of what is no memfd nothing is asked but that. */
-	if (spoor_fds_is_memory(fd) && fstat(fd, &st))
-		return -errno;
-	if (p->cred.uid != geteuid() && (uint64_t)st.st_size > MOST_BYTES)
-		return -EFBIG;
-	r = spoor_user_arena_map(fd, &a, &e);
+	r = map_checked(p, member->session, fd, &st, &a, &e);
 	if (r) {
 		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
 		spoor_hub_warn(p->hub, text);
@@ -215,7 +231,7 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 		struct spoor_control_end end = { .session = m->session };
 
 		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
-	} else if (member->n_arenas >= HUB_MOST_ARENAS) {
+	} else if (member->n_arenas >= MOST_ARENAS) {
 		return -EBADMSG;
 	} else if (is_new(p, member, m->uuid) && !take_over(p, member, m->uuid, &r)) { /* it may be asked again */
 		keep(p, m, fd);
