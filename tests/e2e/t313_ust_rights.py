@@ -13,10 +13,11 @@ import subprocess
 import termios
 import time
 
+import fakeprogram
 import pytest
 import tracing
-from daemons import PATIENCE, Daemon, daemon, end_keeper, in_a_row, open_place as place  # noqa: F401
-from fakeprogram import COMMAND, Arena, Program, message
+from daemons import PATIENCE, Daemon, daemon, end_keeper, in_a_row, open_place as place, ticker  # noqa: F401
+from fakeprogram import COMMAND, Arena, Program, event_class, message
 from processes import ready, tell, wait_for
 
 USER, STRANGER = 12345, 12346
@@ -284,6 +285,28 @@ def test_no_more_buffers_than_asked_for(daemon, monkeypatch):
     daemon.ust("end")
     daemon.kill(signal.SIGTERM)
     assert "larger than the session asked for" in daemon.process.stderr.read()
+
+
+def test_kinds_of_events_are_for_all(daemon, monkeypatch, ticker):  # noqa: F811
+    """There are numbers for some thirty thousand in a session: another user's programs do not take all of them."""
+    daemon.cwd.chmod(0o711)
+    monkeypatch.chdir(daemon.cwd)  # what it is in is root's alone
+    monkeypatch.setattr(fakeprogram, "DEFS_SIZE", 2 << 20)
+    daemon.ust("start", "-o", "t.spoor")
+    come = []
+    for n in range(4):
+        os.seteuid(STRANGER)
+        try:
+            p, arena = Program(daemon.socket.name), Arena(packets=2)
+        finally:
+            os.seteuid(0)
+        p.setup()
+        for i in range(2, 8192):
+            arena.define(event_class(i, f"e{n}_{i}"))
+        p.offer(arena)
+        come.append(p)
+    assert daemon.program(ticker, 1, 5).wait(PATIENCE) == 0
+    assert re.match(r"6 events of \d programs?, 0 lost", daemon.ust("end").stdout)
 
 
 def test_alone_as_user(build, place, linked):

@@ -209,6 +209,7 @@ int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_err
 	a->base = base;
 	a->size = st.st_size;
 	a->mapped = true;
+	a->uid = st.st_uid;
 	memcpy(&a->head, base, sizeof(a->head));
 	return finish(a, ret, e);
 }

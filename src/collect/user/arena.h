@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "agent/core/arena.h"
 #include "base/error.h"
@@ -41,6 +42,7 @@ struct spoor_user_arena {
 	size_t size;      /* of a dead one that was cut: less than head.size, and nothing is read behind it */
 	uint64_t missing; /* then: bytes of events that were behind it, as far as is known */
 	bool mapped;
+	uid_t uid; /* of a live one: whose it is, as the kernel says */
 	bool peek; /* what is taken stays in it, for others to take */
 	struct spoor_arena_packet *headers; /* live, in base; of a dead one, with those of packets that were spilled */
 	struct spoor_user_packet *packets;

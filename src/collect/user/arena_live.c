@@ -27,6 +27,7 @@ static void take_class(struct spoor_user_arena *a, struct spoor_user_classes *r,
 		spoor_user_arena_garbage(a, "a definition has a number that is none, or is another's");
 		return;
 	}
+	r->uid = a->uid;
 	err = spoor_user_classes_take(r, copy, size, &class);
 	if (err == -EBADMSG)
 		spoor_user_arena_garbage(a, "a definition of events");

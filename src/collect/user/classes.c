@@ -295,6 +295,7 @@ void spoor_user_classes_done(struct spoor_user_classes *r)
 	for (size_t i = 0; i < r->n; i++)
 		free_class(r->all[i]);
 	free(r->all);
+	spoor_shares_done(&r->shares);
 	*r = (struct spoor_user_classes){};
 }
 
@@ -366,6 +367,13 @@ int spoor_user_classes_resume(struct spoor_user_classes *r)
 	return err;
 }
 
+static size_t unused(const struct spoor_user_classes *r)
+{
+	const size_t most = SPOOR_EV_USER_MAX - SPOOR_EV_USER;
+
+	return r->n < most ? most - r->n : 0;
+}
+
 int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, size_t size,
 			    const struct spoor_user_class **ret)
 {
@@ -389,14 +397,18 @@ int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, si
 		err = make_room(r);
 	if (err)
 		return err;
+	if (!spoor_shares_take(&r->shares, r->uid, unused(r)))
+		return -EDQUOT;
 	note_layout(c);
 	asked = *c->c;
 	asked.id = 0;
 	c->id = SPOOR_EV_USER + r->n;
 	if (r->w)
 		err = spoor_writer_class(r->w, &asked, r->now, &c->id, NULL);
-	if (err)
+	if (err) {
+		spoor_shares_give_back(&r->shares, r->uid);
 		return err;
+	}
 	*ret = r->all[r->n++] = TAKE_PTR(c);
 	return 0;
 }

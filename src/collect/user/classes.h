@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "collect/user/shares.h"
 #include "trace/class.h"
 #include "trace/writer.h"
 
@@ -28,6 +29,8 @@ struct spoor_user_classes {
 	uint64_t now; /* CLOCK_MONOTONIC ns: when new classes become known */
 	struct spoor_user_class **all;
 	size_t n, room;
+	uid_t uid; /* whose the next one is */
+	struct spoor_shares shares; /* of the numbers that there are */
 };
 void spoor_user_classes_done(struct spoor_user_classes *r);
 /* Those that the writer knows already: it goes on with a trace. -ENOMEM. */
@@ -35,7 +38,8 @@ int spoor_user_classes_resume(struct spoor_user_classes *r);
 
 /*
  * One record of definitions (`size` bytes at def, which nobody changes meanwhile) of type SPOOR_DEF_CLASS. ret: the
- * registry's. -EBADMSG: it makes no sense; -E2BIG, -EINVAL as spoor_writer_class(); -ENOMEM.
+ * registry's. -EBADMSG: it makes no sense; -E2BIG, -EINVAL as spoor_writer_class(); -EDQUOT: its user has as many as he
+ * may; -ENOMEM.
  */
 int spoor_user_classes_take(struct spoor_user_classes *r, const uint8_t *def, size_t size,
 			    const struct spoor_user_class **ret);
