@@ -414,6 +414,21 @@ def test_many_idle(relay, sender, ticker):  # noqa: F811
         c.close()
 
 
+def test_many_traces_without_their_senders(build, tmp_path):
+    """Who begins one after the other and goes away does not use up the relay; who comes back goes on."""
+    r = Relay(build, tmp_path / "relayed", "--max-clients", "4").start()
+    try:
+        before = len(os.listdir(f"/proc/{r.process.pid}/fd"))
+        for i in range(20):
+            assert types(speak(r, hello(name=b"t%d.spoor" % i, token=b"%016d" % i) + op(16, 1)))[0] == 2
+        assert len(os.listdir(f"/proc/{r.process.pid}/fd")) < before + 30
+        assert r.said().count("too many senders are away") >= 15
+        said = speak(r, hello(name=b"t0.spoor", token=b"%016d" % 0, acked=1) + op(18, 2))
+        assert types(said)[0] == 2 and b"t0.spoor" in said and 5 in types(said)
+    finally:
+        r.kill(signal.SIGTERM)
+
+
 def test_half_a_handshake(tls, sender, ca, certificates, ticker):  # noqa: F811
     """Connections that shake no hands, or half of one, keep nobody waiting, and are closed."""
     r = tls()

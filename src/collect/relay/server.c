@@ -63,6 +63,12 @@ static void free_client(struct relay_client *c, uint64_t now)
 	free(c);
 }
 
+static void makes_room(void *relay, const struct relay_trace *t)
+{
+	spoor_relay_say(relay, "%s/%s: too many senders are away: not ended in order, until its own is back", t->host,
+			t->name);
+}
+
 static void bury(struct spoor_relay *r, uint64_t now)
 {
 	for (struct relay_client *c = r->first, *next; c; c = next) {
@@ -70,6 +76,7 @@ static void bury(struct spoor_relay *r, uint64_t now)
 		if (c->dead)
 			free_client(c, now);
 	}
+	relay_traces_limit(&r->traces, r->o.max_clients, makes_room, r);
 }
 
 /* All places are taken: who came first and has not said who he is leaves. */

@@ -297,3 +297,30 @@ void relay_traces_tick(struct relay_traces *all, uint64_t now, uint64_t patience
 		forget(all, t);
 	}
 }
+
+/* Whose sender left first, and how many are away. */
+static struct relay_trace *first_left(const struct relay_traces *all, unsigned *ret_away)
+{
+	struct relay_trace *first = NULL;
+
+	*ret_away = 0;
+	for (struct relay_trace *t = all->first; t; t = t->next) {
+		if (t->client)
+			continue;
+		++*ret_away;
+		first = first && first->left <= t->left ? first : t;
+	}
+	return first;
+}
+
+void relay_traces_limit(struct relay_traces *all, unsigned most, void (*each)(void *ctx, const struct relay_trace *t),
+			void *ctx)
+{
+	struct relay_trace *t;
+	unsigned away;
+
+	while ((t = first_left(all, &away)) && away > most) {
+		each(ctx, t);
+		forget(all, t);
+	}
+}

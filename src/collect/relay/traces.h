@@ -47,3 +47,6 @@ void relay_trace_leave(struct relay_traces *all, struct relay_trace *t, uint64_t
 /* each() for those whose senders have stayed away. */
 void relay_traces_tick(struct relay_traces *t, uint64_t now, uint64_t patience,
 		       void (*each)(void *ctx, const struct relay_trace *t), void *ctx);
+/* Of more than `most` whose senders are away those that were left first are unlocked at once. */
+void relay_traces_limit(struct relay_traces *t, unsigned most, void (*each)(void *ctx, const struct relay_trace *t),
+			void *ctx);
