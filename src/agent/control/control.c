@@ -164,8 +164,10 @@ static void kicked(void)
 {
 	if (!process->alive && outputs_renew(true))
 		return; /* a child, which has buffers of its own before it is told anything */
+	__atomic_store_n(&process->called, 1, __ATOMIC_SEQ_CST);
 	if (spoor_agent_lock(false))
-		return; /* we are to be kicked again */
+		return; /* whoever has it calls us again */
+	__atomic_store_n(&process->called, 0, __ATOMIC_RELAXED);
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
 		messages_serve_all(KICKED_MS);
@@ -173,6 +175,15 @@ static void kicked(void)
 	    connection_wait(KICKED_MS))
 		messages_serve_all(KICKED_MS);
 	spoor_agent_unlock();
+}
+
+void spoor_control_call(void)
+{
+	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
+
+	info.si_pid = (pid_t)process->pid;
+	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
+	sys3(SYS_rt_sigqueueinfo, process->pid, SIGURG, &info);
 }
 
 static void on_urgent(int sig, siginfo_t *info, void *context)

@@ -7,8 +7,8 @@
  * Two ways lead to the same function that serves the socket:
  *  - the listener: one thread with all signals blocked, started by the constructor if a session applies to the program;
  *  - a kick: a SIGURG with our value, queued by the recorder, for programs without that thread (they ran before, or are
- *    children by fork). The handler serves what is there and returns; if the library's lock is taken, the recorder
- *    kicks again. To other SIGURGs it does what was there before it.
+ *    children by fork). The handler serves what is there and returns; if the library's lock is taken, whoever has it
+ *    kicks again when it gives it back. To other SIGURGs it does what was there before it.
  * Who blocks SIGURG then has at least rows: while they are missing, events look themselves whether some have come.
  *
  * At a program's start it is: spoor_control_start() -> HELLO, then for each session a SETUP -> spoor_agent_setup(),
@@ -56,6 +56,9 @@ void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error);
  * time. Async-signal-safe.
  */
 void spoor_control_look(void);
+
+/* A kick that came while the lock was taken, once more. Async-signal-safe. */
+void spoor_control_call(void);
 
 /* From the destructor: ends the listener. */
 void spoor_control_stop(void);

@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sys/mman.h>
 
+#include "agent/control/control.h"
 #include "agent/core/clock.h"
 #include "agent/core/process.h"
 
@@ -108,6 +109,10 @@ void process_unlock(void)
 	uint64_t old = signals;
 
 	tid_unlock(&process->lock);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* who is called asks for the lock after he has said so */
+	if (unlikely(__atomic_load_n(&process->called, __ATOMIC_RELAXED)) &&
+	    __atomic_exchange_n(&process->called, 0, __ATOMIC_RELAXED))
+		spoor_control_call();
 	signals_restore(old);
 }
 

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Sites are off when the last session that wanted them is over, whichever daemons died before that."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import tracing
+from daemons import PATIENCE, daemon, listed, ticker  # noqa: F401
+from fakeprogram import RULE, SETUP, Arena, Program
+from processes import children, tell, wait_for
+from t311_ust_control import LOADS
+from t346_ust_waiting import session_id, traced
+
+FORKS = r"""
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static volatile int stays = 1;
+int main(void)
+{
+	if (fork()) {
+		puts("ready");
+		fflush(stdout);
+	} else {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	}
+	while (stays)
+		pause();
+	spoor_trace(zoo, tick, 1);
+}
+"""
+
+
+def tick(daemon, pid):
+    return listed(daemon, pid)["zoo:tick"]["state"]
+
+
+def line_of(daemon, pid, session="default"):
+    lines = daemon.ust("status", "-s", session).stdout.splitlines()
+    return next((line for line in lines if line.startswith(f"{pid} ")), "")
+
+
+def end_tracer(tracer):
+    tracer.terminate()
+    tracer.communicate(timeout=PATIENCE)
+
+
+def goes_off(daemon, pid):
+    wait_for(lambda: tick(daemon, pid) == "off")
+
+
+def test_daemon_that_begins_while_its_program_is_busy(daemon, tmp_path):
+    """It is called while another of its threads, which loads an object, has the library's lock."""
+    (tmp_path / "loads.c").write_text(LOADS)
+    program = tracing.build_program(tmp_path / "loads", tmp_path / "loads.c", "-ldl")
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(program, tracing.build_program(tmp_path / "p.so", "ust_plugin.c", "-shared", "-fPIC"))
+    wait_for(lambda: line_of(daemon, p.pid))
+    daemon.kill()
+    tracer = traced(p.pid, "-f", "-o", tmp_path / "calls", "-e", "trace=pwrite64", "-e",
+                    "inject=pwrite64:delay_enter=2500000:when=2")
+    wait_for(lambda: "pwrite64" in (tmp_path / "calls").read_text())
+    daemon.start()
+    wait_for(lambda: line_of(daemon, p.pid))
+    end_tracer(tracer)
+    daemon.ust("end")
+    goes_off(daemon, p.pid)
