@@ -74,3 +74,23 @@ def test_daemon_that_begins_while_its_program_is_busy(daemon, tmp_path):
     end_tracer(tracer)
     daemon.ust("end")
     goes_off(daemon, p.pid)
+
+
+def test_new_buffers_for_a_daemon_that_is_gone(daemon, ticker, tmp_path):
+    """They wait for the next one, which says all that holds: no session that it does not know goes on."""
+    p = daemon.program(ticker, 1, 0, 1000)
+    for s, event in ("lost", "zoo:rare"), ("stays", "zoo:tick"):
+        daemon.ust("start", "-s", s, "-o", f"{s}.spoor", "-e", event)
+        wait_for(lambda s=s: line_of(daemon, p.pid, s))
+        p.send_signal(signal.SIGSTOP)  # of the second it hears when the daemon is gone
+    daemon.kill()
+    state = tmp_path / "ust.sock.state"
+    kept = json.loads(state.read_text())
+    kept["sessions"] = [s for s in kept["sessions"] if s["name"] == "stays"]
+    state.write_text(json.dumps(kept))
+    p.send_signal(signal.SIGCONT)
+    wait_for(lambda: tick(daemon, p.pid) == "on")
+    daemon.start()
+    wait_for(lambda: listed(daemon, p.pid)["zoo:rare"]["state"] == "off")
+    wait_for(lambda: line_of(daemon, p.pid, "stays"))
+    assert tick(daemon, p.pid) == "on"

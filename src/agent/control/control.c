@@ -29,17 +29,12 @@ static bool prepared; /* the environment was read: there may be a recorder */
 static bool asked;    /* whether a session wants us */
 static struct sigaction before; /* who handled SIGURG */
 
-/* Who is FORKED is told no rules of what it offers; who was told a part of its own is to hear all of them. */
-static bool has_its_rules(void)
-{
-	return !messages_again || outputs_inherited();
-}
-
 static int open_anew(unsigned flags, unsigned n_arenas)
 {
 	if (connection_fd() < 0)
 		messages_cut();
-	if (flags & SPOOR_HELLO_FORKED && !has_its_rules())
+	/* Who is FORKED is told no rules of what it offers, and is in no other session: anybody else is to hear all. */
+	if (flags & SPOOR_HELLO_FORKED && !outputs_inherited())
 		flags = SPOOR_HELLO_KICKED;
 	return connection_open(flags, n_arenas);
 }
@@ -321,7 +316,7 @@ static int offer(const struct spoor_agent_arena *arenas, unsigned n)
 	bool anew = connection_fd() < 0;
 	int r = open_anew(SPOOR_HELLO_FORKED, n);
 
-	return r < 0 ? r : send_arenas(arenas, n, anew && has_its_rules() ? SPOOR_ARENA_FORKED : 0);
+	return r < 0 ? r : send_arenas(arenas, n, anew && outputs_inherited() ? SPOOR_ARENA_FORKED : 0);
 }
 
 int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
@@ -335,6 +330,18 @@ int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n)
 	/* The recorder has ended since; the next one is to have them. */
 	connection_close();
 	return offer(arenas, n);
+}
+
+void spoor_control_offer_one(const struct spoor_agent_arena *arena)
+{
+	bool connected = connection_fd() >= 0;
+	int r = connected ? offer(arena, 1) : 0;
+
+	if (connected && ((r != -EPIPE && r != -ECONNRESET) || connection_waits()))
+		return;
+	connection_close();
+	if (!outputs_offer_again())
+		spoor_control_offer(arena, 1);
 }
 
 /* It is not heard of again before it has some: nobody is to call it in vain. */

@@ -48,6 +48,9 @@ void spoor_control_objects(void);
  */
 int spoor_control_offer(const struct spoor_agent_arena *arenas, unsigned n);
 
+/* One that was made, or is asked for. A child that finds its connection gone offers all that it has. */
+void spoor_control_offer_one(const struct spoor_agent_arena *arena);
+
 /* In place of arenas that a child can have none of: why; -errno. Async-signal-safe. */
 void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error);
 

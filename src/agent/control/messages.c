@@ -7,7 +7,7 @@
 #include "agent/control/connection.h"
 #include "agent/control/control.h"
 
-bool messages_late, messages_again;
+bool messages_late;
 
 /* A recorder's answer that has not come to its end. */
 static struct {
@@ -57,7 +57,6 @@ void messages_cut(void)
 {
 	if (by_board && by_board == sys_pid())
 		return;
-	messages_again |= pending.rules_left || pending.setups_left;
 	if (pending.rules_left)
 		spoor_agent_setup_cut(pending.session);
 	memset(&pending, 0, sizeof(pending));
@@ -66,7 +65,7 @@ void messages_cut(void)
 static void end_answer(void)
 {
 	spoor_agent_end_answer();
-	messages_late = messages_again = false;
+	messages_late = false;
 }
 
 static void rules_are_there(void)
@@ -97,7 +96,7 @@ static void offer_present(__u32 session)
 	struct spoor_agent_arena arena;
 
 	if (!spoor_agent_arena(session, &arena))
-		spoor_control_offer(&arena, 1);
+		spoor_control_offer_one(&arena);
 }
 
 static int on_setup(const struct spoor_control_setup *m)

@@ -7,9 +7,6 @@
 
 extern bool messages_late; /* a session may want us, and we went on without an answer */
 
-/* A connection ended in the midst of an answer: the next HELLO is to be one that is answered by all rules. */
-extern bool messages_again;
-
 /* The connection is no more: what it said in part counts for nothing. Async-signal-safe. */
 void messages_cut(void);
 /* One that came by no connection, without a descriptor. -errno: it makes no sense. */

@@ -199,7 +199,7 @@ static int make_output(struct session *s)
 	if (!r && stack_slot(s))
 		code_objects_define(stack_slot(s));
 	if (!r && !spoor_agent_arena(s->id, &offered))
-		spoor_control_offer(&offered, 1);
+		spoor_control_offer_one(&offered);
 	return r;
 }
 
