@@ -89,15 +89,17 @@ static void save_unwritten(void *daemon)
 	spoor_daemon_save(daemon, NULL);
 }
 
+/* Told to end, it waits yet for who is just being told of a session's end. */
 static void run(struct spoor_daemon *d, int signal_fd)
 {
-	for (;;) {
+	bool told = false;
+
+	while (!told || spoor_hub_recalls(d->hub)) {
 		struct pollfd fds[] = { { .fd = spoor_hub_fd(d->hub), .events = POLLIN },
-					{ .fd = signal_fd, .events = POLLIN } };
+					{ .fd = told ? -1 : signal_fd, .events = POLLIN } };
 
 		poll(fds, 2, spoor_hub_tick(d->hub));
-		if (fds[1].revents)
-			return;
+		told |= fds[1].revents != 0;
 		if (fds[0].revents)
 			spoor_hub_serve(d->hub);
 		save_comings(d);
@@ -151,6 +153,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 		spoor_daemon_save(d, NULL);
 		spoor_hub_kick(d->hub, NULL, 0, NULL);
 	}
+	spoor_hub_recall(d->hub, 0);
 	return 0;
 }
 

@@ -9,6 +9,8 @@
 #include "cmd/daemon_internal.h"
 #include "cmd/ust.h"
 
+#define HEARD_NS (30 * 1000000ULL) /* so long it takes programs to hear of an end */
+
 /* A session without events: for want of programs, or though there were some? */
 static void tell_nothing(struct command *c, const struct spoor_hub_result *result)
 {
@@ -73,6 +75,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	if (s->sender)
 		spoor_sender_stats(s->sender, &stats);
 	r = spoor_hub_end(c->h, s, &result, e);
+	spoor_hub_recall(c->h, HEARD_NS);
 	if (stats.failed)
 		return spoor_fail(e, EIO, "%s", stats.why);
 	snprintf(text, sizeof(text), "%s %s %s", spoor_ust_sum(&result, sum, sizeof(sum)), there ? "in" : "for",

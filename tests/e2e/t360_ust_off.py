@@ -58,6 +58,19 @@ def goes_off(daemon, pid):
     wait_for(lambda: tick(daemon, pid) == "off")
 
 
+def test_child_that_wrote_nothing(daemon, tmp_path):
+    """No daemon has heard of it when its session ends, and at once the daemon, too."""
+    (tmp_path / "forks.c").write_text(FORKS)
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(tracing.build_program(tmp_path / "forks", tmp_path / "forks.c"))
+    child, = children(p.pid)
+    assert tick(daemon, child) == "on"
+    daemon.ust("end")
+    daemon.kill(signal.SIGTERM)
+    for pid in p.pid, child:
+        goes_off(daemon, pid)
+
+
 def test_daemon_that_begins_while_its_program_is_busy(daemon, tmp_path):
     """It is called while another of its threads, which loads an object, has the library's lock."""
     (tmp_path / "loads.c").write_text(LOADS)
@@ -73,6 +86,31 @@ def test_daemon_that_begins_while_its_program_is_busy(daemon, tmp_path):
     wait_for(lambda: line_of(daemon, p.pid))
     end_tracer(tracer)
     daemon.ust("end")
+    goes_off(daemon, p.pid)
+
+
+def lose_session(daemon, lost):
+    if lost == "state":
+        Path(f"{daemon.socket}.state").unlink()
+    else:
+        shutil.rmtree(daemon.cwd / "place")
+
+
+@pytest.fixture(params=["state", "trace"])
+def lost(request, daemon):
+    """What a daemon that begins has lost of the session: all that was kept of it, or its trace's place."""
+    (daemon.cwd / "place").mkdir()
+    daemon.ust("start", "-o", "place/t.spoor", "-e", "zoo:tick")
+    return request.param
+
+
+def test_daemon_that_has_lost_the_session(daemon, ticker, lost):
+    p = daemon.program(ticker, 1, 0, 1000)
+    wait_for(lambda: line_of(daemon, p.pid))
+    daemon.kill()
+    lose_session(daemon, lost)
+    assert tick(daemon, p.pid) == "on"
+    daemon.start()
     goes_off(daemon, p.pid)
 
 

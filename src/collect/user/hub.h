@@ -152,6 +152,12 @@ void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t p
  * s. Returns how many.
  */
 int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
+/*
+ * Who may record for a session that is over, since it was away when that was told, or is a child that nobody has heard
+ * of, is called: in so many ns, when those that are here have heard it, and some times more, until nobody is found.
+ */
+void spoor_hub_recall(struct spoor_hub *h, uint64_t after);
+bool spoor_hub_recalls(const struct spoor_hub *h); /* it is at it */
 /* Can the process be told of a session at all? -ENOENT, -EBUSY. */
 int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e);
 

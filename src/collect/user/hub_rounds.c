@@ -243,6 +243,7 @@ int spoor_hub_tick(struct spoor_hub *h)
 		h->crowd = 0;
 		spoor_hub_kick(h, NULL, 0, NULL);
 	}
+	spoor_recall_tick(h, now);
 	if (now < h->due)
 		return (h->due - now) / 1000000 + 1;
 	spoor_hub_listen_to_all(h, true);

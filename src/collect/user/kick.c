@@ -25,6 +25,8 @@
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
 #define FOUND_NS (20 * 1000000ULL)
+#define RECALLS 3 /* looks at most, until nobody is found */
+#define RECALL_NS (100 * 1000000ULL)
 
 static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
 
@@ -190,8 +192,7 @@ void spoor_kick(struct hub_program *p)
 		send_urgent(p->cred.pid);
 }
 
-/* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
-static bool has_library(uint32_t pid)
+static bool maps(uint32_t pid, const char *what, const char *or_what)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	char path[64], line[4352];
@@ -199,9 +200,17 @@ static bool has_library(uint32_t pid)
 	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
-		if (strstr(line, "/libspoor-ust") || strstr(line, "/memfd:spoor-ust"))
+		if (strstr(line, what) || strstr(line, or_what))
 			return true;
-	return spoor_sites_have_agent(pid);
+	return false;
+}
+
+static const char buffers[] = "/memfd:spoor-ust";
+
+/* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
+static bool has_library(uint32_t pid)
+{
+	return maps(pid, "/libspoor-ust", buffers) || spoor_sites_have_agent(pid);
 }
 
 /* Is what the program has at `path` our socket? Links and mounts may lead to it by many names. */
@@ -376,4 +385,36 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	if (n < 0 && q)
 		spoor_request_done(q, pid, n, why_not(n));
 	return n;
+}
+
+/* Of a session whose end a program has heard it maps no buffers any more. Was anybody called? */
+static bool recall(struct spoor_hub *h)
+{
+	_cleanup_(spoor_freep) uint32_t *all = NULL;
+	size_t left = all_processes(&all);
+	bool any = false;
+
+	while (left--)
+		if (may_kick(h, all[left]) == 1 && maps(all[left], buffers, buffers))
+			any |= !send_urgent(all[left]);
+	return any;
+}
+
+void spoor_recall_tick(struct spoor_hub *h, uint64_t now)
+{
+	if (!h->recalls || now < h->recall)
+		return;
+	h->recalls = recall(h) ? h->recalls - 1 : 0;
+	h->recall = now + RECALL_NS;
+}
+
+void spoor_hub_recall(struct spoor_hub *h, uint64_t after)
+{
+	h->recalls = RECALLS;
+	h->recall = spoor_now_monotonic() + after;
+}
+
+bool spoor_hub_recalls(const struct spoor_hub *h)
+{
+	return h->recalls;
 }
