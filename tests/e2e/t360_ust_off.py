@@ -114,6 +114,19 @@ def test_daemon_that_has_lost_the_session(daemon, ticker, lost):
     goes_off(daemon, p.pid)
 
 
+def test_daemon_that_has_lost_what_a_program_is_in_that_waits(daemon, lost):
+    """The daemon before has told it a session, and was killed before it had heard that this is done."""
+    p = Program(str(daemon.socket))
+    assert [p.receive()[0] for _ in range(2)] == [SETUP, RULE]
+    p.session = session_id(daemon)
+    p.offer(Arena())
+    wait_for(lambda: " 0 events, 0 lost" in line_of(daemon, os.getpid()))
+    daemon.kill()
+    lose_session(daemon, lost)
+    daemon.start()
+    assert p.receive()[0] == 0  # it is to come again
+
+
 def test_new_buffers_for_a_daemon_that_is_gone(daemon, ticker, tmp_path):
     """They wait for the next one, which says all that holds: no session that it does not know goes on."""
     p = daemon.program(ticker, 1, 0, 1000)
@@ -132,3 +145,40 @@ def test_new_buffers_for_a_daemon_that_is_gone(daemon, ticker, tmp_path):
     wait_for(lambda: listed(daemon, p.pid)["zoo:rare"]["state"] == "off")
     wait_for(lambda: line_of(daemon, p.pid, "stays"))
     assert tick(daemon, p.pid) == "on"
+
+
+def test_socket_that_is_full(daemon, ticker):
+    """What it does not take, of a session that begins, a rule, a command or an end, the program comes again for."""
+    p = daemon.program(ticker, 1, 0, 1000)
+    daemon.ust("start", "-s", "first", "-o", "first.spoor", "-e", "zoo:none")
+    for words, state in [("start -s s -o s.spoor -e zoo:tick", "on"), ("disable -a -s s zoo:tick", "off"),
+                         ("enable -a -s s zoo:tick", "on"), ("stop -a -s s", "off"), ("start -s s", "on"),
+                         ("end -s s", "off")]:
+        wait_for(lambda: line_of(daemon, p.pid, "first"))
+        tracer = traced(daemon.process.pid, "-o", "/dev/null", "-e", "trace=sendto", "-e",
+                        "inject=sendto:error=EAGAIN:when=1")
+        daemon.ust(*words.split())
+        end_tracer(tracer)
+        wait_for(lambda state=state: tick(daemon, p.pid) == state)
+
+
+def test_child_half_of_whose_sessions_a_daemon_has_heard(daemon, ticker, tmp_path):
+    """It is in them by its parent alone; the daemon is killed between what it offers for the one and the other."""
+    p = daemon.program(ticker, 1, 0, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
+    for s in "ab":
+        daemon.ust("start", "-s", s, "-o", f"{s}.spoor", "-e", "zoo:tick", p.pid)
+    tracer = traced(p.pid, "-f", "-o", tmp_path / "calls", "-e", "trace=sendmsg", "-e",
+                    "inject=sendmsg:delay_enter=1500000:when=3")
+    tell(p, b"x")
+    child, = wait_for(lambda: children(p.pid))
+    try:
+        wait_for(lambda: (tmp_path / "calls").read_text().count("\n") >= 2)
+        time.sleep(0.3)
+        daemon.kill()
+        wait_for(lambda: (tmp_path / "calls").read_text().count("\n") >= 3)
+        end_tracer(tracer)
+        daemon.start()
+        for s in "ab":
+            wait_for(lambda s=s: line_of(daemon, child, s))
+    finally:
+        os.kill(child, signal.SIGKILL)

@@ -264,6 +264,8 @@ void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int
 /* Whether to record, whatever it does. -errno: it was not told. */
 int spoor_program_record(struct hub_program *p, struct hub_member *member, bool on, struct spoor_hub_request *q);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
+/* Its socket takes no more, or what it is in is not known here: it is to hang up, come again, and hear it all. */
+void spoor_program_start_over(struct hub_program *p);
 /* Tells it of all sessions that want it, as if it had said HELLO now. */
 void spoor_program_answer_again(struct hub_program *p);
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
@@ -336,6 +338,8 @@ void spoor_orphans_begin(struct spoor_hub *h); /* before we listen; what a keepe
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
 void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now); /* where there could be none before */
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
+/* What a program has offered to the recorder before us, and not to us. */
+bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p);
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its program is gone: it was adopted */
 void spoor_orphans_free(struct spoor_hub *h);
 

@@ -83,15 +83,17 @@ void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accep
 /*
  * The recorder before us may have heard its HELLO, and no more, or have told it a part of a session, of which it has
  * offered the buffers: it is told of all sessions as if it had begun now. But a child that offers its own was told
- * nothing yet, and goes on as its parent was: stopped, say.
+ * nothing yet, and goes on as its parent was: stopped, say. Where that has taken some of them, it offers all again.
  */
-static void go_on(struct hub_program *p)
+static void go_on(struct spoor_hub *h, struct hub_program *p)
 {
 	spoor_hub_flush(p);
 	if (!p->met)
 		return;
 	p->met = false;
-	if (p->forked)
+	if (p->forked && spoor_orphans_of(h, p))
+		spoor_program_start_over(p);
+	else if (p->forked)
 		spoor_program_tell_child(p);
 	else
 		spoor_program_answer_again(p);
@@ -111,7 +113,7 @@ void spoor_waiting_hear(struct spoor_hub *h)
 	}
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->met)
-			go_on(p);
+			go_on(h, p);
 	spoor_keeper_taken(h->keeper);
 }
 

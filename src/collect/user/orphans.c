@@ -179,6 +179,17 @@ static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 	return is_retired(h, uuid);
 }
 
+bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p)
+{
+	const struct spoor_ust_process *process = spoor_program_process(p);
+	const struct hub_orphan *o = h->orphans;
+
+	while (o && (o->kept.pid != process->pid || o->kept.start_time != process->start_time ||
+		     has_come(h, o->kept.uuid)))
+		o = o->next;
+	return o;
+}
+
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid)
 {
 	const struct hub_orphan *o = h->adopted;

@@ -203,6 +203,19 @@ int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsi
 	return q || is_setup(m) ? await(p, m->serial, q) : 0;
 }
 
+/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
+static void come_again(struct hub_program *p)
+{
+	shutdown(p->sock.fd, SHUT_WR);
+}
+
+void spoor_program_start_over(struct hub_program *p)
+{
+	p->unwanted = true;
+	come_again(p);
+	spoor_kick(p);
+}
+
 /* ---- sessions ---- */
 
 static const char full[] = "as many sessions and channels record it as can at once";
@@ -309,6 +322,8 @@ int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struc
 		return -EBUSY;
 	}
 	r = send_setup(p, m, &setup, q);
+	if (r == -EAGAIN)
+		spoor_program_start_over(p);
 	return r ? r : 1;
 }
 
@@ -331,12 +346,6 @@ static bool follows_board(const struct hub_program *p, const struct spoor_contro
 	const struct hub_board *b = &p->hub->board;
 
 	return b->fd >= 0 && m->head.serial == b->generation && (!b->single || m->pid == (uint32_t)p->cred.pid);
-}
-
-/* Who has ended left what it sent, its buffers, in the socket; who goes on sees this, and comes again. */
-static void come_again(struct hub_program *p)
-{
-	shutdown(p->sock.fd, SHUT_WR);
 }
 
 static void add_members(struct hub_program *p, enum spoor_coming how)
@@ -392,7 +401,9 @@ void spoor_program_answer_again(struct hub_program *p)
 	if (!p->program || p->sock.fd < 0 || p->arenas_to_come)
 		return;
 	add_members(p, SPOOR_CAME_MET);
-	if (send_members(p))
+	if (!p->n_members) /* it may be in sessions that are over */
+		spoor_program_start_over(p);
+	else if (send_members(p))
 		come_again(p);
 }
 

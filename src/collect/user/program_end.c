@@ -219,7 +219,8 @@ void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *
 		return;
 	for (size_t i = 0; i < m->n_arenas; i++)
 		spoor_user_arena_let_go(m->arenas[i]->arena);
-	spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
+	if (spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL) == -EAGAIN)
+		spoor_program_start_over(p);
 	if (!p->gone)
 		p->end = SPOOR_END_RUNS;
 	finish_member(p, m);

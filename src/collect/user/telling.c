@@ -20,8 +20,9 @@ int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struc
 			continue;
 		if (!spoor_program_member(p, s))
 			spoor_program_join(p, s, q);
-		else if (!p->untold) /* else it is told with the rest */
-			spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q);
+		else if (!p->untold && /* else it is told with the rest */
+			 spoor_program_send(p, &m.head, SPOOR_CONTROL_RULE, sizeof(m), q) == -EAGAIN)
+			spoor_program_start_over(p);
 	}
 	return 0;
 }
@@ -61,11 +62,15 @@ int spoor_hub_record(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t 
 		r = keep_single(s, pid, on, e);
 	for (struct hub_program *p = h->first; p && !r; p = p->next) {
 		struct hub_member *member = spoor_program_member(p, s);
+		int told;
 
 		if (!p->program || !member || (pid && pid != (uint32_t)p->cred.pid))
 			continue;
 		member->record_untold |= p->untold;
-		n += p->untold || !spoor_program_record(p, member, on, q);
+		told = p->untold ? 0 : spoor_program_record(p, member, on, q);
+		if (told == -EAGAIN)
+			spoor_program_start_over(p);
+		n += !told;
 	}
 	return r ? r : n;
 }
