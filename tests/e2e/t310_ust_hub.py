@@ -173,6 +173,31 @@ def test_garbage_harms_nobody_else(ust, build, tmp_path, what):
     assert "what it hid is lost" in report.stdout and "Lost: nothing." not in report.stdout
 
 
+def test_numbers_of_threads_that_are_made_up(ust):
+    """Of a program that calls itself otherwise, as in a container, each is looked for among all its threads. That takes
+    no time of others, and all events are there."""
+    done, found = ust("""
+        wait = threading.Event()
+        threads = [threading.Thread(target=wait.wait, daemon=True) for _ in range(300)]
+        for t in threads:
+            t.start()
+        p = Program()
+        p.setup()
+        a = Arena(packets=2, packet_size=1 << 20)
+        a.put(56, "<I", 1)
+        p.offer(a)
+        a.open(0)
+        for n in range(10007):
+            a.tids[0] = 1000 + n
+            a.event(0, n, "")
+        time.sleep(0.5)
+        other = Program()
+        other.setup()
+        a.end()
+    """)
+    assert numbers(found) == list(range(10007)) and len({e["tid"] for e in found}) == 10007
+
+
 SENSELESS = {
     "fields": "*[field(f'f{i}', 1, 4) for i in range(257)]",
     "empty array": "field('none', 1, 4, shape=1, count=0)",

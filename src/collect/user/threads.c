@@ -16,6 +16,8 @@
 #define TIDS (1u << 29)    /* of events, which have 29 bits for it */
 #define MOST_THREADS (1u << 20) /* of one program: a hostile one makes tids up */
 #define FEW_THREADS 1024
+#define REST 9                  /* times as long as a look that found nothing: so long there is none, */
+#define AT_ONCE 200000000ULL    /* ns: but for so much of them at once */
 
 struct thread {
 	uint32_t called, tid; /* by the program, by the host; called 0: no thread */
@@ -27,6 +29,7 @@ struct spoor_source_threads {
 	size_t n, size;     /* size: a power of two */
 	size_t undefined;
 	struct thread last;
+	uint64_t rest; /* ns: until then, for looks that found nothing */
 };
 
 static void forget_all(struct spoor_source *s)
@@ -126,6 +129,24 @@ uint32_t spoor_nobodys_tid(void)
 	return NOBODYS + ++last % (TIDS - NOBODYS);
 }
 
+/*
+ * Who makes numbers up would have us look through all his threads for each. Threads that have ended before they were
+ * looked for are not found either, but seldom many.
+ */
+static uint32_t find_in_time(const struct spoor_source *s, uint32_t called)
+{
+	struct spoor_source_threads *t = s->threads;
+	uint64_t began = spoor_now_monotonic();
+	uint32_t tid;
+
+	if (!s->live || t->rest > began + REST * AT_ONCE)
+		return 0;
+	tid = find_foreign(s->pid, called);
+	if (!tid)
+		t->rest = (t->rest > began ? t->rest : began) + (REST + 1) * (spoor_now_monotonic() - began);
+	return tid;
+}
+
 static uint32_t host_tid(const struct spoor_source *s, uint32_t called)
 {
 	uint32_t tid;
@@ -134,7 +155,7 @@ static uint32_t host_tid(const struct spoor_source *s, uint32_t called)
 		return called;
 	if (called == s->arena->head.pid)
 		return s->pid;
-	tid = s->live ? find_foreign(s->pid, called) : 0;
+	tid = find_in_time(s, called);
 	return tid ? tid : spoor_nobodys_tid();
 }
 
