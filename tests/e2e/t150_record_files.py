@@ -85,6 +85,21 @@ def test_rotation_by_size(spoor, record, read, start, actor):
     assert trace.summary["calls"] > 10000
 
 
+def test_call_that_began_before_the_first_segment(spoor, record, start, actor):
+    """That its time is but a bound is told by the segment in which it ends, alone."""
+    target, busy = ready(start(actor(), "sleep")), start(actor(), "storm", "1000000", "3")
+    recording = record("-p", target.pid, "-p", busy.pid, "--follow", "--rotate", "200ms")
+    wait_for(lambda: len(segments(recording.trace)) >= 4)
+    go(target)
+    assert recording.stop() == 0
+
+    def ended(path):
+        run = spoor("report", "-f", "json", "-e", "read", "-p", target.pid, path)
+        return [e for e in map(json.loads, run.stdout.splitlines()[:-1]) if e["dur"] is not None]
+    alone = [e for s in segments(recording.trace) for e in ended(s)]
+    assert alone == ended(recording.trace) and alone[0]["start_exact"] is False
+
+
 def test_live_trace_with_rotation(record, start, actor):
     """Another reader takes it at any time, as of when it looks."""
     target = start(actor(), "storm", "1000000", "3")

@@ -248,6 +248,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (!t->start && t->met)
 		take_over_met(task, t);
 	start = t->start;
+	/* That its time is but a bound the segment in which it ends has to tell, too. */
+	if (start && t->pending == CALL_BEGAN_BEFORE && t->told != (u32)epoch)
+		emit_pending(task, t, SPOOR_PENDING_BEFORE);
 	/* It was answered before it began: what can be known of it is known now, and that it took no time. */
 	if (!start && t->turn & TURN_OUTSIDE && may_be_answered(task)) {
 		int mode = take_call_apart(t);
