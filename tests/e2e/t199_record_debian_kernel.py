@@ -32,9 +32,11 @@ spoor stat -- cat depth/file 2>&1 | say stat
 spoor stat --by site -- cat depth/file 2>&1 | say sites
 mount -t securityfs none /sys/kernel/security
 echo integrity >/sys/kernel/security/lockdown
-spoor record --rotate 200ms -o set.spoor -- bash -c 'sleep 0.5; date -s "+1 hour"; sleep 0.5' 2>&1 | say record
-spoor report --format json set.spoor | say set
-cat set.spoor/manifest | say manifest
+echo 'sleep 0.5; date -s "+1 hour"; sleep 0.5
+echo +20 >/sys/class/rtc/rtc0/wakealarm; echo mem >/sys/power/state; sleep 0.5' >clocks
+spoor record --rotate 200ms -o clocks.spoor -- bash clocks 2>&1 | say record
+spoor report --format json clocks.spoor | say clocks
+cat clocks.spoor/manifest | say manifest
 echo confidentiality >/sys/kernel/security/lockdown
 spoor check --format json | say locked
 for verb in "record -o no.spoor" stat; do spoor $verb -- cat depth/file 2>&1; echo "code $?"; done | say refused
@@ -149,14 +151,17 @@ def test_calls_are_counted_by_call_and_by_site(said):
     assert [line for line in said["sites"] if " read " in line and "cat+0x" in line]
 
 
-def test_clock_of_the_machine_is_set(said):
+def test_clock_is_set_and_the_machine_sleeps(said):
     """While it is recorded, on a kernel that is locked down for integrity. (t150 has more of clocks, faked.)"""
     manifest = json.loads("".join(said["manifest"][1:]))
-    assert steps_of(manifest["clocks"], "realtime") == [3600] and not steps_of(manifest["clocks"], "boottime")
-    *calls, summary = events(said["set"])
+    (slept,) = steps_of(manifest["clocks"], "boottime")
+    assert 1 <= slept <= 21 and steps_of(manifest["clocks"], "realtime") == [3600, slept]
+    *calls, summary = events(said["clocks"])
     times = [float(c["ts"]) for c in calls]
     assert times == sorted(times) and times[-1] - times[0] < 1000 and summary["calls"] > 200
     assert [c["ret"] for c in calls if c["event"] == "clock_settime"] == [0]
+    (sleep,) = [c for c in calls if c["event"] == "write" and c["args"]["fd"].get("path") == "/sys/power/state"]
+    assert sleep["ret"] == 4 and sleep["dur"] < slept * 10**9
 
 
 @pytest.mark.parametrize("part, words", [("locked", "[confidentiality]"),
