@@ -105,12 +105,14 @@ const char *spoor_cache_directory(char *buf)
 	const char *dir = getenv("SPOOR_CACHE_DIR"), *home = getenv("HOME");
 
 	*buf = 0;
-	if (dir)
+	if (dir) {
 		snprintf(buf, PATH_MAX, "%s", dir);
-	else if (!geteuid())
+	} else if (!geteuid()) {
 		snprintf(buf, PATH_MAX, "/var/cache/spoor");
-	else if (home)
+	} else if (home && snprintf(buf, PATH_MAX, "%s/.cache", home) > 0) {
+		mkdir(buf, 0700); /* a user who is new has none yet */
 		snprintf(buf, PATH_MAX, "%s/.cache/spoor", home);
+	}
 	return *buf && (!mkdir(buf, 0700) || errno == EEXIST) ? buf : NULL;
 }
 

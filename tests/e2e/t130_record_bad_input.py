@@ -272,6 +272,18 @@ def test_enough_capabilities(as_nobody):
     assert run.returncode == 0 and " 0 lost" in run.stderr, run.stderr
 
 
+def test_cache_of_a_new_user(anywhere):
+    """Who has no ~/.cache yet has one then."""
+    home, caps = anywhere / "home", "+bpf,+perfmon"
+    home.mkdir()
+    home.chmod(0o777)
+    run = subprocess.run([*NOBODY, f"--inh-caps={caps}", f"--ambient-caps={caps}", "env", "-u", "SPOOR_CACHE_DIR",
+                          f"HOME={home}", anywhere / "spoor", "record", "-o", "t.spoor", "--", "true"], cwd=anywhere,
+                         capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert list((home / ".cache/spoor").iterdir())
+
+
 def test_hung_program_of_our_own(as_nobody, anywhere, spoor, start):
     """What it has mapped is not ours to open by the mapping, but by its name: its stack is whole."""
     target = start(*NOBODY, "sleep", "60")
