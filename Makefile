@@ -17,6 +17,8 @@ else
 BUILD ?= build
 SETUP :=
 endif
+# Of here, not of the build directory. (Not by $(abspath), which takes a path with a space for two.)
+INSTALL_DESTDIR := $(if $(filter-out /%,$(firstword $(DESTDIR))),$(CURDIR)/)$(DESTDIR)
 # An empty one is the root directory.
 INSTALL_PREFIX := $(abspath $(or $(PREFIX),/))
 PYTHON ?= /usr/bin/python3
@@ -50,7 +52,7 @@ bench: rebuild
 
 install: build
 	meson configure $(BUILD) -Dprefix="$(INSTALL_PREFIX)"
-	DESTDIR="$(abspath $(DESTDIR))" meson install -C $(BUILD)
+	DESTDIR="$(INSTALL_DESTDIR)" meson install -C $(BUILD)
 
 format:
 	clang-format-14 -i $$(git ls-files '*.c' '*.h')

@@ -7,7 +7,8 @@ import subprocess
 import pytest
 
 
-@pytest.mark.parametrize("destdir, goes_to", [("dd", "{root}/dd"), ("/tmp/dd", "/tmp/dd"), ("", "")])
+@pytest.mark.parametrize("destdir, goes_to", [("dd", "{root}/dd"), ("/tmp/dd", "/tmp/dd"), ("", ""),
+                                                ("a dd", "{root}/a dd"), ("/tmp/a dd", "/tmp/a dd")])
 def test_destdir(source, build, destdir, goes_to):
     """Meson takes a relative one as of the build directory; whoever types it means this one."""
     run = subprocess.run(["make", "-n", "install", f"BUILD={build}", f"DESTDIR={destdir}"], cwd=source, text=True,
