@@ -56,6 +56,8 @@ int spoor_cmd_help(int argc, char **argv)
 	struct spoor_pager pager;
 	struct spoor_error e;
 
+	if (argc == 2 && (!strcmp(verb, "-h") || !strcmp(verb, "--help")))
+		return spoor_cmd_usage("spoor");
 	if (argc > 2) {
 		fprintf(stderr, "spoor help: one verb at a time: spoor help [VERB]\n");
 		return SPOOR_EXIT_USAGE;

@@ -15,6 +15,12 @@ def test_without_verb(spoor):
     assert run.returncode == 2 and not run.stdout and "usage: spoor VERB" in run.stderr
 
 
+def test_help_of_help(spoor):
+    short = spoor("help", "-h")
+    assert short.returncode == 0 and short.stdout.startswith("SYNOPSIS\n") and "spoor help VERB" in short.stdout
+    assert spoor("help", "--help").stdout == short.stdout
+
+
 def test_help_lists_verbs(spoor):
     assert {"check", "help", "version"} <= set(verbs(spoor))
     assert spoor("-h").stdout == spoor("--help").stdout
