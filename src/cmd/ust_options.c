@@ -15,6 +15,7 @@ _Static_assert(UST_MOST_FILTER == sizeof(((struct spoor_control_rule *)NULL)->fi
 _Static_assert((int)SPOOR_STACK_APP == SPOOR_MODE_APP && (int)SPOOR_STACK_CUSTOM == SPOOR_MODE_CUSTOM, "");
 
 #define MOST_SHARE 1000
+#define DEFAULT_PACKET 65536
 
 void spoor_ust_options_init(struct spoor_ust_cmd_options *o)
 {
@@ -244,6 +245,30 @@ uint32_t spoor_ust_options_contexts(const struct spoor_ust_cmd_options *o)
 	return contexts;
 }
 
+/* As programs divide their buffers, and recorders take them. */
+static int check_packets(const struct spoor_ust_cmd_options *o, struct spoor_error *e)
+{
+	uint64_t buffers = o->s.buffers ?: UST_BUFFERS, shares = 0, packets = 0;
+
+	for (unsigned i = 0; i < o->s.n_channels; i++)
+		shares += o->s.channels[i].share;
+	for (unsigned i = 0; i < o->s.n_channels; i++) {
+		const struct spoor_control_channel *c = &o->s.channels[i];
+		uint64_t bytes = buffers / shares * c->share;
+
+		if (bytes / (c->packet_size ?: SPOOR_ARENA_MIN_PACKET) < 2)
+			return spoor_fail(e, EINVAL,
+					  "channel %s: its share of the buffers is less than two packets: larger "
+					  "--buffers, or a smaller --packet",
+					  c->name);
+		packets += bytes / (c->packet_size ?: DEFAULT_PACKET);
+	}
+	return packets <= SPOOR_ARENA_MOST_PACKETS ?
+		       0 :
+		       spoor_fail(e, EINVAL, "--buffers: more than %u packets: smaller ones, or a larger --packet",
+				  SPOOR_ARENA_MOST_PACKETS);
+}
+
 int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error *e)
 {
 	bool custom = false;
@@ -256,7 +281,7 @@ int spoor_ust_options_check(struct spoor_ust_cmd_options *o, struct spoor_error 
 		return spoor_fail(e, EINVAL, "--stack custom needs --scope");
 	if (!custom && *o->scope)
 		return spoor_fail(e, EINVAL, "--scope goes with --stack custom alone");
-	return 0;
+	return check_packets(o, e);
 }
 
 int spoor_take_ust_context(void *options, const char *arg, struct spoor_error *e)

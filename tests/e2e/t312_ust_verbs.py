@@ -428,6 +428,16 @@ def test_wrong_filter(spoor, ticker, expression):
     assert len(run.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words, says", [
+    (["--buffers", "300M", "--packet", "4k"], "more than 65536 packets"),
+    (["--buffers", "64k", "--packet", "1M"], "channel default: its share of the buffers is less than two packets"),
+    (["--buffers", "64k", "--channel", "most:share=1000", "--channel", "rest"], "channel rest: its share")])
+def test_packets_that_no_program_can_have(spoor, ticker, words, says):
+    """Refused where they are typed: programs would not be recorded, nor could one say what is wrong."""
+    run = spoor("ust", "run", *words, "-o", "t.spoor", "--", ticker, 1, 10)
+    assert run.returncode == 2 and says in run.stderr and run.stdout == "", run
+
+
 def test_full_disk(spoor, ticker, tmp_path, events):
     """What was written stays readable, the program goes on and is not slowed, and it is said."""
     small = tmp_path / "small"
