@@ -3,6 +3,7 @@
 #include "trace_fixture.h"
 
 #include "arena_fixture.h"
+#include "collect/user/taker.h"
 #include "collect/user/written.h"
 
 static void add_source(struct spoor_source_list *l, uint64_t serial, uint64_t position)
@@ -142,12 +143,43 @@ static void test_counts(void **state)
 	free(m.base);
 }
 
+/* One that is older than the recorder has a clock of its own, which does not grow as long as its program runs. */
+static void test_own_clock(void **state)
+{
+	struct fixture *f = *state;
+	struct made_arena m = arena_make(2);
+	struct spoor_source s = {};
+	struct spoor_taker *t = NULL;
+
+	arena_head(&m)->clock = SPOOR_ARENA_TSC;
+	for (unsigned i = 0; i < 60; i++)
+		arena_head(&m)->clocks[i] = (struct spoor_arena_clock){ 3000000ULL * (i + 1), 1000000ULL * (i + 1) };
+	arena_head(&m)->n_clocks = 60;
+	arena_head(&m)->made = 1;
+	open_writer(f, (struct spoor_writer_options){ .n_lanes = SPOOR_LANES });
+	assert_int_equal(open_made(&m, &s.arena, NULL), 0);
+	assert_int_equal(spoor_taker_new(f->w, &t), 0);
+	assert_int_equal(spoor_taker_look_back(t, &s), 0);
+	assert_true(s.own_clock && s.clock->n > 50);
+	for (unsigned i = 0; i < 3; i++) {
+		spoor_taker_round(t);
+		assert_int_equal(spoor_taker_take(t, &s), 0);
+		assert_int_equal(spoor_taker_write(t, NULL), 0);
+	}
+	assert_true(s.clock->n < 10);
+	spoor_taker_free(t);
+	spoor_source_done(&s);
+	close_writer(f);
+	free(m.base);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_resumed),
 		cmocka_unit_test(test_overwritten),
 		cmocka_unit_test(test_counts),
+		TEST_OF_TRACE(test_own_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,14 +228,17 @@ int spoor_taker_take(struct spoor_taker *t, struct spoor_source *s)
 {
 	uint64_t overwritten = spoor_user_arena_overwritten(s->arena);
 
-	if (s->own_clock)
+	if (s->own_clock) {
+		spoor_user_clock_forget(s->clock, s->read_until > KEEP_NS ? s->read_until - KEEP_NS : 0);
 		spoor_user_clock_now(s->clock, t->now);
+	}
 	for (unsigned i = 0; i < s->arena->n_packets; i++) {
 		int r = spoor_taker_take_packet(t, s, i);
 
 		if (r)
 			return r;
 	}
+	s->read_until = s->arena->peek ? s->read_until : t->until;
 	count_lost(t, s, overwritten);
 	return 0;
 }

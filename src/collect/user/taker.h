@@ -22,6 +22,7 @@ struct spoor_source {
 	struct spoor_user_arena *arena;
 	struct spoor_user_clock *clock; /* its own, for stamps that are older than the taker; NULL: the taker's */
 	bool own_clock;                 /* it is freed with the source */
+	uint64_t read_until;            /* ns: what was written before was there to be taken, and was */
 	uint32_t pid;                   /* the host's; 0: it is gone, its arena's is taken */
 	bool live;                      /* /proc can be asked for its threads */
 	bool foreign;                   /* it calls its threads otherwise: it is of another pid namespace */

@@ -5,6 +5,7 @@
 #include "collect/user/taker.h"
 
 #define BUFFER (8u << 20)
+#define KEEP_NS (10 * SPOOR_NS_PER_SEC) /* so old are the oldest pairs of clocks */
 #define MOST_RUNS 4000 /* of a round: SPOOR_MAX_SOURCES is enough for them, and all counts of as many programs */
 
 struct taken {

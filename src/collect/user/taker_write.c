@@ -10,7 +10,6 @@
 
 #define JOIN (16u << 10) /* runs of one lane that are together no larger are one packet */
 #define MOST_SPANS 500
-#define KEEP_NS (10 * SPOOR_NS_PER_SEC) /* so old are the oldest pairs of clocks */
 
 static int by_lane(const void *a, const void *b)
 {
