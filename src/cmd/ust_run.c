@@ -220,23 +220,6 @@ static void loop(struct run *r)
 
 /* ---- the end ---- */
 
-/*
- * Who outlives the command, such as a daemon, was forked by it: what it has written until now is recorded, and that it
- * goes on is told. It may not have come yet.
- */
-static void call_heirs(struct run *r)
-{
-	int n = spoor_hub_kick(r->private.hub, r->session, 0, NULL);
-	unsigned all = r->session->n_came + (n > 0 ? n : 0);
-
-	for (int i = 0; i < 20 && r->session->n_came < all; i++) {
-		struct pollfd fd = { .fd = spoor_hub_fd(r->private.hub), .events = POLLIN };
-
-		poll(&fd, 1, 10);
-		spoor_hub_serve(r->private.hub);
-	}
-}
-
 static void say_nothing(const struct spoor_hub_result *result)
 {
 	char text[200];
@@ -296,7 +279,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 		return SPOOR_EXIT_INTERNAL;
 	}
 	loop(&r);
-	call_heirs(&r);
+	spoor_private_call_heirs(&r.private, r.session);
 	spoor_hub_catch_up(r.private.hub, NULL);
 	err = spoor_hub_end(r.private.hub, r.session, &result, &e);
 	spoor_private_close(&r.private);

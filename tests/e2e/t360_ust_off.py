@@ -58,17 +58,35 @@ def goes_off(daemon, pid):
     wait_for(lambda: tick(daemon, pid) == "off")
 
 
-def test_child_that_wrote_nothing(daemon, tmp_path):
-    """No daemon has heard of it when its session ends, and at once the daemon, too."""
+@pytest.fixture
+def forks(tmp_path):
     (tmp_path / "forks.c").write_text(FORKS)
+    return tracing.build_program(tmp_path / "forks", tmp_path / "forks.c")
+
+
+def test_child_that_wrote_nothing(daemon, forks):
+    """No daemon has heard of it when its session ends, and at once the daemon, too."""
     daemon.ust("start", "-o", "t.spoor")
-    p = daemon.program(tracing.build_program(tmp_path / "forks", tmp_path / "forks.c"))
+    p = daemon.program(forks)
     child, = children(p.pid)
     assert tick(daemon, child) == "on"
     daemon.ust("end")
     daemon.kill(signal.SIGTERM)
     for pid in p.pid, child:
         goes_off(daemon, pid)
+
+
+@pytest.mark.parametrize("how", ["ust run", "record --ust"])
+def test_child_that_wrote_nothing_of_a_command_that_has_ended(daemon, forks, how):
+    script = f"{forks} >said 2>&1 & echo $!; while [ ! -s said ]; do sleep 0.1; done"
+    run = subprocess.run([daemon.build / "spoor", *how.split(), "-o", "t.spoor", "--", "sh", "-c", script], text=True,
+                         cwd=daemon.cwd, stdout=subprocess.PIPE, timeout=PATIENCE)
+    pid = int(run.stdout)
+    try:
+        for p in pid, *children(pid):
+            goes_off(daemon, p)
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_daemon_that_begins_while_its_program_is_busy(daemon, tmp_path):

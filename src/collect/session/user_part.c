@@ -74,6 +74,7 @@ void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret
 {
 	if (u->session) {
 		spoor_hub_serve(u->private.hub);
+		spoor_private_call_heirs(&u->private, u->session);
 		spoor_hub_catch_up(u->private.hub, NULL);
 		spoor_hub_end(u->private.hub, u->session, ret, NULL);
 	}

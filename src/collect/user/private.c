@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +238,19 @@ int spoor_private_environment(const struct spoor_private_hub *p, const char *com
 	setenv(SPOOR_CONTROL_VARIABLE, p->socket, 1);
 	unsetenv("SPOOR_UST_OUTPUT");
 	return r;
+}
+
+void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s)
+{
+	int n = spoor_hub_kick(p->hub, s, 0, NULL);
+	unsigned all = s->n_came + (n > 0 ? n : 0);
+
+	for (int i = 0; i < 20 && s->n_came < all; i++) {
+		struct pollfd fd = { .fd = spoor_hub_fd(p->hub), .events = POLLIN };
+
+		poll(&fd, 1, 10);
+		spoor_hub_serve(p->hub);
+	}
 }
 
 void spoor_private_close(struct spoor_private_hub *p)
