@@ -271,6 +271,7 @@ void spoor_source_forget(struct spoor_source *s)
 		forget_all(s);
 		return;
 	}
+	kept.rest = t->rest;
 	for (size_t i = 0; i < t->size; i++) {
 		const struct thread *old = &t->all[i];
 
