@@ -238,8 +238,6 @@ void spoor_program_heard(struct hub_program *p); /* or it left */
 const struct spoor_ust_process *spoor_program_process(struct hub_program *p);
 /* One message of it, with at most one descriptor, which stays the caller's. -errno: it broke the protocol. */
 int spoor_program_message(struct hub_program *p, const void *m, size_t size, int fd);
-int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,
-		       struct spoor_hub_request *q);
 void spoor_program_hung_up(struct hub_program *p);
 void spoor_program_ended(struct hub_program *p);
 void spoor_program_end_arenas(struct hub_program *p, enum spoor_program_end end);
@@ -254,23 +252,31 @@ void spoor_program_finish(struct hub_program *p); /* its arenas have been taken 
 /* A session is over; or its buffers are to stay as they are, for another recorder. */
 void spoor_program_leave(struct hub_program *p, const struct spoor_ust_session *s);
 void spoor_program_forget(struct hub_program *p, const struct spoor_ust_session *s);
+/* It cannot be recorded: each session that wants it counts it, once, and who has called it hears why. */
+void spoor_program_keep_out(struct hub_program *p, const char *why);
+void spoor_program_free(struct hub_program *p);
+
+/* program_sessions.c */
+int spoor_program_send(struct hub_program *p, struct spoor_control_head *m, unsigned type, size_t size,
+		       struct spoor_hub_request *q);
 /* NULL: too many. how: if it is new there. */
 struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_ust_session *s, enum spoor_coming how);
 struct hub_member *spoor_program_member(struct hub_program *p, const struct spoor_ust_session *s); /* NULL: it is not */
-/* It cannot be recorded: each session that wants it counts it, once, and who has called it hears why. */
-void spoor_program_keep_out(struct hub_program *p, const char *why);
 /* It cannot be in the session, and why: -errno. */
 void spoor_program_refuses(struct hub_program *p, struct hub_member *member, int error, const char *text);
 /* Whether to record, whatever it does. -errno: it was not told. */
 int spoor_program_record(struct hub_program *p, struct hub_member *member, bool on, struct spoor_hub_request *q);
 size_t spoor_program_arenas(const struct hub_program *p);                                          /* how many */
+/* It hangs up when it has read what it was told, and connects again. */
+void spoor_program_come_again(struct hub_program *p);
 /* Its socket takes no more, or what it is in is not known here: it is to hang up, come again, and hear it all. */
 void spoor_program_start_over(struct hub_program *p);
+/* To its HELLO: all sessions that want it. -errno: it was not told all of them. */
+int spoor_program_answer(struct hub_program *p, const struct spoor_control_hello *m);
 /* Tells it of all sessions that want it, as if it had said HELLO now. */
 void spoor_program_answer_again(struct hub_program *p);
 /* Tells the program of a session that wants it and that it is not in. 0: it does not; 1; or -errno. */
 int spoor_program_join(struct hub_program *p, struct spoor_ust_session *s, struct spoor_hub_request *q);
-void spoor_program_free(struct hub_program *p);
 
 /* telling.c */
 /* A child whose buffers have come: what it has not heard of its sessions, and all of others that want it. */
