@@ -16,10 +16,10 @@
 #define ROOM_TO_GROW (1UL << 30)
 /*
  * A process has 65,530 mappings at most (vm.max_map_count), and definitions stay as long as the trace is open: of what
- * is small, which costs no more so, and of the many segments that a trace may have, they are read into memory.
+ * is small, which costs no more so, and of the rest once there are many, they are read into memory.
  */
 #define SMALL (64 << 10)
-#define MANY 10000
+#define MANY 30000
 
 static int read_in(struct spoor_cursor *c, int fd, size_t size)
 {
@@ -62,7 +62,7 @@ static int map_in(struct spoor_cursor *c, int fd, size_t size, int following)
 
 static bool is_to_be_read(const struct spoor_trace *t, size_t size, uint32_t instance)
 {
-	return !t->following && (size <= SMALL || (instance >= SPOOR_INSTANCE_DEFS(0) && t->n_segments > MANY));
+	return !t->following && (size <= SMALL || (instance >= SPOOR_INSTANCE_DEFS(0) && t->defs_mapped >= MANY));
 }
 
 int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char *path,
@@ -91,6 +91,7 @@ int spoor_cursor_open(struct spoor_trace *t, struct spoor_cursor *c, const char 
 		return 0;
 	r = is_to_be_read(t, st.st_size, instance) ? read_in(c, fd, st.st_size) :
 						     map_in(c, fd, st.st_size, t->following);
+	t->defs_mapped += instance >= SPOOR_INSTANCE_DEFS(0) && !r && !c->read;
 	if (r < 0) {
 		spoor_trace_note(t, path, 0, strerror(-r));
 		return r;

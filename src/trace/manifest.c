@@ -85,6 +85,15 @@ uint64_t spoor_writer_lost(const struct spoor_writer *w)
 	return lost;
 }
 
+uint64_t spoor_writer_lost_told(const struct spoor_writer *w)
+{
+	uint64_t lost = 0;
+
+	for (unsigned i = 0; i < w->kernel->n_streams; i++)
+		lost += w->kernel->streams[i].level ? w->kernel->streams[i].lost : 0;
+	return lost;
+}
+
 void spoor_writer_lost_before(struct spoor_writer *w, uint64_t lost)
 {
 	if (lost > w->lost_before)

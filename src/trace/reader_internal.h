@@ -101,6 +101,7 @@ struct spoor_trace {
 	char *damages[SPOOR_MAX_DAMAGES];
 	struct spoor_segment **segments; /* by part and number */
 	unsigned n_segments;
+	unsigned defs_mapped;            /* segments whose definitions are, and not read */
 	unsigned after;                  /* segments up to this one are as if they were not there */
 	int scan_errno;                  /* of a directory that could not be read; 0: none */
 	struct spoor_stream_file *files; /* by part, instance and number */

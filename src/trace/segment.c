@@ -167,7 +167,9 @@ void spoor_writer_repeated(struct spoor_writer *w)
 /* Where what is told anew takes much of max_size, two of full size and what comes meanwhile would not fit. */
 static uint64_t full_size(const struct spoor_writer *w, uint64_t repeated)
 {
-	return w->o.max_size && repeated > w->o.max_size / 4 ? w->o.segment_size / 4 : w->o.segment_size;
+	uint64_t most = w->o.max_size, full = w->o.segment_size;
+
+	return most && (repeated > most / 4 || full + 2 * repeated > most - most / 8) ? full / 4 : full;
 }
 
 /* What each segment is told anew counts for none, or with many threads one would be full as it begins. */

@@ -187,6 +187,8 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w);
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */
 uint64_t spoor_writer_lost(const struct spoor_writer *w);
+/* Of these, the events that the kernel's iterators told: calls under way. Of one with a part `kernel`. */
+uint64_t spoor_writer_lost_told(const struct spoor_writer *w);
 /* A writer before this one counted so many, whether it could still write that or not. */
 void spoor_writer_lost_before(struct spoor_writer *w, uint64_t lost);
 /* From now on each of them is shown to lost() as it is counted. */

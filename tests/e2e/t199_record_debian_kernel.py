@@ -104,7 +104,7 @@ def said(build, tmp_path_factory):
     run = subprocess.run(
         ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1500", "-nographic", "-no-reboot", "-net", "none",
          "-kernel", kernel, "-initrd", root, "-append", "console=ttyS0 rdinit=/init panic=-1 loglevel=0"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=300)
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=600)
     parts, name = {}, None
     for line in run.stdout.replace("\r", "").splitlines():
         if line.startswith("== "):

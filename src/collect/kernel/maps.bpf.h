@@ -265,6 +265,7 @@ struct walk {
 	u32 mode;
 	s32 status;
 	u32 depth;
+	u32 searched;     /* words looked at for return addresses (fp_may_skip()) */
 	u64 sp;           /* as it was when the walk began */
 	u32 memo_words;   /* noted so far; more than MEMO_WORDS: it cannot be remembered */
 	u64 memo_bp_at;   /* where the present rbp was loaded from, as in a word */

@@ -126,6 +126,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->n = 0;
 	w->status = w->budget ? SPOOR_WALK_TRUNCATED : w->full;
 	w->depth = 0;
+	w->searched = 0;
 	w->torn = 0;
 	if (!window_map(w, sc, w->sp))
 		window_copy(w, sc, w->sp, WINDOW);

@@ -252,7 +252,8 @@ static __always_inline void walk_collect(struct walk *w, struct scratch *sc, u64
 }
 
 #define SCAN_WORDS 128 /* looked at for one call site */
-#define SKIP_WORDS 2048 /* looked at for the first return address of a frame */
+#define SKIP_WORDS 2048 /* looked at for the first return address of a frame, */
+#define SEARCH_MOST SKIP_WORDS /* and so many in a walk: who is recorded makes stacks as he likes */
 #define PROLOGUE_WITHIN 8192 /* bytes of code before it, for the begin of its function */
 
 struct scan_loop {
@@ -286,10 +287,13 @@ static long scan_word(u32 i, void *ctx)
 		return 1;
 	l->at += 8;
 	/* Code lies neither in the first pages nor beyond user space. */
-	if (v < 0x10000 || v >> 47 || (l->called && !may_return_to(v)))
+	if (v < 0x10000 || v >> 47)
 		return 0;
 	r = page_of(l->c, l->sc, v, l->sc->walk.image, &l->sc->page);
-	if (r && (!l->called || r == SPOOR_WALK_NO_ROWS))
+	if (r == SPOOR_WALK_NO_ROWS || (r && !l->called))
+		return 0;
+	/* What is no code is not read: it may be a device. */
+	if (l->called && !r && !may_return_to(v))
 		return 0;
 	l->found = v;
 	return 1;
@@ -365,12 +369,16 @@ __noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
 	bp = sc->walk.s.bp;
 	if (bp)
 		words = ((bp - l.at) >> 3) + 2;
-	if (words > SKIP_WORDS || l.at & 7)
+	if (words > SKIP_WORDS || l.at & 7 || sc->walk.searched >= SEARCH_MOST)
 		return known;
 	bpf_loop(words, scan_word, &l, 0);
-	if (bp ? l.found && l.at == bp + 16 : !l.found && l.result)
+	sc->walk.searched += (u32)(l.at - sc->walk.s.sp) >> 3;
+	if (bp ? l.found && l.at == bp + 16 : !l.found)
 		return 0;
-	return known == 2 || !bp || !fp_is_made(sc->walk.s.pc, bp - sc->walk.s.sp) ? 2 : 0;
+	if (known == 2 || !bp)
+		return 2;
+	sc->walk.searched += PROLOGUE_WITHIN / 8;
+	return fp_is_made(sc->walk.s.pc, bp - sc->walk.s.sp) ? 0 : 2;
 }
 
 /* Apart, so that the verifier follows it once. */

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "collect/session/raw.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
 
 struct raw_walk;
 #define SPOOR_WALK_CTX raw_walk
@@ -11,11 +16,12 @@ static int spoor_reg(struct raw_walk *w, __u32 reg, __u64 *ret);
 #include "unwind/walk_core.h"
 
 #define MAX_DEPTH 2048
+#define SEARCH_MOST 16384 /* words of a stack that are looked at for return addresses */
 
 struct raw_walk {
 	const struct spoor_ctl_raw *raw;
 	struct spoor_frame_state s;
-	unsigned depth;
+	unsigned depth, searched;
 	uint8_t window[4096]; /* of another process's stack (raw->remote) */
 	uint64_t window_at;
 	size_t window_len;
@@ -158,13 +164,36 @@ static const struct spoor_rule none = { .op = SPOOR_RULE_NONE };
 static const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 static const struct spoor_layout_range no_code = { .object = SPOOR_OBJECT_NONE };
 
-/* May it be an address to return to? The code of a process that runs on may be another by now. */
+/* Are these pages in memory? To have others read would be to wait for their file's server, which may not answer. */
+static bool are_present(uint32_t tid, uint64_t addr, size_t size)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	char path[64];
+	uint64_t entry;
+
+	snprintf(path, sizeof(path), "/proc/%u/pagemap", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	for (uint64_t page = addr >> 12; page <= (addr + size - 1) >> 12; page++)
+		if (pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry) || !(entry >> 63))
+			return false;
+	return true;
+}
+
+/* The code of a process that runs on may be another by now. */
+static bool read_code(const struct raw_walk *w, uint64_t addr, void *code, size_t size)
+{
+	struct iovec to = { code, size }, from = { (void *)addr, size };
+
+	return w->raw->remote && are_present(w->raw->h.tid, addr, size) &&
+	       process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0) == (ssize_t)size;
+}
+
+/* May it be an address to return to? */
 static bool may_return_to(const struct raw_walk *w, uint64_t pc)
 {
 	__u64 code[2];
-	struct iovec to = { code, sizeof(code) }, from = { (void *)(pc - sizeof(*code)), sizeof(code) };
 
-	if (!w->raw->remote || process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0) != sizeof(code))
+	if (!read_code(w, pc - sizeof(*code), code, sizeof(code)))
 		return pc & 4095;
 	return spoor_may_return(code);
 }
@@ -174,15 +203,12 @@ static bool is_made(const struct raw_walk *w)
 {
 	uint8_t code[3 * 4096];
 	__u64 words[2], page = w->s.pc & ~4095ULL, from;
-	ssize_t n = -1, at = -1;
+	ssize_t at = -1;
 	int64_t frame = -1;
 
-	for (from = page - 4096; w->raw->remote && at < 0 && from <= page; from += 4096) {
-		struct iovec to = { code, w->s.pc + 8 - from }, range = { (void *)from, to.iov_len };
-
-		n = process_vm_readv(w->raw->h.tid, &to, 1, &range, 1, 0);
-		at = n == (ssize_t)to.iov_len ? n - (ssize_t)sizeof(words) : -1;
-	}
+	for (from = page - 4096; at < 0 && from <= page; from += 4096)
+		if (read_code(w, from, code, w->s.pc + 8 - from))
+			at = (ssize_t)(w->s.pc + 8 - from - sizeof(words));
 	for (; frame < 0 && at >= 0; at--) {
 		memcpy(words, code + at, sizeof(words));
 		frame = spoor_prologue(words[0], words[1]);
@@ -198,12 +224,14 @@ static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_lay
 	int r = 0;
 
 	for (; !r && at - w->s.sp < SPOOR_RAW_STACK; at += 8) {
+		if (w->searched++ >= SEARCH_MOST)
+			return &perhaps_kept;
 		r = spoor_load(w, at, &value);
 		if (!r && range_of(layout, value) && may_return_to(w, value))
 			return w->s.bp && (at == w->s.bp + 8 || is_made(w)) ? &frame_pointer : &perhaps_kept;
 	}
-	/* Nor is there one up to the end of the stack. */
-	return r && !w->s.bp && w->raw->len < SPOOR_RAW_STACK ? &frame_pointer : &perhaps_kept;
+	/* Nor is there one above, or in what was copied of it. */
+	return !w->s.bp && (w->raw->remote || w->raw->len < SPOOR_RAW_STACK) ? &frame_pointer : &perhaps_kept;
 }
 
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,

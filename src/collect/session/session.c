@@ -250,14 +250,14 @@ static void say_crowded(struct session *s, uint64_t lost)
 /* The new segment has all that it needs, whatever older ones are dropped; that alone makes it no fuller. */
 static void repeat(struct session *s)
 {
-	uint64_t lost = spoor_writer_lost(s->writer);
+	uint64_t lost = spoor_writer_lost_told(s->writer);
 
 	s->untold = spoor_kernel_repeat(s->host.kernel, spoor_writer_lasting(s->writer)) != 0;
 	if (!s->untold)
 		spoor_consumer_repeated(s->consumer);
 	drain(s);
 	spoor_writer_repeated(s->writer);
-	say_crowded(s, spoor_writer_lost(s->writer) - lost);
+	say_crowded(s, spoor_writer_lost_told(s->writer) - lost);
 }
 
 static void rotate(struct session *s)
