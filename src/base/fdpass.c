@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define MOST_STUCK 64
+#define MOST_SENDERS 64
 #define THREAD_STACK 65536
 
 union control {
@@ -89,9 +90,27 @@ void spoor_fds_dropp(const int *fd)
 	spoor_fds_drop(*fd);
 }
 
-bool spoor_fds_stuck(void)
+/* Who has sent what is no memory; beyond so many it may be anybody. */
+static uid_t senders[MOST_SENDERS];
+static unsigned n_senders;
+
+static bool is_sender(uid_t uid)
 {
-	return __atomic_load_n(&closing, __ATOMIC_RELAXED) >= MOST_STUCK;
+	for (unsigned i = 0; i < n_senders; i++)
+		if (senders[i] == uid)
+			return true;
+	return n_senders == MOST_SENDERS;
+}
+
+void spoor_fds_note(int fd, uid_t uid)
+{
+	if (fd >= 0 && !spoor_fds_is_memory(fd) && !is_sender(uid))
+		senders[n_senders++] = uid;
+}
+
+bool spoor_fds_refused(uid_t uid)
+{
+	return uid && uid != geteuid() && __atomic_load_n(&closing, __ATOMIC_RELAXED) >= MOST_STUCK && is_sender(uid);
 }
 
 /* Those of the message, in their order: how many there were; the first `n` of them are kept. */

@@ -26,5 +26,7 @@ bool spoor_fds_is_memory(int fd);
  */
 void spoor_fds_drop(int fd);
 void spoor_fds_dropp(const int *fd);
-/* So many of these threads have not ended that no more is to be received of who may be hostile. */
-bool spoor_fds_stuck(void);
+/* A user has sent that (-1: nothing). Not thread-safe, nor is the next. */
+void spoor_fds_note(int fd, uid_t uid);
+/* Is no more to be received of him? He has sent what is no memory, and so many of these threads have not ended. */
+bool spoor_fds_refused(uid_t uid);

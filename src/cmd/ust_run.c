@@ -279,7 +279,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 		return SPOOR_EXIT_INTERNAL;
 	}
 	loop(&r);
-	spoor_private_call_heirs(&r.private, r.session);
+	spoor_private_call_heirs(&r.private, r.session, NULL, NULL);
 	spoor_hub_catch_up(r.private.hub, NULL);
 	err = spoor_hub_end(r.private.hub, r.session, &result, &e);
 	spoor_private_close(&r.private);

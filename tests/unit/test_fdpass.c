@@ -111,7 +111,8 @@ static void test_drop(void **state)
 	spoor_fds_drop(pipe[1]);
 	assert_int_equal(read(pipe[0], &byte, 1), 0);
 	close(pipe[0]);
-	assert_false(spoor_fds_stuck());
+	spoor_fds_note(-1, 12345);
+	assert_false(spoor_fds_refused(12345));
 }
 
 static void test_too_large(void **state)

@@ -157,9 +157,11 @@ static void start_listener(void)
 
 static void kicked(void)
 {
+	if (process->alive && process->pid != sys_pid())
+		return; /* a child by vfork(): all of this is its parent's */
 	if (!process->alive && outputs_renew(true))
 		return; /* a child, which has buffers of its own before it is told anything */
-	__atomic_store_n(&process->called, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&process->called, sys_tid(), __ATOMIC_SEQ_CST);
 	if (spoor_agent_lock(false))
 		return; /* whoever has it calls us again */
 	__atomic_store_n(&process->called, 0, __ATOMIC_RELAXED);
@@ -172,20 +174,20 @@ static void kicked(void)
 	spoor_agent_unlock();
 }
 
-void spoor_control_call(void)
+/* By the recorder, or, once more, by who had the lock. */
+static bool is_kick(const siginfo_t *info)
 {
-	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
-
-	info.si_pid = (pid_t)process->pid;
-	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
-	sys3(SYS_rt_sigqueueinfo, process->pid, SIGURG, &info);
+	if (info->si_code == SI_QUEUE)
+		return info->si_value.sival_ptr == (void *)SPOOR_CONTROL_KICK;
+	return info->si_code == SI_TKILL && info->si_pid == (pid_t)process->pid &&
+	       __atomic_exchange_n(&process->again, 0, __ATOMIC_RELAXED);
 }
 
 static void on_urgent(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
 
-	if (info->si_code == SI_QUEUE && info->si_value.sival_ptr == (void *)SPOOR_CONTROL_KICK)
+	if (is_kick(info))
 		kicked();
 	else if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
 		before.sa_sigaction(sig, info, context);

@@ -60,9 +60,6 @@ void spoor_control_offer_none(const __u32 *sessions, unsigned n, int error);
  */
 void spoor_control_look(void);
 
-/* A kick that came while the lock was taken, once more. Async-signal-safe. */
-void spoor_control_call(void);
-
 /* From the destructor: ends the listener. */
 void spoor_control_stop(void);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/mman.h>
 
-#include "agent/control/control.h"
 #include "agent/core/clock.h"
 #include "agent/core/process.h"
 
@@ -104,15 +104,25 @@ bool process_trylock(void)
 	return lock(tid_trylock);
 }
 
+/* A thread that was called, and has ended since, blocked it not; perhaps we do not, either. */
+static void call_again(uint32_t tid)
+{
+	__atomic_store_n(&process->again, 1, __ATOMIC_RELAXED);
+	if (sys3(SYS_tgkill, process->pid, tid, SIGURG) == -ESRCH)
+		sys3(SYS_tgkill, process->pid, sys_tid(), SIGURG);
+}
+
 void process_unlock(void)
 {
 	uint64_t old = signals;
+	uint32_t tid = 0;
 
 	tid_unlock(&process->lock);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* who is called asks for the lock after he has said so */
-	if (unlikely(__atomic_load_n(&process->called, __ATOMIC_RELAXED)) &&
-	    __atomic_exchange_n(&process->called, 0, __ATOMIC_RELAXED))
-		spoor_control_call();
+	if (unlikely(__atomic_load_n(&process->called, __ATOMIC_RELAXED)))
+		tid = __atomic_exchange_n(&process->called, 0, __ATOMIC_RELAXED);
+	if (tid)
+		call_again(tid);
 	signals_restore(old);
 }
 

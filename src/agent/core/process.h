@@ -10,7 +10,8 @@ struct process {
 	uint32_t alive; /* 0: this process has not been set up (it is a child) */
 	uint32_t pid;
 	uint32_t lock; /* tid of who holds it */
-	uint32_t called; /* by the recorder, while somebody had it: once more, then */
+	uint32_t called; /* by the recorder, while somebody had it: this thread, once more then; */
+	uint32_t again;  /* it was: its next SIGURG of our own is that */
 	uint32_t probes_lock;
 	uint32_t draft_lock;   /* of the draft of those who have none (draft.h) */
 	uint32_t rcu;          /* readers are counted (agent/ust/rcu.h) */

@@ -394,7 +394,7 @@ static void end(struct session *s)
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
-	spoor_user_part_end(&s->user, &r->user);
+	spoor_user_part_end(&s->user, &r->user, make_room, s);
 	spoor_consumer_ends(s->consumer);
 	until = spoor_now_monotonic() + END_NS;
 	spoor_kernel_meet(s->host.kernel); /* who was at work in a call at attach, and came to sleep in it later */
@@ -445,7 +445,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		end(&s);
 	}
 	spoor_command_drop(&s.host.command);
-	spoor_user_part_end(&s.user, NULL);
+	spoor_user_part_end(&s.user, NULL, NULL, NULL);
 	if (s.writer) {
 		int c;
 

@@ -70,11 +70,12 @@ void spoor_user_part_segment(struct spoor_user_part *u)
 		spoor_hub_segment(u->private.hub, u->session);
 }
 
-void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret)
+void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret, void (*meanwhile)(void *ctx),
+			 void *ctx)
 {
 	if (u->session) {
 		spoor_hub_serve(u->private.hub);
-		spoor_private_call_heirs(&u->private, u->session);
+		spoor_private_call_heirs(&u->private, u->session, meanwhile, ctx);
 		spoor_hub_catch_up(u->private.hub, NULL);
 		spoor_hub_end(u->private.hub, u->session, ret, NULL);
 	}

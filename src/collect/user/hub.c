@@ -88,13 +88,14 @@ void spoor_hub_no_files(struct spoor_hub *h)
 /* What a peer has not read, and ended, is told before what it sent, and once. */
 ssize_t spoor_hub_receive(const struct hub_program *p, void *bytes, size_t room, int *ret_fd, int flags)
 {
-	int n_fds = spoor_fds_stuck() && p->cred.uid && p->cred.uid != geteuid() ? 0 : 1;
+	int n_fds = !spoor_fds_refused(p->cred.uid);
 	ssize_t n;
 
 	*ret_fd = -1;
 	do {
 		n = spoor_fds_receive(p->sock.fd, bytes, room, ret_fd, n_fds, NULL, MSG_DONTWAIT | flags);
 	} while (n == -ECONNRESET);
+	spoor_fds_note(*ret_fd, p->cred.uid);
 	return n;
 }
 
@@ -405,6 +406,7 @@ void spoor_hub_close(struct spoor_hub *h)
 	}
 	spoor_orphans_free(h);
 	spoor_shares_done(&h->shares);
+	free(h->recalled);
 	spoor_turned_away_forget(&h->away);
 	spoor_hub_unwatch(h, &h->rows_done);
 	spoor_user_rows_free(h->rows);

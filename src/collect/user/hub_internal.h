@@ -172,6 +172,8 @@ struct spoor_hub {
 	bool deaf;     /* there is one too few now */
 	unsigned recalls; /* looks for programs that record for sessions which are over; */
 	uint64_t recall;  /* ns: the next */
+	uint32_t *recalled; /* who has come since the first, and heard that none wants him */
+	size_t n_recalled;
 	unsigned crowd; /* programs that came one behind the other: as many as can wait may have kept others out */
 	bool leaves; /* sessions, and what programs need of us to begin, stay for the next one */
 	struct hub_orphan *orphans, *adopted; /* adopted: of programs that were gone */
@@ -351,6 +353,7 @@ void spoor_orphans_free(struct spoor_hub *h);
 
 /* kick.c */
 void spoor_recall_tick(struct spoor_hub *h, uint64_t now);
+void spoor_recall_heard(struct spoor_hub *h, uint32_t pid); /* that program, that no session wants it */
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q);
 void spoor_kick(struct hub_program *p); /* not if it would come to the program itself, which does not know of it */
 const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */

@@ -152,11 +152,6 @@ static void free_waiter(struct keeper *k, struct keeper_waiter *w)
 	k->fds--;
 }
 
-static bool may_send_fds(const struct keeper_waiter *w)
-{
-	return !w->uid || w->uid == geteuid() || !spoor_fds_stuck();
-}
-
 /* What there is no room for stays in its socket. false: it left, and had nothing to say. */
 static bool hear(struct keeper *k, struct keeper_waiter *w)
 {
@@ -169,9 +164,10 @@ static bool hear(struct keeper *k, struct keeper_waiter *w)
 		w->heard = w->n == MOST_MESSAGES || w->n_fds == MOST_FDS || !has_fds(k);
 		if (w->heard)
 			break;
-		n = spoor_fds_receive(w->fd, bytes, sizeof(bytes), &fd, may_send_fds(w), NULL, MSG_DONTWAIT);
+		n = spoor_fds_receive(w->fd, bytes, sizeof(bytes), &fd, !spoor_fds_refused(w->uid), NULL, MSG_DONTWAIT);
 		if (n == -EAGAIN)
 			break;
+		spoor_fds_note(fd, w->uid);
 		if (fd >= 0 && !spoor_fds_is_memory(fd)) { /* no buffers; else nothing else of a stranger's is held */
 			spoor_fds_drop(fd);
 			fd = -1;

@@ -25,7 +25,7 @@
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
 #define FOUND_NS (20 * 1000000ULL)
-#define RECALLS 3 /* looks at most, until nobody is found */
+#define RECALLS 4 /* looks at most, until nobody is found; the last is but a wait for who was called */
 #define RECALL_NS (100 * 1000000ULL)
 
 static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
@@ -387,29 +387,63 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	return n;
 }
 
-/* Of a session whose end a program has heard it maps no buffers any more. Was anybody called? */
+void spoor_recall_heard(struct spoor_hub *h, uint32_t pid)
+{
+	uint32_t *grown = h->recalls ? reallocarray(h->recalled, h->n_recalled + 1, sizeof(*grown)) : NULL;
+
+	if (!grown)
+		return;
+	h->recalled = grown;
+	h->recalled[h->n_recalled++] = pid;
+}
+
+static bool has_heard(const struct spoor_hub *h, uint32_t pid)
+{
+	for (size_t i = 0; i < h->n_recalled; i++)
+		if (h->recalled[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * Of a session whose end a program has heard it maps no buffers any more, but for a child its parent's. Was anybody
+ * called?
+ */
 static bool recall(struct spoor_hub *h)
 {
 	_cleanup_(spoor_freep) uint32_t *all = NULL;
 	size_t left = all_processes(&all);
 	bool any = false;
 
-	while (left--)
-		if (may_kick(h, all[left]) == 1 && maps(all[left], buffers, buffers))
-			any |= !send_urgent(all[left]);
+	while (left--) {
+		uint32_t pid = all[left];
+
+		if (pid != (uint32_t)getpid() && handles_it(pid) && maps(pid, buffers, buffers) && !has_heard(h, pid) &&
+		    may_kick(h, pid) == 1)
+			any |= !send_urgent(pid);
+	}
 	return any;
+}
+
+static void end_recall(struct spoor_hub *h)
+{
+	h->recalls = h->n_recalled = 0;
+	free(h->recalled);
+	h->recalled = NULL;
 }
 
 void spoor_recall_tick(struct spoor_hub *h, uint64_t now)
 {
 	if (!h->recalls || now < h->recall)
 		return;
-	h->recalls = recall(h) ? h->recalls - 1 : 0;
 	h->recall = now + RECALL_NS;
+	if (!--h->recalls || !recall(h))
+		end_recall(h);
 }
 
 void spoor_hub_recall(struct spoor_hub *h, uint64_t after)
 {
+	end_recall(h);
 	h->recalls = RECALLS;
 	h->recall = spoor_now_monotonic() + after;
 }

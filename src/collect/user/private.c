@@ -240,7 +240,8 @@ int spoor_private_environment(const struct spoor_private_hub *p, const char *com
 	return r;
 }
 
-void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s)
+void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s,
+			      void (*meanwhile)(void *ctx), void *ctx)
 {
 	int n = spoor_hub_kick(p->hub, s, 0, NULL);
 	unsigned all = s->n_came + (n > 0 ? n : 0);
@@ -250,6 +251,8 @@ void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_us
 
 		poll(&fd, 1, 10);
 		spoor_hub_serve(p->hub);
+		if (meanwhile)
+			meanwhile(ctx);
 	}
 }
 

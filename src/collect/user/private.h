@@ -19,7 +19,8 @@ int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void 
 int spoor_private_environment(const struct spoor_private_hub *p, const char *command, struct spoor_error *e);
 /*
  * Who outlives the command, such as a daemon, was forked by it: what it has written until now is recorded, and it hears
- * of the session's end, which is next. It may not have come yet.
+ * of the session's end, which is next. It may not have come yet. meanwhile (NULL: nothing) is called while we wait.
  */
-void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s);
+void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s,
+			      void (*meanwhile)(void *ctx), void *ctx);
 void spoor_private_close(struct spoor_private_hub *p);

@@ -230,7 +230,8 @@ int spoor_program_arena(struct hub_program *p, const struct spoor_control_arena 
 	if (!member) { /* it was over before the program knew */
 		struct spoor_control_end end = { .session = m->session };
 
-		spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL);
+		if (spoor_program_send(p, &end.head, SPOOR_CONTROL_END, sizeof(end), NULL) == -EAGAIN)
+			spoor_program_start_over(p);
 	} else if (member->n_arenas >= MOST_ARENAS) {
 		return -EBADMSG;
 	} else if (is_new(p, member, m->uuid) && !take_over(p, member, m->uuid, &r)) { /* it may be asked again */

@@ -70,7 +70,8 @@ void spoor_program_start_over(struct hub_program *p)
 {
 	p->unwanted = true;
 	spoor_program_come_again(p);
-	spoor_kick(p);
+	if (!p->listens && p->cred.pid != getpid())
+		spoor_kick(p);
 }
 
 /* ---- sessions ---- */
@@ -258,6 +259,8 @@ int spoor_program_answer(struct hub_program *p, const struct spoor_control_hello
 		return 0;
 	}
 	p->unwanted = !p->n_members;
+	if (p->unwanted)
+		spoor_recall_heard(p->hub, p->cred.pid);
 	return p->n_members ? send_members(p) :
 			      spoor_program_send(p, &none.head, SPOOR_CONTROL_SETUP, sizeof(none), NULL);
 }

@@ -258,6 +258,7 @@ void spoor_taker_undo(struct spoor_taker *t)
 		a->malformed -= p->bad;
 		p->bad = false;
 		p->last = 0;
+		t->taken[i].source->read_until = 0; /* it is read again, and needs its pairs of clocks */
 	}
 	t->n_runs = 0;
 	t->used = 0;
