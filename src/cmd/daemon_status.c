@@ -48,7 +48,7 @@ static bool is_meant(struct command *c, uint32_t pid)
 static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 {
 	struct command *c = ctx;
-	char line[768], stuck[160] = "", losses[64], reached[96] = "";
+	char line[768], stuck[160] = "", losses[64], reached[96] = "", shared[64] = "";
 
 	if (!is_meant(c, p->pid))
 		return;
@@ -56,15 +56,17 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 		snprintf(stuck, sizeof(stuck), ", %u of %u %s cannot be switched: " SPOOR_HUB_STUCK, p->n_stuck,
 			 p->n_sites, spoor_plural(p->n_sites, "site", "sites"));
 	spoor_ust_losses(p->lost, p->overwritten, losses, sizeof(losses));
+	if (p->shared)
+		snprintf(shared, sizeof(shared), ", %" PRIu64 " in shared packets", p->shared);
 	if (!p->listens)
 		snprintf(reached, sizeof(reached), ", %sreached by signal%s%s", p->deaf ? "not " : "",
 			 p->deaf ? ": " : "", p->deaf ? p->deaf : "");
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s%s", p->pid, p->comm, p->events,
-			 spoor_plural(p->events, "event", "events"), losses, p->malformed ? ", some made no sense" : "",
-			 single_of(p), comings[p->how % 3], reached, stuck);
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s%s%s", p->pid, p->comm, p->events,
+			 spoor_plural(p->events, "event", "events"), losses, shared,
+			 p->malformed ? ", some made no sense" : "", single_of(p), comings[p->how % 3], reached, stuck);
 	spoor_hub_answer(c->q, line);
 }
 

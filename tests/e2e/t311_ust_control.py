@@ -264,6 +264,13 @@ def test_all_are_counted(daemon, ticker):
         os.kill(p, signal.SIGCONT)
 
 
+def test_more_threads_than_packets(daemon, ticker):
+    """Their events are there, and status says how many were dearer."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
+    p = daemon.program(ticker, 64, 0, 2000)
+    wait_for(lambda: re.search(rf"^{p.pid} ticker: .*, [1-9]\d* in shared packets", daemon.ust("status").stdout, re.M))
+
+
 def test_first_event_in_a_handler(daemon, tmp_path):
     """Of a program that has used up the keys whose values a thread has room for."""
     program = tracing.build_program(tmp_path / "keys", "ust_keys.c")

@@ -87,6 +87,8 @@ uint64_t spoor_user_arena_lost(struct spoor_user_arena *a);
 uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a);
 uint32_t spoor_user_arena_children(const struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a);
+/* Of a live one: events that were written into shared packets, as the program says. */
+uint64_t spoor_user_arena_shared(const struct spoor_user_arena *a);
 /* How its program ended, of which nothing is known but that it is gone: ENDED, CRASHED, or UNSEEN. */
 enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);

@@ -167,6 +167,15 @@ uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a)
 	return sum < a->lost ? sum : a->lost;
 }
 
+uint64_t spoor_user_arena_shared(const struct spoor_user_arena *a)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < a->head.n_channels; i++)
+		sum += LOAD(live(a)->channels[i].shared);
+	return sum;
+}
+
 uint32_t spoor_user_arena_children(const struct spoor_user_arena *a)
 {
 	uint64_t n = LOAD(live(a)->channels[0].children);

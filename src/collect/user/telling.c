@@ -164,6 +164,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 			info.events += m->arenas[i]->n;
 			info.lost += spoor_source_lost(m->arenas[i]);
 			info.overwritten += spoor_source_overwritten(m->arenas[i]);
+			info.shared += spoor_user_arena_shared(m->arenas[i]->arena);
 			info.malformed += m->arenas[i]->arena->malformed;
 		}
 		each(ctx, &info);
