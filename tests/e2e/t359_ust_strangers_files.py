@@ -152,7 +152,6 @@ def test_strangers_spill(build, ticker, open_place, how):  # noqa: F811
     finally:
         p.kill()
     assert p.returncode == 0 and not spill.stat().st_size
-    spill.unlink()
     run = subprocess.run([build / "spoor", "ust", "recover", arena, "-o", open_place / "t.spoor"], text=True,
                          capture_output=True, timeout=PATIENCE)
     events, lost = re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups()

@@ -153,14 +153,14 @@ static int open_spill(const char *path, struct spill *s, struct spoor_error *e)
 	s->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (s->fd < 0 && errno == ENOENT)
 		return -ENOENT;
-	if (s->fd < 0 || fstat(s->fd, &st) || !S_ISREG(st.st_mode)) {
-		int err = s->fd < 0 ? errno : EBADMSG;
-
-		spoor_closep(&s->fd);
-		return spoor_fail(e, err, "%s: cannot be read: %s", name, strerror(err));
-	}
+	if (s->fd < 0 || fstat(s->fd, &st))
+		return spoor_fail(e, errno, "%s: cannot be read: %s", name, strerror(errno));
 	s->size = st.st_size;
-	return 0;
+	if (S_ISREG(st.st_mode))
+		return 0;
+	/* Others may make files there, too: the program wrote into none of theirs, and the arena has what it has. */
+	spoor_user_arena_garbage(s->a, "what is in the place of its spill file");
+	return -ENOENT;
 }
 
 int spoor_spill_add(struct spoor_user_arena *a, const char *path, struct spoor_user_clock *c, int *ret_fd,
@@ -170,8 +170,10 @@ int spoor_spill_add(struct spoor_user_arena *a, const char *path, struct spoor_u
 	int64_t n = 1;
 	int r = open_spill(path, &s, e);
 
-	if (r)
+	if (r) {
+		spoor_closep(&s.fd);
 		return r == -ENOENT ? 0 : r;
+	}
 	for (uint64_t at = 0; n > 0 && at < s.size; at += n) {
 		n = add_record(&s, at);
 		if (n == -EBADMSG)
