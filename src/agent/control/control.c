@@ -174,25 +174,36 @@ static void kicked(void)
 	spoor_agent_unlock();
 }
 
-/* By the recorder, or, once more, by who had the lock. */
-static bool is_kick(const siginfo_t *info)
+static bool is_of_recorder(const siginfo_t *info)
 {
-	if (info->si_code == SI_QUEUE)
-		return info->si_value.sival_ptr == (void *)SPOOR_CONTROL_KICK;
+	return info->si_code == SI_QUEUE && info->si_value.sival_ptr == (void *)SPOOR_CONTROL_KICK;
+}
+
+/* Of who had the lock. What a program sends its own threads looks like that, and of two the kernel keeps one. */
+static bool may_be_again(const siginfo_t *info)
+{
 	return info->si_code == SI_TKILL && info->si_pid == (pid_t)process->pid &&
 	       __atomic_exchange_n(&process->again, 0, __ATOMIC_RELAXED);
 }
 
-static void on_urgent(int sig, siginfo_t *info, void *context)
+static void pass_on(int sig, siginfo_t *info, void *context)
 {
-	int saved = errno;
-
-	if (is_kick(info))
-		kicked();
-	else if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
+	if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
 		before.sa_sigaction(sig, info, context);
 	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
 		before.sa_handler(sig);
+}
+
+/* Go, which sends it to its threads, sends none again before it has handled the first: it gets all that may be its. */
+static void on_urgent(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	bool ours = is_of_recorder(info);
+
+	if (ours || may_be_again(info))
+		kicked();
+	if (!ours)
+		pass_on(sig, info, context);
 	errno = saved;
 }
 

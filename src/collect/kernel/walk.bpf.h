@@ -263,6 +263,7 @@ struct scan_loop {
 	u64 found;
 	int result;
 	bool called; /* only addresses to return to are looked for */
+	u64 data, data_end; /* a mapping that has no code: most words that are addresses lead to few of them */
 };
 
 /* Also if that cannot be read; but before the vDSO, whose address is on each stack, nothing can. */
@@ -287,9 +288,13 @@ static long scan_word(u32 i, void *ctx)
 		return 1;
 	l->at += 8;
 	/* Code lies neither in the first pages nor beyond user space. */
-	if (v < 0x10000 || v >> 47)
+	if (v < 0x10000 || v >> 47 || v - l->data < l->data_end - l->data)
 		return 0;
 	r = page_of(l->c, l->sc, v, l->sc->walk.image, &l->sc->page);
+	if (r == SPOOR_WALK_NO_ROWS && l->sc->vma.found && !l->sc->vma.exec) {
+		l->data = l->sc->vma.start;
+		l->data_end = l->sc->vma.end;
+	}
 	if (r == SPOOR_WALK_NO_ROWS || (r && !l->called))
 		return 0;
 	/* What is no code is not read: it may be a device. */

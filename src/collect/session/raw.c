@@ -27,14 +27,37 @@ struct raw_walk {
 	size_t window_len;
 };
 
+#define PRESENT (1ULL << 63) /* in an entry of /proc/PID/pagemap */
+#define SWAPPED (1ULL << 62)
+
+/*
+ * Are these pages in memory, or in swap? To have others read would be to wait for their file's server, which may not
+ * answer. (One that goes while we look is waited for all the same.)
+ */
+static bool are_there(uint32_t tid, uint64_t addr, size_t size, uint64_t how)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	char path[64];
+	uint64_t entry;
+
+	snprintf(path, sizeof(path), "/proc/%u/pagemap", tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	for (uint64_t page = addr >> 12; page <= (addr + size - 1) >> 12; page++)
+		if (pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry) || !(entry & how))
+			return false;
+	return true;
+}
+
 /* The stack of a thread that sleeps, page by page; by its own id, since its process's leader may have ended. */
 static int load_remote(struct raw_walk *w, uint64_t addr, uint64_t *ret)
 {
 	if (addr < w->window_at || addr + 8 > w->window_at + w->window_len) {
 		uint64_t at = addr & ~4095ULL;
 		struct iovec to = { w->window, sizeof(w->window) }, from = { (void *)at, sizeof(w->window) };
-		ssize_t n = process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0);
+		ssize_t n = -1;
 
+		if (are_there(w->raw->h.tid, at, sizeof(w->window), PRESENT | SWAPPED))
+			n = process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0);
 		w->window_at = at;
 		w->window_len = n > 0 ? n : 0;
 		if (addr + 8 > at + w->window_len)
@@ -164,27 +187,12 @@ static const struct spoor_rule none = { .op = SPOOR_RULE_NONE };
 static const struct spoor_rule just_called = SPOOR_RULE_JUST_CALLED;
 static const struct spoor_layout_range no_code = { .object = SPOOR_OBJECT_NONE };
 
-/* Are these pages in memory? To have others read would be to wait for their file's server, which may not answer. */
-static bool are_present(uint32_t tid, uint64_t addr, size_t size)
-{
-	_cleanup_(spoor_closep) int fd = -1;
-	char path[64];
-	uint64_t entry;
-
-	snprintf(path, sizeof(path), "/proc/%u/pagemap", tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	for (uint64_t page = addr >> 12; page <= (addr + size - 1) >> 12; page++)
-		if (pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry) || !(entry >> 63))
-			return false;
-	return true;
-}
-
 /* The code of a process that runs on may be another by now. */
 static bool read_code(const struct raw_walk *w, uint64_t addr, void *code, size_t size)
 {
 	struct iovec to = { code, size }, from = { (void *)addr, size };
 
-	return w->raw->remote && are_present(w->raw->h.tid, addr, size) &&
+	return w->raw->remote && are_there(w->raw->h.tid, addr, size, PRESENT) &&
 	       process_vm_readv(w->raw->h.tid, &to, 1, &from, 1, 0) == (ssize_t)size;
 }
 

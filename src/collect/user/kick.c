@@ -387,22 +387,25 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	return n;
 }
 
-void spoor_recall_heard(struct spoor_hub *h, uint32_t pid)
-{
-	uint32_t *grown = h->recalls ? reallocarray(h->recalled, h->n_recalled + 1, sizeof(*grown)) : NULL;
-
-	if (!grown)
-		return;
-	h->recalled = grown;
-	h->recalled[h->n_recalled++] = pid;
-}
-
 static bool has_heard(const struct spoor_hub *h, uint32_t pid)
 {
 	for (size_t i = 0; i < h->n_recalled; i++)
 		if (h->recalled[i] == pid)
 			return true;
 	return false;
+}
+
+void spoor_recall_heard(struct spoor_hub *h, uint32_t pid)
+{
+	uint32_t *grown;
+
+	if (!h->recalls || has_heard(h, pid))
+		return;
+	grown = reallocarray(h->recalled, h->n_recalled + 1, sizeof(*grown));
+	if (!grown)
+		return;
+	h->recalled = grown;
+	h->recalled[h->n_recalled++] = pid;
 }
 
 /*
