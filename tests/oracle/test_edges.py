@@ -173,7 +173,7 @@ def test_signal_handlers(tmp_path):
 		static char stack[65536];
 		stack_t ss = { .ss_sp = stack, .ss_size = sizeof(stack) };
 		struct sigaction sa = { .sa_handler = handler };
-		struct itimerspec its = { .it_value = { 0, 1000000 } };
+		struct itimerspec its = { .it_value = { 0, 10000000 } }; /* we are there by then */
 		struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
 		timer_t t;
 		sigaltstack(&ss, NULL);
