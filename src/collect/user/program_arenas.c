@@ -187,7 +187,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 	int r;
 
 	r = map_checked(p, member->session, fd, &st, &a, &e);
-	if (r) {
+	if (r || !a) {
 		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
 		spoor_hub_warn(p->hub, text);
 		spoor_user_damaged_add(&member->session->damaged, p->comm, p->cred.pid, 1);
