@@ -190,8 +190,21 @@ def test_hangs_of_more_than_a_segment(spoor, record, start, actor):
     assert bytes_on_disk(recording.trace) <= 6 << 20
     recording.kill()
     *hung, summary = map(json.loads, spoor("report", "-f", "json", "-p", many.pid, recording.trace).stdout.splitlines())
-    assert len({e["tid"] for e in hung}) == 9001, (recording.said(), summary["dropped"], summary["lost"])
+    assert len({e["tid"] for e in hung}) == 9001, (recording.said(), summary["dropped"], summary["discarded"])
     assert summary["dropped"]["segments"] >= 3 and "no room" not in recording.said()
+
+
+def test_hangs_told_slowly(spoor, record, start, actor):
+    """A segment is not ended before it was told of all, which takes several turns of small buffers."""
+    many = ready(start(actor(), "many", "20000"))
+    recording = record("-p", many.pid, "-p", start(actor(), "storm", "1000000", "100").pid, "--follow", "--max-size",
+                       "14M", "--buffers", "256K", "--rotate", "20ms", start=False)
+    wait_for(lambda: "recording into" in recording.said())
+    wait_for(lambda: begun(recording.trace) >= 20, 60)
+    recording.kill()
+    *hung, summary = map(json.loads, spoor("report", "-f", "json", "-p", many.pid, recording.trace).stdout.splitlines())
+    assert len({e["tid"] for e in hung}) == 20001, (recording.said(), summary["dropped"], summary["discarded"])
+    assert summary["dropped"]["segments"] >= 10
 
 
 def record_with_a_step(spoor, tmp_path, step, slept):

@@ -260,11 +260,12 @@ static void repeat(struct session *s)
 	say_crowded(s, spoor_writer_lost_told(s->writer) - lost);
 }
 
+/* Never to a further segment before this one has been told of all: older ones, which were, may be dropped. */
 static void rotate(struct session *s)
 {
 	if (s->untold)
 		repeat(s);
-	if (spoor_consumer_rotating(s->consumer))
+	if (s->untold || spoor_consumer_rotating(s->consumer))
 		return;
 	if (s->ending) {
 		s->ending = false;
