@@ -192,7 +192,7 @@ def to_c(pages):
     out = ["/* SPDX-License-Identifier: GPL-2.0-or-later */", "/* Generated from docs/ by scripts/md2man.py. */",
            '#include "cmd/cmd.h"', "", "const struct spoor_page spoor_pages[] = {"]
     for page in pages:
-        out.append(f"\t{{ {c_string(page.verb)}, {c_string(plain(page.summary))},")
+        out.append(f"\t{{ {c_string(page.verb)},")
         out += [f"\t  {c_string(line)} \"\\n\"" for line in to_text(page).splitlines()]
         out[-1] += " },"
     out += ["};", "const size_t spoor_pages_n = sizeof(spoor_pages) / sizeof(*spoor_pages);"]

@@ -214,11 +214,6 @@ bool spoor_globs_match(const struct spoor_globs *g, const char *name)
 	return false;
 }
 
-bool spoor_globs_match_basename(const struct spoor_globs *g, const char *path)
-{
-	return spoor_globs_match(g, spoor_basename(path));
-}
-
 const char *spoor_basename(const char *path)
 {
 	const char *slash = strrchr(path, '/');

@@ -46,9 +46,6 @@ int spoor_globs_add(struct spoor_globs *g, const char *list);
 void spoor_globs_done(struct spoor_globs *g);
 bool spoor_globs_match(const struct spoor_globs *g, const char *name);
 
-/* As above, of the name without its directories. */
-bool spoor_globs_match_basename(const struct spoor_globs *g, const char *path);
-
 /* What follows the last slash; never NULL, part of `path`. */
 const char *spoor_basename(const char *path);
 

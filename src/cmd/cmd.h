@@ -34,7 +34,6 @@ int spoor_cmd_usage(const char *verb);
  */
 struct spoor_page {
 	const char *verb;
-	const char *summary; /* one line, as in the page's title */
 	const char *text;
 };
 extern const struct spoor_page spoor_pages[];

@@ -80,8 +80,6 @@ const char *spoor_view_comm(const struct spoor_segment *segment, uint32_t tid, u
 /* A stack, a line per frame, innermost first. */
 void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, uint32_t pid, uint32_t stack,
 		     const char *indent);
-/* "function", "function (inlined)", "module+0x12" of one line of a frame, without file and line. */
-void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line);
 
 /* "app[12]", "app (3 processes)", "all processes", as v->by says; bold on a terminal. */
 void spoor_put_process_name(struct spoor_view *v, const struct spoor_process *process);

@@ -235,7 +235,8 @@ const char *spoor_view_comm(const struct spoor_segment *segment, uint32_t tid, u
 	return t && t->comm[0] ? t->comm : "?";
 }
 
-void spoor_put_frame_name(FILE *out, const struct spoor_frame *f, int line)
+/* "function", "function (inlined)", "module+0x12" of one line of a frame, without file and line. */
+static void put_frame_name(FILE *out, const struct spoor_frame *f, int line)
 {
 	const struct spoor_source_line *l = line < f->n ? &f->lines[line] : NULL;
 
@@ -254,7 +255,7 @@ static void put_frame_line(FILE *out, const struct spoor_frame *f, int line, con
 	const struct spoor_source_line *l = line < f->n ? &f->lines[line] : NULL;
 
 	fputs(indent, out);
-	spoor_put_frame_name(out, f, line);
+	put_frame_name(out, f, line);
 	if (l && l->function && !l->inlined && f->n == line + 1 && !l->file)
 		fprintf(out, "+%#" PRIx64, l->function_offset);
 	if (l && l->file) {

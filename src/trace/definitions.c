@@ -308,14 +308,6 @@ const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, u
 	return t ? t : find_thread(s, tid, ts);
 }
 
-const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i)
-{
-	for (unsigned k = 0; k < s->n_classes; k++)
-		if (s->classes[k] && !i--)
-			return s->classes[k];
-	return NULL;
-}
-
 /* ---- in memory ---- */
 
 struct spoor_own_def {

@@ -102,9 +102,6 @@ int spoor_definitions_new(struct spoor_segment **ret);
 int spoor_definitions_add(struct spoor_segment *s, const struct spoor_event_header *def);
 void spoor_definitions_free(struct spoor_segment *s);
 
-/* The i-th class of a segment, from 0; NULL beyond the last. */
-const struct spoor_event_class *spoor_segment_class(const struct spoor_segment *s, unsigned i);
-
 /*
  * A system call's event taken apart. Returns 0; -EBADMSG if the event is shorter or longer than its class says; -EPROTO
  * if the trace's metadata lays this call out otherwise than this Spoor does (a damage tells it); -EINVAL if it is no

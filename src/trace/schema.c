@@ -78,7 +78,8 @@ const struct spoor_schema_event *spoor_schema_event(unsigned id)
 	return &events[id - SPOOR_SYSCALL_MAX];
 }
 
-const char *spoor_schema_type_name(unsigned type)
+/* "U32" for SPOOR_FIELD_U32. */
+static const char *type_name(unsigned type)
 {
 #define TYPE_NAME(t) [SPOOR_FIELD_##t] = #t,
 	static const char *const names[] = { SPOOR_FIELD_TYPES(TYPE_NAME) };
@@ -103,7 +104,7 @@ int spoor_schema_document(char **ret)
 			const struct spoor_schema_field *fl = &ev->fields[j];
 
 			fprintf(f, "| | | %u | `%s` | %s | %s |\n", fl->offset, fl->name,
-				spoor_schema_type_name(fl->type), fl->doc);
+				type_name(fl->type), fl->doc);
 		}
 	}
 	if (fclose(f)) {

@@ -31,8 +31,6 @@ struct spoor_schema_event {
 
 /* NULL unless id is one of Spoor's own events. */
 const struct spoor_schema_event *spoor_schema_event(unsigned id);
-/* "U32" for SPOOR_FIELD_U32. */
-const char *spoor_schema_type_name(unsigned type);
 /* Version of the format. docs/formats/trace.md says what may change without a new one. */
 #define SPOOR_TRACE_VERSION 2
 

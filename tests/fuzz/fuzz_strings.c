@@ -36,7 +36,7 @@ static void grammars(const char *s)
 	spoor_nearest(s, words, 3);
 	/* fnmatch() of glibc takes time exponential in the stars; a command line is its user's own. */
 	if (strlen(s) < 16 && !spoor_globs_add(&globs, s))
-		spoor_globs_match_basename(&globs, "/usr/sbin/apache2");
+		spoor_globs_match(&globs, "apache2");
 	spoor_globs_done(&globs);
 }
 

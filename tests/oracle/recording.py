@@ -11,7 +11,6 @@ import walks
 SOURCE = Path(os.environ.get("SPOOR_SOURCE", Path(__file__).resolve().parents[2]))
 BUILD = Path(os.environ.get("SPOOR_BUILD", SOURCE / "build"))
 SPOOR = BUILD / "spoor"
-STATUSES = ["complete", "budget", "no rows", "unreadable", "truncated", "object gone", "lost", "busy", "guessed"]
 
 
 class Recording:

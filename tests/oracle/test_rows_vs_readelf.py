@@ -28,10 +28,6 @@ FRAME_HEAD = re.compile(r"([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ (CIE|FDE cie=([0-9a-f]
 BREG_TEXT = re.compile(r"DW_OP_breg\d+ \((\w+)\): (-?\d+)")
 
 
-def s16(v):
-    return (v & 0xffff) - ((v & 0x8000) << 1)
-
-
 def s32(v):
     return (v & 0xffffffff) - ((v & 0x80000000) << 1)
 

@@ -16,7 +16,6 @@
 #define SPOOR_LEVELS 2          /* 0: task context; 1: task iterator, and whatever interrupts a producer */
 #define SPOOR_RING_DATA 4096    /* offset of data in the value */
 #define SPOOR_RING_SLACK 131072 /* a record that begins below 2^n may end in here; as the verifier sees its size */
-#define SPOOR_RECORD_MAX 65528
 
 struct spoor_ring {
 	__u64 head;    /* kernel: bytes produced; a record that passed the end rounds it up to the next lap */
@@ -218,7 +217,7 @@ struct spoor_kernel_stats {
 	__u64 walks[SPOOR_WALK_STATUS_MAX]; /* walks done in the kernel, by status */
 	__u64 raw;                          /* walks left to user space */
 	__u64 raw_lost;                     /* the same, but there was no room for the copy: no stack */
-	__u64 remembered;                   /* of them: repeated ones that took no walk */
+	__u64 remembered;                   /* of walks: repeated ones that took none */
 	__u64 frames;                       /* frames stepped over */
 	__u64 row_hits, row_misses;         /* row cache */
 	__u64 stack_defs, file_defs;

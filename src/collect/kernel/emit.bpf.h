@@ -91,7 +91,7 @@ __noinline int ring_mark(u32 level)
 	return 0;
 }
 
-/* size <= SPOOR_RECORD_MAX, a multiple of 4. r->to is NULL and the loss counted where there is no room. */
+/* size: a multiple of 4, below SPOOR_RING_SLACK. r->to is NULL and the loss counted where there is no room. */
 static __always_inline void emit_reserve(struct reservation *r, u32 level, u32 size)
 {
 	r->to = NULL;
