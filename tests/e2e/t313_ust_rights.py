@@ -199,6 +199,56 @@ PLACES = 30
 HALF = 15
 
 
+ENDLESS = r"""
+#define _GNU_SOURCE
+#include <linux/prctl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* Its environment is a terabyte of nothing, as it may say, and as it looks it may be the library's. */
+int main(void)
+{
+	const size_t size = 1UL << 40;
+	char *nothing = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct prctl_mm_map m = { .exe_fd = -1 };
+	unsigned long brk = (unsigned long)sbrk(0), at = (unsigned long)nothing;
+	int fd = memfd_create("spoor-ust", 0);
+
+	signal(SIGURG, (void (*)(int))main);
+	m.start_code = m.start_data = m.end_data = (unsigned long)main;
+	m.end_code = m.start_code + 1;
+	m.start_brk = m.brk = brk;
+	m.start_stack = m.arg_start = m.arg_end = m.env_start = at;
+	m.env_end = at + size;
+	if (nothing == MAP_FAILED || ftruncate(fd, 4096) ||
+	    mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED ||
+	    prctl(PR_SET_MM, PR_SET_MM_MAP, &m, sizeof(m), 0))
+		return perror("mm"), 1;
+	puts("ready");
+	fflush(stdout);
+	pause();
+	return 0;
+}
+"""
+
+
+def test_environment_without_an_end(daemon, place):
+    """Of a program that another user has made, in which is looked which recorder it obeys."""
+    (place / "endless.c").write_text(ENDLESS)
+    subprocess.run(["gcc", "-o", place / "endless", place / "endless.c"], check=True)
+    p = as_user(STRANGER, place / "endless", stdout=subprocess.PIPE)
+    try:
+        assert p.stdout.readline() == b"ready\n"
+        assert daemon.ust("start", "-o", "t.spoor", "-e", "no:one").returncode == 0
+    finally:
+        p.kill()
+        p.wait()
+
+
 def test_no_user_keeps_others_out(build, place, linked):
     """One has half of the places. His programs beyond them are undisturbed: who lives is recorded when there is room,
     from its first event on; who has ended by then is counted."""

@@ -27,6 +27,7 @@
 #define FOUND_NS (20 * 1000000ULL)
 #define RECALLS 4 /* looks at most, until nobody is found; the last is but a wait for who was called */
 #define RECALL_NS (100 * 1000000ULL)
+#define MOST_ENVIRONMENT (6 << 20) /* bytes: more execve() gives no program */
 
 static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
 
@@ -244,25 +245,37 @@ static bool may_be_ours(const struct spoor_hub *h, uint32_t pid, const char *pat
 	       (n < all && h->path[all - n - 1] == '/' && !strcmp(h->path + all - n, path));
 }
 
+/* Words that each end with a NUL; NULL: it is not for us to see. A program may say that it is endless. */
+static char *environment_of(uint32_t pid, size_t *ret_len)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64], *words;
+
+	snprintf(path, sizeof(path), "/proc/%u/environ", spoor_process_thread(pid));
+	f = fopen(path, "re");
+	words = f ? malloc(MOST_ENVIRONMENT + 1) : NULL;
+	if (!words)
+		return NULL;
+	*ret_len = fread(words, 1, MOST_ENVIRONMENT, f);
+	words[*ret_len] = '\0';
+	return words;
+}
+
 /*
  * Does the program look for a recorder where we are? What its environment was when it began tells; a setuid program's
  * does not matter to it. Who has put a title over it (setproctitle()) is asked himself.
  */
 static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	_cleanup_(spoor_freep) char *variable = NULL;
 	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
-	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), any = false, overwritten = true;
+	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), overwritten = true;
+	size_t len = 0;
+	_cleanup_(spoor_freep) char *all = environment_of(pid, &len);
 	char path[PATH_MAX];
-	size_t room = 0;
 
-	snprintf(path, sizeof(path), "/proc/%u/environ", spoor_process_thread(pid));
-	f = fopen(path, "re");
-	if (!f)
+	if (!all)
 		return true;
-	while (getdelim(&variable, &room, '\0', f) > 0) {
-		any = true;
+	for (const char *variable = all; variable < all + len; variable += strlen(variable) + 1) {
 		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
 			return may_be_ours(h, pid, variable + n);
@@ -271,7 +284,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 			standard = leads_here(h, pid, path);
 		}
 	}
-	return standard || (any && overwritten);
+	return standard || (len && overwritten);
 }
 
 /* Who was turned away has not heard of it if he is still connected: our answer was late, and he does not listen. */
