@@ -34,7 +34,10 @@ struct spoor_event_class {
 
 /* The definition event, ts and tid 0. free() *ret. -EINVAL: no such class can be; -E2BIG: more than an event holds. */
 int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **ret);
-/* One allocation; strings are borrowed from def. free() *ret. -EBADMSG: def makes no sense; -ENOMEM. */
+/*
+ * One allocation; strings are borrowed from def, whose `len` bytes of data are there. free() *ret. -EBADMSG: it makes
+ * no sense; -ENOMEM.
+ */
 int spoor_class_decode(const struct spoor_class *def, struct spoor_event_class **ret);
 
 /* Bytes of the event from its begin to the end of its fields; 0: they do not fit in it, all of which is readable. */

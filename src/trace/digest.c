@@ -238,7 +238,7 @@ static int take_class(struct spoor_writer *w, const void *data, size_t len)
 	const struct spoor_class *def = data;
 	int r;
 
-	if (len < sizeof(*def) || ROUND(spoor_event_size(def)) != len)
+	if (len < sizeof(*def) || ROUND(spoor_event_size(def)) != len || sizeof(*def) + def->len > len)
 		return -EBADMSG;
 	r = spoor_class_decode(def, &c);
 	if (r < 0)
@@ -269,6 +269,8 @@ static int take_record(struct spoor_writer *w, uint32_t type, const void *data, 
 		if (len != sizeof(ids))
 			return -EBADMSG;
 		memcpy(&ids, data, len);
+		if (ids.least_object >= SPOOR_MAX_OBJECTS)
+			return -EBADMSG;
 		w->last_stack = ids.last_stack;
 		w->least_object = ids.least_object;
 		return 0;

@@ -19,6 +19,7 @@
 #include "trace/digest.h"
 #include "trace/reader.h"
 #include "trace/source_list.h"
+#include "trace/store.h"
 #include "trace/writer.h"
 
 #include "user_trace_fixture.h"
@@ -426,6 +427,95 @@ static void test_digest_reads_what_came_since(void **state)
 	expect_digest(f, WIDE, 3, late);
 }
 
+static int no_segment(struct spoor_store *s, unsigned part, unsigned segment)
+{
+	return 0;
+}
+
+static int no_metadata(struct spoor_store *s, unsigned part, unsigned segment, uint64_t offset, const void *text,
+		       size_t len)
+{
+	return 0;
+}
+
+static int no_packet(struct spoor_store *s, unsigned part, unsigned segment, unsigned instance, uint64_t offset,
+		     const struct iovec *iov, int n)
+{
+	return 0;
+}
+
+static int no_manifest(struct spoor_store *s, const char *text, size_t len)
+{
+	return 0;
+}
+
+static int no_end(struct spoor_store *s, int in_order)
+{
+	return 0;
+}
+
+/* What a relay tells of a trace that was begun, and behind that this; what becomes of it. */
+static int go_on_by(struct fixture *f, const void *record, size_t size)
+{
+	static const struct spoor_store_ops ops = {
+		no_segment, no_metadata, no_segment, no_packet, no_manifest, no_segment, no_end,
+	};
+	const uint32_t end[] = { SPOOR_DIGEST_END, 0 };
+	struct spoor_store store = { .ops = &ops };
+	struct spoor_writer_options o = { .path = "t.spoor", .n_lanes = 4, .resume = 1, .store = &store };
+	const void *manifest;
+	uint8_t boot[16], *digest;
+	void *whole = NULL;
+	uint32_t type;
+	size_t len = 0, at = 0;
+	int r;
+
+	assert_int_equal(spoor_boot_id(boot), 0);
+	assert_int_equal(spoor_digest_make(f->path, boot, WIDE, &whole, &len, &f->e), 0);
+	assert_int_equal(spoor_digest_next(whole, len, &at, &type, &manifest, &len), 1);
+	assert_int_equal(type, SPOOR_DIGEST_MANIFEST);
+	gethostname(store.host, sizeof(store.host));
+	store.digest = digest = malloc(at + size + sizeof(end));
+	memcpy(digest, whole, at);
+	memcpy(digest + at, record, size);
+	memcpy(digest + at + size, end, sizeof(end));
+	store.digest_len = at + size + sizeof(end);
+	r = spoor_writer_open(&o, &f->w, &f->e);
+	if (!r)
+		spoor_writer_close(f->w, NULL);
+	f->w = NULL;
+	free(digest);
+	free(whole);
+	return r;
+}
+
+/* A class whose words would go on behind it, and an object's number that no frame can have. */
+static void test_digest_that_makes_no_sense(void **state)
+{
+	struct {
+		uint32_t type, size;
+		struct spoor_class c;
+		char name[4];
+	} class = { SPOOR_DIGEST_CLASS, 32,
+		    { .h = { .size4 = 8 }, .event = SPOOR_EV_USER, .kind = SPOOR_CLASS_TRACEPOINT }, "" };
+	struct {
+		uint32_t type, size;
+		struct spoor_digest_ids ids;
+	} ids = { SPOOR_DIGEST_IDS, sizeof(ids.ids), { 7, SPOOR_MAX_OBJECTS - 1 } };
+	struct fixture *f = *state;
+
+	begin(f);
+	assert_int_equal(go_on_by(f, &ids, sizeof(ids)), 0);
+	ids.ids.least_object = SPOOR_MAX_OBJECTS;
+	assert_int_equal(go_on_by(f, &ids, sizeof(ids)), -EBADMSG);
+	memcpy(class.name, "a:\0", 4); /* with an empty file behind it */
+	class.c.len = 4;
+	assert_int_equal(go_on_by(f, &class, sizeof(class)), 0);
+	memcpy(class.name, "a:b", 4);
+	class.c.len = 6; /* to the NUL in what follows */
+	assert_int_equal(go_on_by(f, &class, sizeof(class)), -EBADMSG);
+}
+
 /* Who looks whether the trace is being written holds its lock for a moment. */
 static void test_lock_of_a_reader(void **state)
 {
@@ -462,6 +552,7 @@ int main(void)
 		TEST_OF_TRACE(test_segment_without_a_name),
 		TEST_OF_TRACE(test_nothing_is_left_of_it),
 		TEST_OF_TRACE(test_digest_reads_what_came_since),
+		TEST_OF_TRACE(test_digest_that_makes_no_sense),
 		TEST_OF_TRACE(test_lock_of_a_reader),
 	};
 
