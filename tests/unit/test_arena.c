@@ -5,6 +5,7 @@
 #include <limits.h>
 
 #include "arena_fixture.h"
+#include "collect/user/code.h"
 #include "collect/user/lanes.h"
 #include "collect/user/recover.h"
 #include "collect/user/taker.h"
@@ -404,6 +405,22 @@ static void test_garbage(void **state)
 	with_garbage(f, spoil_defs, 0);
 }
 
+/* The trace has events of 256 kB at most; what is longer than any path is none. */
+static void test_path_of_an_object(void **state)
+{
+	const size_t size = sizeof(struct spoor_def_object) + 300000;
+	struct spoor_def_object *d = calloc(1, size);
+	struct spoor_code c = {};
+
+	d->end = 4096;
+	memset(d->path, 'x', PATH_MAX + 15);
+	assert_int_equal(spoor_code_take(&c, d, size), 0);
+	memset(d->path, 'x', 299999);
+	assert_int_equal(spoor_code_take(&c, d, size), -EBADMSG);
+	spoor_code_done(&c);
+	free(d);
+}
+
 /* ---- spilled packets ---- */
 
 static void spill(FILE *file, struct made_arena *m, unsigned i)
@@ -451,7 +468,7 @@ int main(void)
 		cmocka_unit_test(test_clock_ends), cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_merge), cmocka_unit_test(test_refused),    cmocka_unit_test(test_cut),
 		TEST_OF_TRACE(test_recover),  TEST_OF_TRACE(test_crowd),         TEST_OF_TRACE(test_garbage),
-		TEST_OF_TRACE(test_spill),
+		cmocka_unit_test(test_path_of_an_object), TEST_OF_TRACE(test_spill),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

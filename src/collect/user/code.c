@@ -2,13 +2,18 @@
 #include "collect/user/code.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_PATH (2 * PATH_MAX) /* a trace's definition has to hold it */
+
 static bool makes_sense(const struct spoor_def_object *d, size_t size)
 {
-	return size > sizeof(*d) && d->start < d->end && !(d->end >> 47) && d->build_id_len <= sizeof(d->build_id) &&
-	       memchr(d->path, 0, size - sizeof(*d));
+	size_t room = size > sizeof(*d) ? size - sizeof(*d) : 0;
+
+	return room && d->start < d->end && !(d->end >> 47) && d->build_id_len <= sizeof(d->build_id) &&
+	       memchr(d->path, 0, room < MOST_PATH ? room : MOST_PATH);
 }
 
 static int make_room(struct spoor_code *c)
