@@ -52,16 +52,10 @@ static int same_content(const struct spoor_object *object, int fd)
  */
 static int lies_elsewhere(const struct spoor_object *object, const struct stat *st)
 {
-	uint64_t dev = (uint64_t)major(st->st_dev) << 20 | minor(st->st_dev);
-
 	if (!object->ino)
 		return 0;
-	return st->st_ino != object->ino || (major(st->st_dev) && object->dev >> 20 && dev != object->dev);
-}
-
-static uint64_t ns_of(struct timespec t)
-{
-	return (uint64_t)t.tv_sec * SPOOR_NS_PER_SEC + (uint64_t)t.tv_nsec;
+	return st->st_ino != object->ino || (major(st->st_dev) && object->dev >> 20 &&
+					      spoor_kernel_dev(st->st_dev) != object->dev);
 }
 
 /*
@@ -70,7 +64,7 @@ static uint64_t ns_of(struct timespec t)
  */
 static int touched_since(const struct spoor_object *object, const struct stat *st, uint64_t epoch_offset)
 {
-	return epoch_offset && ns_of(st->st_ctim) + SLACK_NS > object->h.ts + epoch_offset;
+	return epoch_offset && spoor_ns(st->st_ctim) + SLACK_NS > object->h.ts + epoch_offset;
 }
 
 static int is_same(const struct spoor_object *object, int fd, const struct stat *st, uint64_t epoch_offset)
@@ -79,7 +73,7 @@ static int is_same(const struct spoor_object *object, int fd, const struct stat 
 
 	if ((uint64_t)st->st_size != object->size)
 		return 0;
-	if (ns_of(st->st_mtim) != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
+	if (spoor_ns(st->st_mtim) != object->mtime || (hashed && object->size <= CHEAP_TO_HASH))
 		return same_content(object, fd);
 	if ((hashed || object->build_id_len) &&
 	    (lies_elsewhere(object, st) || touched_since(object, st, epoch_offset))) /* a time stamp can be put back */

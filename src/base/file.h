@@ -3,6 +3,9 @@
 /* Files: all of a write, however the kernel divides it; paths as another process sees them. */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/sysmacros.h>
+#include <sys/types.h>
 
 /* All of it, at the descriptor's position. 0, or -errno: some of it may have been written. */
 int spoor_write_whole(int fd, const void *buf, size_t len);
@@ -15,6 +18,12 @@ bool spoor_file_exists(const char *path);
 
 /* Whether it is a pipe (or a socket) without a reader. Only a write that fails at last would say so by errno. */
 bool spoor_file_unread(int fd);
+
+/* A device as the kernel numbers it, and traces do. */
+static inline uint64_t spoor_kernel_dev(dev_t dev)
+{
+	return (uint64_t)major(dev) << 20 | minor(dev);
+}
 
 /* Opens a path in the root directory `root`, beyond which no link in it leads. As open(2) with these flags; -errno. */
 int spoor_open_in_root(int root, const char *path, int flags);

@@ -14,7 +14,7 @@ static uint64_t now(clockid_t clock)
 	struct timespec ts;
 
 	clock_gettime(clock, &ts);
-	return ts.tv_sec * SPOOR_NS_PER_SEC + ts.tv_nsec;
+	return spoor_ns(ts);
 }
 
 uint64_t spoor_now_monotonic(void)

@@ -7,8 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define SPOOR_NS_PER_SEC UINT64_C(1000000000)
+
+static inline uint64_t spoor_ns(struct timespec t)
+{
+	return t.tv_sec * SPOOR_NS_PER_SEC + t.tv_nsec;
+}
 
 uint64_t spoor_now_monotonic(void);
 uint64_t spoor_now_realtime(void);

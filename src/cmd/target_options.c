@@ -78,8 +78,6 @@ int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor
 
 /* ---- what is recorded of them ---- */
 
-const char *const spoor_unwind_words[] = { "cfi", "fp", "scan", NULL };
-
 int spoor_take_filter(void *filter, const char *arg, struct spoor_error *e)
 {
 	return spoor_filter_parse(filter, arg, e);

@@ -24,7 +24,6 @@ int spoor_take_filter(void *filter, const char *arg, struct spoor_error *e); /* 
 int spoor_take_mode(void *mode, const char *arg, struct spoor_error *e);     /* enum spoor_mode */
 int spoor_take_app(void *scope, const char *arg, struct spoor_error *e);     /* struct spoor_scope */
 int spoor_take_snapshot_signal(void *signal, const char *arg, struct spoor_error *e); /* int; --snapshot-on */
-extern const char *const spoor_unwind_words[];                               /* enum spoor_unwind */
 
 /* Do they go together? `what` is said if there are none ("record"). Sets t->follow. */
 int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor_error *e);

@@ -12,18 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
+#include "base/time.h"
 #include "object/regular_file.h"
-
-static uint64_t ns_of(struct timespec t)
-{
-	return t.tv_sec * 1000000000ULL + t.tv_nsec;
-}
 
 /* 0: not known. */
 static long file_system_of(int fd)
@@ -48,12 +44,12 @@ static bool has_the_numbers(int fd, const struct spoor_mapped_file *m, bool by_n
 		return false;
 	if (st.st_ino != m->ino && !(known && overlay))
 		return false;
-	if (m->dev && m->dev != ((uint64_t)major(st.st_dev) << 20 | minor(st.st_dev)) && !overlay &&
+	if (m->dev && m->dev != spoor_kernel_dev(st.st_dev) && !overlay &&
 	    fs != BTRFS_SUPER_MAGIC) /* whose subvolumes show numbers of their own */
 		return false;
-	if (by_name && m->ctime && ns_of(st.st_ctim) != m->ctime)
+	if (by_name && m->ctime && spoor_ns(st.st_ctim) != m->ctime)
 		return false;
-	return !known || ((uint64_t)st.st_size == m->size && ns_of(st.st_mtim) == m->mtime);
+	return !known || ((uint64_t)st.st_size == m->size && spoor_ns(st.st_mtim) == m->mtime);
 }
 
 static bool is_the_file(int fd, const struct spoor_mapped_file *m, bool by_name)

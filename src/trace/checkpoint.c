@@ -39,11 +39,6 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == 32, "");
 
-static void text_done(struct spoor_digest_text *d)
-{
-	free(d->bytes);
-}
-
 /* ---- reading ---- */
 
 static int read_file(const struct spoor_writer *w, void **ret, size_t *ret_len)
@@ -157,7 +152,7 @@ static int write_file(const struct spoor_writer *w, const struct spoor_digest_te
 
 void spoor_checkpoint_save(struct spoor_writer *w)
 {
-	_cleanup_(text_done) struct spoor_digest_text d = {};
+	_cleanup_(spoor_digest_text_done) struct spoor_digest_text d = {};
 
 	if (compose(&d, w) >= 0 && write_file(w, &d) >= 0)
 		w->checkpoint_len = d.len + sizeof(struct head);

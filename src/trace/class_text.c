@@ -91,15 +91,6 @@ static const char *choose(struct names *names, const char *name, int with_length
 	return NULL;
 }
 
-/* A string literal; what is not plain ASCII becomes '?', for readers differ in the escapes they know. */
-static void put_literal(FILE *f, const char *s)
-{
-	fputc('"', f);
-	for (; *s; s++)
-		fputc(*s < ' ' || *s > '~' || *s == '"' || *s == '\\' ? '?' : *s, f);
-	fputc('"', f);
-}
-
 static void put_comment(FILE *f, const struct spoor_event_class *c)
 {
 	if (!c->file || !c->file[0])
@@ -141,7 +132,7 @@ static void put_enumeration(FILE *f, const struct spoor_class_field *field)
 		const struct spoor_class_value *v = &field->values[i];
 
 		fputs(i ? ", " : " ", f);
-		put_literal(f, v->label);
+		spoor_put_literal(f, v->label);
 		fputs(" = ", f);
 		put_number(f, field, v->first);
 		if (v->last != v->first) {
@@ -240,7 +231,7 @@ static int put_class(FILE *f, const struct spoor_event_class *c)
 		r = reserve(&fields, "context");
 	put_comment(f, c);
 	fputs("event {\n\tname = ", f);
-	put_literal(f, c->name);
+	spoor_put_literal(f, c->name);
 	fprintf(f, ";\n\tid = %u;\n\tstream_id = %u;\n", c->id, SPOOR_STREAM_UST);
 	if (c->level <= MAX_LOG_LEVEL)
 		fprintf(f, "\tloglevel = %u;\n", c->level);

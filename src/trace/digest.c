@@ -21,11 +21,6 @@ struct record {
 
 /* ---- making ---- */
 
-static void text_done(struct spoor_digest_text *d)
-{
-	free(d->bytes);
-}
-
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len)
 {
 	size_t padded = ROUND(len), need = d->len + sizeof(struct record) + padded;
@@ -106,7 +101,7 @@ int spoor_digest_make(const char *path, const uint8_t boot_id[16], uint64_t wind
 		      struct spoor_error *e)
 {
 	_cleanup_(spoor_writer_freep) struct spoor_writer *w = NULL;
-	_cleanup_(text_done) struct spoor_digest_text d = {};
+	_cleanup_(spoor_digest_text_done) struct spoor_digest_text d = {};
 	int r = spoor_writer_look(path, boot_id, window, &w, e);
 
 	if (r < 0)

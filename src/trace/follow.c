@@ -13,11 +13,6 @@
 #include "trace/reader_internal.h"
 #include "trace/store.h"
 
-static void trace_closep(struct spoor_trace **t)
-{
-	spoor_trace_close(*t);
-}
-
 static size_t folder_length(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -92,7 +87,7 @@ static int adopt_file(struct spoor_trace *t, const struct spoor_stream_file *f)
 /* Adds what is new on disk. 1: there was something. */
 static int find_new(struct spoor_trace *t)
 {
-	_cleanup_(trace_closep) struct spoor_trace *now = calloc(1, sizeof(*now));
+	_cleanup_(spoor_trace_closep) struct spoor_trace *now = calloc(1, sizeof(*now));
 	_cleanup_(spoor_freep) const char **known = NULL;
 	size_t n_known = t->n_files, n = 0;
 	int r = 0;

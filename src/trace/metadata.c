@@ -20,8 +20,7 @@ static void put_uuid(FILE *f, const uint8_t *u)
 		fprintf(f, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
 }
 
-/* A string literal; what is not plain ASCII becomes '?', for readers differ in the escapes they know. */
-static void put_string(FILE *f, const char *s)
+void spoor_put_literal(FILE *f, const char *s)
 {
 	fputc('"', f);
 	for (; *s; s++)
@@ -54,11 +53,11 @@ static void put_preamble(FILE *f, const struct spoor_metadata *m)
 	      "\t\tu32 magic;\n\t\tu8 uuid[16];\n\t\tu32 stream_id;\n\t\tu64 stream_instance_id;\n\t};\n};\n\n"
 	      "env {\n\thostname = ",
 	      f);
-	put_string(f, m->hostname);
+	spoor_put_literal(f, m->hostname);
 	fputs(";\n\tdomain = ", f);
-	put_string(f, m->domain);
+	spoor_put_literal(f, m->domain);
 	fputs(";\n\tsysname = \"Linux\";\n\tkernel_release = ", f);
-	put_string(f, m->release);
+	spoor_put_literal(f, m->release);
 	fprintf(f, ";\n\ttracer_name = \"spoor\";\n\ttracer_major = %d;\n};\n\n", SPOOR_TRACE_VERSION);
 	fputs("clock {\n\tname = \"monotonic\";\n\tuuid = \"", f);
 	put_uuid(f, m->boot_id);

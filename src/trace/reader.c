@@ -252,14 +252,9 @@ void spoor_trace_close(struct spoor_trace *t)
 	free(t);
 }
 
-static void trace_closep(struct spoor_trace **t)
-{
-	spoor_trace_close(*t);
-}
-
 int spoor_trace_open_after(const char *path, unsigned after, struct spoor_trace **ret, struct spoor_error *e)
 {
-	_cleanup_(trace_closep) struct spoor_trace *t = calloc(1, sizeof(*t));
+	_cleanup_(spoor_trace_closep) struct spoor_trace *t = calloc(1, sizeof(*t));
 	int r;
 
 	if (!t)

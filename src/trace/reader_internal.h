@@ -167,6 +167,11 @@ static inline const struct spoor_event_class *spoor_class_of(const struct spoor_
 /* What was appended since it was opened can be read. */
 void spoor_cursor_grow(struct spoor_trace *t, struct spoor_cursor *c);
 
+static inline void spoor_trace_closep(struct spoor_trace **t)
+{
+	spoor_trace_close(*t);
+}
+
 /* definitions.c */
 int spoor_segment_load(struct spoor_segment *s);
 /* Definitions that came since; of a trace that is followed. */

@@ -63,14 +63,9 @@ static int check_regular(const char *path, struct spoor_error *e)
 	return 0;
 }
 
-static void trace_closep(struct spoor_trace **t)
-{
-	spoor_trace_close(*t);
-}
-
 int spoor_trace_repair(const char *path, uint64_t *ret_cut, struct spoor_error *e)
 {
-	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
+	_cleanup_(spoor_trace_closep) struct spoor_trace *t = NULL;
 	uint64_t cut = 0;
 	int r = spoor_trace_open(path, &t, e);
 

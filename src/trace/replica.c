@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -65,19 +64,6 @@ static int open_parts(struct spoor_replica *r, const char *host, unsigned parts)
 	return 0;
 }
 
-/* A reader that looks whether it is locked holds it for a moment itself. */
-static int lock(int fd)
-{
-	for (int i = 0; i < 50; i++) {
-		if (!flock(fd, LOCK_EX | LOCK_NB))
-			return 0;
-		if (errno != EWOULDBLOCK)
-			return -errno;
-		usleep(2000);
-	}
-	return -EBUSY;
-}
-
 int spoor_replica_open(int at, const char *name, const char *host, unsigned parts, struct spoor_replica **ret)
 {
 	struct spoor_replica *r = calloc(1, sizeof(*r));
@@ -88,7 +74,7 @@ int spoor_replica_open(int at, const char *name, const char *host, unsigned part
 	r->parts[0] = r->parts[1] = -1;
 	r->root_fd = err = make_dir(at, name);
 	if (err >= 0)
-		err = lock(r->root_fd);
+		err = spoor_trace_lock(r->root_fd);
 	if (err >= 0)
 		err = open_parts(r, host, parts);
 	if (err < 0) {

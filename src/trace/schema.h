@@ -3,6 +3,7 @@
 /* Spoor's own events as data (schema.def), and the CTF metadata of a trace. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "trace/record.h"
 
@@ -38,7 +39,7 @@ const struct spoor_schema_event *spoor_schema_event(unsigned id);
 #define SPOOR_PACKET_MAGIC 0xC1FC1FC1u
 struct spoor_packet {
 	uint32_t magic;
-	uint8_t uuid[16]; /* of the recording: all parts and segments have the same */
+	uint8_t uuid[16]; /* spoor_part_uuid(): the same in all segments of a part */
 	uint32_t stream_id;
 	uint64_t stream_instance_id;
 	uint64_t ts_begin, ts_end;
@@ -105,6 +106,8 @@ struct spoor_metadata {
 };
 /* The parts of a trace have uuids of their own, for readers of CTF take what has one uuid for one trace. */
 void spoor_part_uuid(const uint8_t recording[16], unsigned stream_id, uint8_t ret[16]);
+/* A string literal in it; what is not plain ASCII becomes '?', for readers differ in the escapes they know. */
+void spoor_put_literal(FILE *f, const char *s);
 /* CTF 1.8 text. free() *ret. Returns 0 or -ENOMEM. */
 int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len);
 /* The one event class of this id in it; empty if there is none. free() *ret. */

@@ -6,6 +6,7 @@
  * digest.c (going on), segment.c (directories, rotation), manifest.c, snapshot.c.
  */
 #include <jansson.h>
+#include <stdlib.h>
 
 #include "trace/schema.h"
 #include "trace/source_list.h"
@@ -149,7 +150,12 @@ int spoor_part_define(struct spoor_writer *w, struct writer_part *p, const struc
 /* To one of the part's open segments. */
 int spoor_segment_define(struct writer_segment *s, const struct spoor_event_header *def);
 int spoor_definitions_flush(struct spoor_writer *w, struct writer_segment *seg, struct spoor_error *e);
-/* writer_resume.c: who the trace says that it is, instead of a new identity; locks it. Then what its part has. */
+/*
+ * writer_resume.c: the lock of who writes. Who reads the trace looks for a moment whether it is held
+ * (spoor_trace_is_live()): that passes. -EBUSY: somebody has it.
+ */
+int spoor_trace_lock(int fd);
+/* Who the trace says that it is, instead of a new identity; locks it. Then what its part has. */
 int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e);
 int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e);
 /* Words of a manifest. */
@@ -161,6 +167,10 @@ struct spoor_digest_text { /* of records */
 	uint8_t *bytes;
 	size_t len, room;
 };
+static inline void spoor_digest_text_done(struct spoor_digest_text *d)
+{
+	free(d->bytes);
+}
 int spoor_digest_add(struct spoor_digest_text *d, uint32_t type, const void *data, size_t len);
 /* What the writer knows: ids, closed segments, streams, classes, sources. */
 int spoor_digest_add_parts(struct spoor_digest_text *d, const struct spoor_writer *w);

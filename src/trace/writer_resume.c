@@ -21,11 +21,6 @@
 #define LOCK_PAUSE_US 3000
 #define CLASSES_IN 3 /* last segments in which the classes are looked for: the last may have begun a moment ago */
 
-static void trace_closep(struct spoor_trace **t)
-{
-	spoor_trace_close(*t);
-}
-
 static void json_freep(json_t **j)
 {
 	json_decref(*j);
@@ -123,12 +118,11 @@ int spoor_resume_manifest(struct spoor_writer *w, const char *text)
 	return r < 0 ? r : check_boot(w);
 }
 
-/* Who reads the trace looks for a moment whether it is being written (spoor_trace_is_live()): that passes. */
-static int lock(int fd)
+int spoor_trace_lock(int fd)
 {
 	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
 		if (errno != EWOULDBLOCK || i == LOCK_TRIES)
-			return -errno;
+			return errno == EWOULDBLOCK ? -EBUSY : -errno;
 		usleep(LOCK_PAUSE_US);
 	}
 	return 0;
@@ -142,7 +136,7 @@ int spoor_resume_identity(struct spoor_writer *w, struct spoor_error *e)
 	w->root_fd = open(w->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (w->root_fd < 0)
 		return spoor_fail(e, errno, "%s: cannot open: %m", w->path);
-	if (lock(w->root_fd) < 0)
+	if (spoor_trace_lock(w->root_fd) < 0)
 		return spoor_fail(e, EBUSY, "%s: is being written", w->path);
 	if (asprintf(&file, "%s/manifest", w->path) < 0) {
 		file = NULL;
@@ -391,7 +385,7 @@ static int take_sources(struct spoor_writer *w, struct spoor_trace *t)
 
 int spoor_resume_parts(struct spoor_writer *w, struct spoor_error *e)
 {
-	_cleanup_(trace_closep) struct spoor_trace *t = NULL;
+	_cleanup_(spoor_trace_closep) struct spoor_trace *t = NULL;
 	int r = open_part(w, e);
 
 	if (r < 0)

@@ -34,6 +34,8 @@ static const char *const mode_names[] = {
 };
 _Static_assert(N_ELEMENTS(mode_names) == SPOOR_MODE_MAX, "a mode has no name");
 
+const char *const spoor_unwind_words[] = { "cfi", "fp", "scan", NULL };
+
 static const struct {
 	const char *name;
 	uint16_t bit;

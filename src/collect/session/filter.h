@@ -51,3 +51,5 @@ bool spoor_filter_has_default(const struct spoor_filter *f);
 int spoor_mode_parse(const char *name, struct spoor_error *e);
 /* "app-all"; NULL if there is no such mode. */
 const char *spoor_mode_name(unsigned mode);
+/* Of enum spoor_unwind, and NULL behind them. */
+extern const char *const spoor_unwind_words[];

@@ -45,10 +45,8 @@ struct session {
 
 static void describe_mode(const struct spoor_session_options *o, char *buf, size_t size)
 {
-	static const char *const unwind[] = { "cfi", "fp", "scan" };
-
 	snprintf(buf, size, "%s, S=%u, %s", spoor_mode_name(o->mode), o->mode == SPOOR_MODE_APP ? 1 : o->budget,
-		 unwind[o->unwind]);
+		 spoor_unwind_words[o->unwind]);
 }
 
 /* ---- beginning ---- */

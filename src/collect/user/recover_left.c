@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/process.h"
+#include "base/time.h"
 #include "collect/user/spill.h"
 
 #define TRIES 20 /* to read what is being written */
@@ -134,18 +135,9 @@ static int settle(struct spoor_user_arena *a, int fd)
 
 static bool same_boot(const struct spoor_arena *h)
 {
-	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char text[64] = "", ours[33] = "", theirs[33];
-	size_t n = 0;
+	uint8_t ours[16];
 
-	if (!f || !fgets(text, sizeof(text), f))
-		return false;
-	for (const char *p = text; *p && n < 32; p++)
-		if (*p != '-')
-			ours[n++] = *p;
-	for (int i = 0; i < 16; i++)
-		snprintf(theirs + 2 * i, 3, "%02x", h->boot_id[i]);
-	return !strncmp(ours, theirs, 32);
+	return !spoor_boot_id(ours) && !memcmp(ours, h->boot_id, sizeof(ours));
 }
 
 static void take_clocks(struct spoor_left *l)
