@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * The objects' parts: objects.c (what is known of each), loader.c (the thread, and what it has to do), objects_left.c
- * (without it).
+ * The objects' parts: objects.c (what is known of each), objects_load.c (how one is loaded), loader.c (the thread, and
+ * what it has to do), objects_left.c (without it).
  */
 #include <pthread.h>
 
@@ -49,6 +49,10 @@ struct spoor_objects {
 /* objects.c */
 void spoor_objects_init(struct spoor_objects *s);
 struct spoor_object_entry *spoor_objects_entry(uint32_t id, const char *path, size_t len);
+void spoor_objects_free_entry(struct spoor_object_entry *o);
+
+/* objects_load.c: code that is of no file that anybody announces: the vDSO, and what programs make as they run. */
+void spoor_objects_load_own(struct spoor_objects *s);
 /* Loads what the kernel has announced. On the loader's thread. */
 void spoor_objects_load(struct spoor_objects *s, const struct spoor_ctl_object *c);
 
