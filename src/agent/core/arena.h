@@ -32,18 +32,16 @@
  *      ^                                             |   ^                                     |
  *      |                            thread ended,    v   | another thread goes on in it        |
  *      |                            room is left     IDLE                                      |
- *      |                                              |                                        |
- *      +---------------- READING (the consumer's) <---+----------------------------------------+
- *                                                     overwrite: the program takes FULL -> OWNED (lowest serial)
+ *      |                                                                                       |
+ *      +---------------- READING (the consumer's) <--------------------------------------------+
+ *        overwrite: FULL or IDLE (lowest serial) -> READING (the program's) -> OWNED
  *
  * - The owner alone writes events and `committed`. The consumer may read up to `committed` in any state; it keeps
- *   `consumed`. While OWNED or IDLE it copies first and then looks whether generation and serial are still the same.
+ *   `consumed`. Of a channel that overwrites it copies first and then looks whether the serial is still the same.
  * - A FULL packet is consumed to its end as READING and then made FREE: committed = consumed = 0, owner = FREE last;
  *   then `space` of the channel is counted up, and if `waiters` is not 0, futex-woken (not FUTEX_PRIVATE).
  *   A packet of an overwriting channel keeps committed and consumed: the program counts what was in it (`gone`).
- * - IDLE packets may be consumed in the same way (IDLE -> READING -> FREE).
- * - OWNED by a thread that is no more (kill: ESRCH; /proc/PID/task/TID): the consumer makes it FULL. A program does the
- *   same when it runs out of packets.
+ * - OWNED by a thread that is no more (tgkill: ESRCH): the program makes it FULL, when it runs out of packets.
  * - OWNED with tid 0: the shared packet of its channel, which all threads that found no packet of their own write in,
  *   under the channel's lock.
  */
@@ -395,15 +393,15 @@ _Static_assert(sizeof(struct spoor_def_object) == 120, "");
  * records, one after another, each aligned to 8. A packet that is in both files (its program died between writing and
  * freeing it) has the same serial in both: the longer one counts. A torn last record is to be ignored.
  *
- *   +--------------------+-------------------------------------------------------------------------------+
- *   | struct spoor_spill | PACKET: struct spoor_arena_packet, its `committed` bytes; CLOCK: spoor_arena_clock[] |
- *   +--------------------+-------------------------------------------------------------------------------+
+ *   +--------------------+--------------------------------------------------+
+ *   | struct spoor_spill | struct spoor_arena_packet, its `committed` bytes |
+ *   +--------------------+--------------------------------------------------+
  */
 #define SPOOR_SPILL_MAGIC 0x4c505253U /* "SRPL" */
-enum spoor_spill_type { SPOOR_SPILL_PACKET = 1, SPOOR_SPILL_CLOCK = 2 };
+enum spoor_spill_type { SPOOR_SPILL_PACKET = 1 };
 struct spoor_spill {
 	__u32 magic;
-	__u32 type;    /* enum spoor_spill_type */
+	__u32 type;    /* enum spoor_spill_type; skip what you do not know */
 	__u64 size;    /* bytes, this head included; a multiple of 8 */
 	__u8 uuid[16]; /* of the arena */
 };

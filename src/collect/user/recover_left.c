@@ -202,7 +202,7 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
 	if (l->runs && settle(l->source.arena, fd))
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
-	err = spoor_spill_add(l->source.arena, path, &l->clock, &l->spill_fd, e);
+	err = spoor_spill_add(l->source.arena, path, &l->spill_fd, e);
 	if (err)
 		return err;
 	take_clocks(l);

@@ -11,11 +11,8 @@
 
 #include "base/cleanup.h"
 
-#define MOST_CLOCKS 4096 /* in one record */
-
 struct spill {
 	struct spoor_user_arena *a;
-	struct spoor_user_clock *c;
 	int fd;
 	uint64_t size;
 	unsigned room; /* of a's arrays */
@@ -64,18 +61,6 @@ static int add_packet(struct spill *s, uint64_t at, uint64_t size)
 	return 0;
 }
 
-static int add_clocks(struct spill *s, uint64_t at, uint64_t size)
-{
-	struct spoor_arena_clock pair;
-
-	for (uint64_t i = 0; i < MOST_CLOCKS && (i + 1) * sizeof(pair) <= size; i++) {
-		if (pread(s->fd, &pair, sizeof(pair), at + i * sizeof(pair)) != sizeof(pair))
-			return -EBADMSG;
-		spoor_user_clock_add(s->c, (struct spoor_clock_pair){ pair.tsc, pair.mono });
-	}
-	return 0;
-}
-
 /* One record at `at`. Returns its size; 0: it is the torn last one; or -errno. */
 static int64_t add_record(struct spill *s, uint64_t at)
 {
@@ -92,8 +77,6 @@ static int64_t add_record(struct spill *s, uint64_t at)
 		return r.size; /* another arena's, that had the name before */
 	if (r.type == SPOOR_SPILL_PACKET)
 		err = add_packet(s, at + sizeof(r), r.size - sizeof(r));
-	else if (r.type == SPOOR_SPILL_CLOCK)
-		err = add_clocks(s, at + sizeof(r), r.size - sizeof(r));
 	return err ? err : (int64_t)r.size;
 }
 
@@ -163,10 +146,9 @@ static int open_spill(const char *path, struct spill *s, struct spoor_error *e)
 	return -ENOENT;
 }
 
-int spoor_spill_add(struct spoor_user_arena *a, const char *path, struct spoor_user_clock *c, int *ret_fd,
-		    struct spoor_error *e)
+int spoor_spill_add(struct spoor_user_arena *a, const char *path, int *ret_fd, struct spoor_error *e)
 {
-	struct spill s = { .a = a, .c = c, .fd = -1 };
+	struct spill s = { .a = a, .fd = -1 };
 	int64_t n = 1;
 	int r = open_spill(path, &s, e);
 

@@ -4,9 +4,8 @@
 #include "collect/user/arena.h"
 
 /*
- * Adds the spilled packets to a dead arena that was read from path, and pairs of clocks to c. *ret_fd stays open as
- * long as the arena lives; -1: there is no such file, which is no error. A packet that is in both files counts once.
- * What is torn at the end is left out; garbage ends it and is counted.
+ * Adds the spilled packets to a dead arena that was read from path. *ret_fd stays open as long as the arena lives; -1:
+ * there is no such file, which is no error. A packet that is in both files counts once. What is torn at the end is left
+ * out; garbage ends it and is counted.
  */
-int spoor_spill_add(struct spoor_user_arena *a, const char *path, struct spoor_user_clock *c, int *ret_fd,
-		    struct spoor_error *e);
+int spoor_spill_add(struct spoor_user_arena *a, const char *path, int *ret_fd, struct spoor_error *e);
