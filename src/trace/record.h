@@ -270,7 +270,7 @@ struct spoor_file {
 	__u32 id;
 	__u8 kind; /* enum spoor_file_kind */
 	__u64 dev, ino; /* as of an object */
-	char path[]; /* NUL-terminated, from the root of the process's mount namespace */
+	char path[]; /* NUL-terminated, as the process sees it, from its own root directory */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_file) == 37, "");
 
