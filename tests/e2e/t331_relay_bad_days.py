@@ -333,6 +333,24 @@ def test_versions(relay, sender, build):
         wait_for(lambda: "the relay speaks version 9" in s.status() and "speaks version 9" in s.said())
 
 
+def test_refused_for_no_error_there_is(relay, sender, tmp_path):
+    """The daemon does not take it for a session that goes on, and gives none up."""
+    s = sender("host", relay.url)
+    s.ust("start", "-o", "t.spoor")
+    wait_for(lambda: (relay.directory / "host").exists())
+    s.kill()
+    relay.kill()
+    with socket.create_server(("127.0.0.1", relay.port)) as other:
+        s.process = subprocess.Popen([relay.build / "spoor", "daemon", "--socket", s.socket, *s.options], text=True,
+                                     stderr=subprocess.PIPE)
+        c, _ = other.accept()
+        assert len(c.recv(4096)) == len(hello())
+        c.sendall(head(3, 288) + b"SPOORREL" + struct.pack("<II", 3, 0xffffffff) + b"not you".ljust(256, b"\0"))
+        said = s.process.communicate(timeout=60)[1]
+    assert s.process.returncode == 1 and "the relay refuses: not you" in said, said
+    assert "t.spoor" in (s.cwd / "ust.sock.state").read_text()
+
+
 HOSTILE = {
     "garbage": os.urandom(100_000),
     "zeros": bytes(5000),

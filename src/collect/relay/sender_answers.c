@@ -9,6 +9,7 @@
 #include "collect/relay/sender_internal.h"
 
 #define MOST_DIGEST (256u << 20)
+#define MOST_ERRNO 4095 /* the kernel's MAX_ERRNO */
 
 static void come_in(struct spoor_sender *s)
 {
@@ -87,7 +88,7 @@ static int on_refuse(struct spoor_sender *s, const struct spoor_relay_refuse *m)
 	char text[320];
 
 	snprintf(text, sizeof(text), "the relay refuses: %s", m->text);
-	spoor_sender_fail(s, m->error ? (int)m->error : EPROTO, text);
+	spoor_sender_fail(s, m->error && m->error <= MOST_ERRNO ? (int)m->error : EPROTO, text);
 	return -ECANCELED;
 }
 
