@@ -123,11 +123,8 @@ static int parse(int argc, char **argv, struct options *o, struct spoor_error *e
 
 static int fail(const char *text)
 {
-	char shown[1024];
-
-	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
 	fflush(stdout);
-	fprintf(stderr, "spoor pack: %s\n", shown);
+	spoor_cmd_say("pack", text);
 	return SPOOR_EXIT_FAILED;
 }
 

@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* spoor repair: cuts what a killed recording left torn, for readers of CTF that refuse a trace for it. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/strings.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "trace/reader.h"
-
-static int fail(const char *text)
-{
-	char shown[1024];
-
-	spoor_escape_terminal(text, strlen(text), shown, sizeof(shown));
-	fprintf(stderr, "spoor repair: %s\n", shown);
-	return SPOOR_EXIT_FAILED;
-}
 
 int spoor_cmd_repair(int argc, char **argv)
 {
@@ -30,8 +20,10 @@ int spoor_cmd_repair(int argc, char **argv)
 		r = spoor_options_trace(&line, argc, argv, &trace, &e);
 	if (r)
 		return r > 0 ? spoor_cmd_usage("repair") : spoor_cmd_misuse("repair", &e);
-	if (spoor_trace_repair(trace, &cut, &e) < 0)
-		return fail(e.text);
+	if (spoor_trace_repair(trace, &cut, &e) < 0) {
+		spoor_cmd_say("repair", e.text);
+		return SPOOR_EXIT_FAILED;
+	}
 	if (cut)
 		printf("%" PRIu64 " %s of packets that were not whole %s cut.\n", cut,
 		       spoor_plural(cut, "byte", "bytes"), spoor_plural(cut, "was", "were"));

@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "cmd/cmd.h"
+#include "cmd/options.h"
 #include "collect/user/hub.h"
 
 static const struct word {
@@ -25,10 +26,7 @@ static const struct word {
 
 void spoor_ust_say(const char *text)
 {
-	char shown[1024];
-
-	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
-	fprintf(stderr, "spoor ust: %s\n", shown);
+	spoor_cmd_say("ust", text);
 }
 
 const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/strings.h"
 #include "trace/reader_internal.h"
 #include "trace/writer_internal.h"
 

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-#include "agent/core/clock.h"
 #include "agent/core/descriptors.h"
 #include "agent/core/memory.h"
 #include "agent/core/output.h"
