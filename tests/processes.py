@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Waiting for processes, and talking with them. (tests/conftest.py has the fixture that starts them.)"""
+import socket
+import struct
 import time
 from pathlib import Path
 
@@ -58,3 +60,21 @@ def sleeps_in(pid, nr, tid=None):
 def wait_until_all_pause(pid):
     """Every thread sleeps in pause(2)."""
     wait_for(lambda: all(sleeps_in(pid, 34, int(t.name)) for t in Path(f"/proc/{pid}/task").iterdir()))
+
+
+def lingering():
+    """A socket: whoever closes it last waits until the other end, which comes second, is closed."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        s.connect(listener.getsockname())
+        end = listener.accept()[0]
+    try:
+        while s.send(bytes(4096), socket.MSG_DONTWAIT):
+            pass
+    except BlockingIOError:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 1000))
+    return s, end

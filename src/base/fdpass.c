@@ -13,10 +13,16 @@
 #define MOST_STUCK 64
 #define MOST_SENDERS 64
 #define THREAD_STACK 65536
+#define SENT_MOST 253 /* with one message: SCM_MAX_FD of the kernel */
 
 union control {
-	char buf[CMSG_SPACE(SPOOR_FDS_MOST * sizeof(int))];
+	char buf[CMSG_SPACE(SENT_MOST * sizeof(int))];
 	struct cmsghdr align;
+};
+
+/* All of a message, so that the kernel drops none for us: that waits as any closing does. */
+struct came {
+	int fds[SENT_MOST], n;
 };
 
 int spoor_fds_send(int sock, const void *bytes, size_t size, const int *fds, int n, int flags)
@@ -90,6 +96,22 @@ void spoor_fds_dropp(const int *fd)
 	spoor_fds_drop(*fd);
 }
 
+void spoor_fds_hang_up(int sock)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) && (!who.uid || who.uid == geteuid()))
+		close(sock);
+	else
+		spoor_fds_drop(sock);
+}
+
+void spoor_fds_hang_upp(const int *sock)
+{
+	spoor_fds_hang_up(*sock);
+}
+
 /* Who has sent what is no memory; beyond so many it may be anybody. */
 static uid_t senders[MOST_SENDERS];
 static unsigned n_senders;
@@ -102,67 +124,102 @@ static bool is_sender(uid_t uid)
 	return n_senders == MOST_SENDERS;
 }
 
-void spoor_fds_note(int fd, uid_t uid)
+static void note(const struct came *c, uid_t uid)
 {
-	if (fd >= 0 && !spoor_fds_is_memory(fd) && !is_sender(uid))
-		senders[n_senders++] = uid;
+	for (int i = 0; i < c->n; i++)
+		if (!spoor_fds_is_memory(c->fds[i]) && !is_sender(uid))
+			senders[n_senders++] = uid;
 }
 
-bool spoor_fds_refused(uid_t uid)
+static bool is_refused(uid_t uid)
 {
 	return uid && uid != geteuid() && __atomic_load_n(&closing, __ATOMIC_RELAXED) >= MOST_STUCK && is_sender(uid);
 }
 
-/* Those of the message, in their order: how many there were; the first `n` of them are kept. */
-static int take(struct msghdr *msg, int *fds, int n)
+static void take(struct msghdr *msg, struct came *c)
 {
-	int count = 0;
+	for (struct cmsghdr *m = CMSG_FIRSTHDR(msg); m; m = CMSG_NXTHDR(msg, m)) {
+		size_t many = m->cmsg_len > CMSG_LEN(0) ? (m->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		size_t many = c->cmsg_len > CMSG_LEN(0) ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		if (m->cmsg_level != SOL_SOCKET || m->cmsg_type != SCM_RIGHTS || many > (size_t)(SENT_MOST - c->n))
 			continue;
-		for (size_t i = 0; i < many; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (count < n)
-				fds[count] = fd;
-			else
-				spoor_fds_drop(fd);
-			count++;
-		}
+		memcpy(c->fds + c->n, CMSG_DATA(m), many * sizeof(int));
+		c->n += (int)many;
 	}
-	return count;
 }
 
-ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, int *ret_n, int flags)
+/* Those beyond n are dropped. */
+static void hand_over(const struct came *c, int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		fds[i] = i < c->n ? c->fds[i] : -1;
+	for (int i = n; i < c->n; i++)
+		spoor_fds_drop(c->fds[i]);
+}
+
+static ssize_t size_of(const struct msghdr *msg, const struct came *c, ssize_t size)
+{
+	if (msg->msg_flags & MSG_CTRUNC)
+		return -EMFILE;
+	return msg->msg_flags & MSG_TRUNC || c->n > SPOOR_FDS_MOST ? -EBADMSG : size;
+}
+
+/* uid: of whom; NULL: of one of us. */
+static ssize_t receive(int sock, const uid_t *uid, void *bytes, size_t room, struct came *c, int flags)
 {
 	union control control;
 	struct iovec iov = { .iov_base = bytes, .iov_len = room };
 	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = n ? sizeof(control) : 0
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control)
 	};
 	ssize_t size;
-	int count;
 
-	for (int i = 0; i < n; i++)
-		fds[i] = -1;
 	do {
 		size = recvmsg(sock, &msg, flags | MSG_CMSG_CLOEXEC);
 	} while (size < 0 && errno == EINTR);
 	if (size < 0)
 		return -errno;
-	count = take(&msg, fds, n);
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		for (int i = 0; i < n; i++) {
-			spoor_fds_drop(fds[i]);
-			fds[i] = -1;
-		}
-		return n && msg.msg_flags & MSG_CTRUNC && count < SPOOR_FDS_MOST ? -EMFILE : -EBADMSG;
-	}
-	if (ret_n)
-		*ret_n = count;
+	take(&msg, c);
+	if (uid)
+		note(c, *uid);
+	size = size_of(&msg, c, size);
+	if (size >= 0)
+		return size;
+	hand_over(c, NULL, 0);
+	c->n = 0;
+	return size;
+}
+
+ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, int *ret_n, int flags)
+{
+	struct came c = {};
+	ssize_t size = receive(sock, NULL, bytes, room, &c, flags);
+
+	hand_over(&c, fds, n);
+	if (size >= 0 && ret_n)
+		*ret_n = c.n;
+	return size;
+}
+
+/* Does the next message bring any? While it is there none is closed. */
+static bool brings_any(int sock)
+{
+	struct msghdr msg = {};
+	ssize_t size;
+
+	do {
+		size = recvmsg(sock, &msg, MSG_PEEK | MSG_DONTWAIT);
+	} while (size < 0 && (errno == EINTR || errno == ECONNRESET));
+	return size >= 0 && msg.msg_flags & MSG_CTRUNC;
+}
+
+ssize_t spoor_fds_receive_of(uid_t uid, int sock, void *bytes, size_t room, int *ret_fd, int flags)
+{
+	struct came c = {};
+	ssize_t size = -EBADMSG;
+
+	if (!is_refused(uid) || !brings_any(sock))
+		size = receive(sock, &uid, bytes, room, &c, flags);
+	hand_over(&c, ret_fd, 1);
 	return size;
 }

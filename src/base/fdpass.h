@@ -14,9 +14,14 @@ int spoor_fds_send(int sock, const void *bytes, size_t size, const int *fds, int
  * One message: its size (0: the other end is closed), or -errno; -EBADMSG: it was larger than room, or had more
  * descriptors than may come; -EMFILE: there was no room in this process for its descriptors. fds gets up to n of
  * them, close-on-exec and the caller's, and -1 behind; what came beyond is dropped. *ret_n (may be NULL): how many
- * came in all. n 0: a message with descriptors is -EBADMSG, and they never come to this process.
+ * came in all.
  */
 ssize_t spoor_fds_receive(int sock, void *bytes, size_t room, int *fds, int n, int *ret_n, int flags);
+/*
+ * The same of another user, with one. -EBADMSG, too: he has sent what is no memory, many of those closings have not
+ * ended (spoor_fds_drop()), and this brings one more; it stays in the socket. Not thread-safe.
+ */
+ssize_t spoor_fds_receive_of(uid_t uid, int sock, void *bytes, size_t room, int *ret_fd, int flags);
 
 /* Is it a memfd? Whatever it is, nobody is asked who may not answer. */
 bool spoor_fds_is_memory(int fd);
@@ -26,7 +31,6 @@ bool spoor_fds_is_memory(int fd);
  */
 void spoor_fds_drop(int fd);
 void spoor_fds_dropp(const int *fd);
-/* A user has sent that (-1: nothing). Not thread-safe, nor is the next. */
-void spoor_fds_note(int fd, uid_t uid);
-/* Is no more to be received of him? He has sent what is no memory, and so many of these threads have not ended. */
-bool spoor_fds_refused(uid_t uid);
+/* Closes a connection, likewise: with it goes what its peer has sent, and nobody has read. */
+void spoor_fds_hang_up(int sock);
+void spoor_fds_hang_upp(const int *sock);

@@ -4,12 +4,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from processes import children, sleeps_in, tell, wait_for
+from processes import children, lingering, sleeps_in, tell, wait_for
 
 SPIN = r"""
 #define _GNU_SOURCE
@@ -258,6 +259,25 @@ def test_refused(ticking, change, spoor, tmp_path):
     assert "No such file" in change(tmp_path / "nowhere.spoor", "mode=app", refused=True)
     for misused in (("mode=app",), ("", recording.trace)):
         assert spoor("record", "--set", *misused).returncode == 2
+
+
+def test_strangers_socket_that_lingers(ticking, change):
+    """What he sends who may give no commands is closed unread: nobody waits for that."""
+    recording = ticking()
+    st = recording.trace.stat()
+    fd, end = lingering()
+    with fd, end, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        recording.process.send_signal(signal.SIGSTOP)
+        os.seteuid(12345)
+        try:
+            s.connect(f"\0spoor-record-{st.st_dev:x}-{st.st_ino:x}")
+        finally:
+            os.seteuid(0)
+        socket.send_fds(s, [b"mode=app"], [fd.fileno()])
+        fd.close()
+        recording.process.send_signal(signal.SIGCONT)
+        change(recording.trace, "mode=app")
+    assert recording.stop() == 0
 
 
 def test_custom_with_a_scope(ticking, change, read):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import tracing
 from daemons import PATIENCE, Daemon, end_keeper, open_place, ticker  # noqa: F401 (fixtures)
-from processes import wait_for
+from processes import lingering, wait_for
 
 USER, STRANGER = 12345, 12346
 
@@ -81,6 +82,28 @@ def test_strangers_keeper_that_stays(build, open_place):  # noqa: F811
         d.terminate()
         said = d.communicate(timeout=PATIENCE)[1]
     assert said.count("another user listened there") == 1 and said.count("is lost: no connection") == 1, said
+
+
+def test_strangers_socket_that_lingers(place, ticker):  # noqa: F811
+    """What lies in a connection is closed with it: nobody waits for that, neither the daemon nor its keeper."""
+    place.start().ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    place.process.send_signal(signal.SIGSTOP)
+    fd, end = lingering()
+    with fd, end, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        with stranger():
+            s.connect("ust.sock")
+            s.send(b"rubbish")
+            socket.send_fds(s, [b"and this"], [fd.fileno()])
+        fd.close()
+        place.process.send_signal(signal.SIGCONT)
+        s.settimeout(60)
+        with pytest.raises(ConnectionResetError):
+            s.recv(1)
+        subprocess.run([place.build / "spoor", "ust", "status", "--socket", place.socket], timeout=60, check=True)
+        place.kill()
+        assert place.program(ticker, 1, 5).wait(60) == 0
+        place.start()
+        assert place.ust("end").stdout.startswith("5 events of 1 program, 0 lost")
 
 
 def refused(place, *words):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,17 +86,6 @@ static void test_more_than_asked_for(void **state)
 	assert_int_equal(spoor_fds_send(ends[0], "", 1, fds, SPOOR_FDS_MOST + 1, 0), -EINVAL);
 }
 
-/* Who wants none gets none into its table, not for a moment. */
-static void test_none_wanted(void **state)
-{
-	char byte;
-
-	assert_int_equal(spoor_fds_send(ends[0], "", 1, ends, 2, 0), 0);
-	assert_int_equal(spoor_fds_send(ends[0], "", 1, NULL, 0, 0), 0);
-	assert_int_equal(spoor_fds_receive(ends[1], &byte, 1, NULL, 0, NULL, 0), -EBADMSG);
-	assert_int_equal(spoor_fds_receive(ends[1], &byte, 1, NULL, 0, NULL, 0), 1);
-}
-
 /* By a thread, at some time; a memfd at once. */
 static void test_drop(void **state)
 {
@@ -111,8 +101,104 @@ static void test_drop(void **state)
 	spoor_fds_drop(pipe[1]);
 	assert_int_equal(read(pipe[0], &byte, 1), 0);
 	close(pipe[0]);
-	spoor_fds_note(-1, 12345);
-	assert_false(spoor_fds_refused(12345));
+}
+
+#define STUCK 64
+#define GREEDY 12345
+#define OTHER 12346
+
+struct lingering {
+	int fd, peer;
+};
+
+/* Who closes it last waits until its peer has read all, which it does not, or is gone. */
+static struct lingering lingering(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct linger linger = { .l_onoff = 1, .l_linger = 1000 };
+	int size = 4096, listener = socket(AF_INET, SOCK_STREAM, 0);
+	struct lingering l = { .fd = socket(AF_INET, SOCK_STREAM, 0) };
+	socklen_t len = sizeof(a);
+	char bytes[4096] = "";
+
+	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	setsockopt(l.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	assert_int_equal(bind(listener, (void *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (void *)&a, &len), 0);
+	assert_int_equal(connect(l.fd, (void *)&a, len), 0);
+	l.peer = accept(listener, NULL, NULL);
+	close(listener);
+	while (send(l.fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(l.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+	return l;
+}
+
+static ssize_t send_and_receive(uid_t uid, const int *fds, int n)
+{
+	char byte;
+	int one = -1;
+	ssize_t size;
+
+	assert_int_equal(spoor_fds_send(ends[0], "", 1, fds, n, 0), 0);
+	size = spoor_fds_receive_of(uid, ends[1], &byte, 1, &one, 0);
+	assert_int_equal(one >= 0, size == 1 && n);
+	spoor_fds_drop(one);
+	return size;
+}
+
+/* Whoever has sent what cannot be closed sends no more of it; what others send comes, and so does what has none. */
+static void test_stuck(void **state)
+{
+	struct lingering all[STUCK];
+	int memory = memfd_create("memory", MFD_CLOEXEC);
+	char byte;
+	int one;
+
+	for (int i = 0; i < STUCK; i++) {
+		int fds[2] = { memory };
+
+		all[i] = lingering();
+		fds[1] = all[i].fd; /* also what nobody asked for */
+		assert_int_equal(spoor_fds_send(ends[0], "", 1, fds, 2, 0), 0);
+		close(all[i].fd);
+		assert_int_equal(spoor_fds_receive_of(GREEDY, ends[1], &byte, 1, &one, 0), 1);
+		spoor_fds_drop(one);
+	}
+	assert_int_equal(send_and_receive(GREEDY, NULL, 0), 1);
+	assert_int_equal(send_and_receive(OTHER, &memory, 1), 1);
+	assert_int_equal(send_and_receive(0, &memory, 1), 1);
+	assert_int_equal(send_and_receive(GREEDY, &memory, 1), -EBADMSG);
+	assert_int_equal(recv(ends[1], &byte, 1, MSG_DONTWAIT), 1); /* it is still there */
+	for (int i = 0; i < STUCK; i++)
+		close(all[i].peer);
+	while (send_and_receive(GREEDY, &memory, 1) != 1)
+		assert_int_equal(recv(ends[1], &byte, 1, 0), 1);
+	close(memory);
+}
+
+/* Nor is what came with too many others waited for. */
+static void test_too_many(void **state)
+{
+	struct lingering l = lingering();
+	int fds[SPOOR_FDS_MOST + 1] = { ends[0], ends[0], ends[0], ends[0], l.fd }, one;
+	char byte, control[CMSG_SPACE(sizeof(fds))] = "";
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)
+	};
+
+	CMSG_FIRSTHDR(&msg)->cmsg_level = SOL_SOCKET;
+	CMSG_FIRSTHDR(&msg)->cmsg_type = SCM_RIGHTS;
+	CMSG_FIRSTHDR(&msg)->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(CMSG_FIRSTHDR(&msg)), fds, sizeof(fds));
+	assert_int_equal(sendmsg(ends[0], &msg, 0), 1);
+	close(l.fd);
+	alarm(60);
+	assert_int_equal(spoor_fds_receive_of(OTHER, ends[1], &byte, 1, &one, 0), -EBADMSG);
+	alarm(0);
+	close(l.peer);
 }
 
 static void test_too_large(void **state)
@@ -132,8 +218,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bytes_and_descriptors, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(test_more_than_asked_for, open_ends, close_ends),
-		cmocka_unit_test_setup_teardown(test_none_wanted, open_ends, close_ends),
 		cmocka_unit_test(test_drop),
+		cmocka_unit_test_setup_teardown(test_stuck, open_ends, close_ends),
+		cmocka_unit_test_setup_teardown(test_too_many, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(test_too_large, open_ends, close_ends),
 	};
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fdpass.h"
 
 #define MAX_TEXT 4096
 #define PATIENCE_MS 200 /* with a peer that connects and says nothing */
@@ -69,7 +70,7 @@ static int for_each_command(const char *text, size_t len, bool check, apply_fn a
 
 void spoor_remote_serve(int fd, apply_fn apply, void *ctx)
 {
-	_cleanup_(spoor_closep) int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	_cleanup_(spoor_fds_hang_upp) int peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct spoor_error e = { "" };
 	char text[MAX_TEXT + 1];
 	ssize_t n;

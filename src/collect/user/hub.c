@@ -53,7 +53,10 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f)
 	if (f->fd < 0)
 		return;
 	epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, f->fd, NULL);
-	close(f->fd);
+	if (f->kind == HUB_PEER)
+		spoor_fds_hang_up(f->fd);
+	else
+		close(f->fd);
 	f->fd = -1;
 }
 
@@ -88,14 +91,11 @@ void spoor_hub_no_files(struct spoor_hub *h)
 /* What a peer has not read, and ended, is told before what it sent, and once. */
 ssize_t spoor_hub_receive(const struct hub_program *p, void *bytes, size_t room, int *ret_fd, int flags)
 {
-	int n_fds = !spoor_fds_refused(p->cred.uid);
 	ssize_t n;
 
-	*ret_fd = -1;
 	do {
-		n = spoor_fds_receive(p->sock.fd, bytes, room, ret_fd, n_fds, NULL, MSG_DONTWAIT | flags);
+		n = spoor_fds_receive_of(p->cred.uid, p->sock.fd, bytes, room, ret_fd, MSG_DONTWAIT | flags);
 	} while (n == -ECONNRESET);
-	spoor_fds_note(*ret_fd, p->cred.uid);
 	return n;
 }
 

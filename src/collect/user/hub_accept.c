@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "collect/user/beyond_root.h"
 #include "collect/user/hub_internal.h"
 
@@ -82,7 +83,7 @@ static void let_in(struct spoor_hub *h, const struct hub_asked *who, int fd)
 	if (spoor_beyond_root_lets_in(who->listener, fd))
 		p = spoor_program_take_in(h, fd);
 	else
-		close(fd);
+		spoor_fds_hang_up(fd);
 	if (p) {
 		p->id = who->id;
 		p->kept = h->keeper >= 0;

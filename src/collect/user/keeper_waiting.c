@@ -101,7 +101,7 @@ static void wait_here(struct keeper *k, int fd, bool met)
 
 	if (!w) {
 		k->turned_away += spoor_turned_away_counts(&k->away, fd, who.pid);
-		close(fd);
+		spoor_fds_hang_up(fd);
 		return;
 	}
 	*w = (struct keeper_waiter){ .fd = fd, .socket = socket_of(fd), .uid = who.uid, .met = met };
@@ -115,7 +115,7 @@ static bool take_in(struct keeper *k, int listener)
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd >= 0 && !spoor_beyond_root_lets_in(listener, fd))
-		close(fd);
+		spoor_fds_hang_up(fd);
 	else if (fd >= 0)
 		wait_here(k, fd, false);
 	return fd >= 0;
@@ -148,7 +148,7 @@ static void free_waiter(struct keeper *k, struct keeper_waiter *w)
 		free(w->said[i].bytes);
 	}
 	free(w->said);
-	close(w->fd);
+	spoor_fds_hang_up(w->fd);
 	k->fds--;
 }
 
@@ -164,10 +164,9 @@ static bool hear(struct keeper *k, struct keeper_waiter *w)
 		w->heard = w->n == MOST_MESSAGES || w->n_fds == MOST_FDS || !has_fds(k);
 		if (w->heard)
 			break;
-		n = spoor_fds_receive(w->fd, bytes, sizeof(bytes), &fd, !spoor_fds_refused(w->uid), NULL, MSG_DONTWAIT);
+		n = spoor_fds_receive_of(w->uid, w->fd, bytes, sizeof(bytes), &fd, MSG_DONTWAIT);
 		if (n == -EAGAIN)
 			break;
-		spoor_fds_note(fd, w->uid);
 		if (fd >= 0 && !spoor_fds_is_memory(fd)) { /* no buffers; else nothing else of a stranger's is held */
 			spoor_fds_drop(fd);
 			fd = -1;
@@ -220,7 +219,7 @@ void keeper_meet(struct keeper *k, uint32_t id, int fd)
 	if (has_room_for_met(k))
 		k->met[k->n_met++] = (struct keeper_met){ id, fd };
 	else
-		close(fd);
+		spoor_fds_hang_up(fd);
 }
 
 int keeper_let_in(struct keeper *k, int listener, uint32_t id)
@@ -244,7 +243,7 @@ void keeper_heard(struct keeper *k, uint32_t id)
 	for (size_t i = 0; i < k->n_met; i++) {
 		if (k->met[i].id != id)
 			continue;
-		close(k->met[i].fd);
+		spoor_fds_hang_up(k->met[i].fd);
 		k->met[i] = k->met[--k->n_met];
 		return;
 	}
@@ -270,7 +269,7 @@ static void wait_on(struct keeper *k, int fd)
 		return;
 	}
 	w->met = true;
-	close(fd);
+	spoor_fds_hang_up(fd);
 }
 
 /* Whom it has let in, and not heard to the end, waits with what is in the socket. */
@@ -280,7 +279,7 @@ static void wait_again(struct keeper *k)
 		if (k->listener >= 0)
 			wait_on(k, k->met[i].fd);
 		else
-			close(k->met[i].fd);
+			spoor_fds_hang_up(k->met[i].fd);
 	free(k->met);
 	k->met = NULL;
 	k->n_met = 0;

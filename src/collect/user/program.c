@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "base/process.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
@@ -118,7 +119,7 @@ struct hub_program *spoor_program_take_in(struct spoor_hub *h, int fd)
 
 	if (!p || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &p->cred, &len) || !take_place(h, p, fd)) {
 		free(p);
-		close(fd);
+		spoor_fds_hang_up(fd);
 		return NULL;
 	}
 	make_room(fd);
