@@ -143,30 +143,63 @@ static void test_counts(void **state)
 	free(m.base);
 }
 
-/* One that is older than the recorder has a clock of its own, which does not grow as long as its program runs. */
+#define OLD_CLOCKS 60 /* a millisecond apart */
+
+/* One that is older than the recorder, with an event of when it was half as old. */
+static struct made_arena make_old(struct fixture *f, struct spoor_source *s, struct spoor_taker **ret)
+{
+	struct made_arena m = arena_make(2);
+
+	arena_head(&m)->clock = SPOOR_ARENA_TSC;
+	for (unsigned i = 0; i < OLD_CLOCKS; i++)
+		arena_head(&m)->clocks[i] = (struct spoor_arena_clock){ 3000000ULL * (i + 1), 1000000ULL * (i + 1) };
+	arena_head(&m)->n_clocks = OLD_CLOCKS;
+	arena_head(&m)->made = 1;
+	arena_open(&m, 0, SPOOR_PACKET_OWNED, 4000000);
+	arena_ints(&m, 0, 3000000ULL * OLD_CLOCKS / 2, 1, 1);
+	open_writer(f, (struct spoor_writer_options){ .n_lanes = SPOOR_LANES });
+	assert_int_equal(open_made(&m, &s->arena, NULL), 0);
+	assert_int_equal(spoor_taker_new(f->w, ret), 0);
+	assert_int_equal(spoor_taker_look_back(*ret, s), 0);
+	assert_true(s->own_clock && s->clock->n >= OLD_CLOCKS);
+	return m;
+}
+
+/* It has a clock of its own, which does not grow as long as its program runs. */
 static void test_own_clock(void **state)
 {
 	struct fixture *f = *state;
-	struct made_arena m = arena_make(2);
 	struct spoor_source s = {};
 	struct spoor_taker *t = NULL;
+	struct made_arena m = make_old(f, &s, &t);
 
-	arena_head(&m)->clock = SPOOR_ARENA_TSC;
-	for (unsigned i = 0; i < 60; i++)
-		arena_head(&m)->clocks[i] = (struct spoor_arena_clock){ 3000000ULL * (i + 1), 1000000ULL * (i + 1) };
-	arena_head(&m)->n_clocks = 60;
-	arena_head(&m)->made = 1;
-	open_writer(f, (struct spoor_writer_options){ .n_lanes = SPOOR_LANES });
-	assert_int_equal(open_made(&m, &s.arena, NULL), 0);
-	assert_int_equal(spoor_taker_new(f->w, &t), 0);
-	assert_int_equal(spoor_taker_look_back(t, &s), 0);
-	assert_true(s.own_clock && s.clock->n > 50);
 	for (unsigned i = 0; i < 3; i++) {
 		spoor_taker_round(t);
 		assert_int_equal(spoor_taker_take(t, &s), 0);
 		assert_int_equal(spoor_taker_write(t, NULL), 0);
 	}
 	assert_true(s.clock->n < 10);
+	spoor_taker_free(t);
+	spoor_source_done(&s);
+	close_writer(f);
+	free(m.base);
+}
+
+/* What was taken, and is taken once more for there was too much of all at once, has the same stamps. */
+static void test_undone_clock(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_source s = {};
+	struct spoor_taker *t = NULL;
+	struct made_arena m = make_old(f, &s, &t);
+
+	for (unsigned i = 0; i < 2; i++) {
+		spoor_taker_round(t);
+		assert_int_equal(spoor_taker_take(t, &s), 0);
+		assert_true(spoor_taker_bytes(t) > 0);
+		assert_true(s.clock->n >= OLD_CLOCKS);
+		spoor_taker_undo(t);
+	}
 	spoor_taker_free(t);
 	spoor_source_done(&s);
 	close_writer(f);
@@ -180,6 +213,7 @@ int main(void)
 		cmocka_unit_test(test_overwritten),
 		cmocka_unit_test(test_counts),
 		TEST_OF_TRACE(test_own_clock),
+		TEST_OF_TRACE(test_undone_clock),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
