@@ -331,6 +331,60 @@ def test_record_with_ust(spoor, ticker, events):
     assert run.returncode == 2 and "--ust" in run.stderr
 
 
+HEIRS = r"""
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static void calls(void)
+{
+	cpu_set_t one;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	for (;; usleep(1000))
+		for (int i = 0; i < 80; i++)
+			syscall(SYS_getppid);
+}
+int main(int argc, char **argv)
+{
+	pid_t stops = fork(), busy;
+	if (!stops) {
+		if (argc > 1)
+			spoor_trace(zoo, tick, *argv[1]);
+		raise(SIGSTOP);
+		pause();
+	}
+	waitpid(stops, NULL, WUNTRACED);
+	busy = fork();
+	if (!busy)
+		calls();
+	printf("%d %d\n", stops, busy);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("word", [[], ["speaks"]])
+def test_heirs_that_keep_the_recorder_waiting(spoor, tmp_path, events, word):
+    """While one is waited for that does not answer the calls of others find room."""
+    (tmp_path / "heirs.c").write_text(HEIRS)
+    heirs = tracing.build_program(tmp_path / "heirs", tmp_path / "heirs.c")
+    run = spoor("record", "--ust", "--buffers", "256k", "-e", "getppid", "-o", "t.spoor", "--",
+                "sh", "-c", '"$@" >pids 2>&1', "sh", heirs, *word)
+    for pid in (tmp_path / "pids").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+    assert run.returncode == 0, run.stderr
+    found, summary = events("t.spoor")
+    names = Counter(e["event"] for e in found)
+    assert names["zoo:tick"] == len(word) and names["getppid"] and not summary["discarded"], (names, summary)
+
+
 def test_list_agrees_with_readelf(spoor):
     """SDT probes of unmodified Debian files: provider, name, arguments and address as readelf has them."""
     for path in PYTHON, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6":

@@ -444,7 +444,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		end(&s);
 	}
 	spoor_command_drop(&s.host.command);
-	spoor_user_part_end(&s.user, NULL, NULL, NULL);
+	spoor_user_part_close(&s.user);
 	if (s.writer) {
 		int c;
 

@@ -73,12 +73,17 @@ void spoor_user_part_segment(struct spoor_user_part *u)
 void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret, void (*meanwhile)(void *ctx),
 			 void *ctx)
 {
-	if (u->session) {
-		spoor_hub_serve(u->private.hub);
-		spoor_private_call_heirs(&u->private, u->session, meanwhile, ctx);
-		spoor_hub_catch_up(u->private.hub, NULL);
-		spoor_hub_end(u->private.hub, u->session, ret, NULL);
-	}
+	if (!u->session)
+		return;
+	spoor_hub_serve(u->private.hub);
+	spoor_private_call_heirs(&u->private, u->session, meanwhile, ctx);
+	spoor_hub_catch_up(u->private.hub, NULL);
+	spoor_hub_end(u->private.hub, u->session, ret, NULL);
 	u->session = NULL;
+}
+
+void spoor_user_part_close(struct spoor_user_part *u)
+{
+	spoor_user_part_end(u, NULL, NULL, NULL);
 	spoor_private_close(&u->private);
 }

@@ -25,6 +25,10 @@ int spoor_user_part_fd(const struct spoor_user_part *u);
 int spoor_user_part_serve(struct spoor_user_part *u);
 /* The writer has begun a segment. */
 void spoor_user_part_segment(struct spoor_user_part *u);
-/* Before the writer is closed. NULL ret is fine. meanwhile (NULL: nothing) is called while programs are waited for. */
+/*
+ * Before the writer is closed. NULL ret is fine. meanwhile (NULL: nothing) is called while programs are waited for.
+ * close() waits for those that have not read yet that it is over: when nothing else is to be done.
+ */
 void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret, void (*meanwhile)(void *ctx),
 			 void *ctx);
+void spoor_user_part_close(struct spoor_user_part *u);
