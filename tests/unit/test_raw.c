@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Raw stacks of code without rows: when frame pointers are believed. */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "collect/session/raw.h"
@@ -84,6 +91,141 @@ static void test_zero(void **state)
 	assert_int_equal(walk(0, words, 2, &n), SPOOR_WALK_COMPLETE);
 }
 
+/* ---- of a thread that sleeps: memory of our own plays the stack ---- */
+
+#define PAGE 4096
+#define FRAME 12288 /* bytes */
+#define RETURNS 0x105 /* behind a call */
+
+/* From its first byte on, where rbp is that; all returns are to code + RETURNS. */
+static int walk_asleep(const uint64_t *sp, const uint64_t *bp, const uint8_t *code, unsigned *ret_n)
+{
+	struct spoor_ctl_raw raw = { .h.tid = gettid(), .remote = true, .mode = SPOOR_MODE_ALL, .budget = 64 };
+	struct spoor_layout_range range = { .start = (uintptr_t)code, .end = (uintptr_t)code + PAGE };
+	struct spoor_layout layout = { .n = 1, .ranges = &range };
+	uint64_t frames[SPOOR_MAX_FRAMES];
+
+	raw.pc = (uintptr_t)code + 1;
+	raw.dwarf_regs[6] = (uintptr_t)bp;
+	raw.dwarf_regs[7] = (uintptr_t)sp;
+	return spoor_raw_unwind(&raw, &layout, anonymous, NULL, frames, ret_n);
+}
+
+static uint8_t *map(size_t size)
+{
+	uint8_t *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(at != MAP_FAILED);
+	return at;
+}
+
+static uint8_t *map_code(void)
+{
+	uint8_t *code = map(PAGE);
+
+	memset(code, 0x90, PAGE);
+	code[RETURNS - 5] = 0xe8;
+	return code;
+}
+
+/* n frames that begin at `sp`, each with rbp at its end. Returns what rbp is in the first. */
+static uint64_t *make_frames(uint8_t *sp, unsigned n, const uint8_t *code)
+{
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t *bp = (uint64_t *)(sp + (i + 1) * FRAME - 16);
+
+		bp[0] = i + 1 < n ? (uintptr_t)bp + FRAME : 0;
+		bp[1] = (uintptr_t)code + RETURNS;
+	}
+	return (uint64_t *)(sp + FRAME - 16);
+}
+
+/* Who has made an endless stack does not keep us reading it: from some frame on it is guessed. */
+static void test_searched(void **state)
+{
+	uint8_t *code = map_code(), *stack = map(32 * FRAME);
+	unsigned n;
+
+	memset(stack, 0, 32 * FRAME); /* so that all of it is there */
+	assert_int_equal(walk_asleep((void *)stack, make_frames(stack, 7, code), code, &n), SPOOR_WALK_COMPLETE);
+	assert_int_equal(n, 8);
+	assert_int_equal(walk_asleep((void *)stack, make_frames(stack, 30, code), code, &n), SPOOR_WALK_GUESSED);
+	assert_int_equal(n, 31);
+	munmap(stack, 32 * FRAME);
+	munmap(code, PAGE);
+}
+
+/* Pages for which the kernel waits, as it does for a file whose server does not answer. */
+static int let_wait(void *at, size_t size, uint64_t features, unsigned mode)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	struct uffdio_register of = { .range = { (uintptr_t)at, size }, .mode = mode };
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &of))
+		skip(); /* only root may have it wait for a system call, too, and a new kernel */
+	return fd;
+}
+
+static void test_stack_that_does_not_come(void **state)
+{
+	uint8_t *code = map_code(), *stack = map(4 * FRAME);
+	int fd = let_wait(stack + FRAME, FRAME, 0, UFFDIO_REGISTER_MODE_MISSING);
+	uint64_t *bp = (uint64_t *)(stack + FRAME - 16);
+	unsigned n;
+
+	alarm(60);
+	bp[0] = (uintptr_t)stack + 2 * FRAME - 16;
+	bp[1] = (uintptr_t)code + RETURNS;
+	memset(stack, 0, FRAME - 16);
+	assert_int_equal(walk_asleep((void *)stack, bp, code, &n), SPOOR_WALK_UNREADABLE);
+	assert_int_equal(n, 2);
+	alarm(0);
+	close(fd);
+	munmap(stack, 4 * FRAME);
+	munmap(code, PAGE);
+}
+
+/* What is there no more than as a mark of that kind, of a file here. */
+static void test_stack_that_seems_swapped(void **state)
+{
+	const uint64_t unpopulated = 1 << 13, async = 1 << 15; /* no header has them that is as old as Debian 12's */
+	char name[] = "/tmp/spoor-raw-XXXXXX";
+	int file = mkstemp(name), fd;
+	uint8_t *code = map_code(), *stack;
+	struct uffdio_writeprotect marks = { .mode = UFFDIO_WRITEPROTECT_MODE_WP };
+	unsigned n;
+
+	unlink(name);
+	assert_int_equal(ftruncate(file, PAGE), 0);
+	stack = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	fd = let_wait(stack, PAGE, unpopulated | async, UFFDIO_REGISTER_MODE_WP);
+	marks.range = (struct uffdio_range){ (uintptr_t)stack, PAGE };
+	assert_int_equal(ioctl(fd, UFFDIO_WRITEPROTECT, &marks), 0);
+	assert_int_equal(walk_asleep((void *)stack, (void *)(stack + 64), code, &n), SPOOR_WALK_UNREADABLE);
+	close(fd);
+	close(file);
+	munmap(stack, PAGE);
+	munmap(code, PAGE);
+}
+
+/* It may well be a call before the address. */
+static void test_code_that_does_not_come(void **state)
+{
+	uint8_t *code = map(PAGE), *stack = map(FRAME);
+	int fd = let_wait(code, PAGE, 0, UFFDIO_REGISTER_MODE_MISSING);
+	unsigned n;
+
+	alarm(60);
+	memset(stack, 0, FRAME);
+	assert_int_equal(walk_asleep((void *)stack, make_frames(stack, 1, code), code, &n), SPOOR_WALK_COMPLETE);
+	assert_int_equal(n, 2);
+	alarm(0);
+	close(fd);
+	munmap(stack, FRAME);
+	munmap(code, PAGE);
+}
+
 static bool may_return(const char before[8], const char after[8])
 {
 	__u64 code[2];
@@ -122,6 +264,10 @@ int main(void)
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_not_kept),
 		cmocka_unit_test(test_zero),
+		cmocka_unit_test(test_searched),
+		cmocka_unit_test(test_stack_that_does_not_come),
+		cmocka_unit_test(test_stack_that_seems_swapped),
+		cmocka_unit_test(test_code_that_does_not_come),
 		cmocka_unit_test(test_addresses_to_return_to),
 	};
 

@@ -29,6 +29,12 @@ struct raw_walk {
 
 #define PRESENT (1ULL << 63) /* in an entry of /proc/PID/pagemap */
 #define SWAPPED (1ULL << 62)
+#define WATCHED (1ULL << 57) /* by userfaultfd(2); what is not there and has but this mark seems swapped */
+
+static bool is_there(uint64_t entry, uint64_t how)
+{
+	return entry & how && (entry & (SWAPPED | WATCHED)) != (SWAPPED | WATCHED);
+}
 
 /*
  * Are these pages in memory, or in swap? To have others read would be to wait for their file's server, which may not
@@ -43,7 +49,8 @@ static bool are_there(uint32_t tid, uint64_t addr, size_t size, uint64_t how)
 	snprintf(path, sizeof(path), "/proc/%u/pagemap", tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	for (uint64_t page = addr >> 12; page <= (addr + size - 1) >> 12; page++)
-		if (pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry) || !(entry & how))
+		if (pread(fd, &entry, sizeof(entry), (off_t)(page * sizeof(entry))) != sizeof(entry) ||
+		    !is_there(entry, how))
 			return false;
 	return true;
 }
