@@ -144,6 +144,16 @@ def test_a_stack_of_many_objects(record, read, tmp_path, monkeypatch):
     assert {f"f{i}" for i in range(70)} <= set(names) and len(names) == len({f["object"] for f in call["stack"]})
 
 
+@pytest.mark.parametrize("how", ["far", "round", "back"])
+def test_stacks_without_end(record, read, compiled, how):
+    """Who is recorded makes them: a walk looks at so much of one, and in time, since nothing else runs there then."""
+    recording = record("-m", "all", "-S", "512", "-e", "getegid", "--", compiled("endless.c"), how, start=False)
+    assert recording.wait() == 0
+    calls = read(recording.trace).calls
+    assert len(calls) == 20 and {(c["walk"], c["way"]) for c in calls} == {("guessed", "kernel")}
+    assert min(c["dur"] for c in calls) < 30_000_000
+
+
 @pytest.mark.parametrize("how", ["many", "shared"])
 def test_code_that_nobody_has_met(record, read, compiled, tmp_path, how):
     """Stacks that user space unwinds: of a process with more mappings than are described at once, and of one for which
