@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""SIGURG, by which programs are called: whom it gets to, and that it stays the program's own, too."""
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import tracing
+from daemons import PATIENCE, daemon  # noqa: F401
+from processes import children, sleeps_in, tell, wait_for
+from t316_ust_wakes import kick
+from t346_ust_waiting import traced
+
+READ, PAUSE = 0, 34
+
+
+def test_child_by_vfork(daemon, tmp_path):  # noqa: F811
+    """It is called, too, and does nothing in its parent's memory, which has other files at its numbers."""
+    p = daemon.program(tracing.build_program(tmp_path / "vforks", "ust_vforks.c"), stdin=subprocess.PIPE)
+    tell(p)
+    child, = wait_for(lambda: children(p.pid))
+    wait_for(lambda: sleeps_in(child, PAUSE))
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    assert p.stdout.readline() == b"back\n"
+    tell(p)
+    assert p.wait(PATIENCE) == 0
+    assert daemon.ust("end").stdout.startswith("101 events of 1 program, 0 lost")
+    assert {e["pid"] for e in daemon.events()} == {p.pid}
+
+
+@pytest.fixture
+def urgent(build, daemon, tmp_path):  # noqa: F811
+    """A program that handles SIGURG since before the library did, which is within it."""
+    tracing.build_program(tmp_path / "liburgent.so", "ust_urgent.c", "-shared", "-fPIC", "-DLIBRARY")
+    archive = ["-Wl,--whole-archive", build / "src/agent/libspoor-ust.a", "-Wl,--no-whole-archive", "-lurcu-bp",
+               "-rdynamic"]
+    program = tracing.build_program(tmp_path / "urgent", "ust_urgent.c", *archive, f"-L{tmp_path}", "-lurgent",
+                                    f"-Wl,-rpath,{tmp_path}", "-ldl")
+    plugin = tracing.build_program(tmp_path / "p.so", "ust_plugin.c", "-shared", "-fPIC")
+    return lambda: daemon.program(program, plugin, preload=False, stdin=subprocess.PIPE)
+
+
+def ask(program, letter):
+    tell(program, letter)
+    assert program.stdout.readline() == b"done\n"
+
+
+def handled(program):
+    """How many, and how many of these were not its own."""
+    program.stdin.close()
+    *_, last = program.stdout.read().splitlines()
+    assert program.wait(PATIENCE) == 0
+    return tuple(map(int, last.split()))
+
+
+def test_signals_of_a_program_that_is_called(daemon, urgent):  # noqa: F811
+    """It has each of its own, and none of those that are for the library."""
+    p = urgent()
+    for turn in range(3):
+        tell(p, b"s")
+        for n in range(4):
+            daemon.ust("start", "-o", f"t{turn}-{n}.spoor", "-e", "zoo:tick")
+            daemon.ust("end")
+        assert p.stdout.readline() == b"done\n"
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    ask(p, b"r")
+    assert daemon.ust("end").stdout.startswith("1 event of 1 program")
+    assert handled(p) == (1500, 0)
+
+
+def test_signal_of_a_program_that_is_called_again(daemon, urgent, tmp_path):  # noqa: F811
+    """Whom the library's lock was not free for is called again by who had it. That and his own are one signal."""
+    daemon.ust("start", "-o", "t.spoor")
+    p = urgent()
+    tracer = traced(p.pid, "-f", "-o", tmp_path / "calls", "-e", "trace=pwrite64", "-e",
+                    "inject=pwrite64:delay_enter=60000000:when=1")
+    tell(p, b"l")
+    wait_for(lambda: "pwrite64" in (tmp_path / "calls").read_text())
+    kick(p)
+    wait_for(lambda: sleeps_in(p.pid, READ) and "ShdPnd:\t0000000000000000" in Path(f"/proc/{p.pid}/status").read_text())
+    ask(p, b"b")
+    tracer.terminate()
+    tracer.communicate(timeout=PATIENCE)
+    assert p.stdout.readline() == b"loaded\n"
+    ask(p, b"u")
+    assert handled(p) == (1, 0)
