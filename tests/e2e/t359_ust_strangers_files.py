@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def test_strangers_new_state(place):
     assert not new.exists()
 
 
-@pytest.mark.parametrize("how", ["file", "pipe"])
+@pytest.mark.parametrize("how", ["file", "pipe", "socket", "link"])
 def test_strangers_spill(build, ticker, open_place, how):  # noqa: F811
     """Where a program alone would write full packets: it is written to by nobody, and a pipe keeps nobody waiting."""
     open_place.chmod(0o1777)
@@ -167,6 +168,10 @@ def test_strangers_spill(build, ticker, open_place, how):  # noqa: F811
     with stranger():
         if how == "pipe":
             os.mkfifo(spill)
+        elif how == "socket":
+            os.mknod(spill, stat.S_IFSOCK | 0o666)
+        elif how == "link":
+            spill.symlink_to(spill)  # nobody gets to its end
         else:
             spill.write_text("")
             spill.chmod(0o666)
@@ -174,7 +179,7 @@ def test_strangers_spill(build, ticker, open_place, how):  # noqa: F811
         p.communicate(b"x", timeout=60)
     finally:
         p.kill()
-    assert p.returncode == 0 and not spill.stat().st_size
+    assert p.returncode == 0 and (how == "link" or not spill.stat().st_size)
     run = subprocess.run([build / "spoor", "ust", "recover", arena, "-o", open_place / "t.spoor"], text=True,
                          capture_output=True, timeout=PATIENCE)
     events, lost = re.match(r"(\d+) events of 1 program in .*, (\d+) lost", run.stdout).groups()

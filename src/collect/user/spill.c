@@ -125,7 +125,7 @@ static int open_spill(const char *path, struct spill *s, struct spoor_error *e)
 {
 	_cleanup_(spoor_freep) char *name = NULL;
 	size_t n = strlen(path);
-	struct stat st;
+	struct stat st = {};
 
 	if (n < 6 || strcmp(path + n - 6, ".arena"))
 		return -ENOENT;
@@ -133,14 +133,17 @@ static int open_spill(const char *path, struct spill *s, struct spoor_error *e)
 		name = NULL;
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	}
-	s->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (s->fd < 0 && errno == ENOENT)
+	if (stat(name, &st) && errno == ENOENT)
 		return -ENOENT;
-	if (s->fd < 0 || fstat(s->fd, &st))
-		return spoor_fail(e, errno, "%s: cannot be read: %s", name, strerror(errno));
-	s->size = st.st_size;
-	if (S_ISREG(st.st_mode))
+	if (S_ISREG(st.st_mode)) { /* else to open it may do something */
+		s->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		if (s->fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+			return spoor_fail(e, errno, "%s: cannot be read: %s", name, strerror(errno));
+	}
+	if (s->fd >= 0 && !fstat(s->fd, &st) && S_ISREG(st.st_mode)) {
+		s->size = st.st_size;
 		return 0;
+	}
 	/* Others may make files there, too: the program wrote into none of theirs, and the arena has what it has. */
 	spoor_user_arena_garbage(s->a, "what is in the place of its spill file");
 	return -ENOENT;
