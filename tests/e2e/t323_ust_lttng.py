@@ -177,6 +177,39 @@ def test_a_provider_in_c_and_a_site_in_cxx(build, tmp_path, ours):
     lttng.same(lttng.events(tmp_path / "t.spoor"), theirs)
 
 
+REFUSED = GUARDED.replace(MIXED, """#include <lttng/tracepoint.h>
+LTTNG_UST_TRACEPOINT_EVENT_CLASS(mixed, c, LTTNG_UST_TP_ARGS(const char *, s),
+                                 LTTNG_UST_TP_FIELDS(lttng_ust_field_string(s, s)))
+LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(mixed, c, mixed, e, LTTNG_UST_TP_ARGS(const char *, s))
+LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(mixed, c, mixed, other, LTTNG_UST_TP_ARGS(int *, n))
+""")
+REFUSES = """#define LTTNG_UST_TRACEPOINT_CREATE_PROBES
+#define LTTNG_UST_TRACEPOINT_DEFINE
+#include "mixed_tp.h"
+int main()
+{
+    int n = 1;
+    lttng_ust_tracepoint(mixed, e, "first");
+    lttng_ust_tracepoint(mixed, other, &n);
+    lttng_ust_tracepoint(mixed, e, "last");
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++ -O0"])
+def test_an_instance_whose_arguments_cannot_be_its_class(build, tmp_path, ours, compiler):
+    """It compiles in C++, as libcamera has some, and LTTng-UST refuses it; here its events are counted."""
+    (tmp_path / "mixed_tp.h").write_text(REFUSED)
+    (tmp_path / "main.cc").write_text(REFUSES)
+    for out, how in ("theirs", ["-llttng-ust"]), ("ours", [*ours[0], *ours[1]]):
+        lttng.run([*compiler.split(), "-Wall", "-Wextra", "-Werror", "-I.", "-o", out, "main.cc", *how, "-ldl"],
+                  cwd=tmp_path)
+    lttng.record_lttng(tmp_path / "theirs.trace", tmp_path / "theirs")
+    done = lttng.run([build / "spoor", "ust", "run", "-o", tmp_path / "t.spoor", "--", tmp_path / "ours"])
+    assert "2 events of 1 program, 1 lost" in done.stderr
+    lttng.same(lttng.events(tmp_path / "t.spoor"), lttng.events(tmp_path / "theirs.trace"))
+
+
 def test_off_a_site_is_one_instruction(tmp_path, ours):
     """That loads nothing and does not branch."""
     (tmp_path / "off.c").write_text('#include "types_tp.h"\nint f(int n, long m);\nint f(int n, long m)\n{\n'

@@ -64,6 +64,7 @@ static void all(void)
 	lttng_ust_tracepoint(LTTNG_UST_TRACEPOINT_PROVIDER, second, 3, 4);
 	lttng_ust_tracepoint(types, nothing);
 	lttng_ust_tracepoint(types, nothing_void);
+	lttng_ust_tracepoint(types, nothing_at_all);
 	for (n = 0; n < 5; n++)
 		inlined(n);
 	elsewhere(7);

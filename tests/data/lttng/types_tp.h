@@ -124,6 +124,8 @@ LTTNG_UST_TRACEPOINT_EVENT(types, unwritten,
 	)
 )
 
+/* Before its class, as libfabric has them. */
+LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, pair, types, first, LTTNG_UST_TP_ARGS(int, a, long, b))
 LTTNG_UST_TRACEPOINT_EVENT_CLASS(types, pair,
 	LTTNG_UST_TP_ARGS(int, a, long, b),
 	LTTNG_UST_TP_FIELDS(
@@ -131,7 +133,6 @@ LTTNG_UST_TRACEPOINT_EVENT_CLASS(types, pair,
 		lttng_ust_field_integer(long, b, b)
 	)
 )
-LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, pair, types, first, LTTNG_UST_TP_ARGS(int, a, long, b))
 LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, pair, types, second, LTTNG_UST_TP_ARGS(int, a, long, b))
 LTTNG_UST_TRACEPOINT_LOGLEVEL(types, second, LTTNG_UST_TRACEPOINT_LOGLEVEL_EMERG)
 
@@ -147,6 +148,9 @@ LTTNG_UST_TRACEPOINT_EVENT(types, shortened,
 
 LTTNG_UST_TRACEPOINT_EVENT(types, nothing, LTTNG_UST_TP_ARGS(), LTTNG_UST_TP_FIELDS())
 LTTNG_UST_TRACEPOINT_EVENT(types, nothing_void, LTTNG_UST_TP_ARGS(void), LTTNG_UST_TP_FIELDS())
+LTTNG_UST_TRACEPOINT_EVENT_CLASS(types, no_fields, LTTNG_UST_TP_ARGS(void), )
+#define TYPES_NONE LTTNG_UST_TP_ARGS(void) /* all of it a macro, as FRRouting has it */
+LTTNG_UST_TRACEPOINT_EVENT_INSTANCE(types, no_fields, types, nothing_at_all, TYPES_NONE)
 
 #endif /* TYPES_TP_H */
 

@@ -2,16 +2,16 @@
 /* Included more than once. */
 #pragma GCC system_header
 /*
- * Fourth, fifth and sixth pass, in one function that nobody calls: each event has the default level, but in an inner
+ * Fifth, sixth and seventh pass, in one function that nobody calls: each event has the default level, but in an inner
  * block the one that it was given; there its definition (struct spoor_definition) and its entry of spoor_sites are.
  */
 #define SPOOR_LTTNG_LABELS_(provider, name, values)
 #define SPOOR_LTTNG_CLASS_(provider, name, args, fields) (void)spoor_lttng_provider_is_##provider;
-#if SPOOR_LTTNG_PASS_ == 4
+#if SPOOR_LTTNG_PASS_ == 5
 #define SPOOR_LTTNG_INSTANCE_(template_provider, template_name, provider, name, args) \
 	enum { spoor_level_##provider##___##name = LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG_LINE };
 #define SPOOR_LTTNG_LEVEL_(provider, name, level)
-#elif SPOOR_LTTNG_PASS_ == 5
+#elif SPOOR_LTTNG_PASS_ == 6
 #define SPOOR_LTTNG_INSTANCE_(template_provider, template_name, provider, name, args)
 #define SPOOR_LTTNG_LEVEL_(provider, name, level) enum { spoor_level_##provider##___##name = (level) };
 #else

@@ -9,8 +9,9 @@
  *
  *	1 describe  constants and tables of fields and labels       spoor-describe.h
  *	2 pieces    a structure for what has no fixed size          spoor-pieces.h
- *	3 write     functions that record                           spoor-write.h
- *	4 5 6       levels; definitions, entries of spoor_sites     spoor-define.h
+ *	3 write     functions that go through a class's fields      spoor-write.h
+ *	4 record    functions that record an event                  spoor-record.h
+ *	5 6 7       levels; definitions, entries of spoor_sites     spoor-define.h
  */
 #include <lttng/tracepoint.h>
 
@@ -75,20 +76,24 @@
 #include LTTNG_UST_TRACEPOINT_INCLUDE
 #include <lttng/spoor-reset.h>
 
+#include <lttng/spoor-record.h>
+#include LTTNG_UST_TRACEPOINT_INCLUDE
+#include <lttng/spoor-reset.h>
+
 static __attribute__((used, noinline)) void SPOOR_JOIN_(spoor_lttng_define_, LTTNG_UST_TRACEPOINT_PROVIDER)(void)
 {
 	/* An event of another provider than the header's does not compile. */
 	enum { SPOOR_JOIN_(spoor_lttng_provider_is_, LTTNG_UST_TRACEPOINT_PROVIDER) = 1 };
-#define SPOOR_LTTNG_PASS_ 4
-#include <lttng/spoor-define.h>
-#include LTTNG_UST_TRACEPOINT_INCLUDE
-#include <lttng/spoor-reset.h>
-	{
 #define SPOOR_LTTNG_PASS_ 5
 #include <lttng/spoor-define.h>
 #include LTTNG_UST_TRACEPOINT_INCLUDE
 #include <lttng/spoor-reset.h>
+	{
 #define SPOOR_LTTNG_PASS_ 6
+#include <lttng/spoor-define.h>
+#include LTTNG_UST_TRACEPOINT_INCLUDE
+#include <lttng/spoor-reset.h>
+#define SPOOR_LTTNG_PASS_ 7
 #include <lttng/spoor-define.h>
 #include LTTNG_UST_TRACEPOINT_INCLUDE
 #include <lttng/spoor-reset.h>
