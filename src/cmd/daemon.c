@@ -130,7 +130,7 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	char keeper[PATH_MAX + 8];
 	int r = relay->url ? spoor_relay_client_new(relay, &d->relay, e) : 0;
 
-	snprintf(d->state, sizeof(d->state), "%s.state", d->socket);
+	snprintf(d->state, sizeof(d->state), "%s" SPOOR_CONTROL_STATE, d->socket);
 	snprintf(keeper, sizeof(keeper), "%s.keeper", d->socket);
 	o.keeper = keeper;
 	o.goes_on = !access(d->state, F_OK);

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 import tracing
-from daemons import PATIENCE, daemon, listed, ticker  # noqa: F401
+from daemons import PATIENCE, daemon, in_a_row, listed, ticker  # noqa: F401
 from fakeprogram import RULE, SETUP, Arena, Program
 from processes import children, tell, wait_for
 from t311_ust_control import LOADS
+from t316_ust_wakes import kick
+from t319_ust_library import WITHOUT_CAPABILITIES
 from t346_ust_waiting import session_id, traced
 
 FORKS = r"""
@@ -143,6 +145,39 @@ def test_daemon_that_has_lost_what_a_program_is_in_that_waits(daemon, lost):
     lose_session(daemon, lost)
     daemon.start()
     assert p.receive()[0] == 0  # it is to come again
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_program_that_was_stopped_when_its_session_ended(daemon, ticker, listens):
+    """It never came to the daemon that ended it, and goes on when that is gone."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = daemon.program(*(WITHOUT_CAPABILITIES if listens else []), ticker, 1, 0, 1000)
+    wait_for(lambda: line_of(daemon, p.pid))
+    daemon.kill()
+    p.send_signal(signal.SIGSTOP)
+    daemon.start()
+    daemon.ust("end")
+    daemon.kill(signal.SIGTERM)
+    assert tick(daemon, p.pid) == "on"
+    p.send_signal(signal.SIGCONT)
+    goes_off(daemon, p.pid)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_program_that_goes_on_while_its_session_waits(daemon, ticker, listens):
+    """Nobody is there then, but its session is: it loses nothing."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    p = daemon.program(*(WITHOUT_CAPABILITIES if listens else []), ticker, 1, 0, 1000)
+    wait_for(lambda: line_of(daemon, p.pid))
+    daemon.kill()
+    kick(p)
+    time.sleep(0.5)
+    assert tick(daemon, p.pid) == "on"
+    daemon.start()
+    wait_for(lambda: line_of(daemon, p.pid))
+    daemon.ust("end")
+    numbers = daemon.ticks()[p.pid, 0]
+    assert numbers[0] == 0 and in_a_row(numbers)
 
 
 def test_new_buffers_for_a_daemon_that_is_gone(daemon, ticker, tmp_path):

@@ -22,6 +22,10 @@ static struct sockaddr_un places[2]; /* where a recorder may be, best first */
 static unsigned n_places;
 static bool private_one, secure;
 static unsigned met; /* a bit for each place where a recorder, or its board, was found; children inherit it */
+static struct {
+	dev_t dev;
+	ino_t ino;
+} directories[2]; /* of those, as they were then: after chroot(), say, others are at these paths */
 
 static struct {
 	int fd;
@@ -86,6 +90,30 @@ void connection_prepare(void)
 bool connection_is_private(void)
 {
 	return private_one;
+}
+
+static bool find_directory(unsigned place, struct stat *ret)
+{
+	char path[sizeof(places->sun_path)];
+	char *name;
+
+	memcpy(path, places[place].sun_path, sizeof(path));
+	name = strrchr(path, '/');
+	if (!name)
+		return false;
+	name[1] = '\0';
+	return !sys_failed(sys3(SYS_stat, path, ret, 0));
+}
+
+static void meet(unsigned place)
+{
+	struct stat st = {};
+
+	met |= 1U << place;
+	if (directories[place].ino || !find_directory(place, &st))
+		return;
+	directories[place].dev = st.st_dev;
+	directories[place].ino = st.st_ino;
 }
 
 /* ---- the descriptor ---- */
@@ -275,7 +303,8 @@ bool connection_board(unsigned place, struct board *ret)
 	if (place >= n_places)
 		return false;
 	board_open(places[place].sun_path, secure, self_start_time(), ret);
-	met |= (unsigned)(ret->fd >= 0) << place;
+	if (ret->fd >= 0)
+		meet(place);
 	return true;
 }
 
@@ -294,7 +323,8 @@ int connection_begin(unsigned place, const struct board *board, unsigned flags)
 	__u32 generation = board->fd >= 0 ? board->generation : 0;
 	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
 
-	met |= (unsigned)(r >= 0) << place;
+	if (r >= 0)
+		meet(place);
 	if (!(board->n_wanted || board->closed) || !is_nobody(r))
 		return r;
 	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
@@ -310,7 +340,8 @@ static int open_place(unsigned place, unsigned flags, unsigned n_arenas)
 	const struct sockaddr_un *a = &places[place];
 	int r = keep_and_greet(connect_to(a), false, flags, n_arenas, 0);
 
-	met |= (unsigned)(r >= 0) << place;
+	if (r >= 0)
+		meet(place);
 	if (n_arenas && is_nobody(r))
 		r = keep_and_greet(connect_waiting(a), true, flags, n_arenas, 0);
 	if (r < 0 && met >> place & 1)
@@ -329,6 +360,34 @@ int connection_open(unsigned flags, unsigned n_arenas)
 	for (i = 0; i < n_places && r < 0; i++)
 		r = open_place(i, flags, n_arenas);
 	return r;
+}
+
+static bool has_sessions(unsigned place)
+{
+	char path[sizeof(places->sun_path) + sizeof(SPOOR_CONTROL_STATE)];
+	struct stat st = {};
+	long fd;
+
+	if (!find_directory(place, &st) || st.st_dev != directories[place].dev || st.st_ino != directories[place].ino)
+		return true; /* or nobody knows */
+	strcpy(path, places[place].sun_path);
+	strcat(path, SPOOR_CONTROL_STATE);
+	if (sys3(SYS_stat, path, &st, 0) != -ENOENT)
+		return true;
+	fd = connect_to(&places[place]); /* the recorder of one command has no such file */
+	if (!sys_failed(fd))
+		sys3(SYS_close, fd, 0, 0);
+	return !is_nobody(fd);
+}
+
+bool connection_is_over(void)
+{
+	unsigned i;
+
+	for (i = 0; i < n_places; i++)
+		if (met >> i & 1 && has_sessions(i))
+			return false;
+	return met;
 }
 
 /* ---- messages ---- */

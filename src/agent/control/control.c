@@ -39,6 +39,15 @@ static int open_anew(unsigned flags, unsigned n_arenas)
 	return connection_open(flags, n_arenas);
 }
 
+/* Nobody is there who could say so. */
+static void end_if_over(void)
+{
+	if (connection_fd() >= 0 || !connection_is_over())
+		return;
+	spoor_agent_begin_answer();
+	spoor_agent_end_answer();
+}
+
 /* ---- the listener ---- */
 
 /*
@@ -69,6 +78,7 @@ static void find_again(void)
 		return;
 	if (!outputs_offer_again())
 		open_anew(0, 0);
+	end_if_over();
 	spoor_agent_unlock();
 }
 
@@ -171,6 +181,7 @@ static void kicked(void)
 	if (connection_fd() < 0 && !outputs_offer_again() && open_anew(SPOOR_HELLO_KICKED, 0) >= 0 &&
 	    connection_wait(KICKED_MS))
 		messages_serve_all(KICKED_MS);
+	end_if_over();
 	spoor_agent_unlock();
 }
 

@@ -35,6 +35,8 @@
  * of it and gives it, with the connection, to the recorder that comes next.
  */
 #define SPOOR_CONTROL_WAITING ".waiting"
+/* There as long as there are sessions, whether or not a recorder is. */
+#define SPOOR_CONTROL_STATE ".state"
 #define SPOOR_CONTROL_BOARD_MAGIC 0x42525053U /* "SPRB" */
 #define SPOOR_CONTROL_BOARD_NOTES 64 /* offset of the first note */
 
