@@ -299,6 +299,22 @@ def test_recover_of_containers(spoor, build, ticker, tmp_path, events):
     assert sorted(map(len, written.values())) == [2003, 2003, 2310, 2310], {k: len(v) for k, v in written.items()}
 
 
+def test_recover_of_containers_whose_threads_have_one_number(spoor, build, ticker, tmp_path, events):
+    """2 with a thread 3, and 3, at the same time: what each wrote is told of it."""
+    env = tracing.environment(build, tmp_path / "dir")
+    both = [subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", f"{line} {ticker} 2 1009 1000; :"], env=env,
+                             stdout=subprocess.PIPE) for line in ("TICKER_FIRST=0", "/bin/true; TICKER_FIRST=2")]
+    assert [p.wait(30) for p in both] == [0, 0]
+    run = spoor("ust", "recover", "dir", "-o", "t.spoor")
+    assert run.returncode == 0 and " of 2 programs in " in run.stdout, run
+    written = {}
+    for e in events("t.spoor")[0]:
+        if e["event"] == "zoo:tick":
+            written.setdefault((e["pid"], e["tid"], e["fields"]["thread"]), []).append(e["fields"]["n"])
+    assert sorted((pid, thread) for pid, _, thread in written) == [(2, 0), (2, 1), (3, 2), (3, 3)]
+    assert len({tid for _, tid, _ in written}) == 4 and {len(n) for n in written.values()} == {1009}
+
+
 def test_report_of_buffers_says_what_to_do(spoor, build, ticker, tmp_path):
     subprocess.run([ticker, "1", "11"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)
     arena, = (tmp_path / "alone").glob("*.arena")

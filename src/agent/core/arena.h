@@ -186,6 +186,7 @@ struct spoor_arena {
 	char comm[16];
 	__u32 marks_ends; /* 1: `leaving` is kept, and tells ends like these from a death by a signal */
 	__u32 leaving;    /* live: threads in _exit(), execve(), or another function that ends the program */
+	__u64 pid_ns;     /* the inode of the pid namespace that has these numbers; 0: nobody can say */
 	/* live, each on a cache line of its own: */
 	__u64 defs_used __attribute__((aligned(64))); /* bytes of definitions that are complete */
 	__u64 n_clocks; /* pairs ever noted; pair i stands in clocks[i % 64], the oldest may be torn */

@@ -123,6 +123,7 @@ static void describe(struct spoor_arena *a, const struct arena_wish *wish)
 	a->n_stuck = wish->n_stuck;
 	a->marks_ends = arenas_mark_ends;
 	a->serial = 1;
+	a->pid_ns = self_pid_ns();
 	self_boot_id(a->boot_id);
 	sys3(SYS_getrandom, a->uuid, sizeof(a->uuid), 1 /* GRND_NONBLOCK */);
 	self_comm(a->comm);

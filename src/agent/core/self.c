@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #define OVERFLOW_UID 65534 /* as everybody is seen whom a user namespace does not know; also called nobody */
 
@@ -91,6 +92,13 @@ void self_exe(char *to, size_t size)
 		last[kept] = '\0';
 	}
 	to[n] = '\0';
+}
+
+uint64_t self_pid_ns(void)
+{
+	struct stat st = {};
+
+	return sys_failed(sys3(SYS_stat, "/proc/self/ns/pid", &st, 0)) ? 0 : st.st_ino;
 }
 
 void self_boot_id(uint8_t id[16])

@@ -16,5 +16,7 @@ bool self_is_somebody(uid_t uid);
 void self_comm(char to[16]);
 /* The program's path, cut, with a NUL behind it. */
 void self_exe(char *to, size_t size);
+/* The inode of its pid namespace; 0: nobody can say. */
+uint64_t self_pid_ns(void);
 /* Zeroes: nobody can say. */
 void self_boot_id(uint8_t id[16]);

@@ -2,6 +2,7 @@
 #include "collect/user/recover.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,12 +27,14 @@ struct recovery {
 	size_t n_pieces;
 	struct spoor_left **ends; /* left.all by `last`; the losses of so many are told: */
 	size_t n_told;
+	void *numbers; /* who has which */
 	struct spoor_recovery *ret;
 };
 
 static void recovery_done(struct recovery *r)
 {
 	spoor_lefts_done(&r->left);
+	tdestroy(r->numbers, free);
 	free(r->pieces);
 	free(r->ends);
 }
@@ -143,7 +146,7 @@ static int sorted(const struct recovery *r, int (*compare)(const void *a, const 
 /*
  * Where two processes had one number at the same time, as the first ones of containers do, the later one is called
  * otherwise: what both wrote would else be of one. What a process executes makes its buffers when those of what it was
- * are left.
+ * are left. Where only threads had, that shows when they come (spoor_source_tid()).
  */
 static int tell_apart(struct recovery *r)
 {
@@ -154,8 +157,10 @@ static int tell_apart(struct recovery *r)
 	for (size_t i = 0; i < r->left.n && !err; i++) {
 		struct spoor_source *s = &all[i]->source;
 		const struct spoor_arena *h = &s->arena->head;
-		uint64_t alive;
+		uint64_t alive = alive_at(all[i]);
 
+		s->numbers = &r->numbers;
+		s->until = alive;
 		if (!i || all[i - 1]->source.arena->head.pid != h->pid)
 			until = 0;
 		s->foreign = h->made < until;
@@ -163,7 +168,6 @@ static int tell_apart(struct recovery *r)
 			s->pid = spoor_nobodys_tid();
 			continue;
 		}
-		alive = alive_at(all[i]);
 		until = alive > until ? alive : until;
 	}
 	return err;

@@ -36,6 +36,8 @@ struct spoor_source {
 	bool known;                     /* recorders before us wrote of it, and counted it */
 	uint64_t lost_earlier;          /* of its losses, what they told */
 	uint64_t named;                 /* the last packet that told of it */
+	void **numbers; /* of files: whose thread has which number, a tree for all; NULL: the host says */
+	uint64_t until; /* with it, ns: so long its process lived at least */
 	struct spoor_source_threads *threads;
 	struct spoor_user_addresses *addresses;
 	uint64_t n, bytes; /* taken: events, bytes of the arena */

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,12 +148,52 @@ static uint32_t find_in_time(const struct spoor_source *s, uint32_t called)
 	return tid;
 }
 
+struct number {
+	uint32_t tid;
+	const struct spoor_source *source; /* the last one to have it */
+};
+
+static int by_tid(const void *a, const void *b)
+{
+	const struct number *x = a, *y = b;
+
+	return x->tid < y->tid ? -1 : x->tid > y->tid;
+}
+
+/* Processes of different numbers, which different namespaces gave them, at one time. */
+static bool are_apart(const struct spoor_source *a, const struct spoor_source *b)
+{
+	const struct spoor_arena *x = &a->arena->head, *y = &b->arena->head;
+
+	return x->pid_ns && y->pid_ns && x->pid_ns != y->pid_ns && x->pid != y->pid && x->made < b->until &&
+	       y->made < a->until;
+}
+
+/* Without memory for it a number is what it is called. */
+static uint32_t own_number(const struct spoor_source *s, uint32_t called)
+{
+	struct number *new = calloc(1, sizeof(*new)), **at;
+
+	if (!new)
+		return called;
+	*new = (struct number){ called, s };
+	at = tsearch(new, s->numbers, by_tid);
+	if (!at || *at != new)
+		free(new);
+	if (!at)
+		return called;
+	if (are_apart((*at)->source, s))
+		return spoor_nobodys_tid();
+	(*at)->source = s;
+	return called;
+}
+
 static uint32_t host_tid(const struct spoor_source *s, uint32_t called)
 {
 	uint32_t tid;
 
 	if (!s->foreign || !s->pid)
-		return called;
+		return s->numbers ? own_number(s, called) : called;
 	if (called == s->arena->head.pid)
 		return s->pid;
 	tid = find_in_time(s, called);
