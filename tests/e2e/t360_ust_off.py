@@ -78,6 +78,24 @@ def test_child_that_wrote_nothing(daemon, forks):
         goes_off(daemon, pid)
 
 
+def test_child_that_has_heard_is_not_called_again(daemon, forks, tmp_path):
+    """By a daemon that it does not know, for sessions that it was never in."""
+    daemon.ust("start", "-o", "t.spoor")
+    p = daemon.program(forks)
+    child, = children(p.pid)
+    daemon.ust("end")
+    goes_off(daemon, child)
+    daemon.kill(signal.SIGTERM)
+    daemon.start()
+    time.sleep(0.5)
+    tracer = traced(child, "-o", tmp_path / "calls", "-e", "trace=none")
+    daemon.ust("start", "-s", "s", "-o", "s.spoor", p.pid)
+    daemon.ust("end", "-s", "s")
+    time.sleep(0.5)
+    end_tracer(tracer)
+    assert "SIGURG" not in (tmp_path / "calls").read_text()
+
+
 @pytest.mark.parametrize("how", ["ust run", "record --ust"])
 def test_child_that_wrote_nothing_of_a_command_that_has_ended(daemon, forks, how):
     script = f"{forks} >said 2>&1 & echo $!; while [ ! -s said ]; do sleep 0.1; done"

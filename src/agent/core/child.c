@@ -11,6 +11,7 @@
 #include "agent/core/clock.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
+#include "agent/core/ranges.h"
 
 #define RENEW_EVERY 1000000000ULL /* ns: so often it costs an event what making arenas costs */
 
@@ -116,10 +117,15 @@ static int make_all(void)
 	return r;
 }
 
-/*
- * The parent's arenas stay mapped: an event that was half written when a signal handler forked goes on into them, with
- * the same bytes that the parent writes.
- */
+/* An event that was half written when a signal handler forked goes on at the addresses of the parent's arenas. */
+static void leave_parents(struct output *o, const struct arena_made *own)
+{
+	struct arena_made parents = o->made;
+
+	output_take_arena(o, own);
+	range_blank((char *)parents.arena, parents.reserved);
+}
+
 static int renew_all(void)
 {
 	bool first = !process->next_renew;
@@ -137,7 +143,7 @@ static int renew_all(void)
 	}
 	for (i = 0; i < SPOOR_OUTPUTS; i++)
 		if (outputs[i].used)
-			output_take_arena(&outputs[i], &fresh[i]);
+			leave_parents(&outputs[i], &fresh[i]);
 	__atomic_store_n(&process->alive, 1, __ATOMIC_RELEASE);
 	inherited = true;
 	return 0;

@@ -45,13 +45,18 @@ char *range_take(uint64_t size, uint64_t *ret_size)
 	return NULL;
 }
 
+void range_blank(char *begin, uint64_t size)
+{
+	sys6(SYS_mmap, (long)begin, (long)size, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 void range_retire(char *begin, uint64_t size, unsigned first_slot, unsigned n_slots)
 {
 	struct range *r = n_ranges < MOST ? &ranges[n_ranges] : NULL;
 	unsigned i;
 
-	sys6(SYS_mmap, (long)begin, (long)size, PROT_READ | PROT_WRITE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	range_blank(begin, size);
 	if (!r)
 		return;
 	*r = (struct range){ .begin = begin, .size = size, .first_slot = first_slot, .n_slots = n_slots };

@@ -10,5 +10,8 @@
 /* At least `size` bytes, of which *ret_size are reserved. NULL: there are none. */
 char *range_take(uint64_t size, uint64_t *ret_size);
 
+/* An arena's memory there is given up; who still writes there writes for nobody. */
+void range_blank(char *begin, uint64_t size);
+
 /* An arena stood there, whose slots have been given back. Its memory is given up. */
 void range_retire(char *begin, uint64_t size, unsigned first_slot, unsigned n_slots);

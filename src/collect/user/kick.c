@@ -421,10 +421,7 @@ void spoor_recall_heard(struct spoor_hub *h, uint32_t pid)
 	h->recalled[h->n_recalled++] = pid;
 }
 
-/*
- * Of a session whose end a program has heard it maps no buffers any more, but for a child its parent's. Was anybody
- * called?
- */
+/* Of a session whose end a program has heard it maps no buffers any more. Was anybody called? */
 static bool recall(struct spoor_hub *h)
 {
 	_cleanup_(spoor_freep) uint32_t *all = NULL;
