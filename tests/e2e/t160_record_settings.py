@@ -280,6 +280,20 @@ def test_strangers_socket_that_lingers(ticking, change):
     assert recording.stop() == 0
 
 
+def test_refused_to_strangers(ticking, build):
+    """They are told why each time, whether the answer or their command comes first."""
+    recording = ticking()
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_read_search",
+              "--ambient-caps=+dac_read_search"]
+    for _ in range(10):
+        done = subprocess.run([*nobody, build / "spoor", "record", "--set", "pause", recording.trace],
+                              capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stderr) == (
+            1, "spoor record: only the user who records and root may give commands\n")
+    assert recording.stop() == 0
+    assert configs(recording.trace) == []
+
+
 def test_custom_with_a_scope(ticking, change, read):
     """Where the recording has limits to take from, a setting may change to them."""
     recording = ticking("--scope", "main=1")

@@ -119,9 +119,11 @@ int spoor_remote_send(const char *dir, const char *const *texts, size_t n_texts,
 				  MAX_TEXT);
 	for (size_t i = 0; i < n_texts; i++)
 		used = stpcpy(text + used, texts[i]) + 1 - text;
-	if (send(fd, text, used, MSG_NOSIGNAL) < 0)
+	if (send(fd, text, used, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
 		return spoor_fail(e, errno, "the command cannot be sent: %s", strerror(errno));
 	n = recv(fd, reply, MAX_TEXT, 0);
+	if (n < 0 && errno == ECONNRESET) /* who is refused is not listened to, but told why */
+		n = recv(fd, reply, MAX_TEXT, 0);
 	if (n <= 0)
 		return spoor_fail(e, ETIMEDOUT, "%s: the recording did not answer", dir);
 	reply[n] = 0;
