@@ -21,7 +21,8 @@ int spoor_option_size(const char *called, const char *arg, uint64_t least, uint6
 	uint64_t n;
 
 	if (spoor_parse_size(arg, &n) || n < least)
-		return spoor_fail(e, EINVAL, "%s %s: a size of at least %lu bytes, such as 64M", called, arg, least);
+		return spoor_fail(e, EINVAL, "%s %s: a size of at least %lu%c, such as 64M", called, arg,
+				  least >> 20 ? least >> 20 : least >> 10, least >> 20 ? 'M' : 'k');
 	*ret = n;
 	return 0;
 }

@@ -22,7 +22,7 @@ int spoor_take_pid(void *targets, const char *arg, struct spoor_error *e)
 	uint64_t pid;
 
 	if (spoor_parse_number(arg, 1, INT_MAX, &pid))
-		return spoor_fail(e, EINVAL, "-p %s: not a process id", arg);
+		return spoor_fail(e, EINVAL, "-p %s: not a process id; of several each has a -p", arg);
 	if (t->n_pids == SPOOR_MAX_PIDS)
 		return spoor_fail(e, E2BIG, "-p: more than %d processes", SPOOR_MAX_PIDS);
 	t->pids[t->n_pids++] = pid;
@@ -65,7 +65,9 @@ int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor
 		return spoor_fail(e, EINVAL, "nothing to %s: give `-- CMD`, -p PID, -n NAME, --cgroup PATH or -a",
 				  what);
 	if (t->argv && (t->n_pids || t->n_names || t->cgroup || t->all))
-		return spoor_fail(e, EINVAL, "`-- CMD` does not go with -p, -n, --cgroup or -a");
+		return spoor_fail(e, EINVAL,
+				  "'%s' is a command: that does not go with -p, -n (one for each), --cgroup or -a",
+				  t->argv[0]);
 	if (t->all && (t->n_pids || t->n_names || t->cgroup))
 		return spoor_fail(e, EINVAL, "-a is everything: it does not go with -p, -n or --cgroup");
 	if (t->cgroup && (t->n_pids || t->n_names))

@@ -49,6 +49,8 @@ USAGE = [
     (("-S", "x", "--", "true"), "-S"),
     (("-S", "+5", "--", "true"), "-S +5"),
     (("-p", " 1"), "not a process id"),
+    (("-p", "1 2"), "of several each has a -p"),
+    (("-p", "1", "2"), "'2' is a command: that does not go with -p, -n (one for each)"),
     (("-e", "opennat", "--", "true"), "opennat"),
     (("-e", "%nothing", "--", "true"), "%nothing"),
     (("-e", "/[/", "--", "true"), "/[/"),
@@ -62,7 +64,7 @@ USAGE = [
     (("--duration", "9223372037s", "--", "true"), "longer than 292 years"),
     *((("--overhead", wrong, "--", "true"), f"--overhead {wrong}: per cent")
       for wrong in (" 5", "+5", "-5", "0x5", "1e1", "nan", ".", "1.2.3", "5%%", "101", "0.01")),
-    (("--max-size", "1K", "--", "true"), "--max-size"),
+    (("--max-size", "1K", "--", "true"), "a size of at least 4M"),
     (("--max-size", "much", "--", "true"), "much"),
     (("--max-size", "8M", "--rotate", "5M", "--", "true"), "two segments"),
     (("--rotate", "0s", "--", "true"), "--rotate"),
