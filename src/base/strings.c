@@ -138,6 +138,27 @@ size_t spoor_escape_file_name(const char *s, size_t len, char *buf, size_t size)
 	return finish(&o);
 }
 
+static bool is_plain_word(const char *word)
+{
+	return *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_")];
+}
+
+size_t spoor_shell_words(char *const *words, int n, char *buf, size_t size)
+{
+	struct out o = { .buf = buf, .size = size };
+
+	for (int i = 0; i < n; i++) {
+		const char *quote = is_plain_word(words[i]) ? "" : "'";
+
+		put(&o, " ", !!i);
+		put(&o, quote, strlen(quote));
+		for (const char *c = words[i]; *c; c++)
+			put(&o, *c == '\'' ? "'\\''" : c, *c == '\'' ? 4 : 1);
+		put(&o, quote, strlen(quote));
+	}
+	return finish(&o);
+}
+
 size_t spoor_escape_json(const char *s, size_t len, char *buf, size_t size)
 {
 	struct out o = { .buf = buf, .size = size };

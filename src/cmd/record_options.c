@@ -196,10 +196,9 @@ static void choose_memory(struct spoor_record_options *o)
 
 static void keep_command_line(struct spoor_record_options *o, int argc, char **argv)
 {
-	size_t at = 0;
+	size_t at = stpcpy(o->command, "spoor ") - o->command;
 
-	for (int i = 0; i < argc && at < sizeof(o->command); i++)
-		at += snprintf(o->command + at, sizeof(o->command) - at, "%s%s", i ? " " : "spoor ", argv[i]);
+	spoor_shell_words(argv, argc, o->command + at, sizeof(o->command) - at);
 }
 
 /*

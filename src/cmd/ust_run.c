@@ -67,10 +67,11 @@ static int default_output(struct run *r, struct spoor_error *e)
 
 static void join_command(struct run *r)
 {
-	size_t at = 0;
+	int n = 0;
 
-	for (char **a = r->argv; *a && at < sizeof(r->command) - 1; a++)
-		at += snprintf(r->command + at, sizeof(r->command) - at, "%s%s", a == r->argv ? "" : " ", *a);
+	while (r->argv[n])
+		n++;
+	spoor_shell_words(r->argv, n, r->command, sizeof(r->command));
 }
 
 static const struct spoor_option options[] = {

@@ -175,7 +175,7 @@ static void put_title(struct spoor_view *v)
 	}
 	if (info->command[0]) {
 		fputs(": ", v->out);
-		spoor_put_string(v->out, info->command);
+		spoor_put_line(v->out, info->command);
 	}
 	fputs("\n\n", v->out);
 }

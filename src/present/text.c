@@ -51,6 +51,11 @@ void spoor_put_string(FILE *out, const char *s)
 		put(out, s, strlen(s), spoor_escape_terminal);
 }
 
+void spoor_put_line(FILE *out, const char *s)
+{
+	put(out, s, strlen(s), spoor_escape_line);
+}
+
 void spoor_put_json_bytes(FILE *out, const char *s, size_t len)
 {
 	putc_unlocked('"', out);

@@ -8,6 +8,8 @@
 /* Escaped for a terminal, without quotes. */
 void spoor_put_text(FILE *out, const char *s, size_t len);
 void spoor_put_string(FILE *out, const char *s); /* NULL: nothing */
+/* The same of what is nobody's quotation: backslash and quote as they are. */
+void spoor_put_line(FILE *out, const char *s);
 /* A JSON string with its quotes; NULL: null. */
 void spoor_put_json_bytes(FILE *out, const char *s, size_t len);
 void spoor_put_json_string(FILE *out, const char *s);

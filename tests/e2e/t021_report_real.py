@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -165,6 +166,13 @@ def test_offsets_are_what_addr2line_takes(spoor, program):
         assert (function, line) == (want[0], int(want[1].split(":")[1].split()[0]))
         checked += 1
     assert checked >= 3
+
+
+def test_command_is_as_a_shell_takes_it(spoor, program):
+    command = ["record", "-e", "!/^p(read|write)64$/", "-o", "t.spoor", "--", "sh", "-c", 'echo "$1" \\', "x", "it's"]
+    assert spoor(*command).stdout == "it's \\\n"
+    head = spoor("report", "t.spoor").stdout.splitlines()[0]
+    assert shlex.split(head.partition(": ")[2]) == ["spoor", *command]
 
 
 def test_hint_where_the_application_has_no_code(spoor, program):

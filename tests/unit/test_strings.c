@@ -55,6 +55,18 @@ static void test_file_name(void **state)
 	assert_string_equal(buf, "123456");
 }
 
+static void test_shell_words(void **state)
+{
+	char *words[] = { "sh", "-c", "echo \"$1\" 'x'", "", "a\xff", "e=%net,-./:@+_9" };
+	char buf[64];
+	size_t n = spoor_shell_words(words, 6, buf, sizeof(buf));
+
+	assert_string_equal(buf, "sh -c 'echo \"$1\" '\\''x'\\''' '' 'a\xff' e=%net,-./:@+_9");
+	assert_int_equal(n, strlen(buf));
+	assert_int_equal(spoor_shell_words(words, 6, buf, 6), n);
+	assert_string_equal(buf, "sh -c");
+}
+
 static void test_not_utf8(void **state)
 {
 	EXPECT(spoor_escape_terminal, "\xff", "\\xff");
@@ -224,7 +236,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_plural),   cmocka_unit_test(test_deleted),  cmocka_unit_test(test_terminal),
 		cmocka_unit_test(test_line),     cmocka_unit_test(test_not_utf8), cmocka_unit_test(test_json),
-		cmocka_unit_test(test_file_name),
+		cmocka_unit_test(test_file_name), cmocka_unit_test(test_shell_words),
 		cmocka_unit_test(test_cut),      cmocka_unit_test(test_globs),    cmocka_unit_test(test_nearest),
 		cmocka_unit_test(test_size),     cmocka_unit_test(test_duration), cmocka_unit_test(test_number),
 	};
