@@ -44,6 +44,14 @@ static void put_guessed(FILE *out, uint64_t guessed)
 		      out);
 }
 
+static void put_no_rows(FILE *out, uint64_t no_rows, uint64_t walked)
+{
+	if (no_rows && no_rows >= walked / 100)
+		fputs("No rows: the walk came to code that has neither unwind tables nor frame pointers, or is of 32\n"
+		      "         bits: its callers are missing in these stacks.\n",
+		      out);
+}
+
 static void put_walks(struct spoor_view *v)
 {
 	static const char *const ways[] = { "in the kernel", "in user space" };
@@ -70,6 +78,7 @@ static void put_walks(struct spoor_view *v)
 	}
 	fputs(".\n", v->out);
 	put_guessed(v->out, t->walks[SPOOR_WALK_GUESSED]);
+	put_no_rows(v->out, t->walks[SPOOR_WALK_NO_ROWS], walked);
 	put_empty(v->out, t->empty, walked);
 }
 

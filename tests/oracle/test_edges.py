@@ -9,7 +9,7 @@ import pytest
 
 import edges
 from edges import asked, build, functions, names_of, run
-from recording import record, stack_of
+from recording import SPOOR, record, stack_of
 
 CHAIN = r"""
 NOINLINE void leaf(void) { ask(); KEEP; }
@@ -50,6 +50,8 @@ def test_neither_unwind_tables_nor_frame_pointers(tmp_path):
     flags = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fomit-frame-pointer", "-g0"]
     recording = record(tmp_path / "bare.spoor", "-m", "all", "-S", "64", "--", build(tmp_path, "bare", CHAIN, *flags))
     assert Counter((c["walk"], *functions(c)) for c in asked(recording)) == {("no rows", "syscall", "ask"): 211}
+    said = subprocess.run([SPOOR, "report", recording.path], capture_output=True, text=True, timeout=60).stdout
+    assert "\nNo rows: " in said, said
 
 
 def test_recursion_beyond_the_budget(tmp_path):
