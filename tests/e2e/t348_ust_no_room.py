@@ -105,3 +105,18 @@ def test_full_disk_without_a_daemon(build, ticker, tmp_path, size):
         check_cost(p, tmp_path / "log", len(trace.events), trace.lost())
     finally:
         subprocess.run(["umount", out], check=True)
+
+
+def test_disk_that_is_full_already(build, ticker, tmp_path):
+    """Nothing is recorded, and why that is so is told."""
+    out = tmp_path / "out"
+    out.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", out], check=True)
+    try:
+        (out / "full").write_bytes(bytes(4096))
+        p = subprocess.run([ticker, "1", "10"], env=tracing.environment(build, out), cwd=tmp_path, timeout=PATIENCE,
+                           capture_output=True, text=True)
+        assert p.returncode == 0 and p.stderr.endswith("/out: no space; nothing is recorded\n"), p.stderr
+        assert [f.name for f in out.iterdir()] == ["full"]
+    finally:
+        subprocess.run(["umount", out], check=True)

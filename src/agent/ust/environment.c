@@ -380,6 +380,7 @@ static void say_failed(const char *dir, int error, const char *instead)
 		{ -EROFS, "may not be written" },
 		{ -ENOSPC, "no space" },
 		{ -EDQUOT, "no space" },
+		{ -EFAULT, "no space" }, /* so says who is asked for the file's first pages */
 		{ -EFBIG, "files may not be as large as the buffers" },
 	};
 	const char *why = "no buffers can be made there";
