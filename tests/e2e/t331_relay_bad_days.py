@@ -261,7 +261,9 @@ def test_wrong_words(build, tmp_path, ca, certificates):
         (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", tmp_path / "none"], 1,
          "none: cannot be read: No such file"),
         (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", certificates["host"][0],
-          "--key", certificates["relay"][1]], 1, "key"),
+          "--key", certificates["relay"][1]], 1, "relay.key: not the certificate's key"),
+        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", certificates["host"][0],
+          "--key", certificates["host"][0]], 1, "host.pem: no key"),
     ]
     for words, code, says in relay:
         run = run_spoor(build, "relay", *words)

@@ -20,6 +20,13 @@ static int wrong(struct spoor_error *e, const char *file, const char *what)
 	return spoor_fail(e, EINVAL, "%s: %s: %s", file, what, why ? why : "it makes no sense");
 }
 
+static int wrong_key(struct spoor_error *e, const char *file)
+{
+	bool another = ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509;
+
+	return wrong(e, file, another ? "not the certificate's key" : "no key");
+}
+
 static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error *e)
 {
 	const char *key = f->key ? f->key : f->cert;
@@ -31,10 +38,8 @@ static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error 
 		return wrong(e, f->ca, "no certificate of a CA");
 	if (SSL_CTX_use_certificate_chain_file(c, f->cert) != 1)
 		return wrong(e, f->cert, "no certificate");
-	if (SSL_CTX_use_PrivateKey_file(c, key, SSL_FILETYPE_PEM) != 1)
-		return wrong(e, key, "no key");
-	if (SSL_CTX_check_private_key(c) != 1)
-		return wrong(e, key, "not the certificate's key");
+	if (SSL_CTX_use_PrivateKey_file(c, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(c) != 1)
+		return wrong_key(e, key);
 	return 0;
 }
 
