@@ -31,7 +31,7 @@
 
 static void warn(void *ctx, const char *text)
 {
-	spoor_ust_say(text);
+	spoor_cmd_say("daemon", text);
 }
 
 /* /run/spoor for root; else the user's own directory. */
@@ -168,7 +168,7 @@ static void suspend(struct spoor_daemon *d)
 	for (s = spoor_hub_next(d->hub, NULL); s; s = spoor_hub_next(d->hub, s))
 		spoor_hub_drain(d->hub, s);
 	if (spoor_daemon_save(d, &e) && spoor_hub_next(d->hub, NULL))
-		spoor_ust_say(e.text);
+		spoor_cmd_say("daemon", e.text);
 	while ((s = spoor_hub_next(d->hub, NULL)))
 		spoor_hub_suspend(d->hub, s, NULL);
 }

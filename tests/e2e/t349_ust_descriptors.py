@@ -15,9 +15,9 @@ from processes import wait_for
 from relaying import relay  # noqa: F401
 
 CROWD = "ulimit -n > limit; for i in $(seq 60); do {} 1 100 5000 > /dev/null & done; wait"
-LACKS = ("spoor ust: what programs leave that end while no daemon is there is lost: no connection to a process that "
+LACKS = ("spoor daemon: what programs leave that end while no daemon is there is lost: no connection to a process that "
          "holds it: this recorder may open no more files (ulimit -n)\n")
-AGAIN = "spoor ust: there is a process again that holds what programs leave while no daemon is there; "
+AGAIN = "spoor daemon: there is a process again that holds what programs leave while no daemon is there; "
 
 
 @pytest.mark.parametrize("verb", [["ust", "run"], ["record", "--ust", "-e", "getppid"]], ids=lambda v: v[0])

@@ -54,7 +54,7 @@ def test_another_trace(daemon, ticker):
     (daemon.cwd / "t.spoor/manifest").write_text("{")
     daemon.start()
     why = f"{daemon.cwd}/t.spoor: cannot go on with it: its manifest is damaged, or of another kind"
-    assert daemon.said[0] == ("spoor ust: session 'default' could not go on in the trace that it had, and began "
+    assert daemon.said[0] == ("spoor daemon: session 'default' could not go on in the trace that it had, and began "
                               f"{daemon.cwd}/t-2.spoor: {why}\n")
     told = f"it could not go on in the trace that it had, and began this one: {why}"
     for _ in range(2):
