@@ -151,6 +151,8 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 		return spoor_fail(e, EINVAL, "%s which events? e.g. 'server:*'", c->w.word);
 	if (!c->w.all && !c->w.n_pids)
 		return spoor_fail(e, EINVAL, "%s in which programs? PID... or -a", c->w.word);
+	if (enable)
+		spoor_hub_enables(c->q);
 	r = add_rules(c, s, enable, e);
 	if (!r && enable)
 		kick(c, s);
@@ -234,6 +236,7 @@ static int start(struct command *c, struct spoor_error *e)
 		r = new_session(c, &s, e);
 	if (r || !s)
 		return r;
+	spoor_hub_enables(c->q);
 	if (!s->ruled && !says)
 		spoor_ust_options_settle(&c->w.o);
 	r = add_rules(c, s, true, e);

@@ -289,6 +289,17 @@ def test_a_name_that_cannot_be_kept(daemon):
     assert "session 'default' does not survive this daemon" in daemon.process.stderr.read()
 
 
+def test_names_that_no_site_has(daemon, ticker):
+    """Who asks for what is not there is told where he sees what is; not who switches it off."""
+    p = daemon.program(ticker, 1, 0, 500)
+    none = "1 program, 0 sites: 'spoor ust list' shows which there are\n"
+    assert daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tock", p.pid).stdout == none
+    assert daemon.ust("enable", "zoo:rear", p.pid).stdout == none
+    assert daemon.ust("disable", "zoo:tock", p.pid).stdout == "1 program, 0 sites\n"
+    assert daemon.ust("enable", "zoo:tick", p.pid).stdout == "1 program, 1 site\n"
+    assert daemon.ust("stop", p.pid).stdout == "1 program, 0 sites\n"
+
+
 def test_levels_and_exclusions(daemon, ticker):
     daemon.ust("start", "-o", "t.spoor", "-l", "info")
     daemon.program(ticker, 1, 100).wait(20)

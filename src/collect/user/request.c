@@ -66,6 +66,7 @@ void spoor_hub_answer(struct spoor_hub_request *q, const char *text)
 static void sum_up(const struct spoor_hub_request *q, char *to, size_t size)
 {
 	unsigned did = q->programs - q->refused;
+	const char *advice = q->enables && did && !q->sum ? ": 'spoor ust list' shows which there are" : "";
 	char others[64] = "";
 
 	snprintf(to, size, "%s", q->text);
@@ -74,9 +75,9 @@ static void sum_up(const struct spoor_hub_request *q, char *to, size_t size)
 	if (q->refused)
 		snprintf(others, sizeof(others), "; %u %s did not do it", q->refused,
 			 spoor_plural(q->refused, "other", "others"));
-	snprintf(to, size, "%s%s%u %s, %ld %s%s%s%s", q->text, q->text[0] ? "; " : "", did,
-		 spoor_plural(did, "program", "programs"), (long)q->sum, spoor_plural(q->sum, "site", "sites"), others,
-		 q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
+	snprintf(to, size, "%s%s%u %s, %ld %s%s%s%s%s", q->text, q->text[0] ? "; " : "", did,
+		 spoor_plural(did, "program", "programs"), (long)q->sum, spoor_plural(q->sum, "site", "sites"), advice,
+		 others, q->noted == q->concerned && q->noted ? "; " : "", q->noted == q->concerned ? q->note : "");
 }
 
 void spoor_request_free(struct spoor_hub_request *q)
@@ -107,6 +108,11 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 void spoor_hub_stands(struct spoor_hub_request *q)
 {
 	q->stands = true;
+}
+
+void spoor_hub_enables(struct spoor_hub_request *q)
+{
+	q->enables = true;
 }
 
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
