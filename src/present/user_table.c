@@ -47,7 +47,7 @@ static void put_process(struct spoor_view *v, const struct spoor_process *proces
 	spoor_format_count(sum, count, sizeof(count));
 	spoor_put_process_name(v, process);
 	fprintf(v->out, ": %s user events\n", count);
-	fprintf(v->out, "%s%10s %10s  %s%s\n", v->colour ? "\033[2m" : "", "count", "per second", "event, declared at",
+	fprintf(v->out, "%s%10s %10s  %s%s\n", v->colour ? "\033[2m" : "", "count", "per second", "event, a site of it",
 		v->colour ? "\033[0m" : "");
 	for (size_t i = 0; i < shown; i++)
 		put_row(v, &rows[i]);
