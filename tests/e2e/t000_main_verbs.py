@@ -34,6 +34,7 @@ def test_every_verb_has_a_page(spoor):
         short = spoor(verb, "-h")
         assert short.returncode == 0 and short.stdout.startswith("SYNOPSIS\n") and "EXAMPLES" in short.stdout
         assert spoor(verb, "--help").stdout == short.stdout
+        assert "above)" not in short.stdout  # there is nothing
 
 
 def test_summaries_agree(spoor):
