@@ -21,6 +21,8 @@ def actor(tmp_path_factory):
     ("MAX_SIZE", "1k", "; 4M is taken"), ("MAX_SIZE", "8m", "no limit"), ("MAX_SIZE", "99999999T", "no limit"),
     ("BUFFERS", "1", "4M is taken"), ("BUFFERS", "63k", "4M is taken"), ("BUFFERS", "3G", "4M is taken"),
     ("MODE", "block=61s", "discard is taken"), ("MODE", "block=0", "discard is taken"),
+    ("EVENT", "actor:none", "=actor:none: there is no such variable; it is left out"),
+    ("MODES", "overwrite", "left out"),
     ("CLOCK", "sundial", "processor's clock"), ("MODE", "a\x1b[31mb\n", "=a?[31mb?:"),
 ])
 def test_wrong_values_are_said(build, actor, tmp_path, name, value, says):

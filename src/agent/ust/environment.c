@@ -337,6 +337,35 @@ static bool parse_rule(char **envp, struct rule_wish *rule)
 	return false;
 }
 
+static bool is_known(const char *name, size_t n)
+{
+	static const char *const known[] = { "BUFFERS", "CLOCK",    "CONTEXT", "EVENTS", "FILTER", "LIBRARY",
+					     "MODE",    "MAX_SIZE", "OUTPUT",  "SOCKET", "STACK" };
+	size_t i;
+
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strlen(known[i]) == n && !strncmp(name, known[i], n))
+			return true;
+	return false;
+}
+
+/* One that is misspelt would say nothing, and nobody that it does. */
+static void say_unknown(char **envp)
+{
+	static const char prefix[] = "SPOOR_UST_";
+	const size_t len = sizeof(prefix) - 1;
+
+	for (; envp && *envp; envp++) {
+		size_t n = strcspn(*envp, "=");
+		char name[64] = "";
+
+		if (strncmp(*envp, prefix, len) || !(*envp)[n] || n >= sizeof(name) || is_known(*envp + len, n - len))
+			continue;
+		memcpy(name, *envp, n);
+		say(name, *envp + n + 1, "there is no such variable", "it is left out");
+	}
+}
+
 bool environment_wants_alone(char **envp)
 {
 	return variable(envp, "SPOOR_UST_OUTPUT");
@@ -349,6 +378,7 @@ bool environment_alone(char **envp, struct alone *ret)
 	unsigned i;
 
 	note_words();
+	say_unknown(envp);
 	if (parse_directory(dir, wish->dir, sizeof(wish->dir) - 1)) {
 		say("SPOOR_UST_OUTPUT", dir, "the path is too long, or the current directory unknown", nothing);
 		return false;
