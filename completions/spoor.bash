@@ -5,6 +5,11 @@ declare -A _spoor_options=(
 @OPTIONS@
 )
 
+# What follows a verb that has words of its own.
+declare -A _spoor_words=(
+@WORDS@
+)
+
 # What follows an option: words, or @dir, @file, @pid, @comm, @any.
 declare -A _spoor_arguments=(
 @ARGUMENTS@
@@ -55,6 +60,8 @@ _spoor() {
 		_spoor_offer "$cur" "${_spoor_arguments[$verb $prev]}"
 	elif [[ $cur == -* ]]; then
 		_spoor_offer "$cur" "${_spoor_options[$verb]-} --"
+	elif ((COMP_CWORD == 2)) && [[ -n ${_spoor_words[$verb]-} ]]; then
+		_spoor_offer "$cur" "${_spoor_words[$verb]}"
 	else
 		_spoor_offer "$cur" @file
 	fi

@@ -43,6 +43,12 @@ class Page:
                 found.append((names, argument, match.group(2) or ""))
         return found
 
+    def words(self):
+        """What the synopsis has behind the verb: `run`, `create|start`, `end | snapshot`."""
+        synopsis = next((value for kind, value in self.blocks if kind == "verbatim"), [])
+        found = (re.match(rf"spoor {self.verb} ([a-z]+(?: ?\| ?[a-z]+)*)(?= |$)", line) for line in synopsis)
+        return [word for match in found if match for word in re.split(r" ?\| ?", match.group(1))]
+
 
 def parse(lines, path):
     """Yields (kind, value); kind: heading, subheading, paragraph, item, verbatim, table."""
@@ -207,7 +213,7 @@ LISTED = ("FORMAT", "MODE", "WAY", "GROUP", "KEY", "UNIT")
 
 def choices(names, argument, text):
     """What can follow an option: its words, or a kind of thing by its metavariable."""
-    if "|" in argument:
+    if "|" in argument and argument.islower():
         return " ".join(argument.split("|"))
     word = re.split(r"[,=\[ ]", argument)[0]
     if word in LISTED:  # the words that its first clause lists, or those that are explained behind a colon each
@@ -223,18 +229,20 @@ def choices(names, argument, text):
 
 def to_bash(pages):
     template = (Path(__file__).parent.parent / "completions" / "spoor.bash").read_text(encoding="utf-8")
-    verbs, options, arguments = ["help", "version"], [], []
+    verbs, options, arguments, words = ["help", "version"], [], [], []
     for page in pages:
         if page.verb != "spoor":
             verbs.append(page.verb)
         names = [n for spelled, _, _ in page.options() for n in spelled]
         options.append(f"\t[{page.verb}]='{' '.join(names)}'")
+        if page.words():
+            words.append(f"\t[{page.verb}]='{' '.join(page.words())}'")
         for spelled, argument, text in page.options():
             if argument:
                 what = choices(spelled, argument, text)
                 arguments += [f"\t[{page.verb} {n}]='{what}'" for n in spelled]
     return (template.replace("@VERBS@", " ".join(sorted(verbs))).replace("@OPTIONS@", "\n".join(options))
-            .replace("@ARGUMENTS@", "\n".join(arguments)))
+            .replace("@ARGUMENTS@", "\n".join(arguments)).replace("@WORDS@", "\n".join(words)))
 
 
 def main():

@@ -153,5 +153,10 @@ def test_installed_completion(source, build):
     assert complete(script, ["spoor", "report", "--sort", ""]) == {"time", "calls", "errors", "max"}
     assert complete(script, ["spoor", "report", "-f", ""]) == {"text", "json"}
     assert "--format" in complete(script, ["spoor", "check", "--f"])
+    assert complete(script, ["spoor", "ust", ""]) == {"run", "list", "create", "start", "enable", "disable", "stop",
+                                                      "status", "end", "snapshot", "recover"}
+    assert complete(script, ["spoor", "ust", "run", "--mode", ""]) == {"discard", "overwrite", "block"}
+    assert complete(script, ["spoor", "ust", "list", "--format", ""]) == {"text", "json"}
+    assert complete(script, ["spoor", "record", "--rotate", ""]) == set()
     verbs = {p.stem for p in pages(source)} - {"spoor"}
     assert complete(script, ["spoor", ""]) >= verbs
