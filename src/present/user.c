@@ -134,12 +134,23 @@ static int put_values(FILE *out, const struct spoor_value *values, unsigned n, i
 	return count;
 }
 
+void spoor_put_format(FILE *out, const char *before, const struct spoor_event_class *c)
+{
+	if (!c->format)
+		return;
+	fputs(before, out);
+	fputc('"', out);
+	spoor_put_string(out, c->format);
+	fputc('"', out);
+}
+
 void spoor_put_user(FILE *out, const struct spoor_event *ev)
 {
 	struct spoor_value values[SPOOR_MAX_CLASS_FIELDS];
 
 	spoor_class_values(ev->class, ev->h, values);
 	spoor_put_string(out, ev->class->name);
+	spoor_put_format(out, " ", ev->class);
 	put_values(out, values, ev->class->n_fields, 0, " ");
 	if (put_values(out, values, ev->class->n_fields, 1, " {"))
 		fputc('}', out);
@@ -299,6 +310,10 @@ int spoor_put_user_json(struct spoor_view *v, const struct spoor_event *ev)
 	put_who(v, ev);
 	fputs(",\"event\":", v->out);
 	spoor_put_json_string(v->out, c->name);
+	if (c->format) {
+		fputs(",\"format\":", v->out);
+		spoor_put_json_string(v->out, c->format);
+	}
 	fputs(",\"fields\":", v->out);
 	put_object(v->out, values, c->n_fields, 0);
 	if (c->n_fields && is_context(&values[0])) {

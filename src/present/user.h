@@ -3,6 +3,8 @@
 /* User events, as text and as JSON. */
 #include "present/present.h"
 
+/* Of a log line its words, in quotes. */
+void spoor_put_format(FILE *out, const char *before, const struct spoor_event_class *c);
 /* "provider:event number=5 text=\"hello\" colour=RED {cpu=3}" */
 void spoor_put_user(FILE *out, const struct spoor_event *ev);
 /* The id of its stack, if it has one: 0 none, or lost. */

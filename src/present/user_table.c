@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "present/present.h"
 #include "present/text.h"
+#include "present/user.h"
 
 static void put_rate(FILE *out, const struct spoor_userevent_row *row)
 {
@@ -27,7 +28,8 @@ static void put_row(struct spoor_view *v, const struct spoor_userevent_row *row)
 	put_rate(v->out, row);
 	fputs("  ", v->out);
 	spoor_put_string(v->out, row->class->name);
-	if (row->class->file[0]) {
+	spoor_put_format(v->out, "  ", row->class);
+	if (row->class->file[0] && !row->class->format) { /* else it is in the name */
 		fputs("  ", v->out);
 		spoor_put_string(v->out, row->class->file);
 		fprintf(v->out, ":%u", row->class->line);

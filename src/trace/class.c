@@ -139,6 +139,7 @@ int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **r
 	_cleanup_(spoor_freep) struct spoor_event_class *check = NULL;
 	_cleanup_(spoor_freep) struct spoor_class *def = calloc(1, MAX_EVENT);
 	struct out o = {};
+	uint8_t *end;
 	size_t size;
 	int r;
 
@@ -158,6 +159,11 @@ int spoor_class_encode(const struct spoor_event_class *c, struct spoor_class **r
 	}
 	if (o.full)
 		return -E2BIG;
+	end = o.at;
+	if (c->format)
+		put_text(&o, c->format);
+	if (o.full)
+		o.at = end; /* the events are worth more */
 	size = SPOOR_EVENT_ROUND(o.at - (uint8_t *)def);
 	def->h = (struct spoor_event_header){ .id = SPOOR_EV_CLASS, .size4 = SPOOR_SIZE4(size) };
 	def->event = c->id;
@@ -262,6 +268,8 @@ static int check_data(const struct spoor_class *def)
 		contexts = f.flags & SPOOR_VALUE_CONTEXT;
 		n += f.n_values;
 	}
+	if (in.at < in.end && !take_text(&in))
+		return -EBADMSG;
 	return in.at == in.end ? n : -EBADMSG;
 }
 
@@ -308,6 +316,7 @@ int spoor_class_decode(const struct spoor_class *def, struct spoor_event_class *
 		take_field(&in, &fields[i], values);
 		values += fields[i].n_values;
 	}
+	c->format = in.at < in.end ? take_text(&in) : NULL;
 	size = fixed_size(c);
 	if (size > MAX_EVENT)
 		return -EBADMSG;

@@ -27,6 +27,7 @@ struct spoor_event_class {
 	uint32_t line;
 	const char *name; /* "provider:event" */
 	const char *file; /* "": unknown */
+	const char *format; /* of a log line: its words, with its conversions; NULL: none */
 	unsigned n_fields;
 	const struct spoor_class_field *fields; /* contexts first */
 	uint16_t fixed_size; /* set by decode: bytes of an event without its padding; 0: they vary */

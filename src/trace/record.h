@@ -398,7 +398,7 @@ struct spoor_class {
 	__u32 line;     /* source line, 0: unknown */
 	__u16 n_fields; /* with the contexts */
 	__u16 len;      /* bytes of data */
-	__u8 data[];    /* "provider:event" NUL, source file NUL, then the fields */
+	__u8 data[];    /* "provider:event" NUL, source file NUL, the fields; a log line's format NUL, if there is */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_class) == 28, "");
 

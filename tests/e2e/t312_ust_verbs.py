@@ -114,6 +114,28 @@ def test_who_outlives_the_command_is_told_of(build, tmp_path, events):
     assert len(events(tmp_path / "t.spoor")[0]) == 1
 
 
+def test_log_lines_are_told_by_their_words(spoor, tmp_path):
+    source, program = tmp_path / "server.c", tmp_path / "server"
+    source.write_text("""#include <spoor/marker.h>
+int main(void)
+{
+    spoor_log("ready, \\x1b[1m");
+    spoor_log("cache is %d%% full", 42);
+    trace_mark(server_end, "after %d", 7);
+}
+""")
+    tracing.build_program(program, source)
+    spoor("ust", "run", "-o", "t.spoor", "--", program)
+    lines = spoor("report", "--events", "t.spoor").stdout.splitlines()[:3]
+    assert [line.partition("server")[2] for line in lines] == [
+        '.c:4 "ready, \\x1b[1m"', '.c:5 "cache is %d%% full" is=42', "_end after=7"], lines
+    said = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()[:3]]
+    assert [e.get("format") for e in said] == ["ready, \x1b[1m", "cache is %d%% full", None]
+    assert "server.c:4  \"ready" in spoor("report", "t.spoor").stdout
+    told = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True)
+    assert told.returncode == 0 and told.stdout.count(" log:") == 2, told.stderr
+
+
 @pytest.mark.parametrize("what", [["-e", "zoo:typo"], ["--filter", "nosuch == 3"]])
 def test_programs_that_came_for_nothing(spoor, ticker, what):
     run = spoor("ust", "run", "-o", "t.spoor", *what, "--", ticker, 1, 10)

@@ -140,6 +140,36 @@ static void test_definition_and_back(void **state)
 	free(def);
 }
 
+static char *format_of(struct spoor_event_class *c)
+{
+	struct spoor_event_class *back;
+	struct spoor_class *def;
+	char *format;
+
+	assert_int_equal(spoor_class_encode(c, &def), 0);
+	assert_int_equal(spoor_class_decode(def, &back), 0);
+	format = back->format ? strdup(back->format) : NULL;
+	free(back);
+	free(def);
+	return format;
+}
+
+static void test_format(void **state)
+{
+	const struct spoor_class_field f[] = { { "n", SPOOR_VALUE_UNSIGNED, 4 } };
+	struct spoor_event_class c = class_of(f, 1);
+	char *large = calloc(1, 1 << 20), *format;
+
+	assert_null(format_of(&c));
+	c.format = "n %u";
+	format = format_of(&c);
+	assert_string_equal(format, "n %u");
+	free(format);
+	c.format = memset(large, 'x', (1 << 20) - 1); /* that it has no room for, and goes without */
+	assert_null(format_of(&c));
+	free(large);
+}
+
 static void test_values(void **state)
 {
 	const struct spoor_class_value values[] = { { "one", 1, 1 }, { "some", 0, 9 } };
@@ -349,6 +379,7 @@ int main(void)
 		cmocka_unit_test(test_what_can_be_a_field),
 		cmocka_unit_test(test_what_can_be_a_class),
 		cmocka_unit_test(test_definition_and_back),
+		cmocka_unit_test(test_format),
 		cmocka_unit_test(test_values),
 		cmocka_unit_test(test_lengths_that_overflow),
 		TEST_OF_TRACE(test_lanes),

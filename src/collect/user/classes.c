@@ -219,7 +219,7 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 	_cleanup_(spoor_freep) struct spoor_class_value *values = NULL;
 	_cleanup_(spoor_freep) char *full = NULL;
 	struct parser p = { .at = def + sizeof(*d), .end = def + size };
-	const char *provider, *name, *file;
+	const char *provider, *name, *file, *format = NULL;
 	const struct spoor_def_field *before = NULL;
 	struct spoor_event_class c = {};
 	const uint8_t *texts = p.at;
@@ -235,6 +235,8 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 	file = name ? text(&texts, p.at) : NULL;
 	if (!file)
 		return -EBADMSG;
+	if (d->kind == SPOOR_DEF_LOG && text(&texts, p.at))
+		format = text(&texts, p.at);
 	if (asprintf(&full, "%s:%s", provider, name) < 0) {
 		full = NULL;
 		return -ENOMEM;
@@ -264,6 +266,7 @@ static int parse(const uint8_t *def, size_t size, struct spoor_class **ret)
 		.line = d->line,
 		.name = full,
 		.file = file,
+		.format = format,
 		.n_fields = n,
 		.fields = fields,
 	};
