@@ -60,8 +60,8 @@
 	if (0) \
 		(void)(src);
 
-/* In C++ an instance whose arguments cannot be its class's compiles, as with LTTng-UST, which then refuses it: libcamera
- * has two. Its events are of a size that no buffer has room for, so they are lost, and counted. */
+/* In C++ an instance whose arguments cannot be its class's compiles, as with LTTng-UST, which then refuses it:
+ * libcamera has two. Its events are of a size that no buffer has room for, so they are lost, and counted. */
 #ifdef __cplusplus
 #define SPOOR_LTTNG_REFUSE_(symbol) \
 	static __attribute__((noinline, unused)) size_t spoor_lttng_walk_##symbol( \
