@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -110,6 +111,16 @@ void spoor_fds_hang_up(int sock)
 void spoor_fds_hang_upp(const int *sock)
 {
 	spoor_fds_hang_up(*sock);
+}
+
+void spoor_fds_hush(int listener)
+{
+	struct pollfd f = { .fd = listener, .events = POLLIN };
+
+	if (poll(&f, 1, 0) == 1)
+		spoor_fds_drop(listener);
+	else
+		close(listener);
 }
 
 /* Who has sent what is no memory; beyond so many it may be anybody. */

@@ -34,3 +34,5 @@ void spoor_fds_dropp(const int *fd);
 /* Closes a connection, likewise: with it goes what its peer has sent, and nobody has read. */
 void spoor_fds_hang_up(int sock);
 void spoor_fds_hang_upp(const int *sock);
+/* Closes a socket at which others connect: with it goes who has, and was not let in. */
+void spoor_fds_hush(int listener);

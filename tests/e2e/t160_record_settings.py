@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Options that change what is recorded: --set, --overhead, --snapshot-on, -s, --row-memory, --unwind."""
+import contextlib
 import json
 import os
 import re
@@ -261,20 +262,29 @@ def test_refused(ticking, change, spoor, tmp_path):
         assert spoor("record", "--set", *misused).returncode == 2
 
 
-def test_strangers_socket_that_lingers(ticking, change):
-    """What he sends who may give no commands is closed unread: nobody waits for that."""
-    recording = ticking()
+@contextlib.contextmanager
+def stranger_says(recording, times):
+    """Another user, who may give no commands, with descriptors that take long to be closed. The recorder is stopped."""
     st = recording.trace.stat()
-    fd, end = lingering()
-    with fd, end, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-        recording.process.send_signal(signal.SIGSTOP)
-        os.seteuid(12345)
-        try:
-            s.connect(f"\0spoor-record-{st.st_dev:x}-{st.st_ino:x}")
-        finally:
-            os.seteuid(0)
-        socket.send_fds(s, [b"mode=app"], [fd.fileno()])
-        fd.close()
+    recording.process.send_signal(signal.SIGSTOP)
+    with contextlib.ExitStack() as stack:
+        for _ in range(times):
+            fd, end = map(stack.enter_context, lingering())
+            s = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            os.seteuid(12345)
+            try:
+                s.connect(f"\0spoor-record-{st.st_dev:x}-{st.st_ino:x}")
+            finally:
+                os.seteuid(0)
+            socket.send_fds(s, [b"mode=app"], [fd.fileno()])
+            fd.close()
+        yield
+
+
+def test_stranger_whose_socket_lingers(ticking, change):
+    """What he has sent is closed unread: nobody waits for that."""
+    recording = ticking()
+    with stranger_says(recording, 1):
         recording.process.send_signal(signal.SIGCONT)
         change(recording.trace, "mode=app")
     assert recording.stop() == 0
@@ -292,6 +302,15 @@ def test_refused_to_strangers(ticking, build):
             1, "spoor record: only the user who records and root may give commands\n")
     assert recording.stop() == 0
     assert configs(recording.trace) == []
+
+
+def test_strangers_whose_sockets_linger_at_the_end(ticking):
+    """One is let in, the others are not any more."""
+    recording = ticking()
+    with stranger_says(recording, 4):
+        recording.process.send_signal(signal.SIGINT)
+        recording.process.send_signal(signal.SIGCONT)
+        assert recording.wait(60) == 0
 
 
 def test_custom_with_a_scope(ticking, change, read):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import tracing
-from daemons import PATIENCE, Daemon, end_keeper, open_place, ticker  # noqa: F401 (fixtures)
-from processes import lingering, wait_for
+from daemons import PATIENCE, Daemon, end_keeper, keeper_pid, open_place, ticker  # noqa: F401 (fixtures)
+from processes import has_ended, lingering, wait_for
 
 USER, STRANGER = 12345, 12346
 
@@ -105,6 +105,21 @@ def test_strangers_socket_that_lingers(place, ticker):  # noqa: F811
         assert place.program(ticker, 1, 5).wait(60) == 0
         place.start()
         assert place.ust("end").stdout.startswith("5 events of 1 program, 0 lost")
+
+
+def test_strangers_socket_that_lingers_unheard(place):
+    """Nor with whom nobody has let in: a daemon that is killed leaves him to its keeper, which ends then."""
+    place.start()
+    keeper = keeper_pid("ust.sock.keeper")
+    place.process.send_signal(signal.SIGSTOP)
+    fd, end = lingering()
+    with fd, end, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        with stranger():
+            s.connect("ust.sock")
+            socket.send_fds(s, [b"rubbish"], [fd.fileno()])
+        fd.close()
+        place.kill()
+        wait_for(lambda: has_ended(keeper), 60)
 
 
 def refused(place, *words):

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fdpass.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "collect/session/ledger.h"
@@ -460,7 +461,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 	spoor_consumer_free(s.consumer);
 	spoor_settings_done(&s.settings);
 	if (s.remote_fd >= 0)
-		close(s.remote_fd);
+		spoor_fds_hush(s.remote_fd);
 	spoor_host_done(&s.host);
 	spoor_ledger_free(s.ledger);
 	return r;

@@ -55,6 +55,8 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f)
 	epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, f->fd, NULL);
 	if (f->kind == HUB_PEER)
 		spoor_fds_hang_up(f->fd);
+	else if (f->kind == HUB_LISTENER)
+		spoor_fds_hush(f->fd);
 	else
 		close(f->fd);
 	f->fd = -1;

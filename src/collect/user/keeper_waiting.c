@@ -293,7 +293,7 @@ static void close_own(struct keeper *k, int *own)
 	shutdown(*own, SHUT_RD);
 	while (k->listener >= 0 && take_in(k, *own))
 		;
-	close(*own);
+	spoor_fds_hush(*own);
 	*own = -1;
 }
 
@@ -359,6 +359,6 @@ void keeper_hush(struct keeper *k)
 		return;
 	path_of(k->listener, &a);
 	spoor_socket_file_remove(&k->place, a.sun_path);
-	close(k->listener);
+	spoor_fds_hush(k->listener);
 	k->listener = -1;
 }
