@@ -238,6 +238,15 @@ SPOOR_INLINE __s64 spoor_prologue(__u64 code, __u64 more)
 	return third == 0xec8148 ? (__u32)(code >> 56 | more << 8) : 0;
 }
 
+/*
+ * Does code begin with a load by rbp from below it, as HotSpot's interpreter and stubs have it where calls return to?
+ * Then rbp is the base of its frame: what does not keep frame pointers leaves the rbp of others alone.
+ */
+SPOOR_INLINE int spoor_rbp_is_own(__u64 code)
+{
+	return (code & 0x80c7fff8) == 0x80458b48;
+}
+
 /* The status of a walk that ended with this one, complete or at its budget: only if no caller may be missing. */
 SPOOR_INLINE int spoor_walk_ended(const struct spoor_frame_state *s, int status)
 {

@@ -41,8 +41,12 @@ MADE = {  # each calls what it is given; from_main() and main() keep frame point
     "kept": "0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3",
     # push rbp; mov rbp, rsp; sub rsp, 16; mov [rsp], rsi; call rdi; leave; ret: an address to return to lies there
     "old_word": "0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x34, 0x24, 0xff, 0xd7, 0xc9, 0xc3",
+    # push rbp; mov rbp, rsp; push rsp; push rsi; call rdi; mov rsp, [rbp-8]; pop rbp; ret: as HotSpot's interpreter
+    "by_rbp": "0x55, 0x48, 0x89, 0xe5, 0x54, 0x56, 0xff, 0xd7, 0x48, 0x8b, 0x65, 0xf8, 0x5d, 0xc3",
     # sub rsp, 8; call rdi; add rsp, 8; ret
     "not_kept": "0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3",
+    # sub rsp, 8; call rdi; mov rax, [rbp+8]; add rsp, 8; ret
+    "not_kept_but_read": "0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x8b, 0x45, 8, 0x48, 0x83, 0xc4, 8, 0xc3",
     # push rbp; xor ebp, ebp; call rdi; pop rbp; ret
     "zero": "0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3",
 }
@@ -60,7 +64,8 @@ int main(int argc, char **argv)
 	return 0;
 }"""
 WHOLE = ("complete", ["from_main", "main"])
-FOUND = {"kept": WHOLE, "old_word": WHOLE, "not_kept": ("guessed", ["main"]), "zero": ("guessed", [])}
+FOUND = {"kept": WHOLE, "old_word": WHOLE, "by_rbp": WHOLE, "not_kept": ("guessed", ["main"]),
+         "not_kept_but_read": ("guessed", ["main"]), "zero": ("guessed", [])}
 
 
 def own(call):
@@ -76,6 +81,20 @@ def test_frame_pointers_that_are_not_kept(tmp_path, kind):
     assert Counter(map(str, map(own, asked(recording)))) == {str(FOUND[kind]): 109}
     said = subprocess.run([SPOOR, "report", recording.path], capture_output=True, text=True, timeout=60).stdout
     assert ("guessed 109 (" in said and "\nGuessed: " in said) == (FOUND[kind][0] == "guessed"), said
+
+
+def test_frames_that_are_larger_at_times(tmp_path):
+    """By what is pushed for a callee: then an old word hides that the frame pointer is kept. It is found out later."""
+    # push rbp; mov rbp, rsp; sub rsp, 16; mov [rsp], rsi; sub rsp, rdx; mov [rsp], rsi; call rdi; leave; ret
+    made = ("0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x34, 0x24, 0x48, 0x29, 0xd4, 0x48, 0x89, "
+            "0x34, 0x24, 0xff, 0xd7, 0xc9, 0xc3")
+    source = (CALLER % made).replace("void *)", "void *, long)").replace(
+        "from_main(made *f,", "from_main(made *f, long n,").replace("address(0))", "address(0), n)").replace(
+        "from_main((made *)p,", "from_main((made *)p, i < 11 ? 16 : 0,", 1)
+    program = build(tmp_path, "larger", source.partition("\tif (argc")[0] + "}", "-fno-omit-frame-pointer")
+    recording = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "--", program)
+    assert Counter(map(str, map(own, asked(recording)))) == {
+        str(("guessed", ["from_main", "main"])): 11, str(WHOLE): 98}
 
 
 @pytest.mark.parametrize("kind", MADE)

@@ -348,20 +348,29 @@ static long prologue_before(u32 i, void *ctx)
 	return 0;
 }
 
-/* Does the function begin by making rbp the base of a frame as large as this one is? */
-__noinline int fp_is_made(u64 pc, u64 frame)
+/* By how its function begins: how far below rbp the frame reaches that it makes; 0: that is not known. */
+__noinline int fp_frame(u64 pc)
 {
 	struct prologue_loop l = { .at = pc & ~7ULL, .frame = -1 };
 
 	bpf_loop(PROLOGUE_WITHIN / 8, prologue_before, &l, 0);
-	return l.frame > 0 && l.frame == frame;
+	return l.frame > 0 && l.frame < 8 * SKIP_WORDS ? (int)l.frame : 0;
+}
+
+static __always_inline bool fp_is_own(u64 pc)
+{
+	u64 code;
+
+	return !bpf_probe_read_user(&code, sizeof(code), (void *)pc) && spoor_rbp_is_own(code);
 }
 
 /*
  * May rbp be another frame's, in code of which nobody knows whether it keeps frame pointers? If it keeps them, the
  * first return address on the stack is that beside rbp, or where rbp is 0 there is none. Once they are seen to be kept
  * at a pc they are there each time; what old words lie in a frame differs. Where that hides them the code is looked at,
- * once (known: what it said, 2). Returns 0: no; 2.
+ * once: rbp is right where it says so, or where the frame is as large as it says. It may be larger, by arguments that
+ * are pushed for a callee (HotSpot does it for one that is interpreted). Returns 0: no; or what to ask with the next
+ * time: 1: the code was not looked at; else 2 + the frame that it says.
  */
 __noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
 {
@@ -369,7 +378,7 @@ __noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
 	u64 words = SKIP_WORDS, bp;
 
 	if (!c || !sc)
-		return 2;
+		return known;
 	l.at = sc->walk.s.sp;
 	bp = sc->walk.s.bp;
 	if (bp)
@@ -380,10 +389,15 @@ __noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
 	sc->walk.searched += (u32)(l.at - sc->walk.s.sp) >> 3;
 	if (bp ? l.found && l.at == bp + 16 : !l.found)
 		return 0;
-	if (known == 2 || !bp)
-		return 2;
-	sc->walk.searched += PROLOGUE_WITHIN / 8;
-	return fp_is_made(sc->walk.s.pc, bp - sc->walk.s.sp) ? 0 : 2;
+	if (!bp)
+		return known;
+	if (known == 1) {
+		if (fp_is_own(sc->walk.s.pc))
+			return 0;
+		sc->walk.searched += PROLOGUE_WITHIN / 8;
+		known = 2 + fp_frame(sc->walk.s.pc);
+	}
+	return (u64)known == 2 + bp - sc->walk.s.sp ? 0 : known;
 }
 
 /* Apart, so that the verifier follows it once. */

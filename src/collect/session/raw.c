@@ -213,7 +213,7 @@ static bool may_return_to(const struct raw_walk *w, uint64_t pc)
 	return spoor_may_return(code);
 }
 
-/* Does the function begin by making rbp the base of a frame as large as this one is? */
+/* Does the function begin by making rbp the base of a frame as large as this one is, or show here that it did? */
 static bool is_made(const struct raw_walk *w)
 {
 	uint8_t code[3 * 4096];
@@ -221,6 +221,8 @@ static bool is_made(const struct raw_walk *w)
 	ssize_t at = -1;
 	int64_t frame = -1;
 
+	if (read_code(w, w->s.pc, words, sizeof(*words)) && spoor_rbp_is_own(words[0]))
+		return true;
 	for (from = page - 4096; at < 0 && from <= page; from += 4096)
 		if (read_code(w, from, code, w->s.pc + 8 - from))
 			at = (ssize_t)(w->s.pc + 8 - from - sizeof(words));
