@@ -56,16 +56,8 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			spoor_plural(r->user.events, "event", "events"), r->user.programs,
 			spoor_plural(r->user.programs, "program", "programs"),
 			spoor_ust_losses(r->user.lost, r->user.overwritten, losses, sizeof(losses)));
-	if (o->s.ust && r->user.stuck)
-		fprintf(stderr, "spoor: %u of them could not be traced wholly: " SPOOR_HUB_STUCK "\n", r->user.stuck);
 	if (o->s.ust)
-		spoor_ust_say_damaged(&r->user.damaged);
-	if (o->s.ust)
-		spoor_ust_say_undescribed(r->user.undescribed);
-	if (o->s.ust)
-		spoor_ust_say_not_recorded(&r->user.apart);
-	if (o->s.ust && r->user.why[0])
-		spoor_ust_say(r->user.why);
+		spoor_ust_say_end(&r->user);
 	if (lost)
 		fprintf(stderr,
 			"spoor: %lu %s lost: no room for the raw copies to be walked in user space; give more "

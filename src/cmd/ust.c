@@ -119,6 +119,41 @@ const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, si
 	return to;
 }
 
+static void say_nothing(const struct spoor_hub_result *result)
+{
+	char text[200];
+
+	if (result->came)
+		fprintf(stderr, "spoor: %s\n", spoor_ust_for_nothing(result, text, sizeof(text)));
+	else
+		fprintf(stderr,
+			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
+			"recorder's socket and the library must be there, too\n");
+}
+
+void spoor_ust_say_end(const struct spoor_hub_result *result)
+{
+	if (result->crashed)
+		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
+			result->crashed);
+	spoor_ust_say_damaged(&result->damaged);
+	spoor_ust_say_undescribed(result->undescribed);
+	if (result->late)
+		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
+			result->late);
+	if (result->stuck)
+		fprintf(stderr, "spoor: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
+			spoor_plural(result->stuck, "program", "programs"));
+	if (result->go_on)
+		fprintf(stderr, "spoor: %u %s on, recorded no more: 'spoor daemon' records what outlives a command\n",
+			result->go_on, spoor_plural(result->go_on, "program goes", "programs go"));
+	spoor_ust_say_not_recorded(&result->apart);
+	if (!result->events && !result->lost && !result->damaged.n && !result->stuck && !result->apart.n)
+		say_nothing(result);
+	if (result->why[0])
+		spoor_ust_say(result->why);
+}
+
 static int unknown(const char *word)
 {
 	const char *names[N_WORDS], *nearest;

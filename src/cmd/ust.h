@@ -30,5 +30,7 @@ void spoor_ust_say_undescribed(uint64_t n); /* 0: nothing */
 const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size);
 /* The same as a line on standard error, if there are any. */
 void spoor_ust_say_not_recorded(const struct spoor_ust_apart *a);
+/* What is to be said of a recording of a command beside its sum: lines on standard error. */
+void spoor_ust_say_end(const struct spoor_hub_result *result);
 /* Why there is no event although programs came. */
 const char *spoor_ust_for_nothing(const struct spoor_hub_result *r, char *to, size_t size);

@@ -221,43 +221,13 @@ static void loop(struct run *r)
 
 /* ---- the end ---- */
 
-static void say_nothing(const struct spoor_hub_result *result)
-{
-	char text[200];
-
-	if (result->came)
-		fprintf(stderr, "spoor: %s\n", spoor_ust_for_nothing(result, text, sizeof(text)));
-	else
-		fprintf(stderr,
-			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
-			"recorder's socket and the library must be there, too\n");
-}
-
 static void say_end(const struct run *r, const struct spoor_hub_result *result)
 {
 	char sum[192], shown[PATH_MAX];
 
 	spoor_escape_line(r->o.output, strlen(r->o.output), shown, sizeof(shown));
 	fprintf(stderr, "spoor: %s in %s\n", spoor_ust_sum(result, sum, sizeof(sum)), shown);
-	if (result->crashed)
-		fprintf(stderr, "spoor: %u of them ended by a crash; what they had written is there\n",
-			result->crashed);
-	spoor_ust_say_damaged(&result->damaged);
-	spoor_ust_say_undescribed(result->undescribed);
-	if (result->late)
-		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
-			result->late);
-	if (result->stuck)
-		fprintf(stderr, "spoor: %u %s could not be traced wholly: " SPOOR_HUB_STUCK "\n", result->stuck,
-			spoor_plural(result->stuck, "program", "programs"));
-	if (result->go_on)
-		fprintf(stderr, "spoor: %u %s on, recorded no more: 'spoor daemon' records what outlives a command\n",
-			result->go_on, spoor_plural(result->go_on, "program goes", "programs go"));
-	spoor_ust_say_not_recorded(&result->apart);
-	if (!result->events && !result->lost && !result->damaged.n && !result->stuck && !result->apart.n)
-		say_nothing(result);
-	if (result->why[0])
-		spoor_ust_say(result->why);
+	spoor_ust_say_end(result);
 }
 
 int spoor_ust_cmd_run(int argc, char **argv)

@@ -423,6 +423,15 @@ def test_heirs_that_keep_the_recorder_waiting(spoor, tmp_path, events, word):
     assert names["zoo:tick"] == len(word) and names["getppid"] and not summary["discarded"], (names, summary)
 
 
+def test_record_with_ust_says_what_run_does(spoor, ticker):
+    """How programs ended, and that there is nothing of them."""
+    command = f"{ticker} 1 0 100 > out & until grep -q ready out; do sleep 0.1; done; kill -9 $!; wait"
+    run = spoor("record", "--ust", "-o", "t.spoor", "-e", "getppid", "--", "sh", "-c", command)
+    assert "spoor: 1 of them ended by a crash" in run.stderr and "no event came" not in run.stderr, run.stderr
+    run = spoor("record", "--ust", "-o", "u.spoor", "-e", "getppid", "--", "true")
+    assert run.returncode == 0 and "spoor: no event came: has the command tracepoints" in run.stderr, run.stderr
+
+
 def test_list_agrees_with_readelf(spoor):
     """SDT probes of unmodified Debian files: provider, name, arguments and address as readelf has them."""
     for path in PYTHON, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6":
