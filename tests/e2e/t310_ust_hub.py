@@ -415,7 +415,7 @@ def test_nothing_stays_after_sigkill(build, tmp_path, verb):
         p = subprocess.Popen([build / "spoor", *verb, "-o", tmp_path / name, "--", "sh", "-c",
                               "echo $$; exec sleep 20"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env)
         command = int(p.stdout.readline())
-        there, watchers = left_in(place), watchers_for(place)
+        there, watchers = left_in(place), wait_for(lambda: watchers_for(place))  # it takes its name when it runs
         assert len(there) == len(watchers) == 1
         for pid in watchers * watcher_too + [p.pid, command]:
             os.kill(pid, signal.SIGKILL)
