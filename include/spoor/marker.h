@@ -14,7 +14,7 @@
  *
  *	spoor_log("cache is %d%% full", percent);
  *
- * is a marker without a name: its event is called by its file and line.
+ * is a marker without a name: its event is called by its file and line, and shown with its words.
  *
  * Off, both cost what a tracepoint does, and their arguments are not evaluated.
  *
