@@ -37,13 +37,18 @@ void spoor_userevents_free(struct spoor_userevents *u)
 	free(u);
 }
 
+static int is_like(const struct spoor_event_class *a, const struct spoor_event_class *b)
+{
+	return !strcmp(a->name, b->name) && !strcmp(a->format ?: "", b->format ?: "");
+}
+
 /* One name may have many ids: programs may declare it differently, and contexts may be added to it. */
 static const struct spoor_event_class *first_of_name(struct spoor_userevents *u, const struct spoor_event_class *c)
 {
 	uint16_t *number = &u->name_of[c->id - SPOOR_EV_USER];
 
 	for (unsigned i = 0; !*number && i < u->n_names; i++)
-		if (!strcmp(u->names[i]->name, c->name))
+		if (is_like(u->names[i], c))
 			*number = (uint16_t)(i + 1);
 	if (!*number) {
 		u->names[u->n_names] = c;

@@ -120,20 +120,22 @@ def test_log_lines_are_told_by_their_words(spoor, tmp_path):
 int main(void)
 {
     spoor_log("ready, \\x1b[1m");
-    spoor_log("cache is %d%% full", 42);
+    spoor_log("cache is %d%% full", 42); spoor_log("once"); spoor_log("once more");
     trace_mark(server_end, "after %d", 7);
 }
 """)
     tracing.build_program(program, source)
     spoor("ust", "run", "-o", "t.spoor", "--", program)
-    lines = spoor("report", "--events", "t.spoor").stdout.splitlines()[:3]
+    lines = spoor("report", "--events", "t.spoor").stdout.splitlines()[:5]
     assert [line.partition("server")[2] for line in lines] == [
-        '.c:4 "ready, \\x1b[1m"', '.c:5 "cache is %d%% full" is=42', "_end after=7"], lines
-    said = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()[:3]]
-    assert [e.get("format") for e in said] == ["ready, \x1b[1m", "cache is %d%% full", None]
-    assert "server.c:4  \"ready" in spoor("report", "t.spoor").stdout
+        '.c:4 "ready, \\x1b[1m"', '.c:5 "cache is %d%% full" is=42', '.c:5 "once"', '.c:5 "once more"',
+        "_end after=7"], lines
+    said = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()[:5]]
+    assert [e.get("format") for e in said] == ["ready, \x1b[1m", "cache is %d%% full", "once", "once more", None]
+    table = spoor("report", "t.spoor").stdout
+    assert 'server.c:4  "ready' in table and re.search(r'\n *1 .*server.c:5  "once"\n', table), table
     told = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True)
-    assert told.returncode == 0 and told.stdout.count(" log:") == 2, told.stderr
+    assert told.returncode == 0 and told.stdout.count(" log:") == 4, told.stderr
 
 
 @pytest.mark.parametrize("what", [["-e", "zoo:typo"], ["--filter", "nosuch == 3"]])
