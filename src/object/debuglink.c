@@ -11,26 +11,21 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "object/identity.h"
 #include "object/regular_file.h"
 
-#define MAX_BUILD_ID 64
+#define MAX_DEBUG_FILE ((off_t)16 << 30) /* a sparse one of a terabyte costs its owner nothing, but us minutes */
 
 static int has_build_id(int fd, const uint8_t *id, int len)
 {
 	struct spoor_image image = { .fd = fd };
-	uint8_t own[MAX_BUILD_ID];
-	struct spoor_elf elf;
+	uint8_t own[SPOOR_BUILD_ID_MAX];
 	struct stat st;
-	int r;
 
 	if (fstat(fd, &st) < 0)
 		return 0;
 	image.size = (uint64_t)st.st_size;
-	if (spoor_elf_open(&image, &elf, NULL) < 0)
-		return 0;
-	r = spoor_elf_build_id(&elf, own, sizeof(own));
-	spoor_elf_close(&elf);
-	return r == len && !memcmp(own, id, (size_t)len);
+	return spoor_object_build_id(&image, own) == len && !memcmp(own, id, (size_t)len);
 }
 
 static int open_by_build_id(const char *debug_root, const uint8_t *id, int len)
@@ -59,11 +54,12 @@ static int has_crc(int fd, uint32_t want)
 {
 	_cleanup_(spoor_freep) uint8_t *buf = malloc(1 << 18);
 	uint32_t crc = 0;
+	struct stat st;
 	off_t at = 0;
 
-	if (!buf)
+	if (!buf || fstat(fd, &st) < 0 || st.st_size > MAX_DEBUG_FILE)
 		return 0;
-	for (;;) {
+	while (at <= st.st_size) {
 		ssize_t n = pread(fd, buf, 1 << 18, at);
 
 		if (n < 0 && errno == EINTR)
@@ -75,6 +71,7 @@ static int has_crc(int fd, uint32_t want)
 		crc = lzma_crc32(buf, (size_t)n, crc);
 		at += n;
 	}
+	return 0;
 }
 
 /* The folder that holds the object, from the open file itself. */
@@ -131,12 +128,12 @@ int spoor_debuglink_open(const struct spoor_elf *elf, const char *debug_root)
 {
 	const Elf64_Shdr *section = spoor_elf_section(elf, ".gnu_debuglink");
 	_cleanup_(spoor_freep) char *link = NULL;
-	uint8_t id[MAX_BUILD_ID];
+	uint8_t id[SPOOR_BUILD_ID_MAX];
 	size_t size, name;
 	uint32_t crc;
 	int r;
 
-	r = spoor_elf_build_id(elf, id, sizeof(id));
+	r = spoor_object_build_id(&elf->image, id);
 	if (r > 0) {
 		int fd = open_by_build_id(debug_root, id, r);
 
@@ -164,7 +161,7 @@ int spoor_debugaltlink_open(const struct spoor_elf *elf, const char *debug_root)
 	if (!section || spoor_elf_read(elf, section, (void **)&link, &size) < 0)
 		return -ENOENT;
 	name = strlen(link);
-	if (name == 0 || name + 1 >= size || size - name - 1 > MAX_BUILD_ID)
+	if (name == 0 || name + 1 >= size || size - name - 1 > SPOOR_BUILD_ID_MAX)
 		return -ENOENT;
 	id = (const uint8_t *)link + name + 1;
 	len = (int)(size - name - 1);

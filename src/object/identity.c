@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "base/cleanup.h"
+#include "object/image.h"
 
 #define CHUNK_SIZE (256u << 10)
 #define MAX_OBJECT ((uint64_t)4 << 30) /* a sparse file of a terabyte costs its owner nothing, but us minutes */
@@ -18,36 +19,9 @@
 #define MAX_SECTIONS 1024 /* looked at only when no segment holds the build-id */
 #define MAX_NOTES 8192    /* bytes of one note segment that are looked into */
 
-/*
- * Where the bytes come from. A file is read, never mapped: somebody who truncates it meanwhile gives us a short
- * read, and not a SIGBUS.
- */
-struct source {
-	const uint8_t *image; /* NULL: fd */
-	uint64_t size;
-	int fd;
-};
-
-static bool read_at(const struct source *s, uint64_t offset, void *buf, size_t size)
+static bool read_at(const struct spoor_image *image, uint64_t offset, void *buf, size_t size)
 {
-	size_t done = 0;
-	ssize_t n;
-
-	if (offset > s->size || size > s->size - offset)
-		return false;
-	if (s->image) {
-		memcpy(buf, s->image + offset, size);
-		return true;
-	}
-	while (done < size) {
-		n = pread(s->fd, (char *)buf + done, size - done, offset + done);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		done += n;
-	}
-	return true;
+	return spoor_image_read(image, offset, buf, size) == 0;
 }
 
 static size_t align_up(size_t n, size_t align)
@@ -82,14 +56,14 @@ static bool find_build_id(const uint8_t *notes, size_t size, size_t align, struc
 	return false;
 }
 
-static bool read_notes(const struct source *s, uint64_t offset, uint64_t size, uint64_t align,
+static bool read_notes(const struct spoor_image *image, uint64_t offset, uint64_t size, uint64_t align,
 		       struct spoor_object_identity *id)
 {
 	uint8_t notes[MAX_NOTES];
 
 	if (size > sizeof(notes))
 		size = sizeof(notes);
-	return read_at(s, offset, notes, size) && find_build_id(notes, size, align == 8 ? 8 : 4, id);
+	return read_at(image, offset, notes, size) && find_build_id(notes, size, align == 8 ? 8 : 4, id);
 }
 
 static void add_load(const Elf64_Phdr *p, struct spoor_object_identity *id)
@@ -99,7 +73,7 @@ static void add_load(const Elf64_Phdr *p, struct spoor_object_identity *id)
 	id->loads[id->n_loads++] = (struct spoor_load){ p->p_offset, p->p_filesz, p->p_vaddr };
 }
 
-static void look_at_segments(const struct source *s, const Elf64_Ehdr *h, struct spoor_object_identity *id)
+static void look_at_segments(const struct spoor_image *image, const Elf64_Ehdr *h, struct spoor_object_identity *id)
 {
 	Elf64_Phdr p;
 	int i;
@@ -107,16 +81,16 @@ static void look_at_segments(const struct source *s, const Elf64_Ehdr *h, struct
 	if (h->e_phentsize != sizeof(p))
 		return;
 	for (i = 0; i < h->e_phnum && i < MAX_SEGMENTS; i++) {
-		if (h->e_phoff > s->size || !read_at(s, h->e_phoff + i * sizeof(p), &p, sizeof(p)))
+		if (h->e_phoff > image->size || !read_at(image, h->e_phoff + i * sizeof(p), &p, sizeof(p)))
 			return;
 		if (p.p_type == PT_LOAD)
 			add_load(&p, id);
 		else if (p.p_type == PT_NOTE && !id->build_id_len)
-			read_notes(s, p.p_offset, p.p_filesz, p.p_align, id);
+			read_notes(image, p.p_offset, p.p_filesz, p.p_align, id);
 	}
 }
 
-static void look_at_sections(const struct source *s, const Elf64_Ehdr *h, struct spoor_object_identity *id)
+static void look_at_sections(const struct spoor_image *image, const Elf64_Ehdr *h, struct spoor_object_identity *id)
 {
 	Elf64_Shdr n;
 	int i;
@@ -124,25 +98,25 @@ static void look_at_sections(const struct source *s, const Elf64_Ehdr *h, struct
 	if (h->e_shentsize != sizeof(n))
 		return;
 	for (i = 0; i < h->e_shnum && i < MAX_SECTIONS; i++) {
-		if (h->e_shoff > s->size || !read_at(s, h->e_shoff + i * sizeof(n), &n, sizeof(n)))
+		if (h->e_shoff > image->size || !read_at(image, h->e_shoff + i * sizeof(n), &n, sizeof(n)))
 			return;
-		if (n.sh_type == SHT_NOTE && read_notes(s, n.sh_offset, n.sh_size, n.sh_addralign, id))
+		if (n.sh_type == SHT_NOTE && read_notes(image, n.sh_offset, n.sh_size, n.sh_addralign, id))
 			return;
 	}
 }
 
-static void look_into(const struct source *s, struct spoor_object_identity *id)
+static void look_into(const struct spoor_image *image, struct spoor_object_identity *id)
 {
 	Elf64_Ehdr h;
 
-	if (!read_at(s, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG))
+	if (!read_at(image, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG))
 		return;
 	if (h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_machine != EM_X86_64)
 		return;
 	id->is_elf = 1;
-	look_at_segments(s, &h, id);
+	look_at_segments(image, &h, id);
 	if (!id->build_id_len)
-		look_at_sections(s, &h, id);
+		look_at_sections(image, &h, id);
 }
 
 static void set_hash(struct spoor_object_identity *id, XXH128_hash_t hash)
@@ -193,7 +167,7 @@ static int hash_file(int fd, struct spoor_object_identity *id, struct spoor_erro
 int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoor_error *e)
 {
 	struct spoor_object_identity id = { 0 };
-	struct source s = { .fd = fd };
+	struct spoor_image image = { .fd = fd };
 	struct stat st;
 	int r;
 
@@ -206,8 +180,8 @@ int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoo
 	r = hash_file(fd, &id, e);
 	if (r < 0)
 		return r;
-	s.size = id.size;
-	look_into(&s, &id);
+	image.size = id.size;
+	look_into(&image, &id);
 	*ret = id;
 	return 0;
 }
@@ -215,13 +189,22 @@ int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoo
 int spoor_object_identify_mem(const void *image, size_t size, struct spoor_object_identity *ret)
 {
 	struct spoor_object_identity id = { .size = size };
-	struct source s = { .image = image, .size = size, .fd = -1 };
+	struct spoor_image all = { .fd = -1, .mem = image, .size = size };
 
 	set_hash(&id, XXH3_128bits(image, size));
 	if (image)
-		look_into(&s, &id);
+		look_into(&all, &id);
 	*ret = id;
 	return 0;
+}
+
+int spoor_object_build_id(const struct spoor_image *image, uint8_t ret_id[static SPOOR_BUILD_ID_MAX])
+{
+	struct spoor_object_identity id = { 0 };
+
+	look_into(image, &id);
+	memcpy(ret_id, id.build_id, sizeof(id.build_id));
+	return id.build_id_len ? id.build_id_len : -ENOENT;
 }
 
 int spoor_object_vaddr(const struct spoor_object_identity *id, uint64_t file_offset, uint64_t *ret_vaddr)

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 
+struct spoor_image; /* object/image.h */
+
 #define SPOOR_BUILD_ID_MAX 32
 #define SPOOR_MAX_LOADS 8
 
@@ -34,5 +36,7 @@ struct spoor_object_identity {
 int spoor_object_identify(int fd, struct spoor_object_identity *ret, struct spoor_error *e);
 /* The same for an image already in memory. */
 int spoor_object_identify_mem(const void *image, size_t size, struct spoor_object_identity *ret);
+/* Its build-id alone: returns the length, or -ENOENT. */
+int spoor_object_build_id(const struct spoor_image *image, uint8_t ret_id[static SPOOR_BUILD_ID_MAX]);
 /* File offset -> ELF virtual address by the executable loads; 0 or -ENOENT. */
 int spoor_object_vaddr(const struct spoor_object_identity *id, uint64_t file_offset, uint64_t *ret_vaddr);

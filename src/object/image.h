@@ -40,6 +40,3 @@ const Elf64_Shdr *spoor_elf_section_at(const struct spoor_elf *elf, uint32_t ind
 
 /* The section's bytes, followed by a NUL that is not counted. Caller frees. -ENODATA: no bytes in this file. */
 int spoor_elf_read(const struct spoor_elf *elf, const Elf64_Shdr *section, void **ret, size_t *ret_size);
-
-/* The GNU build-id note. Returns its length (at most max) or -ENOENT. */
-int spoor_elf_build_id(const struct spoor_elf *elf, uint8_t *ret_id, size_t max);

@@ -183,6 +183,63 @@ static void damaged_files(void **state)
 		try_damaged(damaged_copy(image, (size_t)size, (size_t)rand() % (size_t)size, (char)rand()));
 }
 
+/* Writes an object of n sections, which are all as `last`, but for the one that has the names; its bytes are holes. */
+static void make_object(int fd, unsigned n, const Elf64_Shdr *last, const char *names, size_t size)
+{
+	const Elf64_Shdr strings = { .sh_type = SHT_STRTAB, .sh_offset = 1024, .sh_size = size };
+	Elf64_Ehdr h = {
+		.e_ident = ELFMAG, .e_type = ET_DYN, .e_machine = EM_X86_64, .e_shoff = 4096,
+		.e_shentsize = sizeof(Elf64_Shdr), .e_shnum = n, .e_shstrndx = 1,
+	};
+
+	h.e_ident[EI_CLASS] = ELFCLASS64;
+	h.e_ident[EI_DATA] = ELFDATA2LSB;
+	assert_int_equal(pwrite(fd, &h, sizeof(h), 0), sizeof(h));
+	assert_int_equal(pwrite(fd, names, size, 1024), (ssize_t)size);
+	for (unsigned i = 1; i < n; i++)
+		assert_int_equal(pwrite(fd, i == 1 ? &strings : last, sizeof(*last), 4096 + i * (off_t)sizeof(*last)),
+				 sizeof(*last));
+	if (last->sh_offset + last->sh_size > 4096 + n * sizeof(*last))
+		assert_int_equal(ftruncate(fd, (off_t)(last->sh_offset + last->sh_size)), 0);
+}
+
+/* Thousands of notes that are holes of a gigabyte: they cost their owner nothing, and who reads them all minutes. */
+static void notes_are_read_within_bounds(void **state)
+{
+	const Elf64_Shdr note = { .sh_type = SHT_NOTE, .sh_offset = 1 << 20, .sh_size = 1 << 30 };
+	int fd = memfd_create("notes", MFD_CLOEXEC);
+
+	make_object(fd, 4000, &note, "", 1);
+	alarm(20);
+	try_damaged(fd);
+	alarm(0);
+}
+
+/* So does a debug file of a terabyte, whose checksum is asked for. */
+static void debug_file_is_read_within_bounds(void **state)
+{
+	static const char names[] = "\0.gnu_debuglink", link[8] = "debug";
+	const Elf64_Shdr section = { .sh_name = 1, .sh_type = SHT_PROGBITS, .sh_offset = 2048, .sh_size = 12 };
+	char dir[] = "/tmp/spoor-unit-symbols-XXXXXX", object[64], debug[64];
+	int fd;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(object, sizeof(object), "%s/object", dir);
+	snprintf(debug, sizeof(debug), "%s/debug", dir);
+	fd = open(debug, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+	close(fd);
+	fd = open(object, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	make_object(fd, 3, &section, names, sizeof(names));
+	assert_int_equal(pwrite(fd, link, sizeof(link), 2048), sizeof(link));
+	alarm(20);
+	try_damaged(fd);
+	alarm(0);
+	unlink(object);
+	unlink(debug);
+	rmdir(dir);
+}
+
 static void demangles(void **state)
 {
 	static const struct {
@@ -318,11 +375,18 @@ static void what_was_written_last(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(own_function_and_line), cmocka_unit_test(inlined_frames),
-		cmocka_unit_test(nothing_known),         cmocka_unit_test(no_elf),
-		cmocka_unit_test(damaged_files),         cmocka_unit_test(demangles),
-		cmocka_unit_test(demangler_is_bounded),  cmocka_unit_test(symbol_rules),
-		cmocka_unit_test(what_was_written_last), cmocka_unit_test(go_names_that_are_searched_for),
+		cmocka_unit_test(own_function_and_line),
+		cmocka_unit_test(inlined_frames),
+		cmocka_unit_test(nothing_known),
+		cmocka_unit_test(no_elf),
+		cmocka_unit_test(damaged_files),
+		cmocka_unit_test(notes_are_read_within_bounds),
+		cmocka_unit_test(debug_file_is_read_within_bounds),
+		cmocka_unit_test(demangles),
+		cmocka_unit_test(demangler_is_bounded),
+		cmocka_unit_test(symbol_rules),
+		cmocka_unit_test(what_was_written_last),
+		cmocka_unit_test(go_names_that_are_searched_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
