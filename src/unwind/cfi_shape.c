@@ -242,11 +242,11 @@ void spoor_cfi_keep_rbx(const struct cfi_state *s, struct spoor_rule *rule)
 	if (rule->op != SPOOR_RULE_CFA || (reg != REG_RBX && reg != REG_RBP && reg != REG_RSP) ||
 	    how > SPOOR_RBP_AT_CFA || rule->cfa_off < -most || rule->cfa_off >= most)
 		return;
-	if (s->rbx.kind == CFI_OFFSET)
+	if (s->rbx.kind == CFI_OFFSET && s->rbx.value < 0 && fits16(s->rbx.value))
 		below = -s->rbx.value;
 	else if (s->rbx.kind != CFI_SAME)
 		return;
-	if (below & 7 || below < 0 || below >> 3 > UINT8_MAX || (s->rbx.kind == CFI_OFFSET && !below))
+	if (below & 7 || below >> 3 > UINT8_MAX)
 		return;
 	rule->op = SPOOR_RULE_RBX;
 	rule->cfa_off = (uint32_t)(below >> 3) << 24 | ((uint32_t)rule->cfa_off & 0xffffff);

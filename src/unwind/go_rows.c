@@ -294,7 +294,7 @@ static int add_deltas(const struct go *g, const struct function *f, struct rowse
 		if (c.bad || !step || !rows->work)
 			break;
 		rows->work--;
-		delta += (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
+		delta = (int64_t)((uint64_t)delta + (raw >> 1 ^ -(raw & 1)));
 		if (delta < -MAX_DELTA || delta > MAX_DELTA)
 			break;
 		end = step < f->end - pc ? pc + step : f->end;

@@ -47,6 +47,9 @@ def elf(sections, segments_only=False, text_size=0x2000):
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, TEXT, TEXT, total, text_size, 0x1000)
     tables = struct.pack("<IIQQQQQQ", 1, 4, 0, DATA, DATA, total, total, 0x1000)
     search = struct.pack("<IIQQQQQQ", 0x6474e550, 4, frame[0], frame[1], frame[1], frame[2], frame[2], 4)
+    if ".dynamic" in at:
+        offset, vaddr, size = at[".dynamic"]
+        search = struct.pack("<IIQQQQQQ", 2, 4, offset, vaddr, vaddr, size, size, 8)
     if not segments_only:
         names = b"\0" + b"".join(n.encode() + b"\0" for n in sections) + b".shstrtab\0"
         headers = [bytes(64)]
@@ -132,6 +135,15 @@ def search_table(sections):
     return {".eh_frame_hdr": b"\x01\x00\xff\xff" + struct.pack("<Q", DATA + size + 16) + bytes(4), **sections}
 
 
+def loader():
+    """By its name glibc's loader, of which it is also known where rbx is: here so far away that it wraps around."""
+    name, size = b"\0\0ld-linux-x86-64.so.2\0", 16 * 3
+    names_at = DATA + 64 + 56 * 3 + size
+    dynamic = struct.pack("<QQQQQQ", 5, names_at, 14, 2, 0, 0)
+    rbx_at = [b"\x41\x0e\x10\x11\x03" + sleb(n) for n in (2, -2, 1 << 60)]
+    return elf({".dynamic": dynamic, ".dynstr": name, ".eh_frame": eh_frame(rbx_at)})
+
+
 GO_FUNCTIONS = ["main.main", "runtime.goexit", "syscall.rawVforkSyscall", "main.saves", "runtime.asyncPreempt", "gogo"]
 
 
@@ -140,10 +152,10 @@ def go_code():
     return bytes(0x184 - (64 + 56 * 3)) + b"\x48\x89\x6c\x24\x08\x48\x8d\x6c\x24\x08"
 
 
-def pcln(version, text=TEXT, units=False):
+def pcln(version, text=TEXT, units=False, deltas=None):
     """Functions, one each 0x80 bytes; deltas of each: 0, 16, 0 at 0, 4, 0x70. units: it says where tables of units
     and files would be, as Go's linker does."""
-    deltas = uleb(2) + uleb(4) + uleb(32) + uleb(0x6c) + uleb(31) + uleb(0x10) + b"\0"
+    deltas = deltas or uleb(2) + uleb(4) + uleb(32) + uleb(0x6c) + uleb(31) + uleb(0x10) + b"\0"
     names = b"\0" + b"".join(name.encode() + b"\0" for name in GO_FUNCTIONS)
     word = "<I" if version >= 18 else "<Q"
     head_size = {2: 16, 16: 64, 18: 72, 20: 72}[version]
@@ -220,6 +232,8 @@ def main(directory):
         "no_information": elf({".comment": b"nothing"}),
     }
     files |= {f"go_{v}": elf({".code": go_code(), ".gopclntab": pcln(v)}) for v in (2, 16, 18, 20)}
+    files["loader"] = loader()
+    files["go_far"] = elf({".code": go_code(), ".gopclntab": pcln(20, deltas=uleb((1 << 64) - 1) + uleb(4) + b"\0")})
     files["go_and_cfi"] = elf({".eh_frame": eh_frame(every[:1]), ".gopclntab": pcln(20)})
     files["go_searched"] = elf({**go_searched(), ".note.go.buildid": b"some"})
     files["go_relocated"] = elf({**go_relocated(), ".go.buildinfo": b"some"})
