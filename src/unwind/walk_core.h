@@ -240,11 +240,12 @@ SPOOR_INLINE __s64 spoor_prologue(__u64 code, __u64 more)
 
 /*
  * Does code begin with a load by rbp from below it, as HotSpot's interpreter and stubs have it where calls return to?
- * Then rbp is the base of its frame: what does not keep frame pointers leaves the rbp of others alone.
+ * Then rbp is the base of its frame: what does not keep frame pointers leaves the rbp of others alone. (By r13 it is
+ * the same code but for REX.B.)
  */
 SPOOR_INLINE int spoor_rbp_is_own(__u64 code)
 {
-	return (code & 0x80c7fff8) == 0x80458b48;
+	return (code & 0x80c7fffb) == 0x80458b48;
 }
 
 /* The status of a walk that ended with this one, complete or at its budget: only if no caller may be missing. */

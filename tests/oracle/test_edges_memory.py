@@ -47,6 +47,8 @@ MADE = {  # each calls what it is given; from_main() and main() keep frame point
     "not_kept": "0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3",
     # sub rsp, 8; call rdi; mov rax, [rbp+8]; add rsp, 8; ret
     "not_kept_but_read": "0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x8b, 0x45, 8, 0x48, 0x83, 0xc4, 8, 0xc3",
+    # push r13; mov r13, rsp; call rdi; mov rax, [r13-8]; pop r13; ret
+    "not_kept_but_r13": "0x41, 0x55, 0x49, 0x89, 0xe5, 0xff, 0xd7, 0x49, 0x8b, 0x45, 0xf8, 0x41, 0x5d, 0xc3",
     # push rbp; xor ebp, ebp; call rdi; pop rbp; ret
     "zero": "0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0xc3",
 }
@@ -65,7 +67,8 @@ int main(int argc, char **argv)
 }"""
 WHOLE = ("complete", ["from_main", "main"])
 FOUND = {"kept": WHOLE, "old_word": WHOLE, "by_rbp": WHOLE, "not_kept": ("guessed", ["main"]),
-         "not_kept_but_read": ("guessed", ["main"]), "zero": ("guessed", [])}
+         "not_kept_but_read": ("guessed", ["main"]), "not_kept_but_r13": ("guessed", ["main"]),
+         "zero": ("guessed", [])}
 
 
 def own(call):
