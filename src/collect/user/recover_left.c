@@ -85,6 +85,33 @@ static int read_file(const char *path, int *ret_fd, struct stat *ret_stat, uint8
 	return 0;
 }
 
+static bool same_times(const struct spoor_arena_packet *a, const struct spoor_arena_packet *b, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (a[i].serial != b[i].serial || a[i].begun != b[i].begun || a[i].owner != b[i].owner)
+			return false;
+	return true;
+}
+
+/*
+ * As they were at one moment, so that no packet is missing between two that are there: none was taken or begun from one
+ * look to the next. buf: room for as many.
+ */
+static void read_headers(const struct spoor_user_arena *a, int fd, struct spoor_arena_packet *to,
+			 struct spoor_arena_packet *buf)
+{
+	size_t size = a->n_packets * sizeof(*to);
+
+	for (int i = 0; i < TRIES; i++) {
+		memmove(to, a->headers, size); /* where nothing more is there to be read */
+		memcpy(buf, a->headers, size);
+		read_at(fd, to, size, a->head.headers_offset);
+		read_at(fd, buf, size, a->head.headers_offset);
+		if (same_times(to, buf, a->n_packets))
+			break;
+	}
+}
+
 /* Is what is in a packet what its header said, which was read before it? now: what it says after that. */
 static bool stood(const struct spoor_arena_packet *h, const struct spoor_arena_packet *now)
 {
@@ -94,17 +121,25 @@ static bool stood(const struct spoor_arena_packet *h, const struct spoor_arena_p
 /* Once more, in an order in which what is read later is there if what was read before says so: how many stood. */
 static unsigned read_again(struct spoor_user_arena *a, int fd, struct spoor_arena_packet *now)
 {
-	size_t size = a->n_packets * sizeof(*now);
 	unsigned n = 0;
 
 	read_at(fd, a->base, sizeof(a->head), 0);
-	read_at(fd, a->headers, size, a->head.headers_offset);
+	read_headers(a, fd, a->headers, now);
 	read_at(fd, a->base + a->head.data_offset, a->size - a->head.data_offset, a->head.data_offset);
-	memcpy(now, a->headers, size); /* where nothing more is there to be read */
-	read_at(fd, now, size, a->head.headers_offset);
+	read_headers(a, fd, now, now + a->n_packets);
 	for (unsigned i = 0; i < a->n_packets; i++)
 		n += stood(&a->headers[i], &now[i]);
 	return n;
+}
+
+/* What stood is not taken either if its program is about to overwrite it: others of its age may be gone. */
+static void take_owner(struct spoor_user_arena *a, unsigned i, uint64_t now)
+{
+	uint64_t before = a->headers[i].owner;
+
+	a->headers[i].owner = now;
+	if (!spoor_user_packet_leaves(a, i))
+		a->headers[i].owner = before;
 }
 
 /*
@@ -113,7 +148,7 @@ static unsigned read_again(struct spoor_user_arena *a, int fd, struct spoor_aren
  */
 static int settle(struct spoor_user_arena *a, int fd)
 {
-	_cleanup_(spoor_freep) struct spoor_arena_packet *now = calloc(a->n_packets, sizeof(*now));
+	_cleanup_(spoor_freep) struct spoor_arena_packet *now = calloc(a->n_packets, 2 * sizeof(*now));
 	struct spoor_arena *head = (struct spoor_arena *)a->base;
 
 	if (!now)
@@ -122,11 +157,14 @@ static int settle(struct spoor_user_arena *a, int fd)
 		return 0;
 	for (int i = 0; i < TRIES && read_again(a, fd, now) <= a->n_packets / 2; i++)
 		;
-	for (unsigned i = 0; i < a->n_packets; i++)
-		if (!stood(&a->headers[i], &now[i])) {
-			a->headers[i] = now[i];
-			a->headers[i].committed = 0;
+	for (unsigned i = 0; i < a->n_packets; i++) {
+		if (stood(&a->headers[i], &now[i])) {
+			take_owner(a, i, now[i].owner);
+			continue;
 		}
+		a->headers[i] = now[i];
+		a->headers[i].committed = 0;
+	}
 	/* They are only added to: those of what was read are there now. */
 	read_at(fd, &head->defs_used, sizeof(head->defs_used), offsetof(struct spoor_arena, defs_used));
 	read_at(fd, a->base + a->head.defs_offset, a->head.defs_size, a->head.defs_offset);
