@@ -312,6 +312,7 @@ def test_file_size_limit(spoor, read, tmp_path):
         assert run.stderr.count("File too large") == 1 and "ulimit -f" in run.stderr
         assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 1000
         assert read(tmp_path / f"{status}.spoor", ended=False).count("chdir") >= 300
+        assert "could not be written: a full disk, a limit on file sizes," in spoor("report", f"{status}.spoor").stdout
 
 
 def test_vanished_directory(record, start, actor, tmp_path, nothing_attached):
