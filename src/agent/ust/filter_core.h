@@ -221,7 +221,8 @@ static inline bool filter_is_real_(const char *at)
 static inline int filter_parse_number_(struct filter_parser *p)
 {
 	struct filter_node n = { .op = FILTER_INTEGER };
-	bool negative = *p->at == '-', good;
+	const char *from = p->at;
+	bool negative = *from == '-', good;
 	uint64_t integer = 0;
 	double real = 0;
 
@@ -234,8 +235,10 @@ static inline int filter_parse_number_(struct filter_parser *p)
 		good = filter_parse_integer_(p, &integer);
 		n.integer = negative ? -(__int128)integer : (__int128)integer;
 	}
-	if (!good || filter_is_word_(*p->at))
-		return filter_fail_(p, "a number is none");
+	if (!good || filter_is_word_(*p->at)) {
+		p->at = from;
+		return filter_fail_(p, "this is no number of at most 64 bits");
+	}
 	return filter_add_(p, n);
 }
 
