@@ -242,10 +242,12 @@ static int start(struct command *c, struct spoor_error *e)
 	r = add_rules(c, s, true, e);
 	if (r)
 		return r;
-	if (c->is_new) /* its rules say whom it wants */
-		s->recording = true;
-	else
+	if (c->is_new) {
+		s->recording = true; /* its rules say whom it wants */
+		spoor_hub_begins(c->q);
+	} else {
 		r = record(c, s, true, e);
+	}
 	if (r < 0)
 		return r;
 	spoor_hub_join(c->h, s, 0, c->q);

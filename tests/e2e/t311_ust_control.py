@@ -234,7 +234,9 @@ def test_session_for_all_starts_whoever_is_silent(daemon, ticker):
     said = daemon.ust("enable", "-a", "zoo:rare").stdout
     assert f"{stopped.pid}: it does not answer" in said, said
     run = daemon.ust("start", "-s", "one", "-o", "one.spoor", stopped.pid, check=False)
-    assert run.returncode == 1 and "no process did it" in run.stderr # it alone was asked
+    assert run.returncode == 1 and "no process did it; the session is there" in run.stderr # it alone was asked
+    run = daemon.ust("enable", "-s", "one", "zoo:tick", stopped.pid, check=False)
+    assert run.returncode == 1 and run.stderr.endswith("no process did it\n"), run.stderr
     daemon.ust("end", "-s", "one")
     new = daemon.program(ticker, 1, 101)
     new.wait(20)

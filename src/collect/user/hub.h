@@ -168,6 +168,8 @@ int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e);
 void spoor_hub_stands(struct spoor_hub_request *q);
 /* Sites are to be switched on: where programs have none of these, it is said how to find out which they have. */
 void spoor_hub_enables(struct spoor_hub_request *q);
+/* A session has begun, and stays where no process does what is asked: who stopped to answer may do it yet. */
+void spoor_hub_begins(struct spoor_hub_request *q);
 /* A line for the client; the last one ends the request when nothing is awaited any more. */
 void spoor_hub_answer(struct spoor_hub_request *q, const char *text);
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text);

@@ -96,6 +96,7 @@ struct spoor_hub_request {
 	uint64_t waited;   /* ms: for the client to read */
 	uint64_t deadline; /* ns */
 	bool enables;      /* it is to switch on sites: where there are none, how to see which there are is said */
+	bool begins;       /* a session, which stays where nobody does what is asked */
 	bool stands;       /* what is asked holds for programs to come: it is done, whoever of these does not do it */
 	bool again;        /* all programs are looked for once more when these have answered: what they forked before */
 	unsigned looks;    /* so often at most; 0 also where single ones were asked */

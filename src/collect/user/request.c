@@ -98,7 +98,8 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 	if (!q->result && q->refused && q->refused == q->programs && !q->stands) {
 		q->result = -EIO;
 		if (!q->text[0])
-			snprintf(q->text, sizeof(q->text), "no process did it");
+			snprintf(q->text, sizeof(q->text), "no process did it%s",
+				 q->begins ? "; the session is there all the same: 'spoor ust end' ends it" : "");
 	}
 	sum_up(q, text, sizeof(text));
 	send_text(q, text, true);
@@ -113,6 +114,11 @@ void spoor_hub_stands(struct spoor_hub_request *q)
 void spoor_hub_enables(struct spoor_hub_request *q)
 {
 	q->enables = true;
+}
+
+void spoor_hub_begins(struct spoor_hub_request *q)
+{
+	q->begins = true;
 }
 
 void spoor_hub_result(struct spoor_hub_request *q, int result, const char *text)
