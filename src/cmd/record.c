@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
+#include <errno.h>
 #include <linux/capability.h>
 #include <limits.h>
 #include <signal.h>
@@ -140,7 +141,9 @@ int spoor_cmd_record(int argc, char **argv)
 	spoor_signals_survive(SIGPIPE);
 	o.s.ready = say_ready;
 	o.s.hidden = say_hidden;
-	r = spoor_session_run(&o.s, &result, &e);
+	do
+		r = spoor_session_run(&o.s, &result, &e);
+	while (r == -EEXIST && !access(o.s.output, F_OK) && spoor_record_choose_output(&o));
 	if (r) {
 		spoor_cmd_say("record", spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;

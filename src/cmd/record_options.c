@@ -163,14 +163,15 @@ static const char *name_of_cgroup(const char *path, char *buf, size_t size)
 	return *buf ? buf : "all";
 }
 
-static void default_output(struct spoor_record_options *o)
+bool spoor_record_choose_output(struct spoor_record_options *o)
 {
 	const struct spoor_targets *t = &o->s.targets;
 	char date[32], pid[16], group[NAME_MAX + 1], what[64];
 	const char *of = "all";
+	int i;
 
-	if (o->s.output)
-		return;
+	if (o->s.output && o->s.output != o->name)
+		return false;
 	if (t->argv)
 		of = spoor_basename(t->argv[0]);
 	else if (t->n_names)
@@ -182,9 +183,10 @@ static void default_output(struct spoor_record_options *o)
 	spoor_escape_file_name(of, strlen(of), what, sizeof(what));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	snprintf(o->name, sizeof(o->name), "spoor-%s-%s.spoor", date, what);
-	for (int i = 2; i < 1000 && !access(o->name, F_OK); i++)
+	for (i = 2; i < 1000 && !access(o->name, F_OK); i++)
 		snprintf(o->name, sizeof(o->name), "spoor-%s-%s-%d.spoor", date, what, i);
 	o->s.output = o->name;
+	return i < 1000;
 }
 
 static void choose_memory(struct spoor_record_options *o)
@@ -244,7 +246,7 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 		o->s.segment_size = o->s.max_size / 8;
 	if (!o->s.ring_size)
 		o->s.ring_size = default_buffers(o->s.max_size);
-	default_output(o);
+	spoor_record_choose_output(o);
 	choose_memory(o);
 	o->s.cache_dir = spoor_cache_directory(o->cache);
 	o->s.command = o->command;

@@ -17,3 +17,5 @@ struct spoor_record_options {
 
 /* o is zeroed. Prints what is wrong. Returns 0, or an exit code + 1 (1: help was shown). */
 int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv);
+/* Another name, where somebody took that which was chosen. False: it was not chosen, or there are no more. */
+bool spoor_record_choose_output(struct spoor_record_options *o);

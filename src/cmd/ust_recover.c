@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/descriptors.h"
 #include "base/strings.h"
@@ -94,6 +95,8 @@ int spoor_ust_cmd_recover(int argc, char **argv)
 	if (!output) {
 		spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 		snprintf(name, sizeof(name), "ust-%s.spoor", date);
+		for (int i = 2; i < 1000 && !access(name, F_OK); i++)
+			snprintf(name, sizeof(name), "ust-%s-%d.spoor", date, i);
 		output = name;
 	}
 	spoor_descriptors_raise(); /* what programs spilled stays open */

@@ -33,26 +33,22 @@ struct run {
 	struct spoor_ust_session *session;
 	struct spoor_command child;
 	int signal_fd;
-	bool stop, ended, made_usttrace;
+	bool stop, ended, named, made_usttrace; /* named: the trace, by -o */
 	int status, snapshot_signal;
 	unsigned n_snapshots;
 };
 
 /* ---- options ---- */
 
-/* ./usttrace/ is where the paper's usttrace puts it. */
-static int default_output(struct run *r, struct spoor_error *e)
+/* False: it was named, or there are too many of that name. */
+static bool choose_output(struct run *r)
 {
 	const char *command = spoor_basename(r->argv[0]);
 	char date[32], what[65];
 	int n = 0;
 
-	if (r->o.output[0])
-		return 0;
-	r->made_usttrace = !mkdir("usttrace", 0700);
-	if (!r->made_usttrace && errno != EEXIST)
-		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o",
-				  strerror(errno));
+	if (r->named)
+		return false;
 	spoor_escape_file_name(command, strlen(command), what, sizeof(what));
 	spoor_format_date(spoor_now_realtime(), date, sizeof(date));
 	do {
@@ -62,6 +58,20 @@ static int default_output(struct run *r, struct spoor_error *e)
 			snprintf(again, sizeof(again), "-%d", n);
 		snprintf(r->o.output, sizeof(r->o.output), "usttrace/%s-%s%s.spoor", date, what, again);
 	} while (n < 1000 && !access(r->o.output, F_OK));
+	return n < 1000;
+}
+
+/* ./usttrace/ is where the paper's usttrace puts it. */
+static int default_output(struct run *r, struct spoor_error *e)
+{
+	r->named = r->o.output[0];
+	if (r->named)
+		return 0;
+	r->made_usttrace = !mkdir("usttrace", 0700);
+	if (!r->made_usttrace && errno != EEXIST)
+		return spoor_fail(e, errno, "usttrace: cannot be created: %s; choose another place with -o",
+				  strerror(errno));
+	choose_output(r);
 	return 0;
 }
 
@@ -123,7 +133,9 @@ static int open_session(struct run *r, struct spoor_error *e)
 	r->o.s.name = "run";
 	r->o.s.output = r->o.output;
 	r->o.s.command = r->command;
-	err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
+	do
+		err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
+	while (err == -EEXIST && choose_output(r)); /* another one took it meanwhile */
 	for (unsigned i = 0; i < r->o.n_rules && !err; i++)
 		err = spoor_ust_session_rule(r->session, &r->o.rules[i], e);
 	if (err)

@@ -44,6 +44,18 @@ def test_run_makes_usttrace(spoor, ticker, tmp_path, events):
         assert sorted(ticks(events(path)[0]).values()) == [211, 211]
 
 
+@pytest.mark.parametrize("verb", [["ust", "run"], ["record", "-e", "getppid"]], ids=lambda v: v[0])
+def test_many_at_once_in_one_place(build, ticker, tmp_path, verb):
+    """Each finds a name of its own, and runs its command, once."""
+    command = [build / "spoor", *verb, "--", ticker, "1", "3"]
+    all_of_them = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                   for _ in range(8 if verb[0] == "ust" else 2)]
+    for p in all_of_them:
+        out, said = p.communicate(timeout=60)
+        assert p.returncode == 0 and out == "ready\n" and "exists already" not in said, said
+    assert len(list(tmp_path.glob("usttrace/*.spoor" if verb[0] == "ust" else "*.spoor"))) == len(all_of_them)
+
+
 def test_snapshot_beside_a_trace_with_a_slash(build, start, ticker, tmp_path, events):
     """And what a terminal would obey is not said as it is."""
     said = tmp_path / "said"
