@@ -40,6 +40,7 @@ static int take_output(void *options, const char *arg, struct spoor_error *e)
 	struct spoor_record_options *o = options;
 
 	o->s.output = o->name;
+	o->named = true;
 	return spoor_option_trace(arg, o->name, e);
 }
 
@@ -170,7 +171,7 @@ bool spoor_record_choose_output(struct spoor_record_options *o)
 	const char *of = "all";
 	int i;
 
-	if (o->s.output && o->s.output != o->name)
+	if (o->named)
 		return false;
 	if (t->argv)
 		of = spoor_basename(t->argv[0]);

@@ -12,6 +12,7 @@ struct spoor_record_options {
 	const char *sets[SPOOR_MAX_SETS]; /* --set: commands to a recording under way in s.targets.argv[0] */
 	unsigned n_sets;
 	char name[PATH_MAX]; /* of the recording */
+	bool named;          /* by -o */
 	char command[4096], cache[PATH_MAX];
 };
 
