@@ -313,6 +313,21 @@ def test_strangers_whose_sockets_linger_at_the_end(ticking):
         assert recording.wait(60) == 0
 
 
+def test_stranger_in_the_recordings_place(spoor, tmp_path):
+    """Who takes its name gets no commands, and is not taken for it."""
+    (tmp_path / "t.spoor").mkdir()
+    st = (tmp_path / "t.spoor").stat()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.bind(f"\0spoor-record-{st.st_dev:x}-{st.st_ino:x}")
+        os.seteuid(12345)
+        try:
+            s.listen()
+        finally:
+            os.seteuid(0)
+        run = spoor("record", "--set", "pause", "t.spoor")
+        assert run.returncode == 1 and "another user than the trace's owner" in run.stderr, run.stderr
+
+
 def test_custom_with_a_scope(ticking, change, read):
     """Where the recording has limits to take from, a setting may change to them."""
     recording = ticking("--scope", "main=1")

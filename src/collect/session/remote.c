@@ -18,13 +18,14 @@
 #define MAX_TEXT 4096
 #define PATIENCE_MS 200 /* with a peer that connects and says nothing */
 
-static int address_of(const char *dir, struct sockaddr_un *ret, socklen_t *ret_len)
+static int address_of(const char *dir, struct sockaddr_un *ret, socklen_t *ret_len, uid_t *ret_owner)
 {
 	struct stat st;
 	int n;
 
 	if (stat(dir, &st))
 		return -errno;
+	*ret_owner = st.st_uid;
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, "spoor-record-%lx-%lx", (unsigned long)st.st_dev,
 		     (unsigned long)st.st_ino);
@@ -37,21 +38,23 @@ int spoor_remote_listen(const char *dir, struct spoor_error *e)
 	_cleanup_(spoor_closep) int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un a;
 	socklen_t len = 0;
-	int r = address_of(dir, &a, &len);
+	uid_t owner = 0;
+	int r = address_of(dir, &a, &len, &owner);
 
 	if (r)
-		return r;
+		return spoor_fail(e, -r, "cannot listen for commands: %s", strerror(-r));
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, len) || listen(fd, 4))
 		return spoor_fail(e, errno, "cannot listen for commands: %s", strerror(errno));
 	return TAKE_FD(fd);
 }
 
-static int may_command(int fd)
+/* Anybody can take the name first, or come. */
+static bool is_of(int fd, uid_t uid)
 {
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && (peer.uid == geteuid() || !peer.uid);
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && (peer.uid == uid || !peer.uid);
 }
 
 typedef int (*apply_fn)(void *ctx, const char *text, bool check, struct spoor_error *e);
@@ -77,7 +80,7 @@ void spoor_remote_serve(int fd, apply_fn apply, void *ctx)
 
 	if (peer < 0)
 		return;
-	if (!may_command(peer)) {
+	if (!is_of(peer, geteuid())) {
 		spoor_fail(&e, EPERM, "only the user who records and root may give commands");
 	} else {
 		struct pollfd p = { .fd = peer, .events = POLLIN };
@@ -105,12 +108,16 @@ int spoor_remote_send(const char *dir, const char *const *texts, size_t n_texts,
 	size_t size = 0, used = 0;
 	socklen_t len = 0;
 	ssize_t n;
-	int r = address_of(dir, &a, &len);
+	uid_t owner = 0;
+	int r = address_of(dir, &a, &len, &owner);
 
 	if (r)
 		return spoor_fail(e, -r, "%s: %s", dir, strerror(-r));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, len))
 		return spoor_fail(e, ENOENT, "%s: no recording is under way there", dir);
+	if (!is_of(fd, owner))
+		return spoor_fail(e, EPERM, "%s: another user than the trace's owner listens in its recording's place",
+				  dir);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	for (size_t i = 0; i < n_texts; i++)
 		size += strlen(texts[i]) + 1;

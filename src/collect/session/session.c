@@ -125,7 +125,9 @@ static int open_consumer(struct session *s, struct spoor_error *e)
 
 	if (r)
 		return r;
-	s->remote_fd = spoor_remote_listen(o->output, NULL);
+	s->remote_fd = spoor_remote_listen(o->output, e);
+	if (s->remote_fd < 0)
+		fprintf(stderr, "spoor: %s; 'record --set' will not reach this recording\n", e->text);
 	spoor_settings_init(&s->settings, s->host.kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
 			    o->custom.n > 0);
 	return spoor_consumer_new(s->host.kernel, s->host.objects, s->writer,
