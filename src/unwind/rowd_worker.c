@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -247,6 +248,7 @@ static int detach(int sock)
 	    dup2(sock, SOCK_FD) < 0 || close_range(SOCK_FD + 1, ~0U, 0) < 0)
 		return -errno;
 	setsid();
+	sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){}); /* who starts it anew may be in a hurry */
 	for (i = 1; i < NSIG; i++)
 		signal(i, SIG_DFL);
 	sigemptyset(&none);

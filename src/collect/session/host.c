@@ -2,6 +2,7 @@
 #include "collect/session/host.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -91,10 +92,10 @@ int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
 		long r = spoor_kernel_take_in(h->kernel);
 
 		spoor_kernel_end_attach(h->kernel);
-		spoor_privileges_drop(keep_admin);
+		spoor_privileges_drop((uint64_t)keep_admin << CAP_SYS_ADMIN);
 		return r < 0 ? r : spoor_command_go(&h->command, e);
 	}
-	spoor_privileges_drop(keep_admin);
+	spoor_privileges_drop((uint64_t)keep_admin << CAP_SYS_ADMIN);
 	h->attached = spoor_targets_take_in(t, h->kernel, h->make_room, h->ctx);
 	if (h->attached == -ESRCH)
 		return spoor_fail(e, ESRCH, "-p %d%s: %s", t->pids[0], t->n_pids > 1 ? ", and the others" : "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The loader's thread: its queue, the raw stacks that it unwinds, and how these come back. */
 #include <errno.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,13 +109,24 @@ static void append(struct spoor_objects *s, struct work *w)
 	s->bytes_waiting += w->bytes;
 }
 
+/*
+ * Each call that goes through it meanwhile is one more raw stack. Who takes those out of the rings has real-time
+ * priority: on his CPU the loader, or a thread that opens a file for it, would wait for tens of milliseconds.
+ */
+static void load_at_once(struct spoor_objects *s, const struct spoor_ctl_object *o)
+{
+	spoor_privileges_at_once(true);
+	spoor_objects_load(s, o);
+	spoor_privileges_at_once(false);
+}
+
 static void *loader(void *arg)
 {
 	struct spoor_objects *s = arg;
 	size_t stuck = 0; /* so many in a row had to wait */
 
 	spoor_privileges_hurry(false);
-	spoor_privileges_drop(false); /* of this thread alone: it opens the files of strangers */
+	spoor_privileges_drop(1ULL << CAP_SYS_NICE); /* of this thread alone: it opens the files of strangers */
 	pthread_mutex_lock(&s->lock);
 	while (!s->stop) {
 		struct work *w = s->first;
@@ -130,7 +142,7 @@ static void *loader(void *arg)
 		pthread_mutex_unlock(&s->lock);
 
 		if (w->kind == WORK_OBJECT)
-			spoor_objects_load(s, w->object);
+			load_at_once(s, w->object);
 		else if (w->kind == WORK_LAYOUT)
 			spoor_layouts_keep(s->layouts, w->layout);
 		else

@@ -29,17 +29,17 @@ int spoor_privileges_check(struct spoor_error *e)
 /* SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. */
 static const uint8_t kept[] = { CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE };
 
-void spoor_privileges_drop(bool keep_admin)
+void spoor_privileges_drop(uint64_t also)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2];
-	uint64_t keep = 0;
+	uint64_t keep = also;
 
 	if (syscall(SYS_capget, &header, data))
 		return;
 	for (unsigned i = 0; i < sizeof(kept); i++)
 		keep |= 1ULL << kept[i];
-	if (keep_admin || !(data[1].permitted & CAP_TO_MASK(CAP_BPF)))
+	if (!(data[1].permitted & CAP_TO_MASK(CAP_BPF)))
 		keep |= 1ULL << CAP_SYS_ADMIN;
 	for (int i = 0; i < 2; i++) {
 		uint32_t mask = keep >> (32 * i);
@@ -63,9 +63,15 @@ void spoor_privileges_drop_all(void)
 
 #define HURRY 10 /* nice levels */
 
+static const struct sched_param lowest = { .sched_priority = 1 };
+
+void spoor_privileges_at_once(bool on)
+{
+	sched_setscheduler(0, on ? SCHED_RR : SCHED_OTHER, on ? &lowest : &(struct sched_param){});
+}
+
 void spoor_privileges_hurry(bool at_once)
 {
-	const struct sched_param lowest = { .sched_priority = 1 };
 	int nice;
 
 	if (at_once && !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest))

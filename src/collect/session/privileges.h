@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -9,10 +10,11 @@ int spoor_privileges_check(struct spoor_error *e);
 
 /*
  * Gives up, for good, every capability that a recording under way does not need. Kept: those for BPF maps and
- * iterators, for reading targets' memory, mappings and files; with keep_admin also CAP_SYS_ADMIN, without which the
- * kernel does not count programs' run time (--overhead). Does nothing where there is nothing to give up.
+ * iterators, for reading targets' memory, mappings and files; and those of `also`, a bit for each: CAP_SYS_ADMIN,
+ * without which the kernel does not count programs' run time (--overhead), CAP_SYS_NICE for spoor_privileges_at_once().
+ * Does nothing where there is nothing to give up.
  */
-void spoor_privileges_drop(bool keep_admin);
+void spoor_privileges_drop(uint64_t also);
 
 /* Gives up all of them, for good. */
 void spoor_privileges_drop_all(void);
@@ -24,6 +26,9 @@ void spoor_privileges_drop_all(void);
  * of that.
  */
 void spoor_privileges_hurry(bool at_once);
+
+/* The calling thread, and what it starts meanwhile, does so until it is told otherwise, where that is allowed. */
+void spoor_privileges_at_once(bool on);
 
 /*
  * The calling thread gets most of a CPU until it is put back to what this returns: what is a second's work takes half
