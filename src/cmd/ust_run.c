@@ -135,7 +135,7 @@ static int open_session(struct run *r, struct spoor_error *e)
 	r->o.s.command = r->command;
 	do
 		err = spoor_ust_session_new(&r->o.s, 0, &r->session, e);
-	while (err == -EEXIST && choose_output(r)); /* another one took it meanwhile */
+	while (err == -EEXIST && !access(r->o.output, F_OK) && choose_output(r)); /* another one took it meanwhile */
 	for (unsigned i = 0; i < r->o.n_rules && !err; i++)
 		err = spoor_ust_session_rule(r->session, &r->o.rules[i], e);
 	if (err)

@@ -115,7 +115,7 @@ int spoor_remote_send(const char *dir, const char *const *texts, size_t n_texts,
 		return spoor_fail(e, -r, "%s: %s", dir, strerror(-r));
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, len))
 		return spoor_fail(e, ENOENT, "%s: no recording is under way there", dir);
-	if (!is_of(fd, owner))
+	if (!is_of(fd, owner) && !is_of(fd, geteuid())) /* some file systems give all files one owner */
 		return spoor_fail(e, EPERM, "%s: another user than the trace's owner listens in its recording's place",
 				  dir);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));

@@ -39,7 +39,7 @@ struct session {
 	bool full;
 	bool snapshot; /* asked for */
 	bool ending;   /* the segment that it waits for is being ended */
-	bool untold;   /* of some calls in flight the segment has still to be told */
+	long untold;   /* of so many calls in flight the segment has still to be told; -errno: that is tried again */
 	bool said_crowded;
 	unsigned n_snapshots;
 };
@@ -121,13 +121,14 @@ static int open_trace(struct session *s, struct spoor_error *e)
 static int open_consumer(struct session *s, struct spoor_error *e)
 {
 	const struct spoor_session_options *o = s->o;
+	struct spoor_error why = { "" };
 	int r = o->ust ? open_user_part(s, e) : 0;
 
 	if (r)
 		return r;
-	s->remote_fd = spoor_remote_listen(o->output, e);
+	s->remote_fd = spoor_remote_listen(o->output, &why);
 	if (s->remote_fd < 0)
-		fprintf(stderr, "spoor: %s; 'record --set' will not reach this recording\n", e->text);
+		fprintf(stderr, "spoor: %s; 'record --set' will not reach this recording\n", why.text);
 	spoor_settings_init(&s->settings, s->host.kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
 			    o->custom.n > 0);
 	return spoor_consumer_new(s->host.kernel, s->host.objects, s->writer,
@@ -253,7 +254,7 @@ static void repeat(struct session *s)
 {
 	uint64_t lost = spoor_writer_lost_told(s->writer);
 
-	s->untold = spoor_kernel_repeat(s->host.kernel, spoor_writer_lasting(s->writer)) != 0;
+	s->untold = spoor_kernel_repeat(s->host.kernel, spoor_writer_lasting(s->writer));
 	if (!s->untold)
 		spoor_consumer_repeated(s->consumer);
 	drain(s);
@@ -266,13 +267,15 @@ static void rotate(struct session *s)
 {
 	if (s->untold)
 		repeat(s);
-	if (s->untold || spoor_consumer_rotating(s->consumer))
+	if (spoor_consumer_rotating(s->consumer))
 		return;
 	if (s->ending) {
 		s->ending = false;
 		s->snapshot = false;
 		take_snapshot(s);
 	}
+	if (s->untold > 0)
+		return;
 	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic())) {
 		if (!spoor_consumer_rotate(s->consumer, NULL)) {
 			s->ending = s->snapshot;
@@ -396,6 +399,8 @@ static void end(struct session *s)
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
+	if (s->snapshot)
+		fprintf(stderr, "spoor: no snapshot: the recording ended before its segment did\n");
 	spoor_user_part_end(&s->user, &r->user, make_room, s);
 	spoor_consumer_ends(s->consumer);
 	until = spoor_now_monotonic() + END_NS;
