@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -51,32 +51,91 @@ int spoor_fds_send(int sock, const void *bytes, size_t size, const int *fds, int
 	return (size_t)sent == size ? 0 : -EIO;
 }
 
-static unsigned closing; /* threads that are at it */
+static unsigned closing; /* threads that are at it, at most MOST_STUCK */
+static struct late {
+	struct late *next;
+	int fd;
+} *late;             /* what waits for one of them */
+static pid_t closer; /* whose all that is: a child has the descriptors perhaps, but no threads */
 
-static void *close_it(void *fd)
+static void put_off(struct late *first, struct late *last)
 {
-	close((int)(intptr_t)fd);
-	__atomic_fetch_sub(&closing, 1, __ATOMIC_RELAXED);
+	struct late *next = __atomic_load_n(&late, __ATOMIC_RELAXED);
+
+	do
+		last->next = next;
+	while (!__atomic_compare_exchange_n(&late, &next, first, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+}
+
+static bool may_begin(void)
+{
+	if (__atomic_fetch_add(&closing, 1, __ATOMIC_SEQ_CST) < MOST_STUCK)
+		return true;
+	__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
+	return false;
+}
+
+/* One after another; what it does not close yet is there for others. */
+static void close_late(void)
+{
+	struct late *l;
+
+	while ((l = __atomic_exchange_n(&late, NULL, __ATOMIC_ACQUIRE))) {
+		if (l->next) {
+			struct late *last = l->next;
+
+			while (last->next)
+				last = last->next;
+			put_off(l->next, last);
+		}
+		close(l->fd);
+		free(l);
+	}
+}
+
+static void *closes(void *unused)
+{
+	do {
+		close_late();
+		__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
+	} while (__atomic_load_n(&late, __ATOMIC_SEQ_CST) && may_begin()); /* put off before that */
 	return NULL;
 }
 
-/* Where there is no room for a thread the descriptor stays. */
-static void begin_closing(int fd)
+/* Where there is no room for a thread it is for the next one. */
+static void begin_thread(void)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	__atomic_fetch_add(&closing, 1, __ATOMIC_RELAXED);
 	sigfillset(&all);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, THREAD_STACK);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, &attr, close_it, (void *)(intptr_t)fd))
-		__atomic_fetch_sub(&closing, 1, __ATOMIC_RELAXED);
+	if (pthread_create(&thread, &attr, closes, NULL))
+		__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
+}
+
+/* Without memory the descriptor stays. */
+static void begin_closing(int fd)
+{
+	struct late *l = malloc(sizeof(*l));
+
+	if (!l)
+		return;
+	if (closer != getpid()) {
+		closer = getpid();
+		closing = 0;
+		late = NULL;
+	}
+	l->fd = fd;
+	put_off(l, l);
+	if (may_begin())
+		begin_thread();
 }
 
 bool spoor_fds_is_memory(int fd)
