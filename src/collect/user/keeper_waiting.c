@@ -288,12 +288,19 @@ static void wait_again(struct keeper *k)
 /* Nobody connects to it from here on; who has, and the daemon did not get to him, waits if anybody does. */
 static void close_own(struct keeper *k, int *own)
 {
+	int fd;
+
 	if (*own < 0)
 		return;
 	shutdown(*own, SHUT_RD);
 	while (k->listener >= 0 && take_in(k, *own))
 		;
-	spoor_fds_hush(*own);
+	while ((fd = accept4(*own, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+		spoor_fds_hang_up(fd);
+	if (errno == EAGAIN || errno == EINVAL)
+		close(*own); /* nobody is in it: the next daemon is to have its name at once */
+	else
+		spoor_fds_hush(*own);
 	*own = -1;
 }
 
