@@ -149,7 +149,7 @@ struct wrong {
 
 static const struct wrong *parse_buffers(const char *s, struct alone *a)
 {
-	static const struct wrong small = { UST_AT_LEAST(UST_LEAST_BUFFERS), "4M is taken" },
+	static const struct wrong small = { UST_FEW_BUFFERS, "4M is taken" },
 				  large = { UST_NOT_BUFFERS, "4M is taken" };
 	uint64_t n;
 
@@ -164,8 +164,8 @@ static const struct wrong *parse_buffers(const char *s, struct alone *a)
 /* Who wanted little gets the least. */
 static const struct wrong *parse_max_size(const char *s, struct alone *a)
 {
-	static const struct wrong none = { UST_AT_LEAST(UST_LEAST_MAX_SIZE), "there is no limit" },
-				  small = { UST_AT_LEAST(UST_LEAST_MAX_SIZE), "4M is taken" };
+	static const struct wrong none = { UST_SMALL_MAX_SIZE, "there is no limit" },
+				  small = { UST_SMALL_MAX_SIZE, "4M is taken" };
 	uint64_t n;
 
 	if (!parse_size(s, &n))

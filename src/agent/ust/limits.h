@@ -11,8 +11,8 @@
 #define UST_MOST_BLOCK_US 60000000
 #define UST_MOST_FILTER 499 /* characters */
 
-#define UST_AT_LEAST_(n) "a size of at least " #n " bytes, such as 64M"
-#define UST_AT_LEAST(n) UST_AT_LEAST_(n) /* n is a macro of a plain number */
+#define UST_FEW_BUFFERS "a size of at least 64k, such as 64M" /* as options say it */
+#define UST_SMALL_MAX_SIZE "a size of at least 4M, such as 64M"
 #define UST_LONG_FILTER "longer than 499 characters"
 #define UST_NOT_BUFFERS "at most 2G a program"
 #define UST_NOT_BLOCK "from 1us to 60s"
