@@ -110,7 +110,7 @@ static void meet(unsigned place)
 	struct stat st = {};
 
 	met |= 1U << place;
-	if (directories[place].ino || !find_directory(place, &st))
+	if (!find_directory(place, &st))
 		return;
 	directories[place].dev = st.st_dev;
 	directories[place].ino = st.st_ino;

@@ -167,6 +167,8 @@ static void start_listener(void)
 
 static void kicked(void)
 {
+	bool reached = false;
+
 	if (process->alive && process->pid != sys_pid())
 		return; /* a child by vfork(): all of this is its parent's */
 	if (!process->alive && outputs_renew(true))
@@ -178,10 +180,12 @@ static void kicked(void)
 	/* One to a recorder that is gone is closed by this; or there is an answer of old: that nobody wants us. */
 	if (connection_fd() >= 0)
 		messages_serve_all(KICKED_MS);
-	if (connection_fd() < 0 && !outputs_offer_again() && open_anew(SPOOR_HELLO_KICKED, 0) >= 0 &&
-	    connection_wait(KICKED_MS))
+	if (connection_fd() < 0 && !outputs_offer_again())
+		reached = open_anew(SPOOR_HELLO_KICKED, 0) >= 0;
+	if (reached && connection_wait(KICKED_MS))
 		messages_serve_all(KICKED_MS);
-	end_if_over();
+	if (!reached)
+		end_if_over();
 	spoor_agent_unlock();
 }
 

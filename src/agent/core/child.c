@@ -120,10 +120,11 @@ static int make_all(void)
 /* An event that was half written when a signal handler forked goes on at the addresses of the parent's arenas. */
 static void leave_parents(struct output *o, const struct arena_made *own)
 {
-	struct arena_made parents = o->made;
+	char *parents = (char *)o->made.arena;
+	uint64_t size = o->made.reserved;
 
 	output_take_arena(o, own);
-	range_blank((char *)parents.arena, parents.reserved);
+	range_blank(parents, size);
 }
 
 static int renew_all(void)

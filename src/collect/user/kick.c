@@ -268,6 +268,7 @@ static char *environment_of(uint32_t pid, size_t *ret_len)
 static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
 	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
+	size_t most = MOST_ENVIRONMENT / (1 + sizeof(char *));
 	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), overwritten = true;
 	size_t len = 0;
 	_cleanup_(spoor_freep) char *all = environment_of(pid, &len);
@@ -275,7 +276,8 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 
 	if (!all)
 		return true;
-	for (const char *variable = all; variable < all + len; variable += strlen(variable) + 1) {
+	/* execve() counts a pointer for each: there are no more. */
+	for (const char *variable = all; variable < all + len && most--; variable += strlen(variable) + 1) {
 		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
 			return may_be_ours(h, pid, variable + n);
