@@ -48,7 +48,7 @@ static void put_no_rows(FILE *out, uint64_t no_rows, uint64_t walked)
 {
 	if (no_rows && no_rows >= walked / 100)
 		fputs("No rows: the walk came to code without unwind tables (or they did not fit, or were not to be\n"
-		      "         used) and without frame pointers, or of 32 bits: callers are missing in these\n"
+		      "         used) and without frame pointers, or of 32 bits: callers may be missing in these\n"
 		      "         stacks.\n",
 		      out);
 }

@@ -166,7 +166,7 @@ __noinline int fp_may_skip(struct cpu *c, struct scratch *sc, int known)
 		sc->walk.searched += PROLOGUE_WITHIN / 8;
 		known = 2 + fp_frame(sc->walk.s.pc);
 	}
-	return (u64)known == 2 + bp - sc->walk.s.sp ? 0 : known;
+	return known > 2 && (u64)known == 2 + bp - sc->walk.s.sp ? 0 : known;
 }
 
 /* Apart, so that the verifier follows it once. */
