@@ -338,7 +338,7 @@ def test_recover_of_containers(spoor, build, ticker, tmp_path, events):
 def test_recover_of_containers_whose_threads_have_one_number(spoor, build, ticker, tmp_path, events):
     """2 with a thread 3, and 3, at the same time: what each wrote is told of it."""
     env = tracing.environment(build, tmp_path / "dir")
-    both = [subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", f"{line} {ticker} 2 1009 1000; :"], env=env,
+    both = [subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", f"{line} {ticker} 2 3009 1000; :"], env=env,
                              stdout=subprocess.PIPE) for line in ("TICKER_FIRST=0", "/bin/true; TICKER_FIRST=2")]
     assert [p.wait(30) for p in both] == [0, 0]
     run = spoor("ust", "recover", "dir", "-o", "t.spoor")
@@ -348,7 +348,7 @@ def test_recover_of_containers_whose_threads_have_one_number(spoor, build, ticke
         if e["event"] == "zoo:tick":
             written.setdefault((e["pid"], e["tid"], e["fields"]["thread"]), []).append(e["fields"]["n"])
     assert sorted((pid, thread) for pid, _, thread in written) == [(2, 0), (2, 1), (3, 2), (3, 3)]
-    assert len({tid for _, tid, _ in written}) == 4 and {len(n) for n in written.values()} == {1009}
+    assert len({tid for _, tid, _ in written}) == 4 and {len(n) for n in written.values()} == {3009}
 
 
 def test_report_of_buffers_says_what_to_do(spoor, build, ticker, tmp_path):
@@ -427,7 +427,7 @@ def test_heirs_that_keep_the_recorder_waiting(spoor, tmp_path, events, word):
     """While one is waited for that does not answer the calls of others find room."""
     (tmp_path / "heirs.c").write_text(HEIRS)
     heirs = tracing.build_program(tmp_path / "heirs", tmp_path / "heirs.c")
-    run = spoor("record", "--ust", "--buffers", "256k", "-e", "getppid", "-o", "t.spoor", "--",
+    run = spoor("record", "--ust", "--buffers", "512k", "-e", "getppid", "-o", "t.spoor", "--",
                 "sh", "-c", '"$@" >pids 2>&1', "sh", heirs, *word)
     for pid in (tmp_path / "pids").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
