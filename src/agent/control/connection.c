@@ -318,16 +318,22 @@ bool connection_reaches(unsigned place)
 	return true;
 }
 
+bool connection_was_refused(int error)
+{
+	return error == -EPIPE || error == -ECONNRESET;
+}
+
 int connection_begin(unsigned place, const struct board *board, unsigned flags)
 {
 	__u32 generation = board->fd >= 0 ? board->generation : 0;
-	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation);
+	int r = keep_and_greet(connect_to(&places[place]), false, flags, 0, generation), waiting;
 
 	if (r >= 0)
 		meet(place);
 	if (!(board->n_wanted || board->closed) || !is_nobody(r))
 		return r;
-	return keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
+	waiting = keep_and_greet(connect_waiting(&places[place]), true, flags, 0, generation);
+	return waiting < 0 && connection_was_refused(r) ? r : waiting;
 }
 
 bool connection_waits(void)

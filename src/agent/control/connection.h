@@ -25,6 +25,8 @@ bool connection_reaches(unsigned place);
  * enum spoor_control_hello_flag.
  */
 int connection_begin(unsigned place, const struct board *board, unsigned flags);
+/* Was that since a recorder that is there has no room for us, and closed what it had let in? */
+bool connection_was_refused(int error);
 /*
  * Connects to whoever is there, if that is not so yet, and says HELLO. The fd, or -errno. n_arenas: of FORKED, which
  * are to be sent then; who has any waits where nobody is there.

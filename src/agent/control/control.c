@@ -276,6 +276,8 @@ static bool is_not_there(unsigned place, const struct board *b, unsigned flags)
 	if (b->fd >= 0 && !b->n_wanted && !b->single)
 		return !connection_reaches(place);
 	r = connection_begin(place, b, flags);
+	if (connection_was_refused(r) && b->n_wanted)
+		r = 0; /* it had no room for us, before it heard of us: we come again, as who is told so later */
 	if (r >= 0)
 		begin_recording(b);
 	messages_late |= r == -EAGAIN || (r < 0 && b->n_wanted);
