@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define MOST_STUCK 64
+#define MOST_HANGING 1024 /* connections: what lies in one may be stuck, too, and those of others are not to wait */
 #define MOST_SENDERS 64
 #define THREAD_STACK 65536
 #define SENT_MOST 253 /* with one message: SCM_MAX_FD of the kernel */
@@ -51,59 +52,38 @@ int spoor_fds_send(int sock, const void *bytes, size_t size, const int *fds, int
 	return (size_t)sent == size ? 0 : -EIO;
 }
 
-static unsigned closing; /* threads that are at it, at most MOST_STUCK */
-static struct late {
+struct late {
 	struct late *next;
 	int fd;
-} *late;             /* what waits for one of them */
-static pid_t closer; /* whose all that is: a child has the descriptors perhaps, but no threads */
+};
 
-static void put_off(struct late *first, struct late *last)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two */
+static struct closers {
+	unsigned n, most; /* threads that are at it */
+	struct late *first;
+} files = { .most = MOST_STUCK }, sockets = { .most = MOST_HANGING }; /* whose files are stuck keeps no connection */
+static pid_t closer; /* whose all that is: a child has no such threads, nor perhaps the descriptors */
+
+static void *closes(void *closers)
 {
-	struct late *next = __atomic_load_n(&late, __ATOMIC_RELAXED);
-
-	do
-		last->next = next;
-	while (!__atomic_compare_exchange_n(&late, &next, first, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
-}
-
-static bool may_begin(void)
-{
-	if (__atomic_fetch_add(&closing, 1, __ATOMIC_SEQ_CST) < MOST_STUCK)
-		return true;
-	__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
-	return false;
-}
-
-/* One after another; what it does not close yet is there for others. */
-static void close_late(void)
-{
+	struct closers *c = closers;
 	struct late *l;
 
-	while ((l = __atomic_exchange_n(&late, NULL, __ATOMIC_ACQUIRE))) {
-		if (l->next) {
-			struct late *last = l->next;
-
-			while (last->next)
-				last = last->next;
-			put_off(l->next, last);
-		}
+	pthread_mutex_lock(&lock);
+	while ((l = c->first)) {
+		c->first = l->next;
+		pthread_mutex_unlock(&lock);
 		close(l->fd);
 		free(l);
+		pthread_mutex_lock(&lock);
 	}
-}
-
-static void *closes(void *unused)
-{
-	do {
-		close_late();
-		__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
-	} while (__atomic_load_n(&late, __ATOMIC_SEQ_CST) && may_begin()); /* put off before that */
+	c->n--;
+	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-/* Where there is no room for a thread it is for the next one. */
-static void begin_thread(void)
+/* Where there is no room for a thread the next one does it. */
+static void begin_thread(struct closers *c)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -114,28 +94,38 @@ static void begin_thread(void)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, THREAD_STACK);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (pthread_create(&thread, &attr, closes, NULL))
-		__atomic_fetch_sub(&closing, 1, __ATOMIC_SEQ_CST);
+	if (pthread_create(&thread, &attr, closes, c)) {
+		pthread_mutex_lock(&lock);
+		c->n--;
+		pthread_mutex_unlock(&lock);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 }
 
 /* Without memory the descriptor stays. */
-static void begin_closing(int fd)
+static void begin_closing(struct closers *c, int fd)
 {
 	struct late *l = malloc(sizeof(*l));
+	bool begins;
 
 	if (!l)
 		return;
-	if (closer != getpid()) {
+	if (closer != getpid()) { /* when that was forked somebody may have had the lock */
 		closer = getpid();
-		closing = 0;
-		late = NULL;
+		lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+		files = (struct closers){ .most = MOST_STUCK };
+		sockets = (struct closers){ .most = MOST_HANGING };
 	}
 	l->fd = fd;
-	put_off(l, l);
-	if (may_begin())
-		begin_thread();
+	pthread_mutex_lock(&lock);
+	l->next = c->first;
+	c->first = l;
+	begins = c->n < c->most;
+	c->n += begins;
+	pthread_mutex_unlock(&lock);
+	if (begins)
+		begin_thread(c);
 }
 
 bool spoor_fds_is_memory(int fd)
@@ -148,7 +138,7 @@ void spoor_fds_drop(int fd)
 	if (fd >= 0 && spoor_fds_is_memory(fd))
 		close(fd);
 	else if (fd >= 0)
-		begin_closing(fd);
+		begin_closing(&files, fd);
 }
 
 void spoor_fds_dropp(const int *fd)
@@ -163,8 +153,8 @@ void spoor_fds_hang_up(int sock)
 
 	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) && (!who.uid || who.uid == geteuid()))
 		close(sock);
-	else
-		spoor_fds_drop(sock);
+	else if (sock >= 0)
+		begin_closing(&sockets, sock);
 }
 
 void spoor_fds_hang_upp(const int *sock)
@@ -177,7 +167,7 @@ void spoor_fds_hush(int listener)
 	struct pollfd f = { .fd = listener, .events = POLLIN };
 
 	if (poll(&f, 1, 0) == 1)
-		spoor_fds_drop(listener);
+		begin_closing(&sockets, listener);
 	else
 		close(listener);
 }
@@ -203,7 +193,8 @@ static void note(const struct came *c, uid_t uid)
 
 static bool is_refused(uid_t uid)
 {
-	return uid && uid != geteuid() && __atomic_load_n(&closing, __ATOMIC_RELAXED) >= MOST_STUCK && is_sender(uid);
+	return uid && uid != geteuid() && closer == getpid() &&
+	       __atomic_load_n(&files.n, __ATOMIC_RELAXED) >= MOST_STUCK && is_sender(uid);
 }
 
 static void take(struct msghdr *msg, struct came *c)

@@ -27,8 +27,8 @@ ssize_t spoor_fds_receive_of(uid_t uid, int sock, void *bytes, size_t room, int 
 bool spoor_fds_is_memory(int fd);
 /*
  * Closes what another user may have sent (fd -1: nothing) and waits for nobody: a file of a file system of his can keep
- * who closes it waiting for ever. So all but memfds are closed by threads: by one of 64 at most, in turn where all of
- * them are kept waiting. Not thread-safe.
+ * who closes it waiting for ever. So all but memfds are closed by threads, of which there is a bounded number: where
+ * all are kept waiting it stays open until one is not. Not thread-safe.
  */
 void spoor_fds_drop(int fd);
 void spoor_fds_dropp(const int *fd);

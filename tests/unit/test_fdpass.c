@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,14 +149,34 @@ static ssize_t send_and_receive(uid_t uid, const int *fds, int n)
 	return size;
 }
 
+/* Of another user, where we may. All threads are told of that, which ends their calls: not while any is stuck. */
+static void open_another(int pair[2])
+{
+	bool root = !geteuid();
+
+	assert_true(!root || !seteuid(OTHER));
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+	assert_true(!root || !seteuid(0));
+}
+
+static void hang_up_another(const int pair[2])
+{
+	struct pollfd peer = { .fd = pair[0], .events = POLLIN };
+
+	spoor_fds_hang_up(pair[1]);
+	assert_int_equal(poll(&peer, 1, 60000), 1);
+	close(pair[0]);
+}
+
 /* Whoever has sent what cannot be closed sends no more of it; what others send comes, and so does what has none. */
 static void test_stuck(void **state)
 {
 	struct lingering all[STUCK];
 	int memory = memfd_create("memory", MFD_CLOEXEC);
+	int one, pair[2];
 	char byte;
-	int one;
 
+	open_another(pair);
 	for (int i = 0; i < STUCK; i++) {
 		int fds[2] = { memory };
 
@@ -169,6 +190,7 @@ static void test_stuck(void **state)
 	assert_int_equal(send_and_receive(GREEDY, NULL, 0), 1);
 	assert_int_equal(send_and_receive(OTHER, &memory, 1), 1);
 	assert_int_equal(send_and_receive(0, &memory, 1), 1);
+	hang_up_another(pair); /* which does not wait for those */
 	assert_int_equal(send_and_receive(GREEDY, &memory, 1), -EBADMSG);
 	assert_int_equal(recv(ends[1], &byte, 1, MSG_DONTWAIT), 1); /* it is still there */
 	for (int i = 0; i < STUCK; i++)
