@@ -12,6 +12,7 @@
 #include "collect/session/privileges.h"
 
 #define MAX_WAITING_BYTES (64u << 20)
+#define AT_ONCE_MOST (64ULL << 20) /* bytes: the whole file is hashed, and nobody is to wait for that of a large one */
 /* How long a raw stack waits for what is told of by another CPU: all rings are looked at every 200 ms. */
 #define OBJECTS_WAIT_NS 1000000000ULL
 #define LAYOUT_WAIT_NS 400000000ULL /* it may be told of at the end of the call only, but a hung one has none */
@@ -115,9 +116,13 @@ static void append(struct spoor_objects *s, struct work *w)
  */
 static void load_at_once(struct spoor_objects *s, const struct spoor_ctl_object *o)
 {
-	spoor_privileges_at_once(true);
+	bool at_once = o->key.size <= AT_ONCE_MOST;
+
+	if (at_once)
+		spoor_privileges_at_once(true);
 	spoor_objects_load(s, o);
-	spoor_privileges_at_once(false);
+	if (at_once)
+		spoor_privileges_at_once(false);
 }
 
 static void *loader(void *arg)
