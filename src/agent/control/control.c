@@ -168,6 +168,7 @@ static void start_listener(void)
 static void kicked(void)
 {
 	bool reached = false;
+	int r = 0;
 
 	if (process->alive && process->pid != sys_pid())
 		return; /* a child by vfork(): all of this is its parent's */
@@ -183,8 +184,8 @@ static void kicked(void)
 	if (connection_fd() < 0 && !outputs_offer_again())
 		reached = open_anew(SPOOR_HELLO_KICKED, 0) >= 0;
 	if (reached && connection_wait(KICKED_MS))
-		messages_serve_all(KICKED_MS);
-	if (!reached)
+		r = messages_serve_all(KICKED_MS);
+	if (!reached || connection_was_refused(r))
 		end_if_over();
 	spoor_agent_unlock();
 }
@@ -276,7 +277,7 @@ static bool is_not_there(unsigned place, const struct board *b, unsigned flags)
 	if (b->fd >= 0 && !b->n_wanted && !b->single)
 		return !connection_reaches(place);
 	r = connection_begin(place, b, flags);
-	if (connection_was_refused(r) && b->n_wanted)
+	if (connection_was_refused(r) && b->n_wanted && connection_reaches(place))
 		r = 0; /* it had no room for us, before it heard of us: we come again, as who is told so later */
 	if (r >= 0)
 		begin_recording(b);

@@ -209,13 +209,13 @@ int messages_serve(void)
 	return n < 0 ? n : 0;
 }
 
-void messages_serve_all(int ms)
+int messages_serve_all(int ms)
 {
-	if (messages_serve())
-		return;
-	while ((pending.rules_left || pending.setups_left) && connection_fd() >= 0 && connection_wait(ms))
-		if (messages_serve())
-			break;
+	int r = messages_serve();
+
+	while (!r && (pending.rules_left || pending.setups_left) && connection_fd() >= 0 && connection_wait(ms))
+		r = messages_serve();
+	return r;
 }
 
 int messages_take(const struct spoor_control_head *m)

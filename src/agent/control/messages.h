@@ -16,4 +16,4 @@ void messages_refuse(__u32 session, int error);
 /* What there is. Returns 0, or -errno: the connection is closed. */
 int messages_serve(void);
 /* The same, but what belongs together comes together: waits up to ms for each next one of it. */
-void messages_serve_all(int ms);
+int messages_serve_all(int ms);

@@ -262,7 +262,10 @@ static void repeat(struct session *s)
 	say_crowded(s, spoor_writer_lost_told(s->writer) - lost);
 }
 
-/* Never to a further segment before this one has been told of all: older ones, which were, may be dropped. */
+/*
+ * Never to a further segment before this one has been told of all (but where nothing can be told): older ones, which
+ * were, may be dropped.
+ */
 static void rotate(struct session *s)
 {
 	if (s->untold)

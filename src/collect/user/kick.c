@@ -269,7 +269,7 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
 	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
 	size_t most = MOST_ENVIRONMENT / (1 + sizeof(char *));
-	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), overwritten = true;
+	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), overwritten = true, seen = standard;
 	size_t len = 0;
 	_cleanup_(spoor_freep) char *all = environment_of(pid, &len);
 	char path[PATH_MAX];
@@ -281,7 +281,8 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 		overwritten = overwritten && !strchr(variable, '=');
 		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
 			return may_be_ours(h, pid, variable + n);
-		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !standard) {
+		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !seen) { /* getenv() takes the first */
+			seen = true;
 			snprintf(path, sizeof(path), "%s/%s", variable + 16, SPOOR_CONTROL_USER_SOCKET);
 			standard = leads_here(h, pid, path);
 		}
