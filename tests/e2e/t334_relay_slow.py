@@ -85,7 +85,7 @@ def test_old_losses_are_told_once(relay, sender, ticker, build, options):  # noq
     s = sender("host", None, "--relay-memory", "1M")
     s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "2M", *options)
     first = s.program(ticker, 1, 0)
-    wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()))
+    wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()), 120)
     first.send_signal(signal.SIGSTOP)
     segments = relay.directory / "host/t.spoor/host/ust"
     program = s.program(ticker, 1, 0)
