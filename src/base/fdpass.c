@@ -133,12 +133,17 @@ bool spoor_fds_is_memory(int fd)
 	return fcntl(fd, F_GET_SEALS) >= 0;
 }
 
-void spoor_fds_drop(int fd)
+static void drop(struct closers *c, int fd)
 {
 	if (fd >= 0 && spoor_fds_is_memory(fd))
 		close(fd);
 	else if (fd >= 0)
-		begin_closing(&files, fd);
+		begin_closing(c, fd);
+}
+
+void spoor_fds_drop(int fd)
+{
+	drop(&files, fd);
 }
 
 void spoor_fds_dropp(const int *fd)
@@ -153,8 +158,8 @@ void spoor_fds_hang_up(int sock)
 
 	if (!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) && (!who.uid || who.uid == geteuid()))
 		close(sock);
-	else if (sock >= 0)
-		begin_closing(&sockets, sock);
+	else
+		drop(&sockets, sock);
 }
 
 void spoor_fds_hang_upp(const int *sock)
@@ -167,7 +172,7 @@ void spoor_fds_hush(int listener)
 	struct pollfd f = { .fd = listener, .events = POLLIN };
 
 	if (poll(&f, 1, 0) == 1)
-		begin_closing(&sockets, listener);
+		drop(&sockets, listener);
 	else
 		close(listener);
 }
