@@ -165,36 +165,36 @@ def test_daemon_that_has_lost_what_a_program_is_in_that_waits(daemon, lost):
     assert p.receive()[0] == 0  # it is to come again
 
 
-@pytest.mark.parametrize("listens", [False, True])
-def test_program_that_was_stopped_when_its_session_ended(daemon, ticker, listens):
-    """It never came to the daemon that ended it, and goes on when that is gone."""
+@pytest.fixture(params=[False, True], ids=["called", "listens"])
+def left(request, daemon, ticker):
+    """A program, without a listener and with one, that was recorded when its daemon was killed."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
-    p = daemon.program(*(WITHOUT_CAPABILITIES if listens else []), ticker, 1, 0, 1000)
+    p = daemon.program(*(WITHOUT_CAPABILITIES if request.param else []), ticker, 1, 0, 1000)
     wait_for(lambda: line_of(daemon, p.pid))
     daemon.kill()
-    p.send_signal(signal.SIGSTOP)
+    return p
+
+
+def test_program_that_was_stopped_when_its_session_ended(daemon, left):
+    """It never came to the daemon that ended it, and goes on when that is gone."""
+    left.send_signal(signal.SIGSTOP)
     daemon.start()
     daemon.ust("end")
     daemon.kill(signal.SIGTERM)
-    assert tick(daemon, p.pid) == "on"
-    p.send_signal(signal.SIGCONT)
-    goes_off(daemon, p.pid)
+    assert tick(daemon, left.pid) == "on"
+    left.send_signal(signal.SIGCONT)
+    goes_off(daemon, left.pid)
 
 
-@pytest.mark.parametrize("listens", [False, True])
-def test_program_that_goes_on_while_its_session_waits(daemon, ticker, listens):
+def test_program_that_goes_on_while_its_session_waits(daemon, left):
     """Nobody is there then, but its session is: it loses nothing."""
-    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
-    p = daemon.program(*(WITHOUT_CAPABILITIES if listens else []), ticker, 1, 0, 1000)
-    wait_for(lambda: line_of(daemon, p.pid))
-    daemon.kill()
-    kick(p)
+    kick(left)
     time.sleep(0.5)
-    assert tick(daemon, p.pid) == "on"
+    assert tick(daemon, left.pid) == "on"
     daemon.start()
-    wait_for(lambda: line_of(daemon, p.pid))
+    wait_for(lambda: line_of(daemon, left.pid))
     daemon.ust("end")
-    numbers = daemon.ticks()[p.pid, 0]
+    numbers = daemon.ticks()[left.pid, 0]
     assert numbers[0] == 0 and in_a_row(numbers)
 
 
