@@ -61,8 +61,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two */
 static struct closers {
 	unsigned n, most; /* threads that are at it */
 	struct late *first;
-} files = { .most = MOST_STUCK }, sockets = { .most = MOST_HANGING }; /* whose files are stuck keeps no connection */
-static pid_t closer; /* whose all that is: a child has no such threads, nor perhaps the descriptors */
+} files, sockets;    /* apart: whose files are stuck keeps no connection */
+static pid_t closer; /* whose all that is, as it begins: a child has no such threads, nor perhaps the descriptors */
 
 static void *closes(void *closers)
 {
