@@ -203,7 +203,7 @@ enum spoor_walk_status {
 	SPOOR_WALK_TRUNCATED = 4,  /* more frames than the walker follows, or a raw copy that was too short */
 	SPOOR_WALK_GONE = 5,       /* an object's file was gone before its rows could be read */
 	SPOOR_WALK_LOST = 6,       /* no room for a raw copy of the stack, or its definition was lost (counted) */
-	SPOOR_WALK_BUSY = 7,       /* the address space was locked; no mapping could be looked up */
+	SPOOR_WALK_BUSY = 7,       /* no longer made: the address space was locked */
 	SPOOR_WALK_GUESSED = 8,    /* as 0 or 1, but frames may be missing: frame pointers were perhaps not kept */
 	SPOOR_WALK_STATUS_MAX,
 };

@@ -200,7 +200,7 @@ def test_hangs_told_slowly(spoor, record, start, actor):
     recording = record("-p", many.pid, "-p", start(actor(), "storm", "1000000", "100").pid, "--follow", "--max-size",
                        "14M", "--buffers", "256K", "--rotate", "20ms", start=False)
     wait_for(lambda: "recording into" in recording.said(), 60)
-    wait_for(lambda: begun(recording.trace) >= 24, 60)
+    wait_for(lambda: begun(recording.trace) >= 24, 180)
     recording.kill()
     *hung, summary = map(json.loads, spoor("report", "-f", "json", "-p", many.pid, recording.trace).stdout.splitlines())
     assert len({e["tid"] for e in hung}) == 20001, (recording.said(), summary["dropped"], summary["discarded"])

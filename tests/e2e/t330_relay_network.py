@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
@@ -58,14 +57,14 @@ def test_names(relay, sender, ticker):  # noqa: F811
 @pytest.fixture
 def several(build, tmp_path):
     """A relay, and a sender to it by a name that has other addresses before the one at which it listens."""
-    if not Path("/etc/hosts").exists():
-        pytest.skip("there is no /etc/hosts to put another in the place of")
     relay = Relay(build, tmp_path / "several", host="127.0.0.5").start()  # noqa: F811
-    hosts = tmp_path / "hosts"
-    hosts.write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "hosts").write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
+    (etc / "nsswitch.conf").write_text("hosts: files\n")
     s = Sender(build, tmp_path, "alpha", f"tcp://localhost:{relay.port}")
     s.enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec",
-               'mount --bind "$0" /etc/hosts; exec "$@"', hosts]
+               'mount --bind "$0" /etc; exec "$@"', etc]
     yield relay, s.start()
     s.close()
     relay.kill()

@@ -343,9 +343,11 @@ def test_refused_for_no_error_there_is(relay, sender, tmp_path):
     s.kill()
     relay.kill()
     with socket.create_server(("127.0.0.1", relay.port)) as other:
+        other.settimeout(60)
         s.process = subprocess.Popen([relay.build / "spoor", "daemon", "--socket", s.socket, *s.options], text=True,
                                      stderr=subprocess.PIPE)
         c, _ = other.accept()
+        c.settimeout(60)
         assert len(c.recv(4096)) == len(hello())
         c.sendall(head(3, 288) + b"SPOORREL" + struct.pack("<II", 3, 0xffffffff) + b"not you".ljust(256, b"\0"))
         said = s.process.communicate(timeout=60)[1]
