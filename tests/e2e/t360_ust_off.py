@@ -96,6 +96,21 @@ def test_child_that_has_heard_is_not_called_again(daemon, forks, tmp_path):
     assert "SIGURG" not in (tmp_path / "calls").read_text()
 
 
+def test_recorder_of_one_command_is_killed(daemon, forks):
+    """Its directory is removed then: nobody comes whom the program could wait for."""
+    run = subprocess.Popen([daemon.build / "spoor", "ust", "run", "-o", "t.spoor", "--", forks], text=True,
+                           cwd=daemon.cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert run.stdout.readline() == "ready\n"
+        pid, = children(run.pid)
+        assert tick(daemon, pid) == "on"
+        run.kill()
+        goes_off(daemon, pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        run.communicate()
+
+
 @pytest.mark.parametrize("how", ["ust run", "record --ust"])
 def test_child_that_wrote_nothing_of_a_command_that_has_ended(daemon, forks, how):
     script = f"{forks} >said 2>&1 & echo $!; while [ ! -s said ]; do sleep 0.1; done"

@@ -22,10 +22,10 @@ static struct sockaddr_un places[2]; /* where a recorder may be, best first */
 static unsigned n_places;
 static bool private_one, secure;
 static unsigned met; /* a bit for each place where a recorder, or its board, was found; children inherit it */
-static struct {
+static struct directory {
 	dev_t dev;
 	ino_t ino;
-} directories[2]; /* of those, as they were then: after chroot(), say, others are at these paths */
+} directories[2][2]; /* of those, and what these are in, as they were then: after chroot(), say, others are there */
 
 static struct {
 	int fd;
@@ -92,28 +92,32 @@ bool connection_is_private(void)
 	return private_one;
 }
 
-static bool find_directory(unsigned place, struct stat *ret)
+/* The directory of a place, or, one further up, what that is in. */
+static long find_directory(unsigned place, unsigned up, struct directory *ret)
 {
 	char path[sizeof(places->sun_path)];
-	char *name;
+	struct stat st = {};
+	char *end;
+	long r;
 
 	memcpy(path, places[place].sun_path, sizeof(path));
-	name = strrchr(path, '/');
-	if (!name)
-		return false;
-	name[1] = '\0';
-	return !sys_failed(sys3(SYS_stat, path, ret, 0));
+	for (unsigned i = 0; i <= up; i++) {
+		end = strrchr(path, '/');
+		if (!end)
+			return -EINVAL;
+		*end = '\0';
+	}
+	strcpy(end, "/");
+	r = sys3(SYS_stat, path, &st, 0);
+	*ret = (struct directory){ st.st_dev, st.st_ino };
+	return r;
 }
 
 static void meet(unsigned place)
 {
-	struct stat st = {};
-
 	met |= 1U << place;
-	if (!find_directory(place, &st))
-		return;
-	directories[place].dev = st.st_dev;
-	directories[place].ino = st.st_ino;
+	for (unsigned up = 0; up < 2; up++)
+		find_directory(place, up, &directories[place][up]);
 }
 
 /* ---- the descriptor ---- */
@@ -368,22 +372,41 @@ int connection_open(unsigned flags, unsigned n_arenas)
 	return r;
 }
 
-static bool has_sessions(unsigned place)
+static bool is_as_met(unsigned place, unsigned up)
+{
+	const struct directory *met_one = &directories[place][up];
+	struct directory d;
+
+	return !sys_failed(find_directory(place, up, &d)) && d.dev == met_one->dev && d.ino == met_one->ino;
+}
+
+static bool has_state(unsigned place)
 {
 	char path[sizeof(places->sun_path) + sizeof(SPOOR_CONTROL_STATE)];
-	struct stat st = {};
-	long fd;
+	struct stat st;
 
-	if (!find_directory(place, &st) || st.st_dev != directories[place].dev || st.st_ino != directories[place].ino)
-		return true; /* or nobody knows */
 	strcpy(path, places[place].sun_path);
 	strcat(path, SPOOR_CONTROL_STATE);
-	if (sys3(SYS_stat, path, &st, 0) != -ENOENT)
-		return true;
-	fd = connect_to(&places[place]); /* the recorder of one command has no such file */
+	return sys3(SYS_stat, path, &st, 0) != -ENOENT;
+}
+
+static bool is_somebody(long fd)
+{
 	if (!sys_failed(fd))
 		sys3(SYS_close, fd, 0, 0);
 	return !is_nobody(fd);
+}
+
+/* The recorder of one command has no state; if it is killed, what is left of it removes its directory. */
+static bool has_sessions(unsigned place)
+{
+	struct directory d;
+
+	if (is_as_met(place, 0))
+		return has_state(place) || is_somebody(connect_to(&places[place]));
+	if (is_as_met(place, 1) && find_directory(place, 0, &d) == -ENOENT)
+		return is_somebody(connect_beyond_root(&places[place]));
+	return true; /* or nobody knows */
 }
 
 bool connection_is_over(void)

@@ -79,9 +79,8 @@ void spoor_user_part_end(struct spoor_user_part *u, struct spoor_hub_result *ret
 	spoor_private_call_heirs(&u->private, u->session, meanwhile, ctx);
 	spoor_hub_catch_up(u->private.hub, NULL);
 	spoor_hub_end(u->private.hub, u->session, ret, NULL);
-	spoor_hub_publish(u->private.hub); /* who begins until the socket is closed is not wanted */
-	spoor_hub_serve(u->private.hub);   /* and who has just begun hears it */
-	u->session = NULL;
+	u->session = NULL; /* it is free: what the hub has to say from here on is nobody's */
+	spoor_private_dismiss(&u->private);
 }
 
 void spoor_user_part_close(struct spoor_user_part *u)

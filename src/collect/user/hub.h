@@ -152,6 +152,8 @@ void spoor_hub_join(struct spoor_hub *h, struct spoor_ust_session *s, uint32_t p
  * s. Returns how many.
  */
 int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint32_t pid, struct spoor_hub_request *q);
+/* The recorder of one command, whose socket was at `path`, was killed: its programs are called, and see that. */
+void spoor_kick_left(const char *path);
 /*
  * Who may record for a session that is over, since it was away when that was told, or is a child that nobody has heard
  * of, is called: in so many ns, when those that are here have heard it, and some times more, until nobody is found.

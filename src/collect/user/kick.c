@@ -441,6 +441,16 @@ static bool recall(struct spoor_hub *h)
 	return any;
 }
 
+void spoor_kick_left(const char *path)
+{
+	_cleanup_(spoor_freep) struct spoor_hub *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return;
+	snprintf(h->path, sizeof(h->path), "%s", path);
+	recall(h);
+}
+
 static void end_recall(struct spoor_hub *h)
 {
 	h->recalls = h->n_recalled = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The directory with the socket is there as long as its recorder: where that is killed a process which does nothing
- * else removes it, and where both were killed the next recorder does.
+ * else removes it, and calls its programs; where both were killed the next recorder removes it.
  */
 #include "collect/user/private.h"
 
@@ -88,8 +88,9 @@ static void sweep(const char *place)
 
 static void watch(int fd, const char *dir)
 {
+	char path[PATH_MAX], byte;
 	sigset_t all;
-	char byte;
+	bool killed;
 
 	setsid();
 	prctl(PR_SET_NAME, "trace-watcher"); /* pkill(1) of Spoor is not to take it as well */
@@ -99,8 +100,12 @@ static void watch(int fd, const char *dir)
 	close_range(1, ~0U, 0);
 	while (read(0, &byte, 1) > 0 || errno == EINTR)
 		;
+	killed = !access(dir, F_OK); /* else its recorder has removed it */
 	if (chdir("/") == 0)
 		remove_directory(dir);
+	snprintf(path, sizeof(path), "%s/socket", dir);
+	if (killed)
+		spoor_kick_left(path);
 	_exit(0);
 }
 
@@ -256,8 +261,16 @@ void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_us
 	}
 }
 
+void spoor_private_dismiss(struct spoor_private_hub *p)
+{
+	spoor_hub_publish(p->hub);
+	spoor_hub_serve(p->hub);
+}
+
 void spoor_private_close(struct spoor_private_hub *p)
 {
+	if (p->hub)
+		spoor_private_dismiss(p); /* who has come since, too */
 	spoor_hub_close(p->hub);
 	if (p->dir[0]) {
 		rmdir(p->dir);

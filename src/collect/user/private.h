@@ -23,4 +23,6 @@ int spoor_private_environment(const struct spoor_private_hub *p, const char *com
  */
 void spoor_private_call_heirs(struct spoor_private_hub *p, const struct spoor_ust_session *s,
 			      void (*meanwhile)(void *ctx), void *ctx);
+/* Once no session is left: who begins before the socket is closed is not wanted, and who has just begun hears it. */
+void spoor_private_dismiss(struct spoor_private_hub *p);
 void spoor_private_close(struct spoor_private_hub *p);
