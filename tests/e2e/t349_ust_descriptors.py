@@ -219,3 +219,58 @@ def test_standard_streams_that_are_closed(daemon, tmp_path, limit):  # noqa: F81
                          timeout=60)
     assert run.returncode == 0
     assert daemon.ust("end").stdout.startswith("100 events of 1 program, 0 lost")
+
+
+GENERATIONS = r"""
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static int buffers(void)
+{
+	char path[300], file[300] = "";
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	int n = 0;
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", e->d_name);
+		memset(file, 0, sizeof(file));
+		if (readlink(path, file, sizeof(file) - 1) > 0)
+			n += strstr(file, "memfd:spoor-ust") || strstr(file, ".arena") || strstr(file, ".spill");
+	}
+	closedir(d);
+	return n;
+}
+int main(void)
+{
+	int generation = 0;
+	for (int i = 0; i < 3000; i++)
+		spoor_trace(zoo, tick, i);
+	for (; generation < 5 && !fork(); generation++)
+		for (int i = 0; i < 3000; i++)
+			spoor_trace(zoo, tick, i);
+	while (wait(NULL) > 0)
+		;
+	if (generation == 5)
+		printf("%d\n", buffers());
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["ust run", "without a daemon"])
+def test_children_do_not_hold_the_buffers_of_their_ancestors(spoor, build, tmp_path, how):
+    """Else memory and disk stay until the last child ends, and each has one descriptor more than its parent."""
+    (tmp_path / "g.c").write_text(GENERATIONS)
+    program = tracing.build_program(tmp_path / "g", tmp_path / "g.c")
+    if how == "ust run":
+        run = spoor("ust", "run", "-o", "t.spoor", "--", program)
+        assert run.stdout == "1\n", run
+    else:
+        env = tracing.environment(build, tmp_path / "alone", SPOOR_UST_BUFFERS="64K", SPOOR_UST_MODE="block=10s")
+        run = subprocess.run([program], env=env, capture_output=True, text=True, timeout=60)
+        assert run.stdout == "1\n", run
+        run = spoor("ust", "recover", "-o", "t.spoor", "alone")
+    assert "18000 events of 6 programs" in (run.stderr + run.stdout).replace(",", ""), run

@@ -116,10 +116,20 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	return 0;
 }
 
+/* By the descriptors the parent's memory and disk space would stay as long as this process does. */
+static void close_parents(struct output *o)
+{
+	int fd = output_fd(o);
+
+	if (fd >= 0)
+		sys3(SYS_close, fd, 0, 0);
+	output_close_spill(o);
+}
+
 void output_take_arena(struct output *o, const struct arena_made *made)
 {
+	close_parents(o);
 	o->made = *made;
-	o->spill_fd = -1;
 	o->spill_made = false;
 	o->spilled = 0;
 	o->spill_lock = 0;

@@ -133,3 +133,5 @@ void outputs_stay(uint32_t left);
  * outside. 0: written; -errno: it stays as it is.
  */
 int output_spill(struct output *o, const struct spoor_arena_packet *packet, const char *data);
+/* If it is still there. Under the process's lock. */
+void output_close_spill(struct output *o);

@@ -23,6 +23,13 @@ static bool is_ours(struct output *o)
 	       st.st_ino == o->spill_ino;
 }
 
+void output_close_spill(struct output *o)
+{
+	if (is_ours(o))
+		sys3(SYS_close, o->spill_fd, 0, 0);
+	o->spill_fd = -1;
+}
+
 /*
  * The first time it is made, and later it is to be the same: others may make files in that directory, too. A pipe of
  * theirs would keep us waiting, a link would lead what we write elsewhere.
