@@ -187,15 +187,20 @@ static void close_others(const struct spoor_writer *w, int pidfd)
 }
 
 /* Nothing but SIGKILL ends it: where a whole group is to end, Spoor ends in order, and it after that. */
-static int be_on_its_own(const struct spoor_writer *w, int pidfd)
+static void be_on_its_own(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	sigset_t all;
 
 	setsid();
 	prctl(PR_SET_NAME, "trace-rescue"); /* pkill(1) of Spoor is not to take it as well */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
+static int leave_all(const struct spoor_writer *w, int pidfd)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
 	setrlimit(RLIMIT_CORE, &(struct rlimit){});
 	if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
 		return -errno;
@@ -204,12 +209,15 @@ static int be_on_its_own(const struct spoor_writer *w, int pidfd)
 	return 0;
 }
 
-static _Noreturn void be_rescuer(struct rescue *s, const struct spoor_ledger *l, int pidfd)
+static _Noreturn void be_rescuer(struct rescue *s, const struct spoor_ledger *l, int pidfd, int ready_fd)
 {
 	struct pollfd p = { .fd = pidfd, .events = POLLIN };
 
+	be_on_its_own();
+	if (write(ready_fd, "", 1) != 1)
+		_exit(1);
 	spoor_kernel_keep_rings(s->k);
-	if (be_on_its_own(s->w, pidfd))
+	if (leave_all(s->w, pidfd))
 		_exit(1);
 	while (poll(&p, 1, -1) < 1)
 		;
@@ -220,14 +228,24 @@ static _Noreturn void be_rescuer(struct rescue *s, const struct spoor_ledger *l,
 int spoor_rescue_start(struct spoor_rescue *r, struct spoor_kernel *k, struct spoor_writer *w, struct spoor_ledger *l,
 		       struct spoor_error *e)
 {
-	_cleanup_(spoor_closep) int pidfd = syscall(SYS_pidfd_open, getpid(), 0);
+	_cleanup_(spoor_closep) int pidfd = syscall(SYS_pidfd_open, getpid(), 0), ready_fd = -1;
 	struct rescue s = { .k = k, .w = w, .n_rings = k->n_cpus * SPOOR_LEVELS };
-	pid_t pid = pidfd < 0 ? -1 : fork();
+	int ready[2];
+	pid_t pid;
+	char byte;
 
+	if (pidfd < 0 || pipe2(ready, O_CLOEXEC))
+		return spoor_fail(e, errno, "cannot start a process: %s", strerror(errno));
+	ready_fd = ready[0];
+	pid = fork();
 	if (!pid)
-		be_rescuer(&s, l, pidfd);
+		be_rescuer(&s, l, pidfd, ready[1]);
+	close(ready[1]);
 	if (pid < 0)
 		return spoor_fail(e, errno, "cannot start a process: %s", strerror(errno));
+	/* Else who kills our group takes it as well. If it has ended, that is seen later. */
+	while (read(ready_fd, &byte, 1) < 0 && errno == EINTR)
+		;
 	r->pid = pid;
 	return 0;
 }
