@@ -200,7 +200,9 @@ int spoor_writer_segment_begin(struct spoor_writer *w, struct spoor_error *e)
 	if (w->parts[0].previous)
 		return spoor_fail(e, EBUSY, "%s: the last rotation has not ended yet", w->path);
 	r = spoor_segments_create(w, e);
-	return r < 0 ? r : spoor_manifest_write(w, 0, e);
+	if (r >= 0) /* it has begun: what the manifest lacks now (a full disk, say) its end writes */
+		spoor_manifest_write(w, 0, NULL);
+	return r;
 }
 
 /* Several may be dropped at once. */

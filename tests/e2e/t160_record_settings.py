@@ -402,6 +402,21 @@ def test_snapshot(ticking, read, change, tmp_path):
     assert read(path, ended=False).count() == kept.count()
 
 
+def test_snapshot_asked_for_while_one_is_taken(ticking, spoor, change, tmp_path):
+    """What led to the last request is in a snapshot, too."""
+    recording = ticking("--snapshot-on", "SIGUSR2")
+    for _ in range(7):
+        asked = time.time()
+        change(recording.trace, "snapshot")
+
+    def has_all():
+        newest = f"t.snapshot-{recording.said().count('snapshot in')}.spoor"
+        run = spoor("report", "-f", "json", tmp_path / newest)
+        return run.returncode == 0 and float(json.loads(run.stdout.splitlines()[-2])["ts"]) >= asked
+    wait_for(has_all, every=0.1)
+    assert recording.stop() == 0
+
+
 def dropped(trace):
     """How many segments were."""
     (part,) = json.loads((trace / "manifest").read_text())["hosts"][0]["parts"]

@@ -93,6 +93,31 @@ static void rotate(struct fixture *f)
 	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
 }
 
+/* A disk that is full for a moment ends no rotation for ever. */
+static void test_rotation_without_a_manifest(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	char in_its_way[300];
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 3);
+	snprintf(in_its_way, sizeof(in_its_way), "%s/manifest.new", f->path);
+	assert_int_equal(mkdir(in_its_way, 0700), 0);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(rmdir(in_its_way), 0);
+	assert_int_equal(spoor_writer_switch_stream(f->w, 0, 0), 0);
+	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
+	write_calls_on(f, 0, 200, 5);
+	rotate(f);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(spoor_trace_info(t)->n_segments, 3);
+	assert_int_equal(count(t), 8);
+	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
+	spoor_trace_close(t);
+}
+
 /* It was found, and is dropped before it is opened: the reader goes on with the others, and says how many went. */
 static void test_dropped_while_read(void **state)
 {
@@ -423,6 +448,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST_OF_TRACE(test_rotation),
+		TEST_OF_TRACE(test_rotation_without_a_manifest),
 		TEST_OF_TRACE(test_dropped_while_read),
 		TEST_OF_TRACE(test_removed_while_read),
 		TEST_OF_TRACE(test_segments_keep_no_mappings),

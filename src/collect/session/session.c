@@ -37,8 +37,8 @@ struct session {
 	int remote_fd;
 	uint64_t said;
 	bool full;
-	bool snapshot; /* asked for */
-	bool ending;   /* the segment that it waits for is being ended */
+	bool snapshot; /* asked for, and of what comes until a segment ends that has not begun to */
+	bool ending;   /* the segment that a snapshot waits for is being ended */
 	long untold;   /* of so many calls in flight the segment has still to be told; -errno: that is tried again */
 	bool said_crowded;
 	unsigned n_snapshots;
@@ -258,8 +258,24 @@ static void repeat(struct session *s)
 	if (!s->untold)
 		spoor_consumer_repeated(s->consumer);
 	drain(s);
-	spoor_writer_repeated(s->writer);
+	if (s->untold >= 0)
+		spoor_writer_repeated(s->writer);
 	say_crowded(s, spoor_writer_lost_told(s->writer) - lost);
+}
+
+static void begin_segment(struct session *s)
+{
+	struct spoor_error e = { "" };
+	bool snapshot = s->snapshot;
+
+	s->snapshot = false;
+	if (!spoor_consumer_rotate(s->consumer, &e)) {
+		s->ending = snapshot;
+		spoor_user_part_segment(&s->user);
+		repeat(s);
+	} else if (snapshot) {
+		fprintf(stderr, "spoor: no snapshot: %s\n", e.text);
+	}
 }
 
 /*
@@ -274,18 +290,12 @@ static void rotate(struct session *s)
 		return;
 	if (s->ending) {
 		s->ending = false;
-		s->snapshot = false;
 		take_snapshot(s);
 	}
 	if (s->untold > 0)
 		return;
-	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic())) {
-		if (!spoor_consumer_rotate(s->consumer, NULL)) {
-			s->ending = s->snapshot;
-			spoor_user_part_segment(&s->user);
-			repeat(s);
-		}
-	}
+	if (s->snapshot || spoor_writer_should_rotate(s->writer, spoor_now_monotonic()))
+		begin_segment(s);
 }
 
 /*
@@ -402,7 +412,7 @@ static void end(struct session *s)
 	struct rusage ru;
 
 	spoor_host_await_command(&s->host);
-	if (s->snapshot)
+	if (s->snapshot || s->ending)
 		fprintf(stderr, "spoor: no snapshot: the recording ended before its segment did\n");
 	spoor_user_part_end(&s->user, &r->user, make_room, s);
 	spoor_consumer_ends(s->consumer);
