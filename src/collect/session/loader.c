@@ -13,6 +13,7 @@
 
 #define MAX_WAITING_BYTES (64u << 20)
 #define AT_ONCE_MOST (64ULL << 20) /* bytes: the whole file is hashed, and nobody is to wait for that of a large one */
+#define AT_ONCE_NS (200 * 1000000ULL) /* of each second */
 /* How long a raw stack waits for what is told of by another CPU: all rings are looked at every 200 ms. */
 #define OBJECTS_WAIT_NS 1000000000ULL
 #define LAYOUT_WAIT_NS 400000000ULL /* it may be told of at the end of the call only, but a hung one has none */
@@ -110,19 +111,35 @@ static void append(struct spoor_objects *s, struct work *w)
 	s->bytes_waiting += w->bytes;
 }
 
+static uint64_t cpu_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return spoor_ns(t);
+}
+
 /*
  * Each call that goes through it meanwhile is one more raw stack. Who takes those out of the rings has real-time
- * priority: on his CPU the loader, or a thread that opens a file for it, would wait for tens of milliseconds.
+ * priority: on his CPU the loader, or a thread that opens a file for it, would wait for tens of milliseconds. Programs
+ * may have as many files as they like, so it has that priority for a part of each second only.
  */
 static void load_at_once(struct spoor_objects *s, const struct spoor_ctl_object *o)
 {
-	bool at_once = o->key.size <= AT_ONCE_MOST;
+	uint64_t now = spoor_now_monotonic(), had = cpu_time();
 
-	if (at_once)
-		spoor_privileges_at_once(true);
+	if (now - s->hurried_since >= SPOOR_NS_PER_SEC) {
+		s->hurried_since = now;
+		s->hurried_ns = 0;
+	}
+	if (o->key.size > AT_ONCE_MOST || s->hurried_ns >= AT_ONCE_NS) {
+		spoor_objects_load(s, o);
+		return;
+	}
+	spoor_privileges_at_once(true);
 	spoor_objects_load(s, o);
-	if (at_once)
-		spoor_privileges_at_once(false);
+	spoor_privileges_at_once(false);
+	s->hurried_ns += cpu_time() - had;
 }
 
 static void *loader(void *arg)

@@ -30,7 +30,8 @@ struct spoor_objects {
 	pthread_t thread;
 	bool running, stop;
 	int done_fd;
-	struct spoor_layouts *layouts; /* the loader's */
+	struct spoor_layouts *layouts; /* the loader's, as is: */
+	uint64_t hurried_since, hurried_ns; /* CPU time that it had at once in the second that began then */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
