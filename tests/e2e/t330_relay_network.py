@@ -62,6 +62,7 @@ def several(build, tmp_path):
     etc.mkdir()
     (etc / "hosts").write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
     (etc / "nsswitch.conf").write_text("hosts: files\n")
+    (etc / "host.conf").write_text("multi on\n")
     s = Sender(build, tmp_path, "alpha", f"tcp://localhost:{relay.port}")
     s.enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec",
                'mount --bind "$0" /etc; exec "$@"', etc]

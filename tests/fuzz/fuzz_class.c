@@ -75,7 +75,7 @@ static void try_class(const struct spoor_class *def, const uint8_t *body, size_t
 	must(c->n_fields == def->n_fields && c->name[0]);
 	if (spoor_class_encode(c, &encoded) == 0) {
 		must(spoor_class_decode(encoded, &again) == 0 && again->fixed_size == c->fixed_size);
-		must(encoded->len == def->len || (c->format && !again->format)); /* a format without words means nothing */
+		must(encoded->len == def->len || (c->format && !again->format)); /* no room for it */
 		must(!strcmp(again->name, c->name) && again->n_fields == c->n_fields);
 		free(again);
 		free(encoded);
