@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """spoor relay and daemons that send to it: names, hosts, segments, snapshots, who follows."""
 import json
+import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -60,6 +62,8 @@ def several(build, tmp_path):
     relay = Relay(build, tmp_path / "several", host="127.0.0.5").start()  # noqa: F811
     etc = tmp_path / "etc"
     etc.mkdir()
+    with suppress(OSError):
+        shutil.copy("/etc/ld.so.cache", etc)
     (etc / "hosts").write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
     (etc / "nsswitch.conf").write_text("hosts: files\n")
     (etc / "host.conf").write_text("multi on\n")

@@ -96,19 +96,23 @@ def test_child_that_has_heard_is_not_called_again(daemon, forks, tmp_path):
     assert "SIGURG" not in (tmp_path / "calls").read_text()
 
 
-def test_recorder_of_one_command_is_killed(daemon, forks):
-    """Its directory is removed then: nobody comes whom the program could wait for."""
-    run = subprocess.Popen([daemon.build / "spoor", "ust", "run", "-o", "t.spoor", "--", forks], text=True,
+@pytest.mark.parametrize("how", ["ust run", "record --ust"])
+def test_recorder_of_one_command_is_killed(daemon, forks, how):
+    """Its directory is removed then: nobody comes whom the program, and its child, could wait for."""
+    script = f"echo $$; exec {forks}"
+    run = subprocess.Popen([daemon.build / "spoor", *how.split(), "-o", "t.spoor", "--", "sh", "-c", script], text=True,
                            cwd=daemon.cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    pid = int(run.stdout.readline())
     try:
-        assert run.stdout.readline() == "ready\n"
-        pid, = children(run.pid)
-        assert tick(daemon, pid) == "on"
+        assert run.stdout.readline() == "ready\n" and tick(daemon, pid) == "on"
+        both = pid, *children(pid)
         run.kill()
-        goes_off(daemon, pid)
+        for p in both:
+            goes_off(daemon, p)
     finally:
         os.kill(pid, signal.SIGKILL)
-        run.communicate()
+        run.kill()
+        run.communicate(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("how", ["ust run", "record --ust"])

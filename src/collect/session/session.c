@@ -218,15 +218,22 @@ static void say_progress(struct session *s)
 		c.events, spoor_plural(c.events, "event", "events"), c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
+static void say_snapshot(const char *what, const char *text)
+{
+	char shown[PATH_MAX];
+
+	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
+	fprintf(stderr, "spoor: %s%s\n", what, shown);
+}
+
 /*
  * A snapshot is whole segments: the one being written is ended, then all that are kept are linked into a trace of their
  * own beside this one.
  */
 static void take_snapshot(struct session *s)
 {
-	char path[PATH_MAX], shown[PATH_MAX];
 	struct spoor_error e = { "" };
-	const char *what;
+	char path[PATH_MAX];
 	size_t len = strlen(s->o->output), dot = len > 6 && !strcmp(s->o->output + len - 6, ".spoor") ? len - 6 : len;
 	int r;
 
@@ -234,9 +241,7 @@ static void take_snapshot(struct session *s)
 		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
 	while (!access(path, F_OK));
 	r = spoor_writer_snapshot(s->writer, path, &e);
-	what = r ? e.text : path;
-	spoor_escape_line(what, strlen(what), shown, sizeof(shown));
-	fprintf(stderr, "spoor: %s%s\n", r ? "no snapshot: " : "snapshot in ", shown);
+	say_snapshot(r ? "no snapshot: " : "snapshot in ", r ? e.text : path);
 }
 
 /* Two segments, and what both are told while one ends, must fit below --max-size: else some hangs are missing. */
@@ -274,7 +279,7 @@ static void begin_segment(struct session *s)
 		spoor_user_part_segment(&s->user);
 		repeat(s);
 	} else if (snapshot) {
-		fprintf(stderr, "spoor: no snapshot: %s\n", e.text);
+		say_snapshot("no snapshot: ", e.text);
 	}
 }
 

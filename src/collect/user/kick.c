@@ -8,12 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -22,6 +20,7 @@
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 #include "collect/user/sites.h"
+#include "collect/user/urgent.h"
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
 #define FOUND_NS (20 * 1000000ULL)
@@ -29,155 +28,15 @@
 #define RECALL_NS (100 * 1000000ULL)
 #define MOST_ENVIRONMENT (6 << 20) /* bytes: more execve() gives no program */
 
-static const char taken[] = "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())";
-
-static bool has_urgent(uint64_t set)
-{
-	return set >> (SIGURG - 1) & 1;
-}
-
-/* Is SIGURG in that set of /proc/PROCESS/status? 1, 0, or -ESRCH. */
-static int has_signal(const char *process, const char *set)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char path[64], line[256];
-
-	snprintf(path, sizeof(path), "/proc/%s/status", process);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, set, strlen(set)))
-			return has_urgent(strtoull(line + strlen(set), NULL, 16));
-	return -ESRCH;
-}
-
-static bool handles_it(uint32_t pid)
-{
-	char process[16];
-
-	snprintf(process, sizeof(process), "%u", pid);
-	return has_signal(process, "SigCgt:") == 1;
-}
-
-/* 1, 0, or -ESRCH. While it is in sigwait() a thread does not block what it waits for. */
-static int thread_blocks_it(uint32_t pid, uint32_t tid)
-{
-	char thread[48];
-
-	snprintf(thread, sizeof(thread), "%u/task/%u", pid, tid);
-	return has_signal(thread, "SigBlk:");
-}
-
-/* Root's, or our user's. What others have mapped may be of a file system of theirs, which need not answer who reads. */
-static bool may_be_read(uint32_t pid)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char path[64], line[256];
-	unsigned uid;
-
-	snprintf(path, sizeof(path), "/proc/%u/status", pid);
-	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Uid: %u", &uid) == 1)
-			return !uid || uid == geteuid();
-	return false;
-}
-
-/* In sigwait() and its like. A thread that is not ours to see is believed to be elsewhere. */
-static bool thread_waits_for_it(uint32_t pid, uint32_t tid)
-{
-	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	_cleanup_(spoor_closep) int mem = -1;
-	unsigned long long set_at;
-	uint64_t set = 0;
-	char path[64];
-	long call;
-
-	snprintf(path, sizeof(path), "/proc/%u/task/%u/syscall", pid, tid);
-	f = fopen(path, "re");
-	if (!f || fscanf(f, "%ld %llx", &call, &set_at) != 2 || call != SYS_rt_sigtimedwait || !may_be_read(pid))
-		return false;
-	snprintf(path, sizeof(path), "/proc/%u/task/%u/mem", pid, tid);
-	mem = open(path, O_RDONLY | O_CLOEXEC);
-	return mem >= 0 && pread(mem, &set, sizeof(set), (off_t)set_at) == sizeof(set) && has_urgent(set);
-}
-
-static bool reads_it(uint32_t pid)
-{
-	_cleanup_(spoor_closedirp) DIR *files = NULL;
-	const uint32_t tid = spoor_process_thread(pid);
-	char path[96];
-	struct dirent *d;
-	bool found = false;
-
-	snprintf(path, sizeof(path), "/proc/%u/fdinfo", tid);
-	files = opendir(path);
-	while (files && !found && (d = readdir(files))) {
-		_cleanup_(spoor_fclosep) FILE *f = NULL;
-		char line[256];
-
-		if (!isdigit(d->d_name[0]))
-			continue;
-		snprintf(path, sizeof(path), "/proc/%u/fdinfo/%u", tid, (unsigned)atoi(d->d_name));
-		f = fopen(path, "re");
-		while (f && !found && fgets(line, sizeof(line), f))
-			found = !strncmp(line, "sigmask:", 8) && has_urgent(strtoull(line + 8, NULL, 16));
-	}
-	return found;
-}
-
-/* Whom it gets to. */
-enum taker {
-	TAKER_HANDLER,
-	TAKER_NONE,    /* all threads block it */
-	TAKER_PROGRAM, /* one waits for it, or it is read (signalfd()): the program has it, who does not know of it */
-};
-
-/* The kernel prefers the first thread, and then takes any. */
-static enum taker find_taker(uint32_t pid)
-{
-	_cleanup_(spoor_closedirp) DIR *tasks = NULL;
-	const bool has_first = spoor_process_thread(pid) == pid; /* it may have ended, and others go on */
-	bool blocked = false, open = false;
-	char path[64];
-	struct dirent *d;
-
-	if (has_first && !thread_blocks_it(pid, pid) && !thread_waits_for_it(pid, pid))
-		return TAKER_HANDLER;
-	snprintf(path, sizeof(path), "/proc/%u/task", pid);
-	tasks = opendir(path);
-	while (tasks && (d = readdir(tasks))) {
-		uint32_t tid = (uint32_t)atoi(d->d_name);
-		int r = tid && (tid != pid || has_first) ? thread_blocks_it(pid, tid) : -ESRCH;
-
-		if (!r && thread_waits_for_it(pid, tid))
-			return TAKER_PROGRAM;
-		blocked |= r == 1;
-		open |= r == 0;
-	}
-	if (open || !blocked)
-		return TAKER_HANDLER;
-	return reads_it(pid) ? TAKER_PROGRAM : TAKER_NONE;
-}
-
 const char *spoor_kick_fails(uint32_t pid)
 {
-	enum taker taker = find_taker(pid);
+	enum spoor_urgent_taker taker = spoor_urgent_find_taker(pid);
 
-	if (taker == TAKER_PROGRAM)
-		return taken;
-	if (taker == TAKER_NONE)
+	if (taker == SPOOR_URGENT_TAKEN)
+		return SPOOR_URGENT_IS_TAKEN;
+	if (taker == SPOOR_URGENT_BLOCKED)
 		return "it blocks SIGURG";
-	return handles_it(pid) ? NULL : "SIGURG was taken from it";
-}
-
-static int send_urgent(uint32_t pid)
-{
-	siginfo_t info = { .si_signo = SIGURG, .si_code = SI_QUEUE };
-
-	info.si_pid = getpid();
-	info.si_uid = getuid();
-	info.si_value.sival_ptr = (void *)SPOOR_CONTROL_KICK;
-	return syscall(SYS_rt_sigqueueinfo, pid, SIGURG, &info) ? -errno : 0;
+	return spoor_urgent_is_handled(pid) ? NULL : "SIGURG was taken from it";
 }
 
 /* Much may be said to it at once: what /proc says holds for a moment. */
@@ -186,11 +45,11 @@ void spoor_kick(struct hub_program *p)
 	uint64_t now = spoor_now_monotonic();
 
 	if (now - p->taker_found > FOUND_NS) {
-		p->is_taken = find_taker(p->cred.pid) == TAKER_PROGRAM;
+		p->is_taken = spoor_urgent_find_taker(p->cred.pid) == SPOOR_URGENT_TAKEN;
 		p->taker_found = now;
 	}
 	if (!p->is_taken)
-		send_urgent(p->cred.pid);
+		spoor_urgent_send(p->cred.pid);
 }
 
 static bool maps(uint32_t pid, const char *what, const char *or_what)
@@ -306,11 +165,11 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 		return 0;
 	if (!spoor_process_start(pid))
 		return -ESRCH;
-	if (!handles_it(pid) || !has_library(pid))
+	if (!spoor_urgent_is_handled(pid) || !has_library(pid))
 		return -ENOENT;
 	if (!looks_here(h, pid))
 		return -EBUSY;
-	return find_taker(pid) == TAKER_PROGRAM ? -EADDRINUSE : 1;
+	return spoor_urgent_find_taker(pid) == SPOOR_URGENT_TAKEN ? -EADDRINUSE : 1;
 }
 
 static const char *why_not(int r)
@@ -318,7 +177,7 @@ static const char *why_not(int r)
 	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
 	       r == -EBUSY  ? "it obeys another recorder" :
 	       r == -ESRCH  ? "there is none" :
-	       r == -EADDRINUSE ? taken :
+	       r == -EADDRINUSE ? SPOOR_URGENT_IS_TAKEN :
 				  "";
 }
 
@@ -335,7 +194,7 @@ static int try_kick(struct spoor_hub *h, uint32_t pid, struct spoor_hub_request 
 
 	if (r <= 0)
 		return r;
-	r = send_urgent(pid);
+	r = spoor_urgent_send(pid);
 	if (r)
 		return r;
 	spoor_request_expect(q, pid);
@@ -380,7 +239,7 @@ int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 
 		n += r > 0;
 		if (r == -EADDRINUSE && q && q->again)
-			spoor_request_done(q, pid, r, taken);
+			spoor_request_done(q, pid, r, SPOOR_URGENT_IS_TAKEN);
 	}
 	return n;
 }
@@ -434,9 +293,9 @@ static bool recall(struct spoor_hub *h)
 	while (left--) {
 		uint32_t pid = all[left];
 
-		if (pid != (uint32_t)getpid() && handles_it(pid) && maps(pid, buffers, buffers) && !has_heard(h, pid) &&
-		    may_kick(h, pid) == 1)
-			any |= !send_urgent(pid);
+		if (pid != (uint32_t)getpid() && spoor_urgent_is_handled(pid) && maps(pid, buffers, buffers) &&
+		    !has_heard(h, pid) && may_kick(h, pid) == 1)
+			any |= !spoor_urgent_send(pid);
 	}
 	return any;
 }
@@ -448,7 +307,8 @@ void spoor_kick_left(const char *path)
 	if (!h)
 		return;
 	snprintf(h->path, sizeof(h->path), "%s", path);
-	recall(h);
+	for (int i = 0; i < RECALLS && recall(h); i++) /* who was forked before its parent was called */
+		usleep(RECALL_NS / 1000);
 }
 
 static void end_recall(struct spoor_hub *h)

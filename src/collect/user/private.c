@@ -89,8 +89,9 @@ static void sweep(const char *place)
 static void watch(int fd, const char *dir)
 {
 	char path[PATH_MAX], byte;
+	bool ended = false; /* in order: it says so */
 	sigset_t all;
-	bool killed;
+	ssize_t n;
 
 	setsid();
 	prctl(PR_SET_NAME, "trace-watcher"); /* pkill(1) of Spoor is not to take it as well */
@@ -98,13 +99,12 @@ static void watch(int fd, const char *dir)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	dup2(fd, 0);
 	close_range(1, ~0U, 0);
-	while (read(0, &byte, 1) > 0 || errno == EINTR)
-		;
-	killed = !access(dir, F_OK); /* else its recorder has removed it */
+	while ((n = read(0, &byte, 1)) > 0 || (n < 0 && errno == EINTR))
+		ended |= n > 0;
 	if (chdir("/") == 0)
 		remove_directory(dir);
 	snprintf(path, sizeof(path), "%s/socket", dir);
-	if (killed)
+	if (!ended)
 		spoor_kick_left(path);
 	_exit(0);
 }
@@ -139,6 +139,7 @@ static void end_watcher(int fd)
 
 	if (fd < 0)
 		return;
+	send(fd, "", 1, MSG_NOSIGNAL);
 	shutdown(fd, SHUT_WR);
 	while (read(fd, &byte, 1) < 0 && errno == EINTR)
 		;
