@@ -16,6 +16,8 @@
 #include "trace/digest.h"
 #include "trace/writer.h"
 
+#include "../unit/no_store.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char root[64];
@@ -92,40 +94,11 @@ static void speak(const uint8_t *data, size_t size)
 
 /* ---- digests ---- */
 
-static int nothing_op(struct spoor_store *s, unsigned part, unsigned segment)
-{
-	return 0;
-}
-
-static int nothing_metadata(struct spoor_store *s, unsigned part, unsigned segment, uint64_t offset, const void *text,
-			    size_t len)
-{
-	return 0;
-}
-
-static int nothing_packet(struct spoor_store *s, unsigned part, unsigned segment, unsigned instance, uint64_t offset,
-			  const struct iovec *iov, int n)
-{
-	return 0;
-}
-
-static int nothing_manifest(struct spoor_store *s, const char *text, size_t len)
-{
-	return 0;
-}
-
-static int nothing_end(struct spoor_store *s, int in_order)
-{
-	return 0;
-}
-
 static void go_on(const uint8_t *data, size_t size)
 {
-	static const struct spoor_store_ops ops = { nothing_op,       nothing_metadata, nothing_op, nothing_packet,
-						    nothing_manifest, nothing_op,       nothing_end };
 	static const uint8_t boot_id[16] = { 1 };
 	uint8_t *aligned = malloc(size + 1);
-	struct spoor_store store = { .ops = &ops, .host = "h", .digest = aligned, .digest_len = size };
+	struct spoor_store store = { .ops = &no_store, .host = "h", .digest = aligned, .digest_len = size };
 	struct spoor_writer_options o = {
 		.path = "x", .n_lanes = 64, .resume = 1, .store = &store, .boot_id = boot_id
 	};

@@ -19,9 +19,9 @@
 #include "trace/digest.h"
 #include "trace/reader.h"
 #include "trace/source_list.h"
-#include "trace/store.h"
 #include "trace/writer.h"
 
+#include "no_store.h"
 #include "user_trace_fixture.h"
 
 /* In a process of its own, for the lock on the trace goes with it. */
@@ -427,41 +427,11 @@ static void test_digest_reads_what_came_since(void **state)
 	expect_digest(f, WIDE, 3, late);
 }
 
-static int no_segment(struct spoor_store *s, unsigned part, unsigned segment)
-{
-	return 0;
-}
-
-static int no_metadata(struct spoor_store *s, unsigned part, unsigned segment, uint64_t offset, const void *text,
-		       size_t len)
-{
-	return 0;
-}
-
-static int no_packet(struct spoor_store *s, unsigned part, unsigned segment, unsigned instance, uint64_t offset,
-		     const struct iovec *iov, int n)
-{
-	return 0;
-}
-
-static int no_manifest(struct spoor_store *s, const char *text, size_t len)
-{
-	return 0;
-}
-
-static int no_end(struct spoor_store *s, int in_order)
-{
-	return 0;
-}
-
 /* What a relay tells of a trace that was begun, and behind that this; what becomes of it. */
 static int go_on_by(struct fixture *f, const void *record, size_t size)
 {
-	static const struct spoor_store_ops ops = {
-		no_segment, no_metadata, no_segment, no_packet, no_manifest, no_segment, no_end,
-	};
 	const uint32_t end[] = { SPOOR_DIGEST_END, 0 };
-	struct spoor_store store = { .ops = &ops };
+	struct spoor_store store = { .ops = &no_store };
 	struct spoor_writer_options o = { .path = "t.spoor", .n_lanes = 4, .resume = 1, .store = &store };
 	const void *manifest;
 	uint8_t boot[16], *digest;
