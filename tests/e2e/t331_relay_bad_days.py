@@ -451,6 +451,22 @@ def test_many_traces_without_their_senders(build, tmp_path):
         r.kill(signal.SIGTERM)
 
 
+def test_tls_begins_at_once(sender, ca, certificates):
+    """A sender that has connected says its first word then, each time, and not when it looks again by itself."""
+    with socket.create_server((ADDRESS, 0)) as listener:
+        listener.settimeout(10)
+        s = sender("host", f"tls://{ADDRESS}:{listener.getsockname()[1]}", *own(certificates["host"], ca, "relay-"))
+        s.ust("start", "-o", "t.spoor")
+        waits = []
+        for _ in range(4):
+            with listener.accept()[0] as c:
+                came = time.monotonic()
+                c.settimeout(5)
+                assert c.recv(1) == b"\x16"
+                waits.append(time.monotonic() - came)
+    assert sorted(waits)[1] < 0.5, waits
+
+
 def test_half_a_handshake(tls, sender, ca, certificates, ticker):  # noqa: F811
     """Connections that shake no hands, or half of one, keep nobody waiting, and are closed."""
     r = tls()

@@ -29,7 +29,8 @@ static int expect(SSL *ssl, const char *name)
 
 int spoor_channel_init(struct spoor_channel *c, int fd, SSL_CTX *tls, const char *name)
 {
-	*c = (struct spoor_channel){ .fd = fd };
+	/* Who connects speaks first: he waits until he can, and not for a word of the other side. */
+	*c = (struct spoor_channel){ .fd = fd, .wants_out = tls && name };
 	if (!tls)
 		return 0;
 	c->ssl = SSL_new(tls);
