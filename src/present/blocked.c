@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* --blocked: which calls were in flight when the recording ended, on what, for how long, and from where. */
+/*
+ * --blocked: which calls were in flight when the recording ended, or when their thread was killed, on what, for how
+ * long, and from where.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +25,7 @@ struct blocked {
 
 struct list {
 	struct blocked *items;
-	size_t n;
+	size_t n, n_killed;
 };
 
 static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why, void *p)
@@ -32,7 +35,7 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	void *copy;
 
 	/* Ended with their thread, out of sight, or their end was lost: not in flight any more. */
-	if (why != SPOOR_UNFINISHED_IN_FLIGHT || spoor_pending_is_final((const struct spoor_pending *)ev->h))
+	if (!why || why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final((const struct spoor_pending *)ev->h))
 		return 0;
 	items = reallocarray(list->items, list->n + 1, sizeof(*items));
 	if (!items)
@@ -42,6 +45,7 @@ static int collect(struct spoor_view *v, const struct spoor_event *ev, enum spoo
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, ev->h, spoor_event_size(ev->h));
+	list->n_killed += why == SPOOR_UNFINISHED_KILLED;
 	items[list->n++] = (struct blocked){ { copy, ev->segment, NULL, ev->cpu }, why, spoor_view_so_far(v, ev, why) };
 	spoor_tally_stack(&v->tally, ev->segment, ((const struct spoor_pending *)ev->h)->stack, 1);
 	return 0;
@@ -120,9 +124,11 @@ static void put_object(struct spoor_view *v, const struct spoor_event *ev, const
 }
 
 /* A recording that was killed did not see how long the call went on. */
-static bool is_exact(const struct spoor_view *v, const struct spoor_pending *p)
+static bool is_exact(const struct spoor_view *v, const struct blocked *b)
 {
-	return p->exact && p->start && spoor_trace_info(v->trace)->ended;
+	const struct spoor_pending *p = (const void *)b->ev.h;
+
+	return p->exact && p->start && (b->why == SPOOR_UNFINISHED_KILLED || spoor_trace_info(v->trace)->ended);
 }
 
 static void put_blocked(struct spoor_view *v, const struct blocked *b)
@@ -141,12 +147,22 @@ static void put_blocked(struct spoor_view *v, const struct blocked *b)
 	fprintf(v->out, "[%u]%s", call.pid, v->colour ? "\033[0m" : "");
 	if (call.tid != call.pid)
 		fprintf(v->out, " thread %u", call.tid);
-	fprintf(v->out, ": for %s%s in ", is_exact(v, p) ? "" : "at least ", time);
+	fprintf(v->out, ": for %s%s%s in ", is_exact(v, b) ? "" : "at least ", time,
+		b->why == SPOOR_UNFINISHED_KILLED ? ", until it was killed," : "");
 	spoor_put_call(v->out, &call, b->ev.segment);
 	fputc('\n', v->out);
 	put_object(v, &b->ev, &call);
 	spoor_put_stack(v, b->ev.segment, call.pid, call.stack, "      ");
 	fputc('\n', v->out);
+}
+
+static void put_counts(struct spoor_view *v, size_t n, size_t n_killed)
+{
+	fprintf(v->out, "%zu %s in flight at the end", n, spoor_plural(n, "call was", "calls were"));
+	if (n_killed)
+		fprintf(v->out, ", and %zu %s until %s killed", n_killed, spoor_plural(n_killed, "was", "were"),
+			spoor_plural(n_killed, "its thread was", "their threads were"));
+	fputs(".\n", v->out);
 }
 
 static void free_list(struct list *list)
@@ -159,8 +175,10 @@ static void free_list(struct list *list)
 int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e)
 {
 	struct list list = {};
-	int r = spoor_view_read(v, collect, NULL, &list, e);
+	int r;
 
+	v->killed = 1;
+	r = spoor_view_read(v, collect, NULL, &list, e);
 	if (r == 0 && list.n)
 		qsort(list.items, list.n, sizeof(*list.items), by_time);
 	for (size_t i = 0; i < list.n && r == 0; i++) {
@@ -174,8 +192,7 @@ int spoor_present_blocked(struct spoor_view *v, struct spoor_error *e)
 	if (r == 0 && v->json) {
 		spoor_put_summary_json(v);
 	} else if (r == 0) {
-		fprintf(v->out, "%zu %s in flight at the end.\n", list.n,
-			spoor_plural(list.n, "call was", "calls were"));
+		put_counts(v, list.n - list.n_killed, list.n_killed);
 		spoor_put_footer(v);
 	}
 	free_list(&list);

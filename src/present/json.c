@@ -117,7 +117,9 @@ static void put_unfinished(struct spoor_view *v, const struct spoor_event *ev, c
 	const struct spoor_pending *p = (const void *)ev->h;
 
 	fprintf(v->out, ",\"ret\":null,\"errno\":null,\"unfinished\":\"%s\"",
-		why == SPOOR_UNFINISHED_LOST ? "end lost" : spoor_pending_name(call->pending));
+		why == SPOOR_UNFINISHED_LOST   ? "end lost" :
+		why == SPOOR_UNFINISHED_KILLED ? "killed" :
+						 spoor_pending_name(call->pending));
 	if (!call->start)
 		return;
 	fputc(',', v->out);

@@ -24,6 +24,7 @@ struct spoor_view {
 	uint8_t colour;
 	uint8_t progress; /* show on standard error, a terminal, how far a long report is */
 	uint8_t json;     /* of blocked calls */
+	uint8_t killed;   /* calls that were ended by what killed their thread are given a second time, as unfinished */
 	uint8_t follow;   /* go on as long as the trace is being written, or until *stop */
 	volatile sig_atomic_t *stop; /* may be NULL */
 	void (*tell_away)(int away); /* followed: whoever writes it is no more, and may come back; or is there again */

@@ -79,7 +79,7 @@ static uint64_t known_until(const struct spoor_view *v, const struct spoor_event
 {
 	const struct spoor_pending *p = (const void *)ev->h;
 
-	return why == SPOOR_UNFINISHED_LOST || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
+	return why != SPOOR_UNFINISHED_IN_FLIGHT || spoor_pending_is_final(p) ? ev->h->ts : v->last_ts;
 }
 
 static int give_unfinished(struct spoor_view *v, const struct spoor_event *ev, enum spoor_unfinished why,
@@ -105,6 +105,19 @@ static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pe
 	while (r == 0 && spoor_pendings_next(pendings, &it, &ev, &why))
 		if (!is_final(ev.h))
 			r = give_unfinished(v, &ev, why, each, p);
+	return r;
+}
+
+/* Their completed events have been given, and counted. */
+static int read_killed(struct spoor_view *v, const struct spoor_pendings *pendings, spoor_each_call *each, void *p)
+{
+	struct spoor_event ev;
+	size_t it = 0;
+	int r = 0;
+
+	while (r == 0 && spoor_pendings_next_killed(pendings, &it, !spoor_trace_info(v->trace)->ended, &ev))
+		if (wanted(v, &ev, ev.h->ts))
+			r = each(v, &ev, SPOOR_UNFINISHED_KILLED, p);
 	return r;
 }
 
@@ -171,6 +184,8 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	}
 	if (r == 0)
 		r = read_unfinished(v, pendings, each, p);
+	if (r == 0 && v->killed)
+		r = read_killed(v, pendings, each, p);
 	if (r == -EPIPE)
 		return 0;
 	return r < 0 ? spoor_fail(e, -r, "cannot read on: %s", strerror(-r)) : 0;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "trace/reader.h"
 #include "trace/syscalls.h"
@@ -14,14 +15,26 @@ struct pending {
 	struct spoor_pending *copy;
 	const struct spoor_segment *segment;
 	uint8_t used, active;
+	uint8_t cut; /* enum cut, since when copy->h.ts is when it ended; nothing was seen of its thread since */
 };
+
+/* A call of which a signal made an end. */
+enum cut {
+	CUT_TO_RESTART = 1, /* no program ever sees that: it is done anew, or a handler runs, or the thread ends */
+	CUT_FOR_GOOD = 2,   /* EINTR */
+};
+
+#define DIES_NS 1000000000ULL /* after EINTR a thread may run on, and be killed for another reason */
 
 struct spoor_pendings {
 	struct pending *slots; /* hash by tid, open addressing */
 	size_t size, n, n_active;
 	size_t n_moving; /* active, and of those whose end may be another thread's: drop_moved() */
-	struct pending *lost;
-	size_t n_lost;
+	size_t n_cut;
+	struct list {
+		struct pending *items;
+		size_t n;
+	} lost, killed;
 };
 
 int spoor_pendings_new(struct spoor_pendings **ret)
@@ -34,16 +47,22 @@ int spoor_pendings_new(struct spoor_pendings **ret)
 	return 0;
 }
 
+static void free_list(struct list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->items[i].copy);
+	free(l->items);
+}
+
 void spoor_pendings_free(struct spoor_pendings *p)
 {
 	if (!p)
 		return;
 	for (size_t i = 0; i < p->size; i++)
 		free(p->slots[i].copy);
-	for (size_t i = 0; i < p->n_lost; i++)
-		free(p->lost[i].copy);
+	free_list(&p->lost);
+	free_list(&p->killed);
 	free(p->slots);
-	free(p->lost);
 	free(p);
 }
 
@@ -90,20 +109,34 @@ static int keep(struct pending *s, const struct spoor_event *ev)
 	return 0;
 }
 
-/* The thread is in another call by now, and this one's end was not seen. */
-static int give_up(struct spoor_pendings *p, struct pending *s)
+/* The slot is another call's from here on. */
+static int move_to(struct list *l, struct pending *s)
 {
-	struct pending *lost = p->lost;
+	struct pending *items = l->items;
 
-	if ((p->n_lost & (p->n_lost - 1)) == 0)
-		lost = reallocarray(p->lost, p->n_lost ? p->n_lost * 2 : 1, sizeof(*lost));
-	if (!lost)
+	if ((l->n & (l->n - 1)) == 0)
+		items = reallocarray(l->items, l->n ? l->n * 2 : 1, sizeof(*items));
+	if (!items)
 		return -ENOMEM;
-	p->lost = lost;
-	p->lost[p->n_lost++] = *s;
+	l->items = items;
+	l->items[l->n++] = *s;
 	s->copy = NULL;
 	s->room = 0;
 	return 0;
+}
+
+/* The thread is in another call by now, and this one's end was not seen. */
+static int give_up(struct spoor_pendings *p, struct pending *s)
+{
+	return move_to(&p->lost, s);
+}
+
+static void cut(struct spoor_pendings *p, struct pending *s, enum cut how, uint64_t ts)
+{
+	p->n_cut += (how != 0) - (s->cut != 0);
+	s->cut = how;
+	if (how)
+		s->copy->h.ts = ts;
 }
 
 /* A begin that was only bounded is matched by the call's number. */
@@ -159,6 +192,7 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 	if (p->n * 2 >= p->size && grow(p) < 0)
 		return -ENOMEM;
 	s = find(p, ev->h->tid);
+	cut(p, s, 0, 0);
 	if (s->active) {
 		int same = same_call(s->copy, new->nr, new->start);
 
@@ -177,6 +211,14 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 	return 0;
 }
 
+/* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK are the kernel's own. */
+static enum cut how_cut(int64_t ret)
+{
+	if (ret == -512 || ret == -513 || ret == -514 || ret == -516)
+		return CUT_TO_RESTART;
+	return ret == -EINTR ? CUT_FOR_GOOD : 0;
+}
+
 static int see_completed(struct spoor_pendings *p, const struct spoor_event_header *h)
 {
 	const struct spoor_syscall *call = (const void *)h; /* SYSCALL_OTHER begins alike */
@@ -185,6 +227,7 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	int same;
 
 	drop_moved(p, spoor_syscall_id(h), h->tid, call->pid, start);
+	cut(p, s, 0, 0);
 	if (!s->active)
 		return 0;
 	same = same_call(s->copy, spoor_syscall_id(h), start);
@@ -193,29 +236,62 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	end(p, s);
 	if (!same)
 		return give_up(p, s);
+	cut(p, s, how_cut(spoor_syscall_ret(h)), h->ts);
 	return !s->copy->exact;
+}
+
+static int see_exit(struct spoor_pendings *p, const struct spoor_thread_exit *x)
+{
+	struct pending *s = find(p, x->h.tid);
+	int killed = s->cut && x->kind <= SPOOR_EXIT_PROCESS && WIFSIGNALED(x->code) &&
+		     (s->cut == CUT_TO_RESTART || x->h.ts - s->copy->h.ts < DIES_NS);
+
+	cut(p, s, 0, 0);
+	return killed ? move_to(&p->killed, s) : 0;
 }
 
 int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev)
 {
 	if (ev->h->id == SPOOR_EV_PENDING)
 		return see_pending(p, ev);
-	if (ev->h->id > SPOOR_EV_SYSCALL_OTHER || !p->n_active)
+	if (ev->h->id == SPOOR_EV_THREAD_EXIT && p->n_cut)
+		return see_exit(p, (const void *)ev->h);
+	if (ev->h->id > SPOOR_EV_SYSCALL_OTHER || (!p->n_active && !p->n_cut))
 		return 0;
 	return see_completed(p, ev->h);
+}
+
+static struct spoor_event event_of(const struct pending *s)
+{
+	return (struct spoor_event){ (const void *)s->copy, s->segment, NULL, s->cpu };
 }
 
 int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,
 			enum spoor_unfinished *ret_why)
 {
-	for (; *it < p->n_lost + p->size; ++*it) {
-		int lost = *it < p->n_lost;
-		const struct pending *s = lost ? &p->lost[*it] : &p->slots[*it - p->n_lost];
+	for (; *it < p->lost.n + p->size; ++*it) {
+		int lost = *it < p->lost.n;
+		const struct pending *s = lost ? &p->lost.items[*it] : &p->slots[*it - p->lost.n];
 
 		if (!lost && !s->active)
 			continue;
-		*ret = (struct spoor_event){ (const void *)s->copy, s->segment, NULL, s->cpu };
+		*ret = event_of(s);
 		*ret_why = lost ? SPOOR_UNFINISHED_LOST : SPOOR_UNFINISHED_IN_FLIGHT;
+		++*it;
+		return 1;
+	}
+	return 0;
+}
+
+int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, int cut_off, struct spoor_event *ret)
+{
+	for (; *it < p->killed.n + p->size; ++*it) {
+		int killed = *it < p->killed.n;
+		const struct pending *s = killed ? &p->killed.items[*it] : &p->slots[*it - p->killed.n];
+
+		if (!killed && (!cut_off || s->cut != CUT_TO_RESTART))
+			continue;
+		*ret = event_of(s);
 		++*it;
 		return 1;
 	}

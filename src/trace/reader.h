@@ -145,10 +145,16 @@ int spoor_pendings_see(struct spoor_pendings *p, const struct spoor_event *ev);
 enum spoor_unfinished {
 	SPOOR_UNFINISHED_IN_FLIGHT = 1, /* nothing later is known of its thread: look at its why */
 	SPOOR_UNFINISHED_LOST = 2,      /* its thread went on: the completed event was lost (and counted) */
+	SPOOR_UNFINISHED_KILLED = 3,    /* ended by the signal that killed its thread: there is a completed event */
 };
 /* *it: 0 at first. Returns 1, or 0 after the last one. Borrowed until spoor_pendings_free() or see(). */
 int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,
 			enum spoor_unfinished *ret_why);
+/*
+ * The same of calls that had slept and were ended by what killed their thread; their ts is when. cut_off: the trace has
+ * no end, so the thread's may be missing.
+ */
+int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, int cut_off, struct spoor_event *ret);
 
 /*
  * Where the user events in this trace were taken from: gives every source of every whole packet, of all segments. So

@@ -88,6 +88,40 @@ def test_attached_after_the_fact(record, read, spoor, blocked, hung):
     assert sum(int(line.rsplit(None, 1)[1]) for line in folded) == lasted
 
 
+def test_program_that_is_killed(record, read, spoor, blocked, hung):
+    """By whoever finds that it hangs: the kernel ends its calls then, and what they waited for is told all the same."""
+    recording = record("-p", hung.pid)
+    time.sleep(0.3)
+    hung.kill()
+    assert recording.wait() == 0
+    found = blocked(recording.trace)
+    assert {e["unfinished"] for e in found.values()} == {"killed"}
+    check(found, hung.pid, False, 0.2)
+    summary = read(recording.trace).summary
+    assert summary["unfinished"] == 0 and not summary["discarded"]
+    said = spoor("report", "--blocked", recording.trace).stdout
+    assert said.count(", until it was killed, in futex(") == len(found)
+    assert re.search(r"^0 calls were in flight at the end, and \d were until their threads were killed\.$", said, re.M)
+
+
+def test_interrupted_and_gone_on(record, spoor, start, tmp_path):
+    """A call that a signal ended is none of those if its thread did anything after it."""
+    (tmp_path / "p.py").write_text("import os, select, signal\n"
+                                   "signal.signal(signal.SIGUSR1, lambda *_: os.getppid())\n"
+                                   "os.write(1, b'ready\\n')\nsignal.pause()\nos.getppid()\n"
+                                   "while True:\n    pass\n")
+    process = start("python3", tmp_path / "p.py", stdout=subprocess.PIPE)
+    ready(process, b"ready")
+    wait_for(lambda: sleeps_in(process.pid, 34))
+    recording = record("-p", process.pid)
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.5)
+    process.kill()
+    assert recording.wait() == 0
+    said = spoor("report", "--blocked", recording.trace).stdout
+    assert "pause(" not in said and "0 calls were in flight at the end.\n" in said, said
+
+
 LONG = "a-directory-so-long-that-a-path-in-it-has-more-than-sixty-four-bytes"
 WAITING = f"""
 import os, socket, sys, threading

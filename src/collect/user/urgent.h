@@ -12,7 +12,7 @@
 enum spoor_urgent_taker {
 	SPOOR_URGENT_HANDLED,
 	SPOOR_URGENT_BLOCKED, /* by all threads */
-	SPOOR_URGENT_TAKEN,   /* one waits for it, or it is read (signalfd()): the program has it, who does not know of it */
+	SPOOR_URGENT_TAKEN,   /* one waits for it, or it is read (signalfd()): by the program, who does not know it */
 };
 /* The kernel prefers the first thread, and then takes any. */
 enum spoor_urgent_taker spoor_urgent_find_taker(uint32_t pid);
