@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "analyze/userevents.h"
 #include "base/strings.h"
+#include "base/time.h"
 #include "present/present.h"
 #include "present/text.h"
 #include "present/user.h"
@@ -111,11 +112,15 @@ static int read_unfinished(struct spoor_view *v, const struct spoor_pendings *pe
 /* Their completed events have been given, and counted. */
 static int read_killed(struct spoor_view *v, const struct spoor_pendings *pendings, spoor_each_call *each, void *p)
 {
+	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
+	uint64_t from = UINT64_MAX;
 	struct spoor_event ev;
 	size_t it = 0;
 	int r = 0;
 
-	while (r == 0 && spoor_pendings_next_killed(pendings, &it, !spoor_trace_info(v->trace)->ended, &ev))
+	if (!info->ended && !info->live) /* who killed the recorder may have killed the program as well */
+		from = v->last_ts > SPOOR_NS_PER_SEC ? v->last_ts - SPOOR_NS_PER_SEC : 0;
+	while (r == 0 && spoor_pendings_next_killed(pendings, &it, from, &ev))
 		if (wanted(v, &ev, ev.h->ts))
 			r = each(v, &ev, SPOOR_UNFINISHED_KILLED, p);
 	return r;
@@ -167,6 +172,8 @@ int spoor_view_read(struct spoor_view *v, spoor_each_call *each, spoor_each_othe
 	struct spoor_event ev;
 	int r = spoor_pendings_new(&pendings);
 
+	if (r == 0 && v->killed)
+		spoor_pendings_keep_killed(pendings);
 	while (r == 0 && (r = next(v, &ev)) == 1) {
 		if (!v->first_ts)
 			v->first_ts = ev.h->ts;

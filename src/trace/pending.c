@@ -24,12 +24,14 @@ enum cut {
 	CUT_FOR_GOOD = 2,   /* EINTR */
 };
 
-#define DIES_NS 1000000000ULL /* after EINTR a thread may run on, and be killed for another reason */
+/* After EINTR a thread may run on, and be killed for another reason. It ends when its core is dumped. */
+#define DIES_NS 10000000000ULL
 
 struct spoor_pendings {
 	struct pending *slots; /* hash by tid, open addressing */
 	size_t size, n, n_active;
 	size_t n_moving; /* active, and of those whose end may be another thread's: drop_moved() */
+	uint8_t keeps_killed;
 	size_t n_cut;
 	struct list {
 		struct pending *items;
@@ -52,6 +54,11 @@ static void free_list(struct list *l)
 	for (size_t i = 0; i < l->n; i++)
 		free(l->items[i].copy);
 	free(l->items);
+}
+
+void spoor_pendings_keep_killed(struct spoor_pendings *p)
+{
+	p->keeps_killed = 1;
 }
 
 void spoor_pendings_free(struct spoor_pendings *p)
@@ -236,7 +243,8 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	end(p, s);
 	if (!same)
 		return give_up(p, s);
-	cut(p, s, how_cut(spoor_syscall_ret(h)), h->ts);
+	if (p->keeps_killed)
+		cut(p, s, how_cut(spoor_syscall_ret(h)), h->ts);
 	return !s->copy->exact;
 }
 
@@ -283,13 +291,13 @@ int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor
 	return 0;
 }
 
-int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, int cut_off, struct spoor_event *ret)
+int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, uint64_t from, struct spoor_event *ret)
 {
 	for (; *it < p->killed.n + p->size; ++*it) {
 		int killed = *it < p->killed.n;
 		const struct pending *s = killed ? &p->killed.items[*it] : &p->slots[*it - p->killed.n];
 
-		if (!killed && (!cut_off || s->cut != CUT_TO_RESTART))
+		if (!killed && (s->cut != CUT_TO_RESTART || s->copy->h.ts < from))
 			continue;
 		*ret = event_of(s);
 		++*it;

@@ -151,10 +151,11 @@ enum spoor_unfinished {
 int spoor_pendings_next(const struct spoor_pendings *p, size_t *it, struct spoor_event *ret,
 			enum spoor_unfinished *ret_why);
 /*
- * The same of calls that had slept and were ended by what killed their thread; their ts is when. cut_off: the trace has
- * no end, so the thread's may be missing.
+ * The same of calls that had slept and were ended by what killed their thread; their ts is when. Only if they are to be
+ * kept, which is said before the first is seen. from, ns: from then on the end of a thread may be missing.
  */
-int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, int cut_off, struct spoor_event *ret);
+void spoor_pendings_keep_killed(struct spoor_pendings *p);
+int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, uint64_t from, struct spoor_event *ret);
 
 /*
  * Where the user events in this trace were taken from: gives every source of every whole packet, of all segments. So

@@ -106,16 +106,16 @@ def test_program_that_is_killed(record, read, spoor, blocked, hung):
 
 def test_interrupted_and_gone_on(record, spoor, start, tmp_path):
     """A call that a signal ended is none of those if its thread did anything after it."""
-    (tmp_path / "p.py").write_text("import os, select, signal\n"
-                                   "signal.signal(signal.SIGUSR1, lambda *_: os.getppid())\n"
-                                   "os.write(1, b'ready\\n')\nsignal.pause()\nos.getppid()\n"
+    (tmp_path / "p.py").write_text("import os, signal\n"
+                                   "signal.signal(signal.SIGUSR1, lambda *_: None)\n"
+                                   "os.write(1, b'ready\\n')\nsignal.pause()\nos.write(1, b'gone on\\n')\n"
                                    "while True:\n    pass\n")
     process = start("python3", tmp_path / "p.py", stdout=subprocess.PIPE)
     ready(process, b"ready")
     wait_for(lambda: sleeps_in(process.pid, 34))
     recording = record("-p", process.pid)
     process.send_signal(signal.SIGUSR1)
-    time.sleep(0.5)
+    ready(process, b"gone on")
     process.kill()
     assert recording.wait() == 0
     said = spoor("report", "--blocked", recording.trace).stdout

@@ -63,6 +63,7 @@ static uint64_t read_all(struct spoor_trace *t)
 	size_t it = 0;
 
 	must(spoor_pendings_new(&p) == 0);
+	spoor_pendings_keep_killed(p);
 	for (; spoor_trace_next(t, &ev) > 0; n++) {
 		must(ev.h->ts >= last && spoor_event_size(ev.h) >= sizeof(*ev.h));
 		last = ev.h->ts;
@@ -74,6 +75,9 @@ static uint64_t read_all(struct spoor_trace *t)
 		must(spoor_pendings_see(p, &ev) >= 0);
 	}
 	while (spoor_pendings_next(p, &it, &ev, &why))
+		touch_call(&ev);
+	it = 0;
+	while (spoor_pendings_next_killed(p, &it, 0, &ev))
 		touch_call(&ev);
 	spoor_pendings_free(p);
 	return n;

@@ -2,6 +2,9 @@
 /* Calls that have not ended. */
 #include "trace_fixture.h"
 
+#include <errno.h>
+#include <signal.h>
+
 static int see_of(struct spoor_pendings *p, uint32_t pid, uint32_t tid, unsigned id, uint64_t start, uint64_t end)
 {
 	struct spoor_syscall s = { .h = { .ts = end, .id = id, .size4 = 10, .tid = tid },
@@ -37,6 +40,68 @@ static void see_pending_of(struct spoor_pendings *p, uint32_t pid, uint32_t tid,
 static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uint64_t start, unsigned why)
 {
 	see_pending_of(p, 0, tid, id, start, why);
+}
+
+#define SECOND 1000000000ULL
+
+/* A call of 100 ns, which slept and ended with `ret` at 1000, and its thread later, if it does. */
+static void see_cut(struct spoor_pendings *p, uint32_t tid, int32_t ret, uint64_t later, unsigned kind, int code)
+{
+	struct spoor_syscall s = { .h = { .ts = 1000, .id = 7, .size4 = 10, .tid = tid }, .dur = 100, .ret = ret };
+	struct {
+		struct spoor_thread_exit s;
+		uint8_t pad[3];
+	} x = { .s = { .h = { .ts = 1000 + later, .id = SPOOR_EV_THREAD_EXIT, .size4 = 7, .tid = tid },
+		       .code = code,
+		       .kind = kind } };
+
+	see_pending(p, tid, 7, 900, SPOOR_PENDING_SLEEP);
+	assert_int_equal(spoor_pendings_see(p, &(struct spoor_event){ .h = &s.h }), 0);
+	if (later)
+		assert_int_equal(spoor_pendings_see(p, &(struct spoor_event){ .h = (void *)&x }), 0);
+}
+
+/* Threads whose calls were ended by what killed them, a bit for each. */
+static unsigned killed(const struct spoor_pendings *p, uint64_t from)
+{
+	struct spoor_event ev;
+	unsigned found = 0;
+	size_t it = 0;
+
+	while (spoor_pendings_next_killed(p, &it, from, &ev)) {
+		assert_int_equal(ev.h->ts, 1000);
+		found |= 1U << ev.h->tid;
+	}
+	return found;
+}
+
+static void test_killed(void **state)
+{
+	struct spoor_pendings *p;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	see_cut(p, 1, -512, 5, SPOOR_EXIT_THREAD, SIGKILL);
+	assert_int_equal(killed(p, 0), 0); /* nobody wants to know */
+	spoor_pendings_keep_killed(p);
+	see_cut(p, 1, -512, 5, SPOOR_EXIT_THREAD, SIGKILL);
+	see_cut(p, 2, -516, 90 * SECOND, SPOOR_EXIT_PROCESS, SIGSEGV); /* its core was dumped meanwhile */
+	see_cut(p, 3, -EINTR, SECOND, SPOOR_EXIT_PROCESS, SIGKILL);
+	see_cut(p, 4, -EINTR, 90 * SECOND, SPOOR_EXIT_PROCESS, SIGKILL); /* it went on, and calculated */
+	see_cut(p, 5, -512, 5, SPOOR_EXIT_PROCESS, 3 << 8);
+	see_cut(p, 6, -512, 5, SPOOR_EXIT_LEFT, SIGKILL);
+	see_cut(p, 7, -512, 5, SPOOR_EXIT_EXEC, SIGKILL);
+	see_cut(p, 8, -EAGAIN, 5, SPOOR_EXIT_THREAD, SIGKILL);
+	see_cut(p, 9, -514, 0, 0, 0); /* its end is not there */
+	see_cut(p, 10, -EINTR, 0, 0, 0);
+	see_cut(p, 11, -512, 0, 0, 0);
+	see(p, 11, 8, 1010, 1020);
+	see_cut(p, 12, -512, 0, 0, 0);
+	see_pending(p, 12, 7, 1010, SPOOR_PENDING_SLEEP);
+	see_cut(p, 1, 0, 5, SPOOR_EXIT_THREAD, SIGKILL); /* another thread of that number */
+	assert_int_equal(killed(p, UINT64_MAX), 1 << 1 | 1 << 2 | 1 << 3);
+	assert_int_equal(killed(p, 1001), 1 << 1 | 1 << 2 | 1 << 3);
+	assert_int_equal(killed(p, 1000), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 9);
+	spoor_pendings_free(p);
 }
 
 /* Only the call whose begin was a bound is told, and once. */
@@ -139,6 +204,7 @@ int main(void)
 		cmocka_unit_test(test_execve_that_moved),
 		cmocka_unit_test(test_many_that_execute),
 		cmocka_unit_test(test_began_before),
+		cmocka_unit_test(test_killed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
