@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from fakeprogram import RULE, SETUP, Arena, Program
 from processes import children, tell, wait_for
 from t311_ust_control import LOADS
 from t316_ust_wakes import kick
-from t319_ust_library import WITHOUT_CAPABILITIES
+from t319_ust_library import WITHOUT_CAPABILITIES, threads
 from t346_ust_waiting import session_id, traced
 
 FORKS = r"""
@@ -27,8 +28,10 @@ FORKS = r"""
 #include <spoor/tracepoint.h>
 SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
 static volatile int stays = 1;
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1 && (chroot(argv[1]) || chdir("/")))
+		return 1;
 	if (fork()) {
 		puts("ready");
 		fflush(stdout);
@@ -96,23 +99,49 @@ def test_child_that_has_heard_is_not_called_again(daemon, forks, tmp_path):
     assert "SIGURG" not in (tmp_path / "calls").read_text()
 
 
-@pytest.mark.parametrize("how", ["ust run", "record --ust"])
-def test_recorder_of_one_command_is_killed(daemon, forks, how):
-    """Its directory is removed then: nobody comes whom the program, and its child, could wait for."""
-    script = f"echo $$; exec {forks}"
+@contextmanager
+def recorder_of(daemon, how, script, **options):
+    """A recorder of that script, which says a program's number, and the program: that it is ready."""
     run = subprocess.Popen([daemon.build / "spoor", *how.split(), "-o", "t.spoor", "--", "sh", "-c", script], text=True,
-                           cwd=daemon.cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                           cwd=daemon.cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
     pid = int(run.stdout.readline())
     try:
         assert run.stdout.readline() == "ready\n" and tick(daemon, pid) == "on"
-        both = pid, *children(pid)
-        run.kill()
-        for p in both:
-            goes_off(daemon, p)
+        yield run, pid
     finally:
         os.kill(pid, signal.SIGKILL)
         run.kill()
         run.communicate(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("how", ["ust run", "record --ust"])
+def test_recorder_of_one_command_is_killed(daemon, forks, tmp_path, how, elsewhere):
+    """Its directory is removed then: nobody comes whom the program, and its child, could wait for, wherever they are."""
+    prison = tmp_path / "prison"
+    prison.mkdir()
+    with recorder_of(daemon, how, f"echo $$; exec {forks} {prison if elsewhere else ''}") as (run, pid):
+        both = pid, *children(pid)
+        run.kill()
+        for p in both:
+            goes_off(daemon, p)
+
+
+def test_recorder_of_one_command_is_killed_beyond_a_mount(daemon, forks, tmp_path):
+    """A program with a listener, and its child without, see another directory there, while the recorder lives, and after."""
+    place = tmp_path / "place"
+    place.mkdir()
+    script = f"{' '.join(WITHOUT_CAPABILITIES)} {forks} >said & echo $!; while [ ! -s said ]; do sleep 0.1; done; " \
+             f"mount -t tmpfs none {place}; cat said; wait"
+    enter = f"exec unshare --mount --propagation private sh -c '{script}'"
+    with recorder_of(daemon, "ust run", enter, env={**os.environ, "TMPDIR": str(place)}) as (run, pid):
+        wait_for(lambda: "spoor-ust" in dict(threads(pid)))
+        time.sleep(0.5)
+        assert tick(daemon, pid) == "on"
+        both = pid, *children(pid)
+        run.kill()
+        for p in both:
+            goes_off(daemon, p)
 
 
 @pytest.mark.parametrize("how", ["ust run", "record --ust"])

@@ -73,6 +73,7 @@ static bool read_head(struct board *b)
 	b->generation = head.generation;
 	b->n_notes = head.n_notes;
 	b->single = head.single;
+	b->passing = head.passing;
 	return true;
 }
 

@@ -12,8 +12,9 @@ struct board {
 	int fd; /* -1: there is none */
 	__u32 generation;
 	__u32 n_notes;
-	bool single; /* it has rules for single processes */
-	__u32 pid;   /* ours, with the start time */
+	bool single;  /* it has rules for single processes */
+	bool passing; /* its recorder is of one command, and none comes after it */
+	__u32 pid;    /* ours, with the start time */
 	__u64 start_time;
 	unsigned n_wanted; /* sessions that want us */
 	bool closed; /* there is one that is not for us: of somebody's whom we do not obey, or of another version */

@@ -21,11 +21,14 @@
 static struct sockaddr_un places[2]; /* where a recorder may be, best first */
 static unsigned n_places;
 static bool private_one, secure;
+static bool passing; /* who was met is of one command */
 static unsigned met; /* a bit for each place where a recorder, or its board, was found; children inherit it */
-static struct directory {
-	dev_t dev;
-	ino_t ino;
-} directories[2][2]; /* of those, and what these are in, as they were then: after chroot(), say, others are there */
+static struct met_at {
+	struct directory {
+		dev_t dev;
+		ino_t ino;
+	} own, above; /* the place's, and what that is in, as they were then: after chroot(), say, others are there */
+} met_at[2];
 
 static struct {
 	int fd;
@@ -33,6 +36,7 @@ static struct {
 	dev_t dev; /* which file the number was of: programs close what they do not know */
 	ino_t ino;
 	bool waits; /* at the other end is no recorder, but who keeps us for the next one */
+	bool ended; /* at the other end: it was not lost on ours */
 } connection = { .fd = -1 };
 
 /* ---- where ---- */
@@ -92,32 +96,37 @@ bool connection_is_private(void)
 	return private_one;
 }
 
-/* The directory of a place, or, one further up, what that is in. */
-static long find_directory(unsigned place, unsigned up, struct directory *ret)
+/* What the path is in, which is cut to that. */
+static long find_directory(char *path, struct directory *ret)
+{
+	struct stat st = {};
+	char *end = strrchr(path, '/');
+	long r;
+
+	if (!end)
+		return -EINVAL;
+	*end = '\0';
+	r = sys3(SYS_stat, *path ? path : "/", &st, 0);
+	*ret = (struct directory){ st.st_dev, st.st_ino };
+	return r;
+}
+
+/* 0, or what is wrong with the place's own. */
+static long find_directories(unsigned place, struct met_at *ret)
 {
 	char path[sizeof(places->sun_path)];
-	struct stat st = {};
-	char *end;
 	long r;
 
 	memcpy(path, places[place].sun_path, sizeof(path));
-	for (unsigned i = 0; i <= up; i++) {
-		end = strrchr(path, '/');
-		if (!end)
-			return -EINVAL;
-		*end = '\0';
-	}
-	strcpy(end, "/");
-	r = sys3(SYS_stat, path, &st, 0);
-	*ret = (struct directory){ st.st_dev, st.st_ino };
+	r = find_directory(path, &ret->own);
+	find_directory(path, &ret->above);
 	return r;
 }
 
 static void meet(unsigned place)
 {
 	met |= 1U << place;
-	for (unsigned up = 0; up < 2; up++)
-		find_directory(place, up, &directories[place][up]);
+	find_directories(place, &met_at[place]);
 }
 
 /* ---- the descriptor ---- */
@@ -161,6 +170,7 @@ static int keep(long fd)
 	connection.pid = sys_pid();
 	connection.dev = st.st_dev;
 	connection.ino = st.st_ino;
+	connection.ended = false;
 	return connection.fd;
 }
 
@@ -307,8 +317,10 @@ bool connection_board(unsigned place, struct board *ret)
 	if (place >= n_places)
 		return false;
 	board_open(places[place].sun_path, secure, self_start_time(), ret);
-	if (ret->fd >= 0)
+	if (ret->fd >= 0) {
+		passing = ret->passing;
 		meet(place);
+	}
 	return true;
 }
 
@@ -372,12 +384,9 @@ int connection_open(unsigned flags, unsigned n_arenas)
 	return r;
 }
 
-static bool is_as_met(unsigned place, unsigned up)
+static bool is_same(const struct directory *a, const struct directory *b)
 {
-	const struct directory *met_one = &directories[place][up];
-	struct directory d;
-
-	return !sys_failed(find_directory(place, up, &d)) && d.dev == met_one->dev && d.ino == met_one->ino;
+	return a->dev == b->dev && a->ino == b->ino;
 }
 
 static bool has_state(unsigned place)
@@ -397,24 +406,28 @@ static bool is_somebody(long fd)
 	return !is_nobody(fd);
 }
 
-/* The recorder of one command has no state; if it is killed, what is left of it removes its directory. */
-static bool has_sessions(unsigned place)
+/*
+ * The recorder of one command has no state; if it is killed, what is left of it removes its directory. Who sees another
+ * one in its place, after chroot(), say, cannot tell that from a recorder that is to come; of one command none is.
+ */
+static bool has_sessions(unsigned place, bool told)
 {
-	struct directory d;
+	struct met_at now;
+	long r = find_directories(place, &now);
 
-	if (is_as_met(place, 0))
+	if (!r && is_same(&now.own, &met_at[place].own))
 		return has_state(place) || is_somebody(connect_to(&places[place]));
-	if (is_as_met(place, 1) && find_directory(place, 0, &d) == -ENOENT)
+	if ((passing && told) || (r == -ENOENT && is_same(&now.above, &met_at[place].above)))
 		return is_somebody(connect_beyond_root(&places[place]));
 	return true; /* or nobody knows */
 }
 
-bool connection_is_over(void)
+bool connection_is_over(bool called)
 {
 	unsigned i;
 
 	for (i = 0; i < n_places; i++)
-		if (met >> i & 1 && has_sessions(i))
+		if (met >> i & 1 && has_sessions(i, called || connection.ended))
 			return false;
 	return met;
 }
@@ -464,6 +477,7 @@ int connection_receive(void *buf, int *ret_fd)
 	*ret_fd = -1;
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
+	connection.ended = !n || n == -ECONNRESET;
 	if (sys_failed(n))
 		return (int)n;
 	fd = take_fd(&msg);

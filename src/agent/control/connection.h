@@ -36,8 +36,8 @@ int connection_open(unsigned flags, unsigned n_arenas);
 int connection_fd(void);
 /* Is it to who keeps us for the next recorder? Nobody answers there. */
 bool connection_waits(void);
-/* Where nobody was to be reached: is that since no session is left? */
-bool connection_is_over(void);
+/* Where nobody was to be reached: is that since no session is left? called: by a recorder, or by what is left of it. */
+bool connection_is_over(bool called);
 void connection_close(void);
 /* A descriptor of the parent's is closed, if it is that still. */
 void connection_forget(void);

@@ -40,9 +40,9 @@ static int open_anew(unsigned flags, unsigned n_arenas)
 }
 
 /* Nobody is there who could say so. */
-static void end_if_over(void)
+static void end_if_over(bool called)
 {
-	if (connection_fd() >= 0 || !connection_is_over())
+	if (connection_fd() >= 0 || !connection_is_over(called))
 		return;
 	spoor_agent_begin_answer();
 	spoor_agent_end_answer();
@@ -78,7 +78,7 @@ static void find_again(void)
 		return;
 	if (!outputs_offer_again())
 		open_anew(0, 0);
-	end_if_over();
+	end_if_over(false);
 	spoor_agent_unlock();
 }
 
@@ -186,7 +186,7 @@ static void kicked(void)
 	if (reached && connection_wait(KICKED_MS))
 		r = messages_serve_all(KICKED_MS);
 	if (!reached || connection_was_refused(r))
-		end_if_over();
+		end_if_over(true);
 	spoor_agent_unlock();
 }
 

@@ -194,7 +194,8 @@ struct spoor_control_rows {
 struct spoor_control_board {
 	__u32 magic;
 	__u16 version; /* SPOOR_CONTROL_VERSION */
-	__u16 single;  /* there are rules for single processes */
+	__u8 single;   /* there are rules for single processes */
+	__u8 passing;  /* the recorder is of one command: if it is killed none comes after it */
 	__u32 generation; /* never 0, another one each time */
 	__u32 n_notes;
 	__u64 beat; /* CLOCK_MONOTONIC ns at which the recorder was at work; live: it is written ten times a second */

@@ -116,8 +116,8 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	return 0;
 }
 
-/* By the descriptors the parent's memory and disk space would stay as long as this process does. */
-static void close_parents(struct output *o)
+/* Open, they keep memory and disk space. The program may have closed them, and have others by these numbers. */
+static void close_descriptors(struct output *o)
 {
 	int fd = output_fd(o);
 
@@ -128,7 +128,7 @@ static void close_parents(struct output *o)
 
 void output_take_arena(struct output *o, const struct arena_made *made)
 {
-	close_parents(o);
+	close_descriptors(o); /* the parent's */
 	o->made = *made;
 	o->spill_made = false;
 	o->spilled = 0;
@@ -149,7 +149,6 @@ void output_close(struct output *o)
 {
 	struct spoor_arena *a = o->made.arena;
 	uint32_t i, n = o->wish.n_channels;
-	int fd = output_fd(o);
 
 	for (i = 0; i < n; i++) {
 		slots[o->first_slot + i].generation++;
@@ -159,8 +158,7 @@ void output_close(struct output *o)
 	for (i = 0; i < n; i++)
 		wake_waiters(&a->channels[i]);
 	__atomic_store_n(&a->state, SPOOR_ARENA_ENDED, __ATOMIC_RELEASE);
-	if (fd >= 0)
-		sys3(SYS_close, fd, 0, 0);
+	close_descriptors(o);
 	range_retire((char *)a, o->made.reserved, o->first_slot, n);
 	memset(o, 0, sizeof(*o));
 }

@@ -148,6 +148,7 @@ void spoor_hub_publish(struct spoor_hub *h)
 	for (size_t i = 0; notes && i < n; i++)
 		board.single |= notes[i].pid != 0;
 	board.generation = b->generation;
+	board.passing = h->o.passing;
 	b->single = board.single;
 	b->fd = notes && spoor_hub_has_place(h) ? replace(h, &board, notes, size) : -ENOMEM;
 	if (b->fd < 0) { /* programs ask, and wait a little, as where there is none */

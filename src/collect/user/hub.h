@@ -26,6 +26,7 @@ struct spoor_hub_request;
 struct spoor_hub_options {
 	const char *path; /* of the socket */
 	bool everybody;   /* programs of all users may come */
+	bool passing;     /* it is of one command: after it comes no other */
 	const char *keeper; /* where there is one, or is to be (keeper.h); NULL: none, we do without */
 	bool goes_on;       /* sessions of the recorder before us are to be added, before spoor_hub_keep() */
 	const char *cache_dir; /* of unwind rows; NULL: none */

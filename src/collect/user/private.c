@@ -186,7 +186,8 @@ int spoor_private_open(struct spoor_private_hub *p, const char *cache_dir, void 
 		       void *ctx, struct spoor_error *e)
 {
 	struct spoor_hub_options o = {
-		.path = p->socket, .everybody = !geteuid(), .cache_dir = cache_dir, .warn = warn, .ctx = ctx
+		.path = p->socket, .everybody = !geteuid(), .passing = true, .cache_dir = cache_dir, .warn = warn,
+		.ctx = ctx
 	};
 	int r;
 
