@@ -412,7 +412,7 @@ static bool is_somebody(long fd)
  */
 static bool has_sessions(unsigned place, bool told)
 {
-	struct met_at now;
+	struct met_at now = {};
 	long r = find_directories(place, &now);
 
 	if (!r && is_same(&now.own, &met_at[place].own))
