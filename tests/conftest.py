@@ -30,8 +30,19 @@ def pytest_terminal_summary(terminalreporter):
     lines = list(walks.lines())
     if lines:
         terminalreporter.section("walks")
-    for line in lines:
+    for line in lines + regressions(terminalreporter.config):
         terminalreporter.write_line(line)
+
+
+def regressions(config):
+    """Only files of which all tests ran are judged."""
+    parts = config.option.keyword or config.option.markexpr or any("::" in word for word in config.args)
+    return [] if parts else [f"WORSE: {line}" for line in walks.regressed()]
+
+
+def pytest_sessionfinish(session):
+    if session.exitstatus == pytest.ExitCode.OK and regressions(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

@@ -49,16 +49,50 @@ def seen(summary, trace):
     return SEEN[-1]
 
 
+# Of all walks of a file's tests: the share that may end by surprise, the share that may be left to user space beyond
+# UNTIL_KNOWN, the share of rows that have to be at hand. More where the tests are about just that.
+LIMITS = (0.005, 0.1, 0.5)
+LIMITS_OF = {
+    "t120_record_hung.py": (0.01, 0.1, 0.5),  # a program that was removed
+    "t140_record_bad_days.py": (0.015, 0.1, 0.5),  # memory that is not there
+    "t155_record_killed.py": (0.005, 0.8, 0),  # Spoor is killed before it has made many rows
+    "t160_record_settings.py": (0.35, 0.1, 0.5),  # no room for rows; walks by --unwind scan
+    "t170_record_limits.py": (0.03, 0.1, 0.5),  # rings that run full
+    "t177_report_container.py": (0.15, 0.8, 0.5),  # containers that were removed
+    "test_edges.py": (0.02, 0.1, 0.5), "test_edges_copied.py": (0.05, 0.1, 0.5),  # code without rows
+    "test_edges_memory.py": (0.25, 0.1, 0.5),
+    "test_int80.py": (0.8, 0.1, 0.4),  # programs of 32 bits
+}
+
+
 def share(part, whole):
     return f"{100 * part / whole:.2f} %" if whole else "-"
 
 
-def lines():
-    """One a test file."""
+def by_file():
     files = {}
     for walks in SEEN:
         files.setdefault(Path(walks.test.split("::")[0]).name, []).append(walks)
-    for name, all_of in sorted(files.items()):
+    return sorted(files.items())
+
+
+def regressed():
+    """A line for each test file of which all walks together went worse than they may."""
+    for name, all_of in by_file():
+        surprised, user, hits = LIMITS_OF.get(name, LIMITS)
+        total, done, found = (sum(getattr(w, what) for w in all_of) for what in ("total", "done", "hits"))
+        looks = found + sum(w.misses for w in all_of)
+        if sum(w.surprised for w in all_of) > surprised * total + 1:
+            yield f"{name}: more walks than {100 * surprised:g} % ended by surprise"
+        if sum(w.user for w in all_of) > UNTIL_KNOWN + user * done:
+            yield f"{name}: more walks than {100 * user:g} % were left to user space"
+        if looks >= 1000 and found < hits * looks:
+            yield f"{name}: fewer rows than {100 * hits:g} % were found in the cache"
+
+
+def lines():
+    """One a test file."""
+    for name, all_of in by_file():
         total, done = sum(w.total for w in all_of), sum(w.done for w in all_of)
         status = {}
         for walks in all_of:

@@ -77,6 +77,8 @@ int spoor_probe_register(const struct spoor_desc *desc, const char *file, unsign
 int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, unsigned line, void (*probe)(void),
 			   void *data) SPOOR_WEAK_;
 void spoor_probe_synchronize(void) SPOOR_WEAK_;
+/* For who makes threads by clone() without CLONE_SETTLS: before that, in the thread whose storage they get. */
+void spoor_thread_init(void) SPOOR_WEAK_;
 #ifdef __cplusplus
 }
 #endif

@@ -116,6 +116,26 @@ static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 		segments, spoor_plural(info->dropped_segments, "segment", "segments"), bytes);
 }
 
+static bool had_trouble(const struct spoor_trace_info *info)
+{
+	return info->relay_discarded || info->relay_reconnects || info->relay_away_ms;
+}
+
+/* What was discarded then is among the losses. */
+static void put_network(FILE *out, const struct spoor_trace_info *info)
+{
+	char discarded[32], reconnects[32], away[32];
+
+	if (!had_trouble(info))
+		return;
+	spoor_format_count(info->relay_discarded, discarded, sizeof(discarded));
+	spoor_format_count(info->relay_reconnects, reconnects, sizeof(reconnects));
+	spoor_format_duration(info->relay_away_ms * 1000000, away, sizeof(away));
+	fprintf(out, "Network: %s %s discarded while the relay was behind; %s %s, %s without a connection.\n",
+		discarded, spoor_plural(info->relay_discarded, "event was", "events were"), reconnects,
+		spoor_plural(info->relay_reconnects, "reconnect", "reconnects"), away);
+}
+
 static int was_cut_off(const struct spoor_trace_info *info)
 {
 	return !info->ended && !info->live;
@@ -154,6 +174,7 @@ static void put_losses(struct spoor_view *v)
 		 "not recorded, nor perhaps what they started: no kernel memory for them");
 	put_lost(v->out, info->ring_damages, "stretch", "stretches",
 		 "of a buffer made no sense to the recorder, with all that was in them");
+	put_network(v->out, info);
 	put_overwritten(v->out, info->overwritten);
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
@@ -376,6 +397,14 @@ static void put_programs_json(struct spoor_view *v)
 	fputs("]", v->out);
 }
 
+static void put_network_json(FILE *out, const struct spoor_trace_info *info)
+{
+	if (had_trouble(info))
+		fprintf(out,
+			",\"relay\":{\"discarded\":%" PRIu64 ",\"reconnects\":%" PRIu64 ",\"away_ms\":%" PRIu64 "}",
+			info->relay_discarded, info->relay_reconnects, info->relay_away_ms);
+}
+
 void spoor_put_summary_json(struct spoor_view *v)
 {
 	const struct spoor_trace_info *info = spoor_trace_info(v->trace);
@@ -398,6 +427,7 @@ void spoor_put_summary_json(struct spoor_view *v)
 	fprintf(v->out,
 		"},\"ways\":{\"kernel\":%" PRIu64 ",\"user\":%" PRIu64 "},\"no_stack\":%" PRIu64 ",\"ended\":%s",
 		t->ways[SPOOR_WAY_KERNEL], t->ways[SPOOR_WAY_USER], t->no_stack, info->ended ? "true" : "false");
+	put_network_json(v->out, info);
 	put_programs_json(v);
 	put_notes_json(v);
 	fputs("}\n", v->out);

@@ -244,6 +244,9 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	t->info.programs_not_recorded = count_of(counters, "ust_not_recorded");
 	t->info.overwritten = count_of(counters, "ust_overwritten");
 	t->info.ring_damages = count_of(counters, "ring_damages");
+	t->info.relay_discarded = count_of(counters, "relay_discarded");
+	t->info.relay_reconnects = count_of(counters, "relay_reconnects");
+	t->info.relay_away_ms = count_of(counters, "relay_away_ms");
 	t->discarded = t->info.lost_writing + count_of(counters, "discarded") + count_of(counters, "ust_discarded");
 }
 

@@ -251,7 +251,7 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 static int see_exit(struct spoor_pendings *p, const struct spoor_thread_exit *x)
 {
 	struct pending *s = find(p, x->h.tid);
-	int killed = s->cut && x->kind <= SPOOR_EXIT_PROCESS && WIFSIGNALED(x->code) &&
+	int killed = s->cut && x->pid == s->copy->pid && x->kind <= SPOOR_EXIT_PROCESS && WIFSIGNALED(x->code) &&
 		     (s->cut == CUT_TO_RESTART || x->h.ts - s->copy->h.ts < DIES_NS);
 
 	cut(p, s, 0, 0);

@@ -35,6 +35,8 @@ struct spoor_trace_info {
 	uint64_t programs_late, programs_not_recorded;
 	uint64_t programs_turned_away; /* likewise: found no room, at a daemon or to wait for one */
 	uint64_t ring_damages; /* stretches of a buffer that made no sense to the recorder */
+	/* What a network cost on the way to a relay: events discarded while that was behind, reconnects, and time. */
+	uint64_t relay_discarded, relay_reconnects, relay_away_ms;
 	uint64_t epoch_offset; /* add to an event's ts: ns since 1970 */
 	unsigned n_segments, n_damages;
 	uint8_t ended; /* 1: the recording ended in order; 0: it was cut off, or is live */

@@ -50,8 +50,6 @@ static void *bystander(void *arg)
 	return NULL;
 }
 
-void spoor_thread_init(void) __attribute__((weak));
-
 int main(int argc, char **argv)
 {
 	const int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |

@@ -337,6 +337,27 @@ def test_custom_with_a_scope(ticking, change, read):
     assert functions(read(recording.trace).of("getppid")[-1]) == ["inner"]
 
 
+def test_modes_of_calls(record, start, program, change, read):
+    """Each call is walked as is said of it, the others as the recording is; and as is said later on."""
+    recording = record("-p", start(program, "ticks").pid, "-m", "app-all", "-e", "getppid=all",
+                       "-e", "clock_nanosleep=app")
+    time.sleep(0.3)
+    change(recording.trace, "e=getppid=none,clock_nanosleep")
+    time.sleep(0.3)
+    assert recording.stop() == 0
+    trace = read(recording.trace)
+    parents, sleeps = (trace.of(call)[1:] for call in ("getppid", "clock_nanosleep"))  # the first may be under way
+    before = [c for c in parents if c["stack"]]
+    assert len(before) > 20 and len(parents) - len(before) > 20
+    assert not any(c["stack"] for c in parents[len(before):])
+    for c in before:
+        assert functions(c)[:3] == ["syscall", "inner", "outer"] and {"main", "__libc_start_main"} & set(functions(c))
+    changed = next(i for i, c in enumerate(sleeps) if len(frames(c)) > 1)
+    assert changed > 20 and len(sleeps) - changed > 20
+    for i, c in enumerate(sleeps):
+        assert {f["object"] for f in c["stack"]} == {str(program)} and len(frames(c)) == (1 if i < changed else 2)
+
+
 def test_all_settings_or_none(ticking, change):
     recording = ticking()
     assert "budget=nine" in change(recording.trace, "mode=none", "pause", "budget=nine", refused=True)
@@ -357,6 +378,24 @@ def test_overhead(record, start, program, spoor):
     assert steps, said
     budgets = [int(budget) for _, _, budget in steps]
     assert budgets[0] < 64 and budgets == sorted(budgets, reverse=True)
+
+
+def test_overhead_allows_more_again(record, start, program, spoor):
+    """Once what was dear is over."""
+    busy, calm = start(program, "busy"), start(program, "ticks")
+    recording = record("-p", busy.pid, "-p", calm.pid, "-m", "all", "-S", "64", "--overhead", "1")
+
+    def steps():
+        """How much of stacks each step left."""
+        said = spoor("report", "--events", "-e", "getuid", recording.trace).stdout
+        found = re.findall(r"overhead \d+\.\d% of 1\.0%: mode=(\S+) budget=(\d+)", said)
+        return [("none", "app", "all").index(mode) * 1000 + int(budget) for mode, budget in found]
+
+    wait_for(steps, every=0.2)
+    busy.kill()
+    rises = lambda: any(a < b for a, b in zip(steps(), steps()[1:]))  # after ten calm seconds
+    wait_for(rises, 60, 0.5)
+    assert recording.stop() == 0 and steps()[0] < 2064
 
 
 def test_overhead_that_cannot_be_held(record, start, program, spoor):

@@ -64,6 +64,96 @@ def test_short_programs_have_stacks(spoor, record, read, tmp_path, monkeypatch):
     assert summary.get("no_stack", 0) <= 2  # the execve with which it begins
 
 
+SECRETIVE = r"""#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static void __attribute__((noinline)) ask(volatile char *secret)
+{
+	secret[0]++;
+	syscall(SYS_getegid);
+	__asm__ volatile("");
+}
+int main(void)
+{
+	volatile char secret[64];
+	for (int i = 0; i < 64; i++)
+		secret[i] = "quokka"[i % 6] ^ 0x20; /* nowhere in the file */
+	for (int i = 0; i < 500; i++) {
+		secret[0] = 'Q';
+		secret[0]--;
+		ask(secret);
+	}
+	return 0;
+}
+"""
+
+
+def test_copied_stacks_are_not_kept(record, read, tmp_path, monkeypatch):
+    """Of code that nobody has met the kernel hands stacks out: what lies on them is in no file of the trace."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "secretive.c").write_text(SECRETIVE)
+    subprocess.run(["gcc", "-O1", "-o", "secretive", "secretive.c"], cwd=tmp_path, check=True)
+    secret = b"QUOKKAQUOKKA"
+    assert secret not in (tmp_path / "secretive").read_bytes()
+    recording = record("-m", "all", "-S", "64", "-e", "getegid", "-n", "secretive")
+    assert subprocess.run([tmp_path / "secretive"]).returncode == 0
+    assert recording.stop() == 0
+    assert read(recording.trace).summary["ways"]["user"] > 0
+    files = [p for folder in (recording.trace, tmp_path / "cache") for p in folder.rglob("*") if p.is_file()]
+    assert len(files) > 3 and not [p for p in files if secret in p.read_bytes()]
+
+
+UNTOUCHED = r"""#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+/* Pages of the file that nobody has touched, one for each call. */
+static char *page(int fd, int n)
+{
+	char *at = mmap(NULL, 1 << 18, PROT_READ, MAP_PRIVATE, fd, n << 18);
+	madvise(at, 1 << 18, MADV_RANDOM);
+	return at;
+}
+int main(int argc, char **argv)
+{
+	int fd = open(argv[1], O_RDONLY), s = socket(AF_UNIX, SOCK_STREAM, 0), ends[2];
+	char *arguments[] = { "true", NULL };
+	if (argc != 2 || pipe(ends))
+		return 2;
+	syscall(SYS_openat, AT_FDCWD, page(fd, 0), O_RDONLY);
+	syscall(SYS_connect, s, page(fd, 1), 20);
+	syscall(SYS_write, ends[1], page(fd, 2), 5);
+	syscall(SYS_execve, page(fd, 3), arguments, NULL);
+	syscall(SYS_execve, page(fd, 4), arguments, NULL);
+	return 1;
+}
+"""
+
+
+def test_arguments_that_are_not_there_at_entry(record, read, tmp_path):
+    """Their pages come as the kernel reads them: they are read when the call ends, and of execve while it goes on."""
+    (tmp_path / "untouched.c").write_text(UNTOUCHED)
+    subprocess.run(["gcc", "-O1", "-o", "untouched", "untouched.c"], cwd=tmp_path, check=True)
+    pages = [b"/nowhere/to/be/opened", (1).to_bytes(2, "little") + b"/nowhere/to/go", b"prime", b"/nowhere/to/run",
+             b"/usr/bin/true"]
+    (tmp_path / "pages").write_bytes(b"".join(p.ljust(1 << 18, b"\0") for p in pages))
+    recording = record("-s", "16", "-e", "openat,connect,write,execve", "--", tmp_path / "untouched",
+                       tmp_path / "pages", start=False)
+    assert recording.wait() == 0
+    trace = read(recording.trace).whole()
+    late = [c for c in trace.calls if c.get("read_at_exit")]
+    print(late)
+    opened, connected, written, failed, executed = late
+    assert opened["args"]["filename"] == "/nowhere/to/be/opened" and opened["errno"] == "ENOENT"
+    assert "/nowhere/to/go" in str(connected["args"]) and connected["errno"] == "ENOENT"
+    assert written["args"]["buf"]["bytes"] == "prime" and written["ret"] == 5
+    assert failed["args"]["filename"] == "/nowhere/to/run" and failed["errno"] == "ENOENT"
+    assert executed["args"]["filename"] == "/usr/bin/true" and executed["ret"] == 0
+    assert not any(c.get("unreadable") for c in trace.calls)
+
+
 def test_stacks_that_found_no_room(record, read, tmp_path, monkeypatch):
     """Of code that nobody has met, while nobody reads: said, and counted as walked by nobody."""
     monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))

@@ -35,6 +35,17 @@ def test_start_up(daemon, ticker):
     assert len(daemon.ticks()) == tracing.STARTS
 
 
+def test_list_of_all_programs(daemon, ticker):
+    programs = [daemon.program(ticker, 1, 0, 500) for _ in range(2)]
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", programs[0].pid)
+    said = subprocess.run([daemon.build / "spoor", "ust", "list", "-a"], capture_output=True, text=True, check=True)
+    sites = [line.split() for line in said.stdout.splitlines()]
+    for p, state in zip(programs, ("on", "off")):
+        (tick,) = [words for words in sites if words[0] == str(p.pid) and words[1].endswith("zoo:tick")]
+        (rare,) = [words for words in sites if words[0] == str(p.pid) and words[1].endswith("zoo:rare")]
+        assert tick[2] == state and rare[2] == "off"
+
+
 def test_running_program_is_found(daemon, ticker):
     """A program without a session, and so without a thread, is switched on and off while it runs."""
     p = daemon.program(ticker, 1, 0, 500)

@@ -370,7 +370,7 @@ def test_recover_refuses(spoor, tmp_path):
     assert run.returncode == 1
 
 
-def test_record_with_ust(spoor, ticker, events):
+def test_record_with_ust(spoor, ticker, events, tmp_path):
     """System calls and events of one run in one trace, by one clock: what lies between two calls is there."""
     run = spoor("record", "--ust", "-o", "t.spoor", "-e", "nanosleep,clock_nanosleep,getppid", "--", ticker, 1, 101,
                 100)
@@ -379,6 +379,8 @@ def test_record_with_ust(spoor, ticker, events):
     order = [e["event"] for e in found if e["event"] in ("zoo:tick", "clock_nanosleep")]
     # a call's stamp is its end: tick, sleep, tick, sleep ...
     assert order == ["zoo:tick", "clock_nanosleep"] * 101
+    babel = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, check=True).stdout
+    assert re.findall(r" \S*(zoo:tick|clock_nanosleep): ", babel) == order
     run = spoor("record", "--ust", "-a", "-o", "u.spoor")
     assert run.returncode == 2 and "--ust" in run.stderr
 

@@ -268,11 +268,48 @@ def test_modern_cxx(build, tmp_path, compiler, level):
     assert [e.values["c"] for e in trace.events if e.name == "app:at"] == [1, 0, 0, 0, 0]
 
 
+OFF = """
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(off, e, TP_PROTO(int n, const char *s), TP_ARGS(n, s),
+		 TP_FIELDS(spoor_int(int, n, n), spoor_string(s, s)))
+int off(int n, const char *s);
+int off(int n, const char *s)
+{
+	spoor_trace(off, e, n, s);
+	trace_mark(off_marker, "n %d s %s", n, s);
+	spoor_log("text %d", n);
+	return n;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang", "clang++", "gcc -fPIC", "clang++ -fPIC"])
+def test_off_a_site_is_one_instruction(tmp_path, compiler):
+    """That loads nothing and does not branch."""
+    source = tmp_path / "off.c"
+    source.write_text(OFF)
+    command, *more = compiler.split()
+    language = "c++" if "++" in command else "c"
+    subprocess.run([command, "-O2", *more, f"-I{tracing.INCLUDE}", "-x", language, "-c", "-o", tmp_path / "off.o",
+                    source], check=True, timeout=60)
+    code = subprocess.run(["objdump", "-d", "--no-show-raw-insn", tmp_path / "off.o"], capture_output=True, text=True,
+                          check=True).stdout
+    lines = code[code.index("<_Z3offiPKc>:" if language == "c++" else "<off>:"):].split("\n\n")[0].splitlines()[1:]
+    body = [line.split("\t", 1)[1].strip() for line in lines]
+    straight = body[:next(i for i, line in enumerate(body) if line.startswith("ret"))]
+    assert sum(line.startswith("test ") for line in straight) == 3, straight
+    does = [line for line in straight if not line.startswith("nop")]
+    assert not [line for line in does if line.startswith(("j", "call")) or "(" in line], straight
+
+
 HEADER = """
 #include <spoor/tracepoint.h>
 #include <spoor/marker.h>
 SPOOR_TRACEPOINT(t, e, TP_PROTO(int n, const char *s), TP_ARGS(n, s),
 		 TP_FIELDS(spoor_int(int, n, n), spoor_string(s, s)))
+DECLARE_TRACE(first, TP_PROTO(int n, const char *s), TP_ARGS(n, s));
+DEFINE_TRACE(first);
 static void probe(void *data, int n, const char *s) { (void)data; (void)n; (void)s; }
 static void wrong_probe(void *data, const char *s) { (void)data; (void)s; }
 struct some { int x; };
@@ -286,11 +323,16 @@ WRONG = {
     "structure": 'struct some x = { 1 }; spoor_trace(t, e, x, "s");',
     "no such tracepoint": "spoor_trace(t, other, 1);",
     "probe": "register_trace_t_e(wrong_probe, 0);",
+    "first form, too few": "trace_first(1);",
+    "first form, structure": 'struct some x = { 1 }; trace_first(x, "s");',
+    "first form, integer for pointer": "trace_first(1, 17);",
+    "first form, probe": "register_trace_first(wrong_probe, 0);",
     "format": 'trace_mark(m, "n %d", "s");',
     "format of log": 'spoor_log("n %s", 1);',
     "format, too few": 'spoor_log("n %s %d", "s");',
 }
-RIGHT = 'spoor_trace(t, e, 1, "s"); register_trace_t_e(probe, 0); trace_mark(m, "n %d", 1); (void)wrong_probe;'
+RIGHT = """spoor_trace(t, e, 1, "s"); trace_first(1, "s"); register_trace_t_e(probe, 0); trace_mark(m, "n %d", 1);
+           (void)wrong_probe;"""
 
 
 def compiles(tmp_path, compiler, body, *flags):
@@ -306,8 +348,8 @@ def compiles(tmp_path, compiler, body, *flags):
 def test_wrong_types_do_not_compile(tmp_path, compiler, disabled):
     assert compiles(tmp_path, compiler, RIGHT, "-Wall", "-Werror", *disabled)[0]
     for what, body in WRONG.items():
-        # A format is checked as printf's is: a warning, which -Wformat makes.
-        how = ["-Werror=format"] if "format" in what else []
+        # A format is checked as printf's is, the first form's arguments as a function's are: in C by warnings.
+        how = ["-Werror=format"] if "format" in what else ["-Werror"] if "first form" in what else []
         assert not compiles(tmp_path, compiler, body, *how, *disabled)[0], what
 
 

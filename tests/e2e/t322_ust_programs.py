@@ -48,6 +48,20 @@ def test_threads(run, what):
     assert not lost(traces) and trace.path.stat().st_size < 5 << 20
 
 
+@pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["as it is", "filtered"])
+def test_memory_of_threads_that_come_and_go(build, actor, tmp_path, how):
+    """What one has used the next one gets, beside the buffers, too."""
+    most = []
+    for n in 500, 10000:
+        env = tracing.environment(build, tmp_path / f"out{n}", SPOOR_UST_BUFFERS="1M", **how)
+        p = subprocess.Popen([actor, "threads", str(n), "3"], env=env, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        assert p.returncode == 0
+        most.append(usage.ru_maxrss)
+    assert most[1] - most[0] < 1 << 10, most
+
+
 def test_ten_thousand_threads_at_once(run):
     """Far more than there are packets: most write into the shared one."""
     out, traces = run("crowd", 10007)
@@ -271,26 +285,31 @@ def test_killed_a_thousand_times(build, actor, tmp_path):
     assert recovered > 500
 
 
-def test_killed_after_each_instruction(build, tmp_path):
+@pytest.mark.parametrize("how", [{}, {"SPOOR_UST_MODE": "overwrite"}, {"SPOOR_UST_FILTER": "n >= 0"},
+                                 {"SPOOR_UST_CONTEXT": "procname,cpu"}], ids=str)
+def test_killed_after_each_instruction(build, spoor, tmp_path, how):
     """Of the event's path: the event is there from the commit on, whole, and nothing else ever is."""
     program = tracing.build_program(tmp_path / "step", "ust_step.c")
     seen = []
-    for n in range(0, 400):
+    for n in range(0, 1500):
         out = tmp_path / f"out{n}"
-        done = subprocess.run([program, str(n)], env=tracing.environment(build, out), capture_output=True, text=True,
-                              timeout=20)
+        done = subprocess.run([program, str(n)], env=tracing.environment(build, out, **how), capture_output=True,
+                              text=True, timeout=20)
         assert done.returncode == 0, done.stderr
         trace, = [t for t in arenas.arenas(out) if t.events]
-        got = [tuple(e.values.values()) for e in trace.events]
+        got = [(e.values["n"], e.values["s"]) for e in trace.events]
         before = [(i, "before it") for i in range(3)]
         assert got in (before, before + [(3, "seventeen letters")]), (n, got)
         seen.append(len(got) == 4)
+        if n % 31 == 0 or seen[-2:] == [False, True]:
+            run = spoor("ust", "recover", "-o", f"{n}.spoor", out)
+            assert run.returncode == 0 and run.stdout.startswith(f"{len(got)} events of 2 programs"), run
         subprocess.run(["rm", "-rf", out], check=True)
         if done.stdout == "through\n":
             break
     assert done.stdout == "through\n" and n > 50
     first = seen.index(True)
-    assert all(seen[first:]) and first > 30 and len(seen) - first < 30
+    assert all(seen[first:]) and first > 30 and len(seen) - first < 100
 
 
 @pytest.mark.parametrize("switches, threads, every", [(100000, 1, 200), (100000, 3, 2000)])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The library and its header under ThreadSanitizer, in programs with threads, forks, signals, objects that come and go
 and sites that are switched under fire. Nothing is suppressed. What it cannot see: the site's own byte of code, which is
-fetched, not loaded; the recorder, another process; and the order that the kernel gives when it says that a thread is no
+fetched, not loaded; the recorder, another process, and sessions that begin and end: their memory comes and goes by
+system calls of ours, which it does not know; and the order that the kernel gives when it says that a thread is no
 more, so threads that end by the system call alone are left to t322_ust_programs.py."""
 import subprocess
 from pathlib import Path

@@ -47,6 +47,7 @@ def test_cuts(relay, sender, proxy, ticker):  # noqa: F811
     # Who was welcome sends more than a greeting, if there is time for it; who was not has not been answered.
     welcome = [sum(c[0] > 1000 for c in p.carried), sum(c[1] > 0 for c in p.carried)]
     assert CUTS / 2 < welcome[0] <= manifest["counters"]["relay_reconnects"] + 1 <= welcome[1]
+    assert s.summary["relay"]["reconnects"] == manifest["counters"]["relay_reconnects"]
 
 
 def test_relay_killed(relay, sender, ticker):  # noqa: F811

@@ -24,7 +24,7 @@ def is_all_there_or_counted(s, relay, total):
     return lost
 
 
-def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
+def test_slow_network(relay, sender, proxy, ticker, build):  # noqa: F811
     """Much more than the network takes: memory is bounded, what is written and what is counted is all there was."""
     p = proxy(rate=300_000)
     s = sender("slow", p.url, "--relay-memory", "2M")
@@ -40,7 +40,12 @@ def test_slow_network(relay, sender, proxy, ticker, tmp_path):  # noqa: F811
     wait_for(lambda: not any(str(program.pid) in s.status() for program in programs), 60)
     finish(s, relay)
     assert rss_kb(s.process.pid) - before < 32 << 10
-    assert is_all_there_or_counted(s, relay, 4 * count) > 0
+    lost = is_all_there_or_counted(s, relay, 4 * count)
+    assert 0 < s.summary["relay"]["discarded"] <= lost
+    report = subprocess.run([build / "spoor", "report", relay.directory / "slow/t.spoor"], capture_output=True,
+                            text=True).stdout
+    (said,) = re.findall(r"^Network: ([\d,]+) events were discarded while the relay was behind; ", report, re.M)
+    assert int(said.replace(",", "")) == s.summary["relay"]["discarded"]
 
 
 def test_large_buffers(relay, sender, proxy, ticker):  # noqa: F811

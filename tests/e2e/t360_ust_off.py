@@ -15,12 +15,14 @@ import tracing
 from daemons import PATIENCE, daemon, in_a_row, listed, ticker  # noqa: F401
 from fakeprogram import RULE, SETUP, Arena, Program
 from processes import children, tell, wait_for
+from t310_ust_hub import watchers_for
 from t311_ust_control import LOADS
 from t316_ust_wakes import kick
 from t319_ust_library import WITHOUT_CAPABILITIES, threads
 from t346_ust_waiting import session_id, traced
 
 FORKS = r"""
+#define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -28,10 +30,16 @@ FORKS = r"""
 #include <spoor/tracepoint.h>
 SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
 static volatile int stays = 1;
+static void closes(int sig)
+{
+	(void)sig;
+	close_range(3, 1023, 0);
+}
 int main(int argc, char **argv)
 {
 	if (argc > 1 && (chroot(argv[1]) || chdir("/")))
 		return 1;
+	signal(SIGUSR1, closes);
 	if (fork()) {
 		puts("ready");
 		fflush(stdout);
@@ -117,7 +125,7 @@ def recorder_of(daemon, how, script, **options):
 @pytest.mark.parametrize("elsewhere", [False, True])
 @pytest.mark.parametrize("how", ["ust run", "record --ust"])
 def test_recorder_of_one_command_is_killed(daemon, forks, tmp_path, how, elsewhere):
-    """Its directory is removed then: nobody comes whom the program, and its child, could wait for, wherever they are."""
+    """Its directory is removed then: nobody comes whom the program and its child could wait for, wherever they are."""
     prison = tmp_path / "prison"
     prison.mkdir()
     with recorder_of(daemon, how, f"echo $$; exec {forks} {prison if elsewhere else ''}") as (run, pid):
@@ -127,20 +135,28 @@ def test_recorder_of_one_command_is_killed(daemon, forks, tmp_path, how, elsewhe
             goes_off(daemon, p)
 
 
-def test_recorder_of_one_command_is_killed_beyond_a_mount(daemon, forks, tmp_path):
-    """A program with a listener, and its child without, see another directory there, while the recorder lives, and after."""
+@pytest.mark.parametrize("how", ["called", "not called", "closes"])
+def test_recorder_of_one_command_is_killed_beyond_a_mount(daemon, forks, tmp_path, how):
+    """A program with a listener, and its child without, see another directory there: that alone says nothing, nor that
+    the program has closed its connection. That the recorder ended it does, and that what is left of that calls."""
     place = tmp_path / "place"
     place.mkdir()
-    script = f"{' '.join(WITHOUT_CAPABILITIES)} {forks} >said & echo $!; while [ ! -s said ]; do sleep 0.1; done; " \
-             f"mount -t tmpfs none {place}; cat said; wait"
-    enter = f"exec unshare --mount --propagation private sh -c '{script}'"
-    with recorder_of(daemon, "ust run", enter, env={**os.environ, "TMPDIR": str(place)}) as (run, pid):
+    begin = f"{' '.join(WITHOUT_CAPABILITIES)} {forks} >said & echo $!; while [ ! -s said ]; do sleep 0.1; done"
+    enter = "exec unshare --mount --propagation private sh -c " \
+            f"'{begin}; mount -t tmpfs none {place}; cat said; wait'"
+    env = os.environ | {"TMPDIR": str(place)}
+    with recorder_of(daemon, "ust run", enter, env=env) as (run, pid):
         wait_for(lambda: "spoor-ust" in dict(threads(pid)))
-        time.sleep(0.5)
-        assert tick(daemon, pid) == "on"
+        assert list(place.glob("spoor-ust-*"))
+        if how == "closes":
+            os.kill(pid, signal.SIGUSR1)
+        time.sleep(1.5)  # it looks for another one each second
         both = pid, *children(pid)
+        assert {tick(daemon, p) for p in both} == {"on"}
+        for watcher in watchers_for(place) if how == "not called" else []:
+            os.kill(watcher, signal.SIGKILL)
         run.kill()
-        for p in both:
+        for p in both if how != "not called" else [pid]:
             goes_off(daemon, p)
 
 
