@@ -36,8 +36,11 @@ def pytest_terminal_summary(terminalreporter):
 
 def regressions(config):
     """Only files of which all tests ran are judged."""
+    told = config.pluginmanager.get_plugin("terminalreporter").stats
     parts = config.option.keyword or config.option.markexpr or any("::" in word for word in config.args)
-    return [] if parts else [f"WORSE: {line}" for line in walks.regressed()]
+    if parts or told.get("skipped") or told.get("deselected"):
+        return []
+    return [f"WORSE: {line}" for line in walks.regressed()]
 
 
 def pytest_sessionfinish(session):

@@ -116,9 +116,10 @@ static void put_dropped(FILE *out, const struct spoor_trace_info *info)
 		segments, spoor_plural(info->dropped_segments, "segment", "segments"), bytes);
 }
 
+/* To connect at first takes some milliseconds. */
 static bool had_trouble(const struct spoor_trace_info *info)
 {
-	return info->relay_discarded || info->relay_reconnects || info->relay_away_ms;
+	return info->relay_discarded || info->relay_reconnects || info->relay_away_ms >= 1000;
 }
 
 /* What was discarded then is among the losses. */

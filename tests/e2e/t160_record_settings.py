@@ -341,9 +341,9 @@ def test_modes_of_calls(record, start, program, change, read):
     """Each call is walked as is said of it, the others as the recording is; and as is said later on."""
     recording = record("-p", start(program, "ticks").pid, "-m", "app-all", "-e", "getppid=all",
                        "-e", "clock_nanosleep=app")
-    time.sleep(0.3)
+    time.sleep(0.6)
     change(recording.trace, "e=getppid=none,clock_nanosleep")
-    time.sleep(0.3)
+    time.sleep(0.6)
     assert recording.stop() == 0
     trace = read(recording.trace)
     parents, sleeps = (trace.of(call)[1:] for call in ("getppid", "clock_nanosleep"))  # the first may be under way
@@ -383,12 +383,12 @@ def test_overhead(record, start, program, spoor):
 def test_overhead_allows_more_again(record, start, program, spoor):
     """Once what was dear is over."""
     busy, calm = start(program, "busy"), start(program, "ticks")
-    recording = record("-p", busy.pid, "-p", calm.pid, "-m", "all", "-S", "64", "--overhead", "1")
+    recording = record("-p", busy.pid, "-p", calm.pid, "-m", "all", "-S", "64", "--overhead", "3")
 
     def steps():
         """How much of stacks each step left."""
         said = spoor("report", "--events", "-e", "getuid", recording.trace).stdout
-        found = re.findall(r"overhead \d+\.\d% of 1\.0%: mode=(\S+) budget=(\d+)", said)
+        found = re.findall(r"overhead \d+\.\d% of 3\.0%: mode=(\S+) budget=(\d+)", said)
         return [("none", "app", "all").index(mode) * 1000 + int(budget) for mode, budget in found]
 
     wait_for(steps, every=0.2)

@@ -5,6 +5,7 @@ import json
 import mmap
 import os
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -49,17 +50,11 @@ def test_threads(run, what):
 
 
 @pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["as it is", "filtered"])
-def test_memory_of_threads_that_come_and_go(build, actor, tmp_path, how):
+def test_memory_of_threads_that_come_and_go(run, how):
     """What one has used the next one gets, beside the buffers, too."""
-    most = []
-    for n in 500, 10000:
-        env = tracing.environment(build, tmp_path / f"out{n}", SPOOR_UST_BUFFERS="1M", **how)
-        p = subprocess.Popen([actor, "threads", str(n), "3"], env=env, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(p.pid, 0)
-        p.returncode = os.waitstatus_to_exitcode(status)
-        assert p.returncode == 0
-        most.append(usage.ru_maxrss)
-    assert most[1] - most[0] < 1 << 10, most
+    kb = [int(re.search(r"^Anonymous: *(\d+) kB", run("threads", n, 3, ACTOR_TELLS=1, **how)[0], re.M)[1])
+          for n in (500, 10000)]
+    assert kb[1] - kb[0] < 1 << 10, kb
 
 
 def test_ten_thousand_threads_at_once(run):

@@ -10,7 +10,8 @@ GOOD = {"test": "tests/e2e/t100_x.py::test_y", "total": 10000, "surprised": 40, 
 
 
 @pytest.mark.parametrize("worse, said", [({}, None), ({"surprised": 60}, "ended by surprise"),
-                                         ({"user": 1500}, "left to user space"), ({"hits": 90}, None),
+                                         ({"user": 1500}, "left to user space"), ({"user": 1300}, None),
+                                         ({"hits": 90}, None),
                                          ({"hits": 900, "misses": 1000}, "found in the cache")], ids=str)
 def test_worse_walks_are_told(monkeypatch, worse, said):
     monkeypatch.setattr(walks, "SEEN", [SimpleNamespace(**GOOD | worse)])
