@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The contestants: how each is started, and what it says about events and losses."""
 
+import collections
 import dataclasses
 import json
 import os
@@ -76,6 +77,24 @@ class Floor(Tool):
             run.events, run.lost = int(found[1]), int(found[2])
 
 
+def walks_of(trace):
+    """How they ended, and how many rows were in the cache; "" of a trace without stacks."""
+    try:
+        with open(os.path.join(trace, "manifest"), encoding="utf-8") as f:
+            counters = json.load(f)["counters"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    status = collections.Counter()
+    for name, n in counters.items():
+        if found := re.fullmatch(r"walks_(?:kernel|user)_(\w+)", name):
+            status[found[1]] += n
+    looks = counters.get("row_cache_hits", 0) + counters.get("row_cache_misses", 0)
+    if not looks:
+        return ""
+    said = ", ".join(f"{name} {n}" for name, n in status.most_common() if n)
+    return f"; walks {said}; row cache hits {100 * counters['row_cache_hits'] / looks:.2f} %"
+
+
 class Spoor(Tool):
     kind = "spoor"
 
@@ -107,7 +126,7 @@ class Spoor(Tool):
 
     def account(self, run, process, ctx):
         err = process.said()[1]
-        run.said = last_line(err)
+        run.said = last_line(err) + walks_of(self.trace(ctx))
         run.events = number_before(r"events?", err)
         run.lost = number_before(r"(?:events? )?(?:lost|dropped|discarded)", err)
         if run.lost is None and re.search(r"\b(none|nothing) lost\b", err):
