@@ -50,8 +50,8 @@ def seen(summary, trace):
 
 
 # Of all walks of a file's tests: the share that may end by surprise, the share that may be left to user space beyond
-# UNTIL_KNOWN of each trace, the share of rows that have to be at hand. Wide, for a busy machine makes rows late; how good
-# it is where nothing disturbs, test_steady.py holds. More where the tests are about just that.
+# UNTIL_KNOWN of each trace, the share of rows that have to be at hand. Wide, for a busy machine makes rows late; how
+# good it is where nothing disturbs, test_steady.py holds. More where the tests are about just that.
 LIMITS = (0.02, 0.4, 0.5)
 LIMITS_OF = {
     "t140_record_bad_days.py": (0.03, 0.4, 0.5),  # memory that is not there
