@@ -50,20 +50,22 @@ def seen(summary, trace):
 
 
 # Of all walks of a file's tests: the share that may end by surprise, the share that may be left to user space beyond
-# UNTIL_KNOWN of each trace, the share of rows that have to be at hand. Wide, for a busy machine makes rows late; how
-# good it is where nothing disturbs, test_steady.py holds. More where the tests are about just that.
-LIMITS = (0.02, 0.4, 0.5)
+# UNTIL_KNOWN of each trace, the share of rows that have to be at hand. More where the tests are about just that.
+LIMITS = (0.005, 0.1, 0.5)
 LIMITS_OF = {
-    "t140_record_bad_days.py": (0.03, 0.4, 0.5),  # memory that is not there
-    "t155_record_killed.py": (0.02, 0.9, 0),  # Spoor is killed before it has made many rows
-    "t160_record_settings.py": (0.6, 0.4, 0.5),  # no room for rows; walks by --unwind scan
-    "t170_record_limits.py": (0.25, 0.4, 0.5),  # rings that run full
-    "t177_report_container.py": (0.3, 0.9, 0.5),  # containers that were removed
-    "t180_record_variety.py": (0.5, 0.9, 0.5), "t190_record_equal_stacks.py": (0.9, 0.9, 0.5),  # code nobody has met
-    "test_edges_copied.py": (0.05, 0.4, 0.5), "test_edges_memory.py": (0.4, 0.4, 0.5),  # code without rows
-    "test_int80.py": (0.8, 0.4, 0.4),  # programs of 32 bits
-    "test_storms.py": (0.02, 0.4, 0.25),  # programs that nobody has met
+    "t120_record_hung.py": (0.01, 0.1, 0.5),  # a program that was removed
+    "t140_record_bad_days.py": (0.015, 0.1, 0.5),  # memory that is not there
+    "t155_record_killed.py": (0.005, 0.8, 0),  # Spoor is killed before it has made many rows
+    "t160_record_settings.py": (0.35, 0.1, 0.5),  # no room for rows; walks by --unwind scan
+    "t170_record_limits.py": (0.25, 0.1, 0.5),  # rings that run full
+    "t177_report_container.py": (0.15, 0.8, 0.5),  # containers that were removed
+    "test_edges.py": (0.02, 0.1, 0.5), "test_edges_copied.py": (0.05, 0.1, 0.5),  # code without rows
+    "test_edges_memory.py": (0.25, 0.1, 0.5),
+    "test_int80.py": (0.8, 0.1, 0.4),  # programs of 32 bits
+    "test_storms.py": (0.005, 0.1, 0.25),  # programs that nobody has met
 }
+
+NOT_JUDGED = "t190_record_equal_stacks.py"  # how many walks user space gets, and loses, is what its tests count
 
 
 def share(part, whole):
@@ -80,6 +82,8 @@ def by_file():
 def regressed():
     """A line for each test file of which all walks together went worse than they may."""
     for name, all_of in by_file():
+        if name == NOT_JUDGED:
+            continue
         surprised, user, hits = LIMITS_OF.get(name, LIMITS)
         total, done, found = (sum(getattr(w, what) for w in all_of) for what in ("total", "done", "hits"))
         looks = found + sum(w.misses for w in all_of)
