@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A recorder that says nonsense, or nothing: the program does what it would have done."""
+import ctypes
 import errno
 import os
 import random
@@ -15,6 +16,8 @@ import tracing
 from daemons import Daemon, daemon, keeper_pid, listed, ticker  # noqa: F401
 from fakeprogram import ARENA, DONE, END, RECORD, RULE, SETUP, board, message
 from processes import wait_for
+
+KICK = 0x53504f4f524b494b # agent/control/protocol.h
 
 
 def session_setup(flags=3, n_rules=1, buffers=0, n_channels=1, session=1, mode=0, packet=0, share=1, block=0,
@@ -80,6 +83,12 @@ SAYS = REFUSED | {
     "pattern without NUL": [session_setup(), rule(pattern=b"*" * 256, filter=b"x" * 500)],
     "binary pattern": [session_setup(n_rules=2), rule(pattern=bytes(range(1, 256))), rule(pattern=b"[!*?\\" * 20)],
 }
+
+
+def kick(program):
+    """It looks at its socket: after its first millisecond it does not do that by itself."""
+    value = ctypes.c_void_p(KICK)
+    assert ctypes.CDLL(None).sigqueue(program.pid, signal.SIGURG, value) == 0
 
 
 class Recorder(threading.Thread):
@@ -167,7 +176,8 @@ def test_setup_that_fails_while_it_records(build, ticker, tmp_path, on):
     env = tracing.environment(build, None, SPOOR_UST_SOCKET=tmp_path / "s")
     p = subprocess.Popen([ticker, "1", "0", "100"], env=env, stdout=subprocess.PIPE)
     try:
-        wait_for(lambda: len(recorder.heard(DONE)) == 3)
+        wait_for(lambda: recorder.came)
+        wait_for(lambda: kick(p) or len(recorder.heard(DONE)) == 3)
         assert [struct.unpack_from("<i", m, 16)[0] for m in recorder.heard(DONE)] == [1, -errno.EINVAL, 1]
         states = {e: site["state"] for e, site in listed(Daemon(build, tmp_path), p.pid).items()}
         assert states == {"zoo:tick": on, "zoo:rare": on}

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """When a program wakes its recorder: not for each packet, but before it has none left."""
-import ctypes
 import mmap
-import signal
 import socket
 import struct
 import subprocess
@@ -10,16 +8,9 @@ import subprocess
 import tracing
 from daemons import ticker  # noqa: F401
 from processes import wait_for
-from t314_ust_hostile_recorder import rule, session_setup
+from t314_ust_hostile_recorder import kick, rule, session_setup
 
 CHANNEL, WAKE, CONSUMER_WAITS = 1024, 320, 324 # offsets in an arena: agent/core/arena.h
-KICK = 0x53504f4f524b494b # agent/control/protocol.h
-
-
-def kick(program):
-    """It looks at its socket: after its first millisecond it does not do that by itself."""
-    value = ctypes.c_void_p(KICK)
-    assert ctypes.CDLL(None).sigqueue(program.pid, signal.SIGURG, value) == 0
 
 
 def arena_of(server, program):

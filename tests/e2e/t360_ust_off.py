@@ -17,7 +17,7 @@ from fakeprogram import RULE, SETUP, Arena, Program
 from processes import children, tell, wait_for
 from t310_ust_hub import watchers_for
 from t311_ust_control import LOADS
-from t316_ust_wakes import kick
+from t314_ust_hostile_recorder import kick
 from t319_ust_library import WITHOUT_CAPABILITIES, threads
 from t346_ust_waiting import session_id, traced
 

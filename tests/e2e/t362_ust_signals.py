@@ -8,7 +8,7 @@ import pytest
 import tracing
 from daemons import PATIENCE, daemon  # noqa: F401
 from processes import children, sleeps_in, tell, wait_for
-from t316_ust_wakes import kick
+from t314_ust_hostile_recorder import kick
 from t346_ust_waiting import traced
 
 READ, PAUSE = 0, 34
