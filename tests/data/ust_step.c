@@ -30,20 +30,19 @@ static int child(void)
 	return 0;
 }
 
-#define RIP (16 * sizeof(long)) /* in struct user */
-
 /* True if it came to its second trap. */
 static int step(pid_t pid, long n)
 {
+	siginfo_t info;
 	int status;
-	long rip;
 
 	while (n-- > 0) {
 		if (ptrace(PTRACE_SINGLESTEP, pid, 0, 0) || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
 			abort();
-		rip = ptrace(PTRACE_PEEKUSER, pid, RIP, 0);
-		if ((ptrace(PTRACE_PEEKTEXT, pid, rip - 1, 0) & 0xff) == 0xcc)
-			return 1; /* behind an int3 */
+		if (ptrace(PTRACE_GETSIGINFO, pid, 0, &info))
+			abort();
+		if (info.si_code == SI_KERNEL)
+			return 1; /* it was an int3 */
 	}
 	return 0;
 }
