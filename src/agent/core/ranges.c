@@ -51,9 +51,21 @@ void range_blank(char *begin, uint64_t size)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
+/* The smallest, if it is smaller: who comes finds room in the larger one, and none has to be had anew each time. */
+static struct range *smallest_below(uint64_t size)
+{
+	struct range *found = NULL;
+	unsigned i;
+
+	for (i = 0; i < n_ranges; i++)
+		if (ranges[i].size < (found ? found->size : size))
+			found = &ranges[i];
+	return found;
+}
+
 void range_retire(char *begin, uint64_t size, unsigned first_slot, unsigned n_slots)
 {
-	struct range *r = n_ranges < MOST ? &ranges[n_ranges] : NULL;
+	struct range *r = n_ranges < MOST ? &ranges[n_ranges] : smallest_below(size);
 	unsigned i;
 
 	range_blank(begin, size);
@@ -62,5 +74,6 @@ void range_retire(char *begin, uint64_t size, unsigned first_slot, unsigned n_sl
 	*r = (struct range){ .begin = begin, .size = size, .first_slot = first_slot, .n_slots = n_slots };
 	for (i = 0; i < n_slots; i++)
 		r->generations[i] = slots[first_slot + i].generation;
-	n_ranges++;
+	if (n_ranges < MOST)
+		n_ranges++;
 }

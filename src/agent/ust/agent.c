@@ -71,6 +71,17 @@ static void fill_wish(const struct spoor_control_setup *s, struct arena_wish *wi
 	}
 }
 
+/* The headers of their packets alone would take a program's memory; and nobody may ask that of it by an option. */
+static bool is_beyond_limits(const struct spoor_control_setup *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->n_channels; i++)
+		if (m->channels[i].block_us > UST_MOST_BLOCK_US)
+			return true;
+	return m->buffers > UST_MOST_BUFFERS;
+}
+
 static void end(struct session *s)
 {
 	sites_record(number(s), false, 0);
@@ -99,6 +110,8 @@ int spoor_agent_setup(const struct spoor_control_setup *m)
 	struct session *s = find(m->session);
 
 	if (!s) {
+		if (is_beyond_limits(m))
+			return -EINVAL;
 		s = new_session();
 		if (!s)
 			return -EBUSY;

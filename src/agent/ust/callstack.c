@@ -72,7 +72,8 @@ static __attribute__((noinline)) int load_rare(struct walk *w, __u64 at, __u64 *
 	return 0;
 }
 
-static inline int spoor_load(struct walk *w, __u64 at, __u64 *ret)
+/* Any word of the own stack, also such as AddressSanitizer, where tests are built with it, gives to no variable. */
+static inline __attribute__((no_sanitize_address)) int spoor_load(struct walk *w, __u64 at, __u64 *ret)
 {
 	if (unlikely(at - w->low >= w->size || at & 7))
 		return load_rare(w, at, ret);
