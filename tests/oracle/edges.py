@@ -30,9 +30,10 @@ NOINLINE void ask(void)
 """
 
 
-def build(tmp_path, name, source, *flags, libs=()):
+def build(tmp_path, name, source, *flags, libs=(), compiler="gcc"):
     (tmp_path / f"{name}.c").write_text(HEAD + source)
-    subprocess.run(["gcc", "-O2", "-g1", "-o", name, f"{name}.c", *flags, *libs], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([compiler, "-O2", "-g1", "-o", name, f"{name}.c", *flags, *libs], cwd=tmp_path, check=True,
+                   timeout=60)
     return tmp_path / name
 
 

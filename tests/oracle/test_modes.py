@@ -10,6 +10,7 @@ import bt2
 import pytest
 
 from edges import build
+from likeness import CREATES
 from recording import record, stack_of
 
 PYTHON = """
@@ -37,13 +38,68 @@ int main(void)
 	for (int i = 0; i < 7; i++) { deep = i; made(again); }
 	return 0;
 }"""
+CXX = r"""
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+struct Asks { ~Asks() { ask(); } };  // by the catch that ends; where frames are unwound; at exit, of a thread, too
+struct Early : Asks { Early() { ask(); } } early;
+thread_local Early late;
+struct Shape { virtual void draw(int n, const std::function<void()> &f) = 0; };
+static Shape *shapes[2];
+struct Round : Shape {
+	NOINLINE void draw(int n, const std::function<void()> &f) override
+	{
+		Asks unwound;
+		if (!n) { f(); throw Asks(); }
+		shapes[n % 2]->draw(n - 1, f);
+		KEEP;
+	}
+} round_;
+struct Square : Shape {
+	NOINLINE void draw(int n, const std::function<void()> &f) override
+	{
+		try { round_.draw(n, f); } catch (const Asks &) { ask(); throw; }
+	}
+} square;
+NOINLINE void work(int most)
+{
+	(void)&late;
+	for (int n = 0; n < most; n++) {
+		std::once_flag once;
+		try {
+			shapes[n % 2]->draw(n, [&] { std::call_once(once, [&] { ask(); KEEP; }); ask(); KEEP; });
+		} catch (const Asks &) { ask(); }
+	}
+}
+int main(void)
+{
+	std::vector<std::thread> threads;
+	shapes[0] = &round_, shapes[1] = &square;
+	for (int most : { 2, 3, 5, 7 }) threads.emplace_back(work, most);
+	work(4);
+	for (auto &t : threads) t.join();
+}"""
+GOSU = "/usr/sbin/gosu"
 PROGRAMS = {
     "python3": ["/usr/bin/python3", "-I", "-S", "-c", PYTHON],
     "git": ["/usr/bin/git", "--version"],
     "openssl": ["/usr/bin/openssl", "dgst", "-sha256", "/etc/passwd"],
     "perl": ["/usr/bin/perl", "-e", "sub f { my $n = shift; $n ? f($n - 1) : -e '/etc' } f($_) for 1..50; `true`"],
+    "rg": ["/usr/bin/rg", "-j1", "root", "/etc/passwd", "/etc/group", "/etc/apt"],
+    "gosu": [GOSU, "root", GOSU, "nobody", GOSU, "--version"],
     "made at run time": MADE,
+    "C++, threads": CXX,
 }
+FLAGS = {"made at run time": ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"],
+         "C++, threads": ["-U_GNU_SOURCE", "-pthread"]}
+# Where not all calls are the same in each run, those for which the program's own code asks: beside them Go's runtime,
+# whose main goroutine gosu keeps in the main thread, waits and makes room as it comes, and libc's threads wait.
+ASKED = {"C++, threads": {"getppid"},
+         "gosu": {"openat", "read", "fcntl", "newfstatat", "close", "epoll_create1", "epoll_ctl", "pipe2", "getuid",
+                  "getgid", "setgroups", "setgid", "setuid", "execve", "write", "exit_group", "rt_sigaction"}}
+THREADED = {"C++, threads"}  # others have one, or some that come as the runtime sees fit
 
 
 def is_main(path, program):
@@ -83,12 +139,13 @@ def scope(rules, program):
 
 
 RULES = [("main", 3), ("libssl*", 1), ("libc.so*", 0), ("ld-*", 2), ("*", 1)]
+NAMED = "libpython*,libsqlite*,libcrypto*,git,perl,rg,gosu,libstdc++*"
 MODES = {  # name: (options, the stack and status that follow from `all`)
     "app": (["-m", "app"], lambda f, p: (app_frames(f, [], p)[:1], "complete")),
     "app_all": (["-m", "app-all"], lambda f, p: cut(app_frames(f, [], p), 5)),
     "app_all_3": (["-m", "app-all", "-S", "3"], lambda f, p: cut(app_frames(f, [], p), 3)),
-    "app_named": (["-m", "app-all", "-S", "40", "--app", "libpython*,libsqlite*,libcrypto*,git,perl"],
-                  lambda f, p: cut(app_frames(f, ["libpython*", "libsqlite*", "libcrypto*", "git", "perl"], p), 40)),
+    "app_named": (["-m", "app-all", "-S", "40", "--app", NAMED],
+                  lambda f, p: cut(app_frames(f, NAMED.split(","), p), 40)),
     "app_made": (["-m", "app-all", "-S", "3", "--app", "[anonymous],libpython*"],
                  lambda f, p: cut(app_frames(f, ["[anonymous]", "libpython*"], p), 3)),
     "lib": (["-m", "lib", "-S", "64"], lambda f, p: cut(per_object(f, lambda o: 1), 64)),
@@ -122,28 +179,35 @@ def record_in_time(path, options, command, user=0.05):
     return recording
 
 
-def main_thread(recording):
-    """From its execve on."""
-    calls = recording.by_thread()[recording.calls[0]["tid"]]
-    begin = max(i for i, c in enumerate(calls) if c["event"] == "execve" and c["ret"] == 0) + 1
-    return [c for c in calls[begin:] if c["walk"] is not None]
+def chosen(recording, program):
+    """The main thread's calls from its first execve on; of a program with threads also theirs, in the order in which
+    they were made: [(thread, call)]."""
+    threads = recording.by_thread()
+    calls = threads[recording.calls[0]["tid"]]
+    begin = next(i for i, c in enumerate(calls) if c["event"] == "execve" and c["ret"] == 0) + 1
+    all_of = [calls[begin:]]
+    if program in THREADED:
+        all_of += [threads[c["ret"]] for c in calls[begin:] if c["event"] in CREATES]
+    return [(i, c) for i, calls in enumerate(all_of) for c in calls
+            if c["walk"] is not None and (program not in ASKED or c["event"] in ASKED[program])]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_modes_follow_from_all(program, tmp_path):
     command = PROGRAMS[program]
     if isinstance(command, str):
-        command = [str(build(tmp_path, "made", command, "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"))]
+        compiler = "g++" if command is CXX else "gcc"
+        command = [str(build(tmp_path, "made", command, *FLAGS[program], compiler=compiler))]
     record_calm(tmp_path / "warm.spoor", ["-m", "app"], command)  # so that rows come from the cache
     full = record_calm(tmp_path / "all.spoor", ["-m", "all", "-S", "512"], command)
     full.check()
-    want = main_thread(full)
+    want = chosen(full, program)
     for mode, (options, implied) in MODES.items():
         recording = record_in_time(tmp_path / mode, options, command)
-        got = main_thread(recording)
-        assert [c["event"] for c in got] == [c["event"] for c in want], mode
+        got = chosen(recording, program)
+        assert [(t, c["event"]) for t, c in got] == [(t, c["event"]) for t, c in want], mode
         wrong, cut_short = [], 0
-        for a, b in zip(want, got):
+        for (_, a), (_, b) in zip(want, got):
             if "truncated" in (a["walk"], b["walk"]):
                 cut_short += 1  # a copy for user space that was too short for a deep stack
                 continue
