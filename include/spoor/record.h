@@ -49,7 +49,7 @@ SPOOR_INLINE_ void spoor_commit_(struct spoor_tracepoint *tp, struct spoor_handl
 	SPOOR_BARRIER_();
 	p->at = next;
 	SPOOR_BARRIER_();
-	p->busy = 0;
+	__atomic_store_n(&p->busy, 0, __ATOMIC_RELEASE); /* that memory may be another session's from here on */
 }
 
 /* At most SPOOR_STRING_MAX_. Reads aligned 16 bytes at a time, which stay within the string's pages. */

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tracing
 from recordings import steps_of
 
 PROGRAMS = ["bash", "cat", "date", "mkdir", "mount", "mv", "sleep", "tail", "umount"]
@@ -32,9 +33,10 @@ spoor stat -- cat depth/file 2>&1 | say stat
 spoor stat --by site -- cat depth/file 2>&1 | say sites
 mount -t securityfs none /sys/kernel/security
 echo integrity >/sys/kernel/security/lockdown
-echo 'sleep 0.5; date -s "+1 hour"; sleep 0.5
-echo +20 >/sys/class/rtc/rtc0/wakealarm; echo mem >/sys/power/state; sleep 0.5' >clocks
-spoor record --rotate 200ms -o clocks.spoor -- bash clocks 2>&1 | say record
+echo 'ticker 1 0 20000 >/dev/null & sleep 0.5; date -s "+1 hour"; sleep 0.5
+echo +20 >/sys/class/rtc/rtc0/wakealarm; echo mem >/sys/power/state; sleep 0.5
+kill $!' >clocks
+spoor record --ust --rotate 200ms -o clocks.spoor -- bash clocks 2>&1 | say record
 spoor report --format json clocks.spoor | say clocks
 cat clocks.spoor/manifest | say manifest
 echo confidentiality >/sys/kernel/security/lockdown
@@ -66,7 +68,7 @@ def archive(files):
     return bytes(out)
 
 
-def root_of(build):
+def root_of(build, ticker):
     files = {}
 
     def add(path, mode, data):
@@ -77,7 +79,8 @@ def root_of(build):
     for directory in DIRECTORIES:
         add(directory, 0o40755, b"")
     add("init", 0o100755, INIT.encode())
-    for program in [str(build / "spoor"), *map(shutil.which, PROGRAMS)]:
+    for program in [str(build / "spoor"), ticker, build / "src/agent/libspoor-ust.so",
+                    *map(shutil.which, PROGRAMS)]:
         add("bin/" + Path(program).name, 0o100755, Path(program).read_bytes())
         for library in libraries(program):
             add(library.lstrip("/"), 0o100755, Path(library).read_bytes())
@@ -100,7 +103,7 @@ def said(build, tmp_path_factory):
     directory = tmp_path_factory.mktemp("kernel")
     kernel = debian_kernel(directory)
     root = directory / "root"
-    root.write_bytes(root_of(build))
+    root.write_bytes(root_of(build, tracing.build_program(directory / "ticker", "ust_ticker.c")))
     run = subprocess.run(
         ["qemu-system-x86_64", "-accel", "tcg", "-cpu", "max", "-m", "1500", "-nographic", "-no-reboot", "-net", "none",
          "-kernel", kernel, "-initrd", root, "-append", "console=ttyS0 rdinit=/init panic=-1 loglevel=0"],
@@ -162,6 +165,19 @@ def test_clock_is_set_and_the_machine_sleeps(said):
     assert [c["ret"] for c in calls if c["event"] == "clock_settime"] == [0]
     (sleep,) = [c for c in calls if c["event"] == "write" and c["args"]["fd"].get("path") == "/sys/power/state"]
     assert sleep["ret"] == 4 and sleep["dur"] < slept * 10**9
+
+
+def test_programs_own_events_over_that(said):
+    """Each tick stands between its thread's sleeps, by the kernel's stamps; the machine's sleep is between no two."""
+    manifest = json.loads("".join(said["manifest"][1:]))
+    (slept,) = steps_of(manifest["clocks"], "boottime")
+    own = [e for e in events(said["clocks"])[:-1]
+           if e["comm"] == "ticker" and e["event"] in ("zoo:tick", "clock_nanosleep")]
+    ticks = own[::2]
+    assert {e["event"] for e in ticks} == {"zoo:tick"} and {e["event"] for e in own[1::2]} == {"clock_nanosleep"}
+    assert [e["fields"]["n"] for e in ticks] == list(range(len(ticks))) and len(ticks) > 20
+    times = [float(e["ts"]) for e in ticks]
+    assert max(b - a for a, b in zip(times, times[1:])) < slept
 
 
 @pytest.mark.parametrize("part, words", [("locked", "[confidentiality]"),

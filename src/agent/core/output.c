@@ -106,7 +106,7 @@ int output_open(const struct arena_wish *wish, struct output **ret)
 	for (i = 0; i < (int)wish->n_channels; i++) {
 		struct slot *s = &slots[first + (unsigned)i];
 
-		s->generation++;
+		__atomic_fetch_add(&s->generation, 1, __ATOMIC_RELAXED);
 		memset(s->known, 0, sizeof(s->known));
 	}
 	/* Some thread may have taken a packet of the old generation while that was ended. */
@@ -151,7 +151,7 @@ void output_close(struct output *o)
 	uint32_t i, n = o->wish.n_channels;
 
 	for (i = 0; i < n; i++) {
-		slots[o->first_slot + i].generation++;
+		__atomic_fetch_add(&slots[o->first_slot + i].generation, 1, __ATOMIC_RELAXED);
 		__atomic_store_n(&slots[o->first_slot + i].output, NULL, __ATOMIC_SEQ_CST);
 	}
 	blocks_forget(o->first_slot, n);

@@ -77,9 +77,14 @@ static inline bool slot_knows(const struct slot *s, uint16_t id)
 	return __atomic_load_n(&s->known[id / 8], __ATOMIC_RELAXED) >> (id % 8) & 1;
 }
 
+static inline uint32_t slot_generation(const struct slot *s)
+{
+	return __atomic_load_n(&s->generation, __ATOMIC_RELAXED);
+}
+
 static inline uint32_t output_generation(const struct output *o)
 {
-	return slots[o->first_slot].generation;
+	return slot_generation(&slots[o->first_slot]);
 }
 
 /* Makes the arena and takes slots. 0; -EBUSY: there are too many; or another -errno. Under the process's lock. */

@@ -10,10 +10,10 @@ void packet_give_back(struct slot *s, struct producer *p, bool full)
 		return;
 	h = &s->packets[p->packet - 1];
 	p->p.at = NULL;
-	p->p.end = NULL;
+	__atomic_store_n(&p->p.end, NULL, __ATOMIC_RELAXED);
 	p->packet = 0;
 	barrier();
-	if (p->generation != s->generation)
+	if (p->generation != slot_generation(s))
 		return; /* that arena is no more */
 	o = packet_owner(h);
 	if (SPOOR_OWNER_STATE(o) != SPOOR_PACKET_OWNED || SPOOR_OWNER_TID(o) != p->tid)
@@ -30,19 +30,19 @@ bool packets_gave_up(const struct slot *s, const struct producer *p)
 	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
 
 	return p->gave_up == space && __atomic_load_n(&s->shared_gave_up, __ATOMIC_RELAXED) == space &&
-	       p->generation == s->generation && s->mode != SPOOR_ARENA_OVERWRITE && packets_before_orphans();
+	       p->generation == slot_generation(s) && s->mode != SPOOR_ARENA_OVERWRITE && packets_before_orphans();
 }
 
 bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size)
 {
-	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
+	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1, generation = slot_generation(s);
 	struct spoor_arena_packet *h;
 	char *data;
 
 	packet_give_back(s, p, true);
-	if (p->generation != s->generation)
+	if (p->generation != generation)
 		p->gave_up = 0; /* of another arena */
-	p->generation = s->generation;
+	p->generation = generation;
 	if (p->gave_up && p->gave_up == space && s->mode != SPOOR_ARENA_OVERWRITE && packets_before_orphans())
 		return false;
 	h = packet_find_or_wait(s, level, p->tid, size);
@@ -53,9 +53,9 @@ bool packet_next(struct slot *s, struct producer *p, unsigned level, size_t size
 	p->gave_up = 0;
 	data = packet_data(s, h);
 	p->packet = (uint32_t)(h - s->packets) + 1;
-	p->p.begin = data;
+	__atomic_store_n(&p->p.begin, data, __ATOMIC_RELAXED);
 	p->p.committed = (uint64_t *)&h->committed;
-	p->p.end = data + s->packet_size;
+	__atomic_store_n(&p->p.end, data + s->packet_size, __ATOMIC_RELAXED);
 	barrier();
 	p->p.at = data + h->committed;
 	return true;

@@ -149,12 +149,13 @@ void blocks_free(struct block *b)
 /* `end` is written by its owner only when it takes a packet, and a producer without it cannot write. */
 void blocks_forget(unsigned first_slot, unsigned n)
 {
+	struct block *b;
 	unsigned i, j, k;
 
-	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
+	for (i = 0; i < MAX_CHUNKS && (b = __atomic_load_n(&chunks[i], __ATOMIC_ACQUIRE)); i++)
 		for (j = 0; j < BLOCKS_A_CHUNK; j++)
-			for (k = 0; block_tid(&chunks[i][j]) && k < n; k++)
-				__atomic_store_n(&chunks[i][j].slot[first_slot + k].p.end, NULL, __ATOMIC_RELAXED);
+			for (k = 0; block_tid(&b[j]) && k < n; k++)
+				__atomic_store_n(&b[j].slot[first_slot + k].p.end, NULL, __ATOMIC_RELAXED);
 }
 
 static bool is_left(const struct block *b, const char *begin, const char *end)
@@ -164,7 +165,9 @@ static bool is_left(const struct block *b, const char *begin, const char *end)
 	for (k = 0; k < SPOOR_SLOTS; k++) {
 		const struct spoor_producer *p = &b->slot[k].p;
 
-		if (__atomic_load_n(&p->busy, __ATOMIC_RELAXED) && p->begin >= begin && p->begin < end)
+		const char *at = __atomic_load_n(&p->begin, __ATOMIC_RELAXED);
+
+		if (__atomic_load_n(&p->busy, __ATOMIC_ACQUIRE) && at >= begin && at < end)
 			return false;
 	}
 	return true;
@@ -173,13 +176,14 @@ static bool is_left(const struct block *b, const char *begin, const char *end)
 /* `busy` is stored before the room is looked at: whom we do not see as busy will find none. */
 bool blocks_left(const char *begin, const char *end)
 {
+	const struct block *b;
 	unsigned i, j;
 
 	if (sys_failed(sys3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0)))
 		return false;
-	for (i = 0; i < MAX_CHUNKS && chunks[i]; i++)
+	for (i = 0; i < MAX_CHUNKS && (b = __atomic_load_n(&chunks[i], __ATOMIC_ACQUIRE)); i++)
 		for (j = 0; j < BLOCKS_A_CHUNK; j++)
-			if (block_tid(&chunks[i][j]) && !is_left(&chunks[i][j], begin, end))
+			if (block_tid(&b[j]) && !is_left(&b[j], begin, end))
 				return false;
 	return true;
 }

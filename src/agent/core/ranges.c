@@ -23,7 +23,7 @@ static bool slots_left(const struct range *r)
 	for (i = 0; i < r->n_slots; i++) {
 		const struct slot *s = &slots[r->first_slot + i];
 
-		if (s->generation == r->generations[i] && __atomic_load_n(&s->users, __ATOMIC_SEQ_CST))
+		if (slot_generation(s) == r->generations[i] && __atomic_load_n(&s->users, __ATOMIC_SEQ_CST))
 			return false;
 	}
 	return true;
@@ -73,7 +73,7 @@ void range_retire(char *begin, uint64_t size, unsigned first_slot, unsigned n_sl
 		return;
 	*r = (struct range){ .begin = begin, .size = size, .first_slot = first_slot, .n_slots = n_slots };
 	for (i = 0; i < n_slots; i++)
-		r->generations[i] = slots[first_slot + i].generation;
+		r->generations[i] = slot_generation(&slots[first_slot + i]);
 	if (n_ranges < MOST)
 		n_ranges++;
 }

@@ -90,7 +90,7 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 
 		if (busy && !stack_was_left(busy, sp))
 			continue;
-		p->p.busy = sp;
+		__atomic_store_n(&p->p.busy, sp, __ATOMIC_RELAXED);
 		barrier();
 		p->tid = block_tid(b);
 		/* What was left may still be written to by whom we believe gone: not into what comes next. */
@@ -127,9 +127,9 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 		return NO_HANDLE;
 	}
 	level = ((struct block *)((char *)p - offset))->level;
-	if (!p->packet || (ptrdiff_t)size > p->p.end - p->p.at) {
+	if (!p->packet || (ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - p->p.at) {
 		if (!packet_next(s, p, level, size)) {
-			p->p.busy = 0;
+			__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
 			return shared(tp, s, size, signals);
 		}
 	}
@@ -236,7 +236,7 @@ static inline __attribute__((always_inline)) struct spoor_handle reserve(struct 
 	barrier();
 	at = p->p.at;
 	if (unlikely((ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - at)) {
-		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
 		barrier();
 		return reserve_slow(tp, size, sp);
 	}

@@ -73,8 +73,8 @@ static void deliver(const struct class *c, unsigned slot, const char *draft, siz
 
 static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *site)
 {
-	uint32_t refused = __atomic_load_n(&c->refused, __ATOMIC_RELAXED);
-	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED) | refused;
+	uint32_t refused = __atomic_load_n(&c->refused, __ATOMIC_ACQUIRE);
+	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_ACQUIRE) | refused;
 
 	for (; left; left &= left - 1) {
 		unsigned slot = (unsigned)__builtin_ctz(left);
