@@ -165,7 +165,7 @@ static struct definition *make(void)
 	return d;
 }
 
-static void add(const struct spoor_site *s)
+static void add(const struct spoor_site *s, definition_fn *fn)
 {
 	const struct spoor_definition *says = definition_of(s);
 	const struct spoor_desc *named = at(&says->desc);
@@ -183,11 +183,12 @@ static void add(const struct spoor_site *s)
 		return;
 	*d = (struct definition){ *bucket, s, text_of(named), size, tp->agent, (void (*)(void))at(&says->record) };
 	*bucket = d;
+	fn(tp, d->class);
 	if (!d->class->record)
 		__atomic_store_n(&d->class->record, d->record, __ATOMIC_RELEASE);
 }
 
-bool definitions_in(const struct spoor_site *begin, const struct spoor_site *end)
+bool definitions_in(const struct spoor_site *begin, const struct spoor_site *end, definition_fn *fn)
 {
 	bool any = false;
 
@@ -195,7 +196,7 @@ bool definitions_in(const struct spoor_site *begin, const struct spoor_site *end
 		if (!is_definition(begin))
 			continue;
 		rcu_use();
-		add(begin);
+		add(begin, fn);
 		any = true;
 	}
 	return any;
@@ -254,7 +255,7 @@ struct class *definition_find(const struct spoor_desc *desc)
 	return NULL;
 }
 
-void definitions_each(void (*fn)(struct spoor_tracepoint *tp, struct class *c))
+void definitions_each(definition_fn *fn)
 {
 	struct definition *d;
 	unsigned i;

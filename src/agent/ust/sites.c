@@ -105,6 +105,7 @@ static void prepare(struct spoor_tracepoint *tp, struct class *c, bool on)
 
 static void prepare_definition(struct spoor_tracepoint *tp, struct class *c)
 {
+	__atomic_store_n(&tp->ops, &ops, __ATOMIC_RELAXED); /* threads may come to it though it is off */
 	prepare(tp, c, is_on(c));
 }
 
@@ -200,7 +201,7 @@ void sites_resolve(void)
 	uint32_t i;
 
 	for (i = 0; i < n_objects; i++)
-		definitions_in(objects[i].begin, objects[i].end);
+		definitions_in(objects[i].begin, objects[i].end, prepare_definition);
 	for (i = 0; i < n_objects; i++)
 		resolve_object(&objects[i]);
 }
@@ -340,7 +341,7 @@ void sites_object_in(const void *note)
 	patch_way(); /* so that it can be told from outside before anything is enabled */
 	if (!rules_any() && !probes_any() && !has_flags(&o))
 		return;
-	if (definitions_in(o.begin, o.end)) {
+	if (definitions_in(o.begin, o.end, prepare_definition)) {
 		sites_resolve(); /* others may have waited for them */
 		switch_all(objects, n_objects, NULL);
 		return;
