@@ -119,11 +119,12 @@ def test_the_provider_comes_goes_and_comes(build, tmp_path, ours, theirs, dynami
 
 
 def test_the_provider_goes_under_fire(build, tmp_path, ours):
-    """Nobody is in its code when it is unmapped."""
+    """Nobody is in its code when it is unmapped, and who was on his way to it finds it ready when it is there again."""
     program = compile_to(tmp_path / "fire", "gcc", ["fire.c"], "-D_GNU_SOURCE", "-pthread", *ours[0], *ours[1], "-ldl")
-    said = lttng.record_spoor(build, tmp_path / "t.spoor", program, provider(tmp_path, ours),
-                              options=["--mode=overwrite"])
-    assert said == "done\n" and {e.name for e in lttng.events(tmp_path / "t.spoor")} == {"types:first", "types:others"}
+    for n in range(6):
+        trace = tmp_path / f"{n}.spoor"
+        said = lttng.record_spoor(build, trace, program, provider(tmp_path, ours), options=["--mode=overwrite"])
+        assert said == "done\n" and {e.name for e in lttng.events(trace)} == {"types:first", "types:others"}
 
 
 def test_two_objects_with_the_same_provider(build, tmp_path, ours, theirs):
