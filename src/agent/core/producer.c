@@ -165,9 +165,10 @@ static bool is_left(const struct block *b, const char *begin, const char *end)
 	for (k = 0; k < SPOOR_SLOTS; k++) {
 		const struct spoor_producer *p = &b->slot[k].p;
 
+		bool busy = __atomic_load_n(&p->busy, __ATOMIC_ACQUIRE);
 		const char *at = __atomic_load_n(&p->begin, __ATOMIC_RELAXED);
 
-		if (__atomic_load_n(&p->busy, __ATOMIC_ACQUIRE) && at >= begin && at < end)
+		if (busy && at >= begin && at < end)
 			return false;
 	}
 	return true;
