@@ -615,6 +615,17 @@ def test_hangs_of_long_ago(record, start, program, spoor):
             assert call["walk"] == "complete" and len(call["stack"]) > 3
 
 
+def test_snapshot_in_a_directory_of_somebody_else(record, start, program, tmp_path):
+    """As root who records in a user's home: what has given up its capabilities could not write there."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    os.chown(home, 65534, 65534)
+    recording = record("-p", start(program, "ticks").pid, "--snapshot-on", "SIGUSR2", trace="home/t.spoor")
+    recording.process.send_signal(signal.SIGUSR2)
+    wait_for(lambda: "snapshot" in recording.said())
+    assert "snapshot in home/t.snapshot-1.spoor\n" in recording.said() and recording.stop() == 0
+
+
 def test_snapshot_beside_a_trace_with_a_slash(record, start, program, tmp_path):
     recording = record("-p", start(program, "ticks").pid, "--snapshot-on", "SIGUSR2", trace="t.spoor//")
     recording.process.send_signal(signal.SIGUSR2)

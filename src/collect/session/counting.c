@@ -113,7 +113,7 @@ static int begin(struct spoor_counting *c, const struct spoor_counting_options *
 	if (!r)
 		r = spoor_host_attach(&c->host, e);
 	if (!r)
-		r = spoor_host_go(&c->host, false, e);
+		r = spoor_host_go(&c->host, 0, e);
 	if (r || o->targets.argv)
 		return r;
 	settle(c); /* who sleeps now can be looked at now */

@@ -2,7 +2,6 @@
 #include "collect/session/host.h"
 
 #include <errno.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -84,7 +83,7 @@ int spoor_host_attach(struct spoor_host *h, struct spoor_error *e)
 	return r;
 }
 
-int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
+int spoor_host_go(struct spoor_host *h, uint64_t keep, struct spoor_error *e)
 {
 	const struct spoor_targets *t = h->targets;
 
@@ -92,10 +91,10 @@ int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e)
 		long r = spoor_kernel_take_in(h->kernel);
 
 		spoor_kernel_end_attach(h->kernel);
-		spoor_privileges_drop((uint64_t)keep_admin << CAP_SYS_ADMIN);
+		spoor_privileges_drop(keep);
 		return r < 0 ? r : spoor_command_go(&h->command, e);
 	}
-	spoor_privileges_drop((uint64_t)keep_admin << CAP_SYS_ADMIN);
+	spoor_privileges_drop(keep);
 	h->attached = spoor_targets_take_in(t, h->kernel, h->make_room, h->ctx);
 	if (h->attached == -ESRCH)
 		return spoor_fail(e, ESRCH, "-p %d%s: %s", t->pids[0], t->n_pids > 1 ? ", and the others" : "",

@@ -45,8 +45,8 @@ int spoor_host_block_signals(struct spoor_host *h, int other, struct spoor_error
 /* Loads the rows of what the targets map, forks the command, attaches. */
 int spoor_host_see_interrupt(struct spoor_error *e);
 int spoor_host_attach(struct spoor_host *h, struct spoor_error *e);
-/* Takes in what runs, gives up privileges, lets the command go. keep_admin: see spoor_privileges_drop(). */
-int spoor_host_go(struct spoor_host *h, bool keep_admin, struct spoor_error *e);
+/* Takes in what runs, gives up privileges, lets the command go. `keep`: see spoor_privileges_drop(). */
+int spoor_host_go(struct spoor_host *h, uint64_t keep, struct spoor_error *e);
 
 #define SPOOR_LOOK_MS 200 /* so often it is looked, whatever comes: at rings, and whether the targets are gone */
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <ftw.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,12 @@ static void describe_mode(const struct spoor_session_options *o, char *buf, size
 }
 
 /* ---- beginning ---- */
+
+/* What is needed to the end. */
+static uint64_t capabilities(const struct spoor_session_options *o)
+{
+	return (o->overhead ? 1ULL << CAP_SYS_ADMIN : 0) | (o->snapshot_signal ? 1ULL << CAP_DAC_OVERRIDE : 0);
+}
 
 static int open_kernel(struct session *s, struct spoor_error *e)
 {
@@ -192,7 +199,7 @@ static int begin(struct session *s, struct spoor_error *e)
 	if (r)
 		return r;
 	spoor_consumer_clock(s->consumer);
-	r = spoor_host_go(&s->host, s->o->overhead, e);
+	r = spoor_host_go(&s->host, capabilities(s->o), e);
 	if (r || t->argv)
 		return r;
 	/* Who is told that it is under way may end a target at once, and must not take a hang's stack with it. */
