@@ -68,7 +68,7 @@ def test_each_state(build, spoor, states, tmp_path, what):
         assert not trace.lost() and got == expect[gone:gone + len(got)], (state.name, got)
         came.append(gone + len(got))
         packets |= {e.packet for e in trace.events}
-        held = [p for p in trace.packets if p.state == arenas.READING and "overwritten" in what] # its next are begun
+        held = [p for p in trace.packets if p.state == arenas.READING and "overwritten" in what]  # recover leaves them
         left = len(got) - sum(len(p.events) for p in held)
         if left != recovered_last or int(state.name) % 8 == 0: # most only copy a little more of a text
             assert recovered(spoor, state) == left

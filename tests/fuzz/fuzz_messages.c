@@ -628,7 +628,7 @@ static void check_nothing_is_left(void)
 	check(evaluated == before);
 }
 
-/* Over a connection of its own, so that nothing of the input is before that. */
+/* Over a connection of its own, so that nothing of the input is before that: the old one is seen to end first. */
 static void end_all(void)
 {
 	hang_up();

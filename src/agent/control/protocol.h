@@ -49,7 +49,7 @@ enum spoor_control_type {
 	SPOOR_CONTROL_RECORD = 18,
 	SPOOR_CONTROL_END = 19,
 	SPOOR_CONTROL_ROWS = 24,
-	SPOOR_CONTROL_COMMAND = 32, /* `spoor ust`: a line of text; answered by TEXTs, the last with `last` */
+	SPOOR_CONTROL_COMMAND = 32, /* `spoor ust`: words, each to its NUL; answered by TEXTs, the last with `last` */
 	SPOOR_CONTROL_TEXT = 33,
 };
 

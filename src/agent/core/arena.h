@@ -15,8 +15,9 @@
  * Fixed once the arena is made (readers copy and check them once): everything but the fields marked "live".
  * Little endian; x86-64's order of stores is relied upon (a plain store is a release, a plain load an acquire).
  *
- * A packet holds events back to back in the form of trace/record.h, with two differences: ts is of the arena's clock
- * (a raw TSC) and id is a class id of this arena. Id 0 is padding: skip it. Bodies are the class's fields, packed:
+ * A packet holds events back to back in the form of trace/record.h, with three differences: ts is of the arena's clock
+ * (a raw TSC), id is a class id of this arena, and sizes are multiples of 8. Id 0 is padding: skip it. Bodies are the
+ * class's fields, packed:
  *
  *   +----------+----+-----------+-----+--------------------------------+---------+
  *   | ts       | id | flags,size| tid | field, field, ...              | to 8    |
