@@ -167,13 +167,15 @@ size_t spoor_escape_json(const char *s, size_t len, char *buf, size_t size)
 		uint32_t code = 0;
 		int n = spoor_utf8_decode(s + i, len - i, &code);
 		const char *escape = n ? short_escape(code) : NULL;
-		char hex[8];
+		char hex[16];
 
 		if (escape)
 			put(&o, escape, 2);
 		else if (!n)
 			put(&o, hex, snprintf(hex, sizeof(hex), "\\udc%02x", (uint8_t)s[i]));
-		else if (code < 0x20 || code == 0x7f)
+		else if (deceives(code) && code > 0xffff) /* surrogates; the first is the same for all */
+			put(&o, hex, snprintf(hex, sizeof(hex), "\\udb40\\u%04x", 0xdc00 | (code & 0x3ff)));
+		else if (deceives(code))
 			put(&o, hex, snprintf(hex, sizeof(hex), "\\u%04x", code));
 		else
 			put(&o, s + i, n);

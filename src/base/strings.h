@@ -30,8 +30,9 @@ size_t spoor_escape_file_name(const char *s, size_t len, char *buf, size_t size)
 size_t spoor_shell_words(char *const *words, int n, char *buf, size_t size);
 
 /*
- * The inside of a JSON string (RFC 8259, quotes not included). Bytes that are not valid UTF-8 become U+DCHH as \udcHH,
- * which Python's "surrogateescape" turns back into the byte.
+ * The inside of a JSON string (RFC 8259, quotes not included). What the first two would escape of characters is escaped
+ * as JSON does, since it may come to a terminal, too. Bytes that are not valid UTF-8 become U+DCHH as \udcHH, which
+ * Python's "surrogateescape" turns back into the byte.
  */
 size_t spoor_escape_json(const char *s, size_t len, char *buf, size_t size);
 

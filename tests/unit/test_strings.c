@@ -83,6 +83,8 @@ static void test_json(void **state)
 	EXPECT(spoor_escape_json, "a\"b\\c/d\n\001\x7f", "a\\\"b\\\\c/d\\n\\u0001\\u007f");
 	EXPECT(spoor_escape_json, "\xff\xe2\x82\xac\xe2\x82", "\\udcff\xe2\x82\xac\\udce2\\udc82");
 	EXPECT(spoor_escape_json, "", "");
+	EXPECT(spoor_escape_json, "\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81\xc3\xa9",
+	       "\\u009b\\u202e\\udb40\\udc41\xc3\xa9");
 }
 
 static void test_cut(void **state)
