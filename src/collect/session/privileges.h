@@ -11,8 +11,8 @@ int spoor_privileges_check(struct spoor_error *e);
 /*
  * Gives up, for good, every capability that a recording under way does not need. Kept: those for BPF maps and
  * iterators, for reading targets' memory, mappings and files; and those of `also`, a bit for each: CAP_SYS_ADMIN,
- * without which the kernel does not count programs' run time (--overhead), CAP_DAC_OVERRIDE for snapshots beside a trace
- * in a directory of somebody else's, CAP_SYS_NICE for spoor_privileges_at_once().
+ * without which the kernel does not count programs' run time (--overhead), CAP_DAC_OVERRIDE for snapshots beside a
+ * trace in a directory of somebody else's, CAP_SYS_NICE for spoor_privileges_at_once().
  * Does nothing where there is nothing to give up.
  */
 void spoor_privileges_drop(uint64_t also);
