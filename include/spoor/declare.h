@@ -130,9 +130,9 @@ SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
  * seeing which function that is, and from asking for its type.
  */
 #ifdef __clang__
-#define SPOOR_ANY_TYPE_ __attribute__((no_sanitize("function"), unused))
+#define SPOOR_ANY_TYPE_ __attribute__((no_sanitize("function"), no_instrument_function, unused))
 #else
-#define SPOOR_ANY_TYPE_ __attribute__((unused))
+#define SPOOR_ANY_TYPE_ __attribute__((no_instrument_function, unused))
 #endif
 static __inline__ SPOOR_ANY_TYPE_ const struct spoor_desc *spoor_ask_desc_(void (*describe)(void))
 {
@@ -161,7 +161,7 @@ static __inline__ SPOOR_ANY_TYPE_ const struct spoor_desc *spoor_ask_desc_(void 
 		SPOOR_RECORD_(0 SPOOR_NUMBERED_(SPOOR_AS_, args), SPOOR_NUMBERED_(SPOOR_AW_, args))                  \
 	}                                                                                                            \
 	SPOOR_STYLE_END_                                                                                             \
-	static __inline__ __attribute__((always_inline, unused)) void trace_##name(SPOOR_PROTO_(proto))              \
+	SPOOR_INLINE_ void trace_##name(SPOOR_PROTO_(proto))                                                         \
 	{                                                                                                            \
 		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \
 		SPOOR_SITE_(spoor_tp_trace__##name, spoor_desc_, __FILE__, on);                                      \
@@ -170,7 +170,8 @@ static __inline__ SPOOR_ANY_TYPE_ const struct spoor_desc *spoor_ask_desc_(void 
 		if (SPOOR_SITE_ON_(spoor_tp_trace__##name))                                                          \
 			SPOOR_CALL_(spoor_emit_trace__##name(args));                                                 \
 	}                                                                                                            \
-	static __attribute__((noinline, unused)) const struct spoor_desc *spoor_describe_##name(SPOOR_PROTO_(proto)) \
+	static __attribute__((noinline, no_instrument_function, unused))                                             \
+	const struct spoor_desc *spoor_describe_##name(SPOOR_PROTO_(proto))                                          \
 	{                                                                                                            \
 		SPOOR_ARGS_DESC_(name, SPOOR_P_(args));                                                              \
 		SPOOR_NUMBERED_(SPOOR_IGNORED_, args)                                                                \

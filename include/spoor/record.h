@@ -12,12 +12,12 @@
 #define SPOOR_RECORD_HEAD_ 16
 #define SPOOR_RECORD_SIZE_(body) (((size_t)(body) + SPOOR_RECORD_HEAD_ + 7) & ~(size_t)7)
 #define SPOOR_STRING_MAX_ 32767
-#define SPOOR_INLINE_ static __inline__ __attribute__((always_inline, unused))
+#define SPOOR_INLINE_ static __inline__ __attribute__((always_inline, unused, no_instrument_function))
 /* What reads bytes beside those that are meant. */
 #ifdef __clang__
-#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, no_sanitize_memory, unused))
+#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, no_sanitize_memory, no_instrument_function, unused))
 #else
-#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, unused))
+#define SPOOR_ANY_BYTES_ __attribute__((no_sanitize_address, no_instrument_function, unused))
 #endif
 /* Keeps compilers from warning that we read beyond an array that they know, within its aligned 16 bytes. */
 #define SPOOR_UNKNOWN_(pointer) __asm__("" : "+r"(pointer))

@@ -38,6 +38,9 @@
 #define SPOOR_WEAK_ __attribute__((weak)) /* absent libraries are NULL */
 #endif
 
+/* Whatever the program has in force: the library has the same structures, and clang no atomic stores to packed ones. */
+#pragma pack(push, 8)
+
 #define SPOOR_SITE_VERSION 1
 #define SPOOR_NOTE_SITES 1
 
@@ -160,9 +163,9 @@ struct spoor_ops {
 #endif
 #ifndef SPOOR_UNWATCHED_
 #ifdef SPOOR_TSAN_
-#define SPOOR_UNWATCHED_ __attribute__((no_sanitize_thread))
+#define SPOOR_UNWATCHED_ __attribute__((no_sanitize_thread, no_instrument_function))
 #else
-#define SPOOR_UNWATCHED_
+#define SPOOR_UNWATCHED_ __attribute__((no_instrument_function))
 #endif
 #endif
 
@@ -193,13 +196,13 @@ void spoor_ust_object_out(const void *note) SPOOR_WEAK_;
 
 extern const char spoor_object_note_[] __attribute__((visibility("hidden")));
 
-__attribute__((weak, visibility("hidden"), used)) void spoor_object_begin_(void)
+__attribute__((weak, visibility("hidden"), used, no_instrument_function)) void spoor_object_begin_(void)
 {
 	if (spoor_ust_object_in)
 		spoor_ust_object_in(spoor_object_note_);
 }
 
-__attribute__((weak, visibility("hidden"), used)) void spoor_object_end_(void)
+__attribute__((weak, visibility("hidden"), used, no_instrument_function)) void spoor_object_end_(void)
 {
 	if (spoor_ust_object_out)
 		spoor_ust_object_out(spoor_object_note_);
@@ -286,10 +289,10 @@ __asm__(".ifndef spoor_object_note_\n"
 /* Its variables are the object's own, also if the function around it is inline in other objects, too. */
 #ifdef __clang__
 #define SPOOR_SITE_STRUCT_ struct
-#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline, internal_linkage))
+#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline, internal_linkage, no_instrument_function))
 #else
 #define SPOOR_SITE_STRUCT_ struct __attribute__((visibility("hidden")))
-#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline))
+#define SPOOR_SITE_FUNCTION_ static __inline__ __attribute__((always_inline, no_instrument_function))
 #endif
 #define SPOOR_SITE_CLASS_(tp, desc)                                                                       \
 	SPOOR_SITE_STRUCT_ spoor_site_here_ {                                                             \
@@ -330,6 +333,8 @@ on:
 #endif
 
 #endif /* !SPOOR_DISABLE */
+
+#pragma pack(pop)
 
 #ifdef __cplusplus
 }

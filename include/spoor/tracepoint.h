@@ -228,7 +228,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	}                                                                                                            \
 	SPOOR_STRICT_END_                                                                                            \
 	SPOOR_STYLE_END_                                                                                             \
-	static __inline__ __attribute__((always_inline, unused)) void trace_##provider##_##name(SPOOR_PROTO_(proto)) \
+	SPOOR_INLINE_ void trace_##provider##_##name(SPOOR_PROTO_(proto))                                            \
 	{                                                                                                            \
 		SPOOR_SITE_(spoor_tp_##provider##__##name, spoor_desc_of_##provider##__##name, __FILE__, on);        \
 		return;                                                                                              \

@@ -268,6 +268,75 @@ def test_modern_cxx(build, tmp_path, compiler, level):
     assert [e.values["c"] for e in trace.events if e.name == "app:at"] == [1, 0, 0, 0, 0]
 
 
+HOOKS = """
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define HOOK __attribute__((no_instrument_function)) void
+HOOK __cyg_profile_func_enter(void *function, void *site);
+HOOK __cyg_profile_func_exit(void *function, void *site);
+#ifdef __cplusplus
+}
+#endif
+SPOOR_TRACEPOINT(hook, at, TP_PROTO(void *f, const char *s), TP_ARGS(f, s),
+		 TP_FIELDS(spoor_pointer(f, f), spoor_string(s, s)))
+DECLARE_TRACE(hook_left, TP_PROTO(void *f), TP_ARGS(f));
+DEFINE_TRACE(hook_left);
+void __cyg_profile_func_enter(void *function, void *site)
+{
+	(void)site;
+	spoor_trace(hook, at, function, "enter");
+	trace_mark(hook_entered, "f %p", function);
+}
+void __cyg_profile_func_exit(void *function, void *site)
+{
+	(void)site;
+	trace_hook_at(function, "exit");
+	trace_hook_left(function);
+}
+int main(void)
+{
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("level", ["-O0", "-O2"])
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang", "clang++"])
+def test_events_in_hooks_of_functions(build, tmp_path, compiler, level):
+    """Nothing that the headers bring calls the hooks again."""
+    hooks = "-finstrument-functions" + ("-after-inlining" if "clang" in compiler else "")
+    (tmp_path / "hooks.c").write_text(HOOKS)
+    program = tracing.build_program(tmp_path / "hooks", tmp_path / "hooks.c", hooks, level, compiler=compiler)
+    assert subprocess.run([program], timeout=60).returncode == 0
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    names = ["hook:at", "marker:hook_entered", "hook:at", "trace:hook_left"]
+    assert run.returncode == 0 and [e.name for e in trace.events] == names
+    assert [e.values["s"] for e in trace.events if e.name == "hook:at"] == ["enter", "exit"]
+
+
+@pytest.mark.parametrize("by", ["#pragma pack(push, 1)", "-fpack-struct=1"])
+@pytest.mark.parametrize("compiler", ["gcc", "g++", "clang", "clang++"])
+def test_packed_programs(build, spoor, tmp_path, compiler, by):
+    """What is in force where the headers are included, as old ones leave it, is the program's alone."""
+    flags = [by] if by.startswith("-") else []
+    before, after = ("", "") if flags else (by + "\n", "#pragma pack(pop)\n")
+    (tmp_path / "packed.c").write_text(before + OFF + """
+struct own { char a; int n; };
+int main(void)
+{
+	return (int)sizeof(struct own) - 5 + off(3, "s") - 3;
+}
+""" + after)
+    program = tracing.build_program(tmp_path / "packed", tmp_path / "packed.c", *flags, compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.returncode == 0 and [e.values for e in trace.events][:2] == [{"n": 3, "s": "s"}] * 2
+    listed = spoor("ust", "list", program).stdout.splitlines()
+    assert len(trace.events) == 3 and len({line.split()[0] for line in listed}) == 3
+
+
 OFF = """
 #include <spoor/marker.h>
 #include <spoor/tracepoint.h>

@@ -22,7 +22,7 @@
 					 &spoor_pieces_ SPOOR_LTTNG_MORE_NAMES_(args)); \
 		spoor_commit_(spoor_tp_, spoor_h_, spoor_size_); \
 	} \
-	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(SPOOR_LTTNG_PROTO_(args)); \
+	SPOOR_LTTNG_C_ SPOOR_UNWATCHED_ void spoor_lttng_emit_##symbol(SPOOR_LTTNG_PROTO_(args)); \
 	void spoor_lttng_emit_##symbol(SPOOR_LTTNG_PROTO_(args)) \
 	{ \
 		spoor_lttng_record_##symbol(SPOOR_LTTNG_NAMES_(args)); \

@@ -75,7 +75,7 @@
 
 #define SPOOR_LTTNG_LABELS_(provider, name, values)
 #define SPOOR_LTTNG_CLASS_(provider, name, args, fields) \
-	static __inline__ __attribute__((always_inline, unused)) size_t spoor_lttng_walk_##provider##___##name( \
+	SPOOR_INLINE_ size_t spoor_lttng_walk_##provider##___##name( \
 		const int spoor_write_, char *spoor_to_, \
 		struct spoor_lttng_pieces_##provider##___##name *spoor_pieces_ SPOOR_LTTNG_MORE_PROTO_(args)) \
 	{ \

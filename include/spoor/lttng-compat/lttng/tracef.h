@@ -32,13 +32,14 @@ static const struct {
 	"msg",
 };
 
-static __attribute__((noinline, unused, format(printf, 1, 0))) void spoor_lttng_vtracef_(const char *format,
-											 va_list args)
+static __attribute__((noinline, unused, format(printf, 1, 0), no_instrument_function))
+void spoor_lttng_vtracef_(const char *format, va_list args)
 {
 	spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracef___event, NULL, format, args);
 }
 
-static __attribute__((noinline, unused, format(printf, 1, 2))) void spoor_lttng_tracef_(const char *format, ...)
+static __attribute__((noinline, unused, format(printf, 1, 2), no_instrument_function))
+void spoor_lttng_tracef_(const char *format, ...)
 {
 	va_list args;
 

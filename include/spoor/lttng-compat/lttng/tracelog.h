@@ -36,14 +36,16 @@
 		{ SPOOR_LTTNG_LOG_FIELD_("line", 1, 0, 4, 1), SPOOR_LTTNG_LOG_FIELD_("file", 4, 0, 1, 0),           \
 		  SPOOR_LTTNG_LOG_FIELD_("func", 4, 0, 1, 0), SPOOR_LTTNG_LOG_FIELD_("msg", 1, 2, 1, 3) },          \
 	};                                                                                                          \
-	static __attribute__((noinline, unused, format(printf, 4, 0))) void spoor_lttng_vlog_##level(               \
+	static __attribute__((noinline, unused, format(printf, 4, 0), no_instrument_function))                      \
+	void spoor_lttng_vlog_##level(                                                                              \
 		const char *file, int line, const char *function, const char *format, va_list args)                 \
 	{                                                                                                           \
 		const struct spoor_lttng_place_ place = { file, function, line };                                   \
 	\
 		spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracelog___##level, &place, format, args);              \
 	}                                                                                                           \
-	static __attribute__((noinline, unused, format(printf, 4, 5))) void spoor_lttng_log_##level(                \
+	static __attribute__((noinline, unused, format(printf, 4, 5), no_instrument_function))                      \
+	void spoor_lttng_log_##level(                                                                               \
 		const char *file, int line, const char *function, const char *format, ...)                          \
 	{                                                                                                           \
 		va_list args;                                                                                       \

@@ -139,7 +139,8 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 	SPOOR_LTTNG_DESC_(spoor_lttng_desc_##symbol, 0, text)                                                       \
 	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(SPOOR_LTTNG_PROTO_(args))                                     \
 		__attribute__((weak, visibility("hidden")));                                                        \
-	static __attribute__((noinline, unused)) void lttng_ust_tracepoint_cb_##symbol(SPOOR_LTTNG_PROTO_(args))    \
+	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_                                                   \
+	void lttng_ust_tracepoint_cb_##symbol(SPOOR_LTTNG_PROTO_(args))                                             \
 	{                                                                                                           \
 		void (*spoor_emit_)(void);                                                                          \
 	\
@@ -156,7 +157,7 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 #ifdef __cplusplus
 /* A lambda makes an expression of a local class. */
 #define SPOOR_LTTNG_ENABLED_(provider, name)                                                     \
-	([]() __attribute__((always_inline)) -> bool {                                                  \
+	([]() __attribute__((always_inline, no_instrument_function)) -> bool {                          \
 		SPOOR_SITE_CLASS_(spoor_lttng_tp_##provider##___##name,                                 \
 				  spoor_lttng_desc_##provider##___##name);                               \
 		return spoor_site_here_::is_on_();                                                       \
