@@ -240,6 +240,8 @@ def test_wrong_words(build, tmp_path, ca, certificates):
     """One line, and the exit code says whose mistake it is."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "closed").mkdir(mode=0o500)
+    subprocess.run(["openssl", "pkey", "-in", certificates["host"][1], "-aes256", "-passout", "pass:word", "-out",
+                    tmp_path / "locked"], check=True)
     relay = [
         (["-o", tmp_path / "r", "--listen", "tcp://0.0.0.0:1"], 2, "only encrypted"),
         (["-o", tmp_path / "r", "--listen", "tcp://[::]:1"], 2, "only encrypted: tls://[::]:1,"),
@@ -264,6 +266,8 @@ def test_wrong_words(build, tmp_path, ca, certificates):
           "--key", certificates["relay"][1]], 1, "relay.key: not the certificate's key"),
         (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", certificates["host"][0],
           "--key", certificates["host"][0]], 1, "host.pem: no key"),
+        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0", "--ca", ca.pem, "--cert", certificates["host"][0],
+          "--key", tmp_path / "locked"], 1, "locked: the key has a passphrase"),
     ]
     for words, code, says in relay:
         run = run_spoor(build, "relay", *words)

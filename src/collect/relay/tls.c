@@ -20,17 +20,43 @@ static int wrong(struct spoor_error *e, const char *file, const char *what)
 	return spoor_fail(e, EINVAL, "%s: %s: %s", file, what, why ? why : "it makes no sense");
 }
 
-static int wrong_key(struct spoor_error *e, const char *file)
+/* Nobody is there to be asked; OpenSSL would ask a terminal, twice, and wait. */
+static int no_passphrase(char *buf, int size, int writing, void *asked)
+{
+	(void)buf;
+	(void)size;
+	(void)writing;
+	*(bool *)asked = true;
+	return 0;
+}
+
+static int wrong_key(struct spoor_error *e, const char *file, bool encrypted)
 {
 	bool another = ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509;
 
+	if (encrypted) {
+		ERR_clear_error();
+		return spoor_fail(e, EINVAL, "%s: the key has a passphrase: give one without (openssl pkey -in FILE)",
+				  file);
+	}
 	return wrong(e, file, another ? "not the certificate's key" : "no key");
+}
+
+static int load_key(SSL_CTX *c, const char *file, struct spoor_error *e)
+{
+	bool encrypted = false;
+	int r = 0;
+
+	SSL_CTX_set_default_passwd_cb(c, no_passphrase);
+	SSL_CTX_set_default_passwd_cb_userdata(c, &encrypted);
+	if (SSL_CTX_use_PrivateKey_file(c, file, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(c) != 1)
+		r = wrong_key(e, file, encrypted);
+	SSL_CTX_set_default_passwd_cb_userdata(c, NULL);
+	return r;
 }
 
 static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error *e)
 {
-	const char *key = f->key ? f->key : f->cert;
-
 	if (!f->ca || !f->cert)
 		return spoor_fail(e, EINVAL, "tls needs certificates: a CA's, one's own and its key (PEM files)");
 	ERR_clear_error();
@@ -38,9 +64,7 @@ static int load(SSL_CTX *c, const struct spoor_tls_files *f, struct spoor_error 
 		return wrong(e, f->ca, "no certificate of a CA");
 	if (SSL_CTX_use_certificate_chain_file(c, f->cert) != 1)
 		return wrong(e, f->cert, "no certificate");
-	if (SSL_CTX_use_PrivateKey_file(c, key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(c) != 1)
-		return wrong_key(e, key);
-	return 0;
+	return load_key(c, f->key ? f->key : f->cert, e);
 }
 
 int spoor_tls_new(const struct spoor_tls_files *f, bool server, SSL_CTX **ret, struct spoor_error *e)
