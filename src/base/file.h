@@ -19,6 +19,9 @@ bool spoor_file_exists(const char *path);
 /* Whether it is a pipe (or a socket) without a reader. Only a write that fails at last would say so by errno. */
 bool spoor_file_unread(int fd);
 
+/* A directory and all that is in it, as far as that may be removed. */
+void spoor_remove_tree(const char *path);
+
 /* A device as the kernel numbers it, and traces do. */
 static inline uint64_t spoor_kernel_dev(dev_t dev)
 {

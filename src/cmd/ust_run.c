@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
@@ -257,6 +258,8 @@ int spoor_ust_cmd_run(int argc, char **argv)
 		if (r.session && r.private.hub)
 			spoor_hub_end(r.private.hub, r.session, NULL, NULL);
 		spoor_private_close(&r.private);
+		if (r.session) /* nothing was recorded: the next try may use the name */
+			spoor_remove_tree(r.o.output);
 		if (r.made_usttrace)
 			rmdir("usttrace"); /* unless there is something in it */
 		return SPOOR_EXIT_INTERNAL;

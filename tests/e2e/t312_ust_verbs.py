@@ -72,6 +72,11 @@ def test_snapshot_beside_a_trace_with_a_slash(build, start, ticker, tmp_path, ev
 def test_run_of_nothing_leaves_nothing(spoor, tmp_path):
     assert spoor("ust", "run", "--", "/nonexistent/command").returncode == 125
     assert not (tmp_path / "usttrace").exists()
+    script = tmp_path / "script"
+    script.write_text("#!/nonexistent/interpreter\n")
+    script.chmod(0o755)
+    assert spoor("ust", "run", "-o", "t.spoor", "--", script).returncode == 125
+    assert not (tmp_path / "t.spoor").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

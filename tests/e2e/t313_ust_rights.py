@@ -111,6 +111,28 @@ def test_users_daemon(build, place, linked):
         d.wait(10)
 
 
+def test_who_may_not_be_looked_into(build, place):
+    """A user's daemon cannot know whether the library is in it, and says that."""
+    shutil.copy(build / "spoor", place)
+    shutil.copy(tracing.agent(build), place)
+    (place / "hidden.c").write_text("#include <sys/prctl.h>\nstatic __attribute__((constructor)) void hide(void)\n"
+                                    "{\n\tprctl(PR_SET_DUMPABLE, 0, 0, 0, 0);\n}\n")
+    program = tracing.build_program(place / "ticker", "ust_ticker.c", place / "hidden.c", "-Wl,--no-as-needed",
+                                    place / "libspoor-ust.so.0", f"-Wl,-rpath,{place}")
+    env = {"XDG_RUNTIME_DIR": str(place), "PATH": os.environ["PATH"]}
+    p = ready(as_user(USER, program, 1, 0, 500, env=env, stdout=subprocess.PIPE))
+    d = as_user(USER, place / "spoor", "daemon", env=env, cwd=place, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "ready" in d.stderr.readline()
+        run = as_user(USER, place / "spoor", "ust", "start", "-o", "t.spoor", p.pid, env=env, cwd=place,
+                      stderr=subprocess.PIPE, text=True)
+        assert f"{p.pid}: the daemon may not look into it: run it as root" in run.communicate(timeout=20)[1]
+    finally:
+        for process in (p, d):
+            process.terminate()
+            process.wait(10)
+
+
 @pytest.mark.parametrize("what", ["large thread-local variables", "no more threads"])
 def test_programs_whose_listener_has_no_room(build, place, what):
     """It is given more, or the recorder calls the program, as it calls who has none."""

@@ -2,7 +2,6 @@
 #include "collect/session/session.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fdpass.h"
+#include "base/file.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "collect/session/ledger.h"
@@ -459,11 +459,6 @@ static void end(struct session *s)
 		fprintf(stderr, "\r\033[K");
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-	return remove(path);
-}
-
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)
 {
 	struct session s = { .o = o, .result = ret, .host.signal_fd = -1, .remote_fd = -1, .settings.stats_fd = -1 };
@@ -487,7 +482,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 		if (c && !ret->warning[0])
 			snprintf(ret->warning, sizeof(ret->warning), "%s", close_error.text);
 		if (r) /* nothing was recorded: the next try may use the name */
-			nftw(o->output, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+			spoor_remove_tree(o->output);
 	}
 	spoor_rescue_stop(&s.rescue);
 	spoor_consumer_free(s.consumer);

@@ -73,6 +73,17 @@ static bool has_library(uint32_t pid)
 	return maps(pid, "/libspoor-ust", buffers) || spoor_sites_have_agent(pid);
 }
 
+/* Another user's, or it has given up to be looked into (PR_SET_DUMPABLE). */
+static bool is_hidden(uint32_t pid)
+{
+	_cleanup_(spoor_closep) int fd = -1;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 && (errno == EACCES || errno == EPERM);
+}
+
 /* Is what the program has at `path` our socket? Links and mounts may lead to it by many names. */
 static bool leads_here(const struct spoor_hub *h, uint32_t pid, const char *path)
 {
@@ -165,8 +176,10 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 		return 0;
 	if (!spoor_process_start(pid))
 		return -ESRCH;
-	if (!spoor_urgent_is_handled(pid) || !has_library(pid))
+	if (!spoor_urgent_is_handled(pid))
 		return -ENOENT;
+	if (!has_library(pid))
+		return is_hidden(pid) ? -EACCES : -ENOENT;
 	if (!looks_here(h, pid))
 		return -EBUSY;
 	return spoor_urgent_find_taker(pid) == SPOOR_URGENT_TAKEN ? -EADDRINUSE : 1;
@@ -175,6 +188,7 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 static const char *why_not(int r)
 {
 	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
+	       r == -EACCES ? "the daemon may not look into it: run it as root" :
 	       r == -EBUSY  ? "it obeys another recorder" :
 	       r == -ESRCH  ? "there is none" :
 	       r == -EADDRINUSE ? SPOOR_URGENT_IS_TAKEN :
