@@ -205,3 +205,29 @@ def test_the_kernels_stacks_are_right(spoor, tmp_path):
                         for e in events if e["event"] == "clock_nanosleep"]
     assert len(stacks["bare"]) == 31 and stacks["written"] == stacks["bare"]
     assert "complete" == stacks["bare"][0][0] and "main" in [f[1] for f in stacks["bare"][0][1]]
+
+
+BROKEN = """
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(w, first, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+SPOOR_TRACEPOINT(w, second, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+int main(void)
+{
+	spoor_trace(w, first, 1);
+	spoor_trace(w, second, 2);
+	return 0;
+}
+"""
+
+
+def test_a_breakpoint_on_a_site(spoor, build, tmp_path):
+    """What is not a site any more is not written; that its events are missing is said."""
+    (tmp_path / "broken.c").write_text(BROKEN)
+    program = tracing.build_program(tmp_path / "broken", tmp_path / "broken.c")
+    (site,) = [s for s in listed(spoor, program) if s["event"] == "w:first"]
+    # The object is where it is only once it runs: so from there, and then before the library begins.
+    (tmp_path / "commands").write_text("set breakpoint pending on\nset disable-randomization on\nstarti\n"
+                                       f"break *(0x555555554000 + {site['address']})\ncontinue\ndelete\ncontinue\n")
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "gdb", "-q", "-nx", "-batch", "-x", tmp_path / "commands", program)
+    assert "1 program could not be traced wholly" in run.stderr and "a breakpoint" in run.stderr, run.stderr
+    assert " w:second " in spoor("report", "--events", "t.spoor").stdout

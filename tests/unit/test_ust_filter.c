@@ -152,6 +152,31 @@ static void test_hostile_string(void **state)
 	assert_false(keeps("s == \"*aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab\"", 0, 0, s, 0));
 }
 
+/* Arrays and sequences of numbers: are there any? */
+static void test_lists(void **state)
+{
+	struct {
+		struct spoor_def_field f;
+		char name[8];
+	} q = { { .size = sizeof(q), .type = SPOOR_DEF_INT, .shape = SPOOR_DEF_SEQUENCE, .bytes = 2 }, "q" };
+	const struct class c = { .fields = (char *)&q, .fields_size = sizeof(q) };
+	static const char *const expressions[] = { "q", "!q", "q == 1", "q != 1", "q == \"\"" };
+	static const bool full[] = { true, false, false, false, false }, none[] = { false, true, false, false, false };
+	const uint16_t two[] = { 2, 1, 0 }, empty = 0;
+	const char *at;
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		assert_null(filter_parse(expressions[i], &parsed, &at));
+		q.f.shape = SPOOR_DEF_SEQUENCE;
+		assert_int_equal(filter_keeps(&parsed, &c, (char *)two, (char *)(two + 3), 0), full[i]);
+		assert_int_equal(filter_keeps(&parsed, &c, (char *)&empty, (char *)(&empty + 1), 0), none[i]);
+		q.f.shape = SPOOR_DEF_ARRAY;
+		q.f.count = 3;
+		assert_int_equal(filter_keeps(&parsed, &c, (char *)two, (char *)(two + 3), 0), full[i]);
+	}
+}
+
 static void test_wrong(void **state)
 {
 	static const char *const all[] = { "",         " ",        "n ==",    "n = 3", "(n == 3",
@@ -198,6 +223,7 @@ int main(void)
 		cmocka_unit_test(test_order_of_operators),
 		cmocka_unit_test(test_long_chains),
 		cmocka_unit_test(test_hostile_string),
+		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_wrong),
 		cmocka_unit_test(test_fields_that_are_missing),
 	};

@@ -11,7 +11,7 @@
 
 #define MOST_STEPS 65536 /* some 50 us */
 
-enum value_kind { NONE, INTEGER, REAL, STRING };
+enum value_kind { NONE, INTEGER, REAL, STRING, LIST }; /* LIST: of numbers: is there any? */
 struct value {
 	enum value_kind kind;
 	bool literal;
@@ -113,7 +113,10 @@ static struct value field(const struct spoor_def_field *f, const char *at, const
 		return (struct value){ .kind = NONE };
 	if (f->shape && f->flags & SPOOR_DEF_TEXT)
 		return f->shape == SPOOR_DEF_ARRAY ? text(at, size) : text(at + 2, size - 2);
-	return f->shape ? (struct value){ .kind = NONE } : number(f, at);
+	if (f->shape) /* of numbers */
+		return (struct value){ .kind = LIST,
+				       .length = f->shape == SPOOR_DEF_ARRAY ? f->count : count_at(at, end) };
+	return number(f, at);
 }
 
 static bool look_up(const struct event *e, const char *name, struct value *ret)
@@ -300,7 +303,7 @@ static bool compare(struct event *e, unsigned op, const struct value *a, const s
 {
 	double x, y;
 
-	if (!a->kind || !b->kind)
+	if (!a->kind || !b->kind || a->kind == LIST || b->kind == LIST)
 		return false;
 	if (a->kind == STRING && b->kind == STRING)
 		return compare_strings(e, op, a, b);
@@ -323,6 +326,7 @@ static bool is_true(const struct value *v)
 	case REAL:
 		return v->real != 0;
 	case STRING:
+	case LIST:
 		return v->length != 0;
 	default:
 		return false;

@@ -18,7 +18,8 @@
 
 #define SPOOR_HUB_MOST_PROGRAMS 20000
 /* Why sites cannot be switched on, and what helps. */
-#define SPOOR_HUB_STUCK "the program may not write its code; build it with -DSPOOR_FLAG_SITES"
+#define SPOOR_HUB_STUCK \
+	"the program may not write its code (build it with -DSPOOR_FLAG_SITES), or a breakpoint stood there"
 
 struct spoor_hub;
 struct spoor_hub_request;

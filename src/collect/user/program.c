@@ -267,10 +267,16 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 		if (!member->setup || member->setup != m->head.serial)
 			continue;
 		member->setup = 0;
-		if (m->result < 0)
+		if (m->result < 0) {
 			spoor_program_refuses(p, member, m->result, text);
-		else
-			member->refused[0] = '\0';
+			continue;
+		}
+		member->refused[0] = '\0';
+		/* Those that could be, for all it knew when it came. */
+		if (*text && m->about == SPOOR_DONE_SITES && !p->n_stuck) {
+			p->n_stuck = 1;
+			member->session->n_stuck++;
+		}
 	}
 }
 
