@@ -134,19 +134,18 @@ void spoor_agent_setup_cut(__u32 id)
 /* n: of sites. Says so if not all of those that should be can be on. */
 static int say_stuck(int n, struct spoor_agent_said *said)
 {
-	static const char denied[] =
+	static const char denied[sizeof(said->text)] =
 		"code may not be written in this process: sites without a flag stay off; build it with "
 		"-DSPOOR_FLAG_SITES";
-	static const char foreign[] =
-		"a breakpoint (a debugger's, a uprobe) stands on some of its sites: they stay off until it is gone "
-		"and they are enabled again";
-	const char *why = spoor_agent_state.way == SPOOR_AGENT_REFUSED ? denied : foreign;
+	static const char held[sizeof(said->text)] =
+		"a breakpoint (a debugger's, a uprobe) stands on some of its sites: they stay as they are until it is "
+		"gone and they are enabled again";
 	unsigned stuck;
 
 	sites_count(&stuck);
-	if (!stuck || !n || sizeof(denied) > sizeof(said->text) || sizeof(foreign) > sizeof(said->text))
+	if (!stuck || !n)
 		return n;
-	strcpy(said->text, why);
+	memcpy(said->text, spoor_agent_state.way == SPOOR_AGENT_REFUSED ? denied : held, sizeof(said->text));
 	said->about = SPOOR_DONE_SITES;
 	return n;
 }

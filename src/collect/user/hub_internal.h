@@ -38,6 +38,7 @@ struct hub_member {
 	size_t n_arenas;
 	uint32_t setup;   /* serial of its SETUP, or a later RECORD, while that is not answered */
 	char refused[sizeof(((struct spoor_control_done *)NULL)->text) + 1]; /* why it is not recorded; "": it is */
+	bool stuck;       /* sites that could be switched when it came could not be; counted by the session */
 	bool records;     /* it was told to */
 	uint32_t heard; /* of a child: the last change of rules that its parent had heard when it was forked, or it */
 	bool record_untold; /* of a child: nor whether to record */

@@ -52,36 +52,30 @@ void spoor_kick(struct hub_program *p)
 		spoor_urgent_send(p->cred.pid);
 }
 
-static bool maps(uint32_t pid, const char *what, const char *or_what)
+/* 1: it has one of them mapped; 0: not; -errno: that may not be looked at. */
+static int maps(uint32_t pid, const char *what, const char *or_what)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	char path[64], line[4352];
 
 	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f))
 		if (strstr(line, what) || strstr(line, or_what))
-			return true;
-	return false;
+			return 1;
+	return 0;
 }
 
 static const char buffers[] = "/memfd:spoor-ust";
 
 /* As a rule it is seen by a name. Who has it within another file, and no buffers, is to be looked into. */
-static bool has_library(uint32_t pid)
+static int has_library(uint32_t pid)
 {
-	return maps(pid, "/libspoor-ust", buffers) || spoor_sites_have_agent(pid);
-}
+	int r = maps(pid, "/libspoor-ust", buffers);
 
-/* Another user's, or it has given up to be looked into (PR_SET_DUMPABLE). */
-static bool is_hidden(uint32_t pid)
-{
-	_cleanup_(spoor_closep) int fd = -1;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%u/maps", spoor_process_thread(pid));
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 && (errno == EACCES || errno == EPERM);
+	return r || !spoor_sites_have_agent(pid) ? r : 1;
 }
 
 /* Is what the program has at `path` our socket? Links and mounts may lead to it by many names. */
@@ -169,17 +163,20 @@ static bool is_known(struct spoor_hub *h, uint32_t pid)
 	return false;
 }
 
-/* 0: it is here; 1: it can be kicked. */
+/* 0: it is here; 1: it can be kicked. -EACCES: another user's, or one that gave it up to be looked into. */
 static int may_kick(struct spoor_hub *h, uint32_t pid)
 {
+	int r;
+
 	if (is_known(h, pid))
 		return 0;
 	if (!spoor_process_start(pid))
 		return -ESRCH;
 	if (!spoor_urgent_is_handled(pid))
 		return -ENOENT;
-	if (!has_library(pid))
-		return is_hidden(pid) ? -EACCES : -ENOENT;
+	r = has_library(pid);
+	if (r <= 0)
+		return r == -EACCES || r == -EPERM ? -EACCES : -ENOENT;
 	if (!looks_here(h, pid))
 		return -EBUSY;
 	return spoor_urgent_find_taker(pid) == SPOOR_URGENT_TAKEN ? -EADDRINUSE : 1;
@@ -307,7 +304,7 @@ static bool recall(struct spoor_hub *h)
 	while (left--) {
 		uint32_t pid = all[left];
 
-		if (pid != (uint32_t)getpid() && spoor_urgent_is_handled(pid) && maps(pid, buffers, buffers) &&
+		if (pid != (uint32_t)getpid() && spoor_urgent_is_handled(pid) && maps(pid, buffers, buffers) > 0 &&
 		    !has_heard(h, pid) && may_kick(h, pid) == 1)
 			any |= !spoor_urgent_send(pid);
 	}

@@ -272,9 +272,8 @@ static void note_refusal(struct hub_program *p, const struct spoor_control_done 
 			continue;
 		}
 		member->refused[0] = '\0';
-		/* Those that could be, for all it knew when it came. */
-		if (*text && m->about == SPOOR_DONE_SITES && !p->n_stuck) {
-			p->n_stuck = 1;
+		if (*text && m->about == SPOOR_DONE_SITES && !p->n_stuck && !member->stuck) {
+			member->stuck = true;
 			member->session->n_stuck++;
 		}
 	}
