@@ -236,16 +236,32 @@ APART void threads()
 	}
 }
 
+/* Of how many objects rows have come: each is a mapping. */
+int rows_of_objects()
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[PATH_MAX + 100];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, "memfd:spoor-rows") != nullptr;
+	if (f)
+		fclose(f);
+	return n;
+}
+
 APART void plugin(const char *path)
 {
 	void *p = dlopen(path, RTLD_NOW);
 	int (*call)(int (*back)(int), int) = nullptr;
+	int before = rows_of_objects();
 
 	if (p)
 		*reinterpret_cast<void **>(&call) = dlsym(p, "call");
 	for (int i = 0; call && i < 2; i++) {
 		call(at, 400 + i);
-		usleep(500000); /* until its rows have come */
+		for (int ms = 0; ms < 20000 && rows_of_objects() == before; ms++)
+			usleep(1000); /* until its rows have come */
 	}
 	AFTER;
 }

@@ -169,6 +169,19 @@ def arenas(directory):
     return sorted(map(Arena, made), key=lambda a: a.made)
 
 
+def has_begun(directory):
+    """Whether a program there has committed an event: known by a packet's header alone."""
+    for path in Path(directory).glob("*.arena"):
+        with path.open("rb") as f:
+            head = f.read(128)
+            if len(head) == 128 and any(head[:8]):
+                n, at = *struct.unpack_from("<I", head, 96), *struct.unpack_from("<Q", head, 120)
+                f.seek(at)
+                packets = f.read(128 * n)
+                return any(any(packets[i + 16:i + 24]) for i in range(0, len(packets), 128))
+    return False
+
+
 def arena(directory):
     one, = arenas(directory)
     return one

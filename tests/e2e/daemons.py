@@ -71,21 +71,30 @@ class Daemon:
         self.running.append(p)
         return p
 
+    def lines(self, p):
+        """What status says of a program: a line for each session. (Its number may be within any other there.)"""
+        return [line for line in self.ust("status").stdout.splitlines() if line.startswith(f"{p.pid} ")]
+
     def finish(self, p):
         """Kills a program, and waits until what it left has been taken."""
         p.kill()
         p.wait()
-        wait_for(lambda: str(p.pid) not in self.ust("status").stdout)
+        wait_for(lambda: not self.lines(p))
 
-    def events(self, name="t.spoor"):
+    def so_far(self, name="t.spoor"):
+        """What Spoor's reader finds in a trace that is still written; babeltrace2 is not for such."""
         run = subprocess.run([self.build / "spoor", "report", "--format", "json", name], cwd=self.cwd,
                              capture_output=True, text=True, timeout=PATIENCE)
         assert run.returncode == 0, run.stderr
         *events, self.summary = [json.loads(line) for line in run.stdout.splitlines()]
         assert not self.summary["damages"]
+        return [e for e in events if e["event"].startswith("zoo:")]
+
+    def events(self, name="t.spoor"):
+        events = self.so_far(name)
         babel = subprocess.run(["babeltrace2", "-o", "dummy", name], cwd=self.cwd, capture_output=True, text=True)
         assert babel.returncode == 0, babel.stderr
-        return [e for e in events if e["event"].startswith("zoo:")]
+        return events
 
     def ticks(self, name="t.spoor"):
         """{(pid, thread): [n, ...]} in the order of time."""
@@ -155,12 +164,17 @@ def counters(path, n):
     return path
 
 
+def behind(counter):
+    """Of each thread of a ticker: how many ticks it has behind it."""
+    return [n for n, in struct.iter_unpack("<Q", counter.read_bytes())]
+
+
 def exactly(ticks, counter):
     """Each event that a thread has behind it, once, and none that it had not begun: it may have written one more."""
     written = defaultdict(list)
     for (_, thread), numbers in ticks.items():
         written[thread] += numbers
-    counts = [n for n, in struct.iter_unpack("<Q", counter.read_bytes())]
+    counts = behind(counter)
     assert set(written) <= set(range(len(counts)))
     for thread, n in enumerate(counts):
         numbers = written[thread]

@@ -13,7 +13,7 @@ import time
 
 import pytest
 import tracing
-from daemons import Daemon, daemon, keeper_pid, listed, ticker  # noqa: F401
+from daemons import Daemon, behind, counters, daemon, keeper_pid, listed, ticker  # noqa: F401
 from fakeprogram import ARENA, DONE, END, RECORD, RULE, SETUP, board, message
 from processes import wait_for
 
@@ -265,7 +265,9 @@ def test_without_a_board(daemon, ticker, tmp_path):
     daemon.ust("start", "-o", "t.spoor")
     os.link(daemon.socket, tmp_path / "mounted")
     daemon.process.send_signal(signal.SIGSTOP)
-    p = daemon.program(ticker, 1, 0, 500, SPOOR_UST_SOCKET=str(tmp_path / "mounted"))
+    counter = counters(tmp_path / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 500, SPOOR_UST_SOCKET=str(tmp_path / "mounted"), TICKER_COUNTER=counter)
+    wait_for(lambda: behind(counter)[0])
     daemon.process.send_signal(signal.SIGCONT)
     wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
     wait_for(lambda: ", joined late" in daemon.ust("status").stdout)

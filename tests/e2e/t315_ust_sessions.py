@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import tracing
-from daemons import daemon, in_a_row, listed, ticker  # noqa: F401
+from daemons import PATIENCE, behind, counters, daemon, in_a_row, listed, ticker  # noqa: F401
 from processes import tell, wait_for
 
 TURNS = 10 * int(os.environ.get("SPOOR_TEST_KILLS", "12"))
@@ -23,19 +23,21 @@ def of(events, name):
 
 
 def ended(daemon, p):
-    wait_for(lambda: str(p.pid) not in daemon.ust("status").stdout)
+    wait_for(lambda: not daemon.lines(p))
 
 
 def test_each_is_alone(daemon, ticker):
     """Other events, contexts, modes; one begins and ends while the other goes on."""
     daemon.ust("start", "-s", "one", "-o", "one.spoor", "-e", "zoo:tick")
-    p = daemon.program(ticker, 2, 0, 100)
+    counter = counters(daemon.cwd / "counter", 2)
+    p = daemon.program(ticker, 2, 0, 100, TICKER_COUNTER=counter)
     time.sleep(0.2)
     said = daemon.ust("start", "-s", "two", "-o", "two.spoor", "--context", "vtid,ip", "--mode", "block").stdout
     assert "1 program, 2 sites" in said
     time.sleep(0.2)
     daemon.ust("stop", "-s", "two", "-a")
-    time.sleep(0.1)
+    at = behind(counter)
+    wait_for(lambda: all(n > before + 101 for n, before in zip(behind(counter), at)))
     daemon.ust("start", "-s", "two")
     time.sleep(0.2)
     assert ", 0 lost" in daemon.ust("end", "-s", "two").stdout
@@ -75,10 +77,13 @@ def test_children(daemon, ticker):
     """A child is in all sessions of its parent, and in one that begins later."""
     daemon.ust("start", "-s", "a", "-o", "a.spoor")
     daemon.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick")
-    p = daemon.program(ticker, 1, 3000, 100, "fork")
-    time.sleep(0.1)
+    counter = counters(daemon.cwd / "counter", 101)  # of thread 0, and of the child's, 100
+    p = daemon.program(ticker, 1, 3000, 1000, "fork", TICKER_COUNTER=counter)
+    wait_for(lambda: min(behind(counter)[::100]) > 100)
     daemon.ust("start", "-s", "c", "-o", "c.spoor", "-e", "zoo:rare")
-    p.wait(20)
+    since = max(behind(counter))
+    assert since < 2900
+    p.wait(PATIENCE)
     for name in "ab":
         daemon.ust("end", "-s", name)
         ticks = daemon.ticks(f"{name}.spoor")
@@ -87,7 +92,8 @@ def test_children(daemon, ticker):
     daemon.ust("end", "-s", "c")
     rare = daemon.events("c.spoor")
     assert len({e["pid"] for e in rare}) == 2
-    assert {n: k for n, k in Counter(of(rare, "zoo:rare")).items() if n > 2000} == {n: 2 for n in range(2010, 3000, 10)}
+    assert {n: k for n, k in Counter(of(rare, "zoo:rare")).items() if n >= since} == {
+        n: 2 for n in range(-(-since // 10) * 10, 3000, 10)}
 
 
 def test_daemon_killed(daemon, ticker):

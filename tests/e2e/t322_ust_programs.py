@@ -16,6 +16,7 @@ import arenas
 import pytest
 import tracing
 from daemons import ticker  # noqa: F401
+from processes import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -197,14 +198,17 @@ def test_flight_recorder(run):
     assert trace.channels[0]["overwritten"] == n - len(got) and not lost([trace])
 
 
-def test_blocking_is_bounded(run):
+def test_blocking_is_bounded(build, actor, tmp_path):
     """For once; while nobody makes room no later event waits again."""
-    began = time.monotonic()
     n = 200003
-    _, (trace,) = run("count", n, SPOOR_UST_MODE="block=200ms", SPOOR_UST_BUFFERS="64K", SPOOR_UST_MAX_SIZE="4M")
+    env = tracing.environment(build, tmp_path / "out", SPOOR_UST_MODE="block=200ms", SPOOR_UST_BUFFERS="64K",
+                              SPOOR_UST_MAX_SIZE="4M")
+    began = time.monotonic()
+    subprocess.run([actor, "count", str(n)], env=env, check=True, timeout=100)
+    assert 0.2 < time.monotonic() - began < 5  # 200 s and more if each waited
+    trace = arenas.arena(tmp_path / "out")
     got = numbers(trace)
     assert len(got) + lost([trace]) == n and lost([trace]) > 1000
-    assert 0.2 < time.monotonic() - began < 5  # 200 s and more if each waited
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -234,12 +238,13 @@ def test_a_child_loads_objects(build, tmp_path):
 
 
 def killed(build, actor, out, rounds, seed):
-    """A random moment of a program that says how far it has come."""
+    """At a random moment after a program's first event, each fourth time after it was executed."""
     rng = random.Random(seed)
     for i in range(rounds):
         where = out / str(i)
         p = subprocess.Popen([actor, "count", "100000000"], env=tracing.environment(build, where))
-        time.sleep(rng.uniform(0.004, 0.009))
+        wait_for(lambda: i % 4 == 0 or arenas.has_begun(where), every=0.0002)
+        time.sleep(rng.uniform(0, 0.005))
         p.send_signal(signal.SIGKILL)
         p.wait()
         yield where
@@ -265,9 +270,10 @@ def test_killed_a_thousand_times(build, actor, tmp_path):
     and what is not there is counted."""
     rng, recovered = random.Random(7), 0
     env = tracing.environment(build, tmp_path / "out", SPOOR_UST_MODE="overwrite", SPOOR_UST_BUFFERS="64K")
-    for _ in range(1000):
+    for i in range(1000):
         p = subprocess.Popen([actor, "count", "100000000"], env=env)
-        time.sleep(rng.uniform(0.001, 0.004))
+        wait_for(lambda: i % 4 == 0 or arenas.has_begun(tmp_path / "out"), every=0.0002)
+        time.sleep(rng.uniform(0, 0.003))
         p.kill()
         p.wait()
         for trace in arenas.arenas(tmp_path / "out"):

@@ -368,7 +368,7 @@ def make(where, *options, cflags=(), libs=(), targets=()):
     lttng.run(["make", *targets, f"CPPFLAGS={' '.join(cflags)}", f"LDFLAGS={' '.join(libs)}", *options], cwd=where)
 
 
-ENDLESS = ["timeout", "--preserve-status", "1"]  # what goes on for minutes is ended by SIGTERM
+ENDLESS = ["timeout", "--preserve-status", "3"]  # what goes on for minutes is ended by SIGTERM
 
 
 @pytest.mark.parametrize("name, command, preload", [

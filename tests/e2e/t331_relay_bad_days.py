@@ -136,6 +136,7 @@ def test_wrong_certificates(tls, sender, ca, certificates, tmp_path, what):
     s.ust("start", "-o", "t.spoor")
     wait_for(lambda: any(w in s.said() + r.said() for w in says.split("|")))
     wait_for(lambda: "certificate" in s.status())
+    wait_for(lambda: "session default" in s.said())
     time.sleep(0.5)
     assert len([line for line in s.said().splitlines() if "session default" in line]) == 1, s.said()
     assert not list(r.directory.iterdir())
@@ -500,7 +501,8 @@ def test_daemon_waits_for_the_relay(build, tmp_path, sender, relay, ticker):  # 
     relay.kill()
     s.kill()
     words = [build / "spoor", "daemon", "--socket", s.socket, *s.options]
-    waiting = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    waiting = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert "what it has" in waiting.stderr.readline()
     time.sleep(1)
     assert waiting.poll() is None
     waiting.send_signal(signal.SIGTERM)

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What commands to a daemon say, and leave, when things are not as they should be."""
 import os
+import re
 import signal
 import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
 from fakeprogram import COMMAND, TEXT, message
-from processes import sleeps_in, wait_for
+from processes import sleeps_in, state, wait_for
 
 
 def test_the_socket_that_the_environment_names(build, tmp_path):
@@ -25,6 +27,12 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
     assert (run.returncode, run.stdout) == (0, "no session\n"), run
 
 
+def is_called(pid):
+    """SIGURG waits for a program that is stopped."""
+    pending = re.search(r"^ShdPnd:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)[1]
+    return int(pending, 16) >> (signal.SIGURG - 1) & 1
+
+
 @pytest.mark.parametrize("who", ["all", "one"])
 def test_a_program_that_ends_before_it_answers(daemon, ticker, who):
     """It is waited for no longer than it lives, and nobody says that it takes no signal."""
@@ -33,7 +41,7 @@ def test_a_program_that_ends_before_it_answers(daemon, ticker, who):
     p.send_signal(signal.SIGSTOP)
     command = [daemon.build / "spoor", "ust", "start", "--socket", daemon.socket, *[str(p.pid)] * (who == "one")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
-        time.sleep(0.2)
+        wait_for(lambda: is_called(p.pid))
         p.kill()
         p.wait()
         said = run.communicate(timeout=PATIENCE)[0]
@@ -93,7 +101,7 @@ def test_processes_of_which_one_has_ended(daemon, ticker):
             assert f"{ended.pid}: there is none\n1 program, " in said and "; 1 other did not do it" in said, said
         run = daemon.ust("enable", "-s", name, "zoo:*", ended.pid, check=False)
         assert run.returncode == 1 and f"{ended.pid}: there is none" in run.stderr, run
-    wait_for(lambda: str(there.pid) in daemon.ust("status").stdout)
+    wait_for(lambda: daemon.lines(there))
     daemon.finish(there)
     for name in "one", "two":
         daemon.ust("end", "-s", name)
@@ -365,6 +373,11 @@ def delayed(daemon, call):
     return tracer
 
 
+def held_in(pid, nr):
+    """A tracer holds it in that call."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == str(nr) and state(pid) == "t"
+
+
 def undelay(tracer):
     tracer.terminate()
     tracer.communicate(timeout=60)
@@ -374,7 +387,7 @@ def test_slow_disk(daemon, ticker):
     """Who asks is told that he waits, and gets the answer; programs that have answered meanwhile are not told of."""
     p = daemon.program(ticker, 1, 0, 500)
     tracer = delayed(daemon, "pwrite64")
-    time.sleep(0.5)  # it does that ten times a second
+    wait_for(lambda: held_in(daemon.process.pid, 18))
     run = daemon.ust("status")
     undelay(tracer)
     assert run.stdout == "no session\n" and run.stderr.count("\n") == 1 and "waiting for the daemon" in run.stderr, run

@@ -234,7 +234,9 @@ def test_session_begins_on_a_full_disk(build, tmp_path, ticker, small):  # noqa:
     s = Sender(build, tmp_path, "host", r.url).start()
     try:
         fill(small / "filler")
-        assert "No space left" in s.ust("start", "-o", "t.spoor", "-e", "zoo:tick").stdout
+        said = s.ust("start", "-o", "t.spoor", "-e", "zoo:tick").stdout
+        assert re.search("the relay does not take it yet: .*(No space left|the relay does not answer)", said)
+        wait_for(lambda: "No space left" in s.status())
         p = s.program(ticker, 1, 3001)
         p.wait(20)
         time.sleep(2.5)

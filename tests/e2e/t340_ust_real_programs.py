@@ -108,6 +108,8 @@ class Client:
                 self.store(self.rng.choice(["set", "add", "replace"]), key, self.rng.randrange(2000))
             else:
                 self.get(key)
+        self.socket.shutdown(socket.SHUT_WR)
+        assert self.file.read() == b""  # its event comes before it closes its end
         self.file.close()
         self.socket.close()
 

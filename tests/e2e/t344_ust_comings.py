@@ -226,7 +226,8 @@ int main(int argc, char **argv)
 
 
 def are_recorded(daemon, *pids):
-    return all(re.search(f"^{pid} forks: [1-9]", daemon.ust("status").stdout, re.M) for pid in pids)
+    status = daemon.ust("status").stdout
+    return all(re.search(f"^{pid} forks: [1-9]", status, re.M) for pid in pids)
 
 
 @pytest.fixture
@@ -329,7 +330,7 @@ int main(void)
 def test_comes_again(daemon, tmp_path):
     """It has closed its connection, and not its buffers, and is called: what it writes then is there once, too."""
     def line():
-        return next((x for x in daemon.ust("status").stdout.splitlines() if x.startswith(f"{p.pid} ")), "")
+        return next(iter(daemon.lines(p)), "")
 
     (tmp_path / "closes.c").write_text(CLOSES)
     program = tracing.build_program(tmp_path / "closes", tmp_path / "closes.c")
@@ -342,7 +343,7 @@ def test_comes_again(daemon, tmp_path):
         assert daemon.ust("enable", "-a", "zoo:none").stdout.startswith("1 program, ")
         before = recorded(daemon)
         wait_for(lambda: recorded(daemon) > before + 20)
-        assert "joined" not in line() and daemon.ust("status").stdout.count(f"{p.pid} ") == 1
+        assert "joined" not in line() and len(daemon.lines(p)) == 1
     daemon.finish(p)
     assert "events of 1 program, 0 lost" in daemon.ust("end").stdout
     numbers = by_thread(daemon)[0]

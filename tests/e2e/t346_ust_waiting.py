@@ -247,7 +247,7 @@ def test_daemon_killed_between_what_it_tells_of_a_session(daemon, ticker, when):
     daemon.process.wait(PATIENCE)
     tracer.communicate(timeout=PATIENCE)
     daemon.start()
-    wait_for(lambda: any(e["event"] == "zoo:rare" for e in daemon.events()))
+    wait_for(lambda: any(e["event"] == "zoo:rare" for e in daemon.so_far()))
     daemon.finish(p)
     end(daemon)
     exactly(daemon.ticks(), counter)
@@ -411,7 +411,7 @@ def test_keeper_is_killed(daemon, ticker):
     nobody = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="10")
     daemon.start()
     assert any("has ended" in line and "not counted" in line for line in daemon.said)
-    wait_for(lambda: by_thread(daemon) and daemon.summary["programs_late"] == 1)  # before it ends, too
+    wait_for(lambda: daemon.so_far() and daemon.summary["programs_late"] == 1)  # before it ends, too
     for p in waits, nobody:
         wait_for(lambda: f"{p.pid} ticker" in daemon.ust("status").stdout)
         daemon.finish(p)

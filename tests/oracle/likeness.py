@@ -185,8 +185,9 @@ class Likeness:
             return plain(path).strip("/").replace("anon_inode:", "") == plain(ours["path"]).replace("anon_inode:", "")
         return plain(ours["path"]) == plain(path)
 
-    def same_port(self, ours, theirs):
-        return ours == theirs if min(ours, theirs) < 1024 else self.ports.match(ours, theirs)
+    def same_port(self, family, ours, theirs):
+        """A port of UDP may have the number of one of TCP: the programs have these of different families."""
+        return ours == theirs if min(ours, theirs) < 1024 else self.ports.match((family, ours), (family, theirs))
 
     def same_address(self, ours, text):
         if not text.startswith("{"):
@@ -207,8 +208,8 @@ class Likeness:
         scope = re.search(r"sin6_scope_id=(\d+)", text)
         if ours.get("scope_id", 0) != (int(scope[1]) if scope else 0):
             return False
-        return socket.inet_ntop(family, address) == ours["address"] and self.same_port(ours["port"],
-                                                                                      int.from_bytes(port, "big"))
+        return socket.inet_ntop(family, address) == ours["address"] and self.same_port(
+            ours["family"], ours["port"], int.from_bytes(port, "big"))
 
     def same_socket(self, ours, text):
         """As `strace -yy` shows it: protocol, local and remote address. True if it shows no address."""
@@ -220,8 +221,9 @@ class Likeness:
             return True
         self.counts["sockets' addresses"] += 1
         local, _, remote = where.partition("->")
-        return self.same_end(ours["local"], local) and (ours["remote"] is None) == (not remote) and (
-            not remote or self.same_end(ours["remote"], remote))
+        family = ours["family"]
+        return self.same_end(family, ours["local"], local) and (ours["remote"] is None) == (not remote) and (
+            not remote or self.same_end(family, ours["remote"], remote))
 
     def same_name(self, ours, where):
         """INODE[->PEER][,"PATH"]; Spoor gives one that has no name its peer's, which strace has shown before."""
@@ -233,9 +235,9 @@ class Likeness:
         self.counts["sockets' names"] += 1
         return ours == name
 
-    def same_end(self, ours, theirs):
+    def same_end(self, family, ours, theirs):
         (ours, port), (theirs, their_port) = ours.rsplit(":", 1), theirs.rsplit(":", 1)
-        return ours == theirs and self.same_port(int(port), int(their_port))
+        return ours == theirs and self.same_port(family, int(port), int(their_port))
 
 
 KINDS_OF_SOCKETS = {"TCP": ("AF_INET", "SOCK_STREAM"), "TCPv6": ("AF_INET6", "SOCK_STREAM"),

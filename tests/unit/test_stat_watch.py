@@ -110,11 +110,8 @@ def test_few_bytes(start):
     terminal.until(lambda l: l[1].startswith("threads") and "the last" in l[0])
     terminal.read(0.5)
     terminal.raw = b""
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
-        terminal.read(0.1)
+    wait_for(lambda: terminal.read(0.1) is not None and terminal.raw.count(b"\x1b[1;") >= 10)
     refreshes = terminal.raw.count(b"\x1b[1;")
-    assert refreshes >= 5
     assert len(terminal.raw) / refreshes < 300
 
 
@@ -186,8 +183,10 @@ def test_stopped_and_continued(build, number):
             assert LEAVE in data
             assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON
         terminal.screen = Screen(24, 100)
+        before = len(terminal.raw)
         terminal.press(b"\n")
-        assert b"\x1b[?1049h" in (data := terminal.read(0.5))
+        wait_for(lambda: terminal.read(0.05) is not None and b"\x1b[?1049h" in terminal.raw[before:])
+        data = terminal.raw[before:]
         terminal.screen.feed(data[data.index(b"\x1b[?1049h"):])
         assert len(rows(terminal.until(lambda l: l[-1].startswith("q)uit")))) == 3
         assert not termios.tcgetattr(terminal.slave)[3] & termios.ICANON
