@@ -87,12 +87,19 @@ def root_of(build, ticker):
     return archive(files)
 
 
-def debian_kernel(directory):
-    """The image of the kernel that Debian's cloud machines have, unpacked here, not installed."""
+def has_downloaded(directory):
+    """Whether the archive has the package that the machine's lists name."""
     depends = subprocess.run(["apt-cache", "depends", "linux-image-cloud-amd64"], capture_output=True, text=True).stdout
     package = next((line.split()[-1] for line in depends.splitlines() if "Depends: linux-image-" in line), None)
-    if not package or subprocess.run(["apt-get", "-q", "download", package], cwd=directory).returncode:
-        pytest.skip("the archive's kernel cannot be had")
+    return package and subprocess.run(["apt-get", "-q", "download", package], cwd=directory).returncode == 0
+
+
+def debian_kernel(directory):
+    """The image of the kernel that Debian's cloud machines have, unpacked here, not installed."""
+    if not has_downloaded(directory):
+        subprocess.run(["apt-get", "-q", "update"])  # the archive keeps none that newer lists do not name
+        if not has_downloaded(directory):
+            pytest.skip("the archive's kernel cannot be had")
     subprocess.run(["dpkg", "-x", *directory.glob("linux-image-*.deb"), directory], check=True)
     return next((directory / "boot").glob("vmlinuz-*"))
 
