@@ -118,6 +118,10 @@ class Arena:
         if commit:
             self.put(self.header(i) + 16, "<Q", self.positions[i])
 
+    def is_written(self, i):
+        """Whether the recorder has all of a packet in its trace; of a channel that does not overwrite."""
+        return self.get(self.header(i) + 24) == self.positions[i]
+
     def end(self):
         self.put(12, "<I", 2)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import has_ended, ready, sleeps_in, tell, wait_for
+from processes import has_ended, ready, sleeps_in, state, tell, wait_for
 from recordings import bpf_objects
 
 READ, LSEEK = 0, "lseek"
@@ -147,6 +147,8 @@ def test_directory_is_gone(record, cat, nothing_attached):
     """Then there is nothing to save; nothing hangs."""
     recording = record("-p", cat.pid)
     hang_again(cat)
+    recording.process.send_signal(signal.SIGSTOP)  # or it would put files there meanwhile, or find that out itself
+    wait_for(lambda: state(recording.pid) == "T")
     shutil.rmtree(recording.trace)
     recording.kill()
     nothing_attached(recording)

@@ -130,8 +130,19 @@ def frames(event):
 def ticking(start, program, record):
     """A recording of a program that calls getppid two thousand times a second at most."""
     def run(*options):
-        return record("-p", start(program, "ticks").pid, "-e", "getppid", *options)
+        ticker = start(program, "ticks").pid
+        recording = record("-p", ticker, "-e", "getppid", *options)
+        recording.ticker = ticker
+        return recording
     return run
+
+
+def let_it_tick(ticker, times):
+    """So many whole calls from now on: between two of its sleeps lies one. (The first may have been on its way.)"""
+    def slept():
+        return int(re.search(r"^voluntary_ctxt_switches:\t(\d+)", Path(f"/proc/{ticker}/status").read_text(), re.M)[1])
+    end = slept() + 1 + times
+    wait_for(lambda: slept() >= end, every=0.001)
 
 
 def test_mode_and_budget(ticking, change, read):
@@ -555,7 +566,7 @@ def test_overhead_of_calls_with_modes_of_their_own(record, start, program, spoor
 def test_snapshot(ticking, read, change, tmp_path):
     recording = ticking("--snapshot-on", "SIGUSR2")
     for number in (1, 2):
-        time.sleep(0.3)
+        let_it_tick(recording.ticker, 400)
         if number == 1:
             recording.process.send_signal(signal.SIGUSR2)
         else:
@@ -576,6 +587,7 @@ def test_snapshot_asked_for_while_one_is_taken(ticking, spoor, change, tmp_path)
     recording = ticking("--snapshot-on", "SIGUSR2")
     for _ in range(7):
         asked = time.time()
+        let_it_tick(recording.ticker, 1)
         change(recording.trace, "snapshot")
 
     def has_all():

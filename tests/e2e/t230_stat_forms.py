@@ -2,6 +2,7 @@
 """The forms of `spoor stat` and its targets, of real runs: trees, histograms, errors, prints one upon the other."""
 import os
 import re
+import subprocess
 import time
 
 import pytest
@@ -95,11 +96,14 @@ def test_all(counting_under_way, start, actor):
 
 # ---- one print after the other ----
 
-def test_each_exit_with_intervals(count, counted):
+def test_each_exit_with_intervals(counting_under_way, counted):
     """Ended processes, differences and the whole: each says every call, and the application keeps its name."""
-    _, objects = count("--each-exit", "--interval", "50ms", "--", "sh", "-c",
-                       f"{counted} processes 31 7; sleep 0.4; :")
-    *spans, whole = objects
+    stat = counting_under_way("--each-exit", "--interval", "50ms", "--", "sh", "-c",
+                              f"{counted} processes 31 7; cat; :", start=False, stdin=subprocess.PIPE)
+    wait_for(lambda: stat.prints() >= 32 + 5)  # no more than 32 of processes, since sh and cat go on
+    stat.process.stdin.close()
+    assert stat.wait() == 0
+    *spans, whole = stat.counters()
     calls = whole.whole().of("getppid")
     assert calls == 31 * 7 + 1  # sh asks once
     ended = [o for o in spans if o.all["level"] == "process"]

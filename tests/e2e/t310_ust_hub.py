@@ -150,7 +150,10 @@ def test_garbage_harms_nobody_else(ust, build, tmp_path, what):
         a.open(0)
         for n in range(10):
             a.event(0, n, "bad")
-        time.sleep(0.3)
+        until = time.monotonic() + 20
+        while not a.is_written(0):
+            assert time.monotonic() < until
+            time.sleep(0.001)
         if os.fork() == 0:
             good = Program()
             good.setup()

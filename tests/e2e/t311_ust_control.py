@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tracing
-from daemons import PATIENCE, Daemon, daemon, in_a_row, listed, ticker  # noqa: F401
+from daemons import PATIENCE, Daemon, counters, daemon, in_a_row, listed, ticker  # noqa: F401
 from fakeprogram import COMMAND, message
 from processes import wait_for
 
@@ -46,9 +46,18 @@ def test_list_of_all_programs(daemon, ticker):
         assert tick[2] == state and rare[2] == "off"
 
 
+def let_it_tick(counter, times):
+    """So often from now on, whether that is recorded or not: a ticker of one thread, which has this counter."""
+    def behind():
+        return int.from_bytes(counter.read_bytes(), "little")
+    end = behind() + times
+    wait_for(lambda: behind() >= end)
+
+
 def test_running_program_is_found(daemon, ticker):
     """A program without a session, and so without a thread, is switched on and off while it runs."""
-    p = daemon.program(ticker, 1, 0, 500)
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 500, TICKER_COUNTER=counter)
     assert len(os.listdir(f"/proc/{p.pid}/task")) == 1
     assert listed(daemon, p.pid)["zoo:tick"]["state"] == "off"
     said = daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick", p.pid).stdout
@@ -57,12 +66,12 @@ def test_running_program_is_found(daemon, ticker):
     assert sites["zoo:tick"]["state"] == "on" and sites["zoo:rare"]["state"] == "off"
     assert sites["zoo:tick"]["how"] == "patched" and sites["zoo:tick"]["fields"] == "s32 thread, u64 n"
     assert sites["zoo:tick"]["file"].endswith("ust_ticker.c") and sites["zoo:rare"]["level"] == "debug"
-    time.sleep(0.2)
+    let_it_tick(counter, 100)
     assert "1 program, 1 site" in daemon.ust("enable", "zoo:rare", p.pid).stdout
     daemon.ust("disable", "zoo:tick", "-a")
     sites = listed(daemon, p.pid)
     assert sites["zoo:tick"]["state"] == "off" and sites["zoo:rare"]["state"] == "on"
-    time.sleep(0.2)
+    let_it_tick(counter, 100)
     assert f"{p.pid} ticker" in daemon.ust("status").stdout
     daemon.ust("stop", p.pid)
     assert listed(daemon, p.pid)["zoo:rare"]["state"] == "off"
@@ -122,8 +131,11 @@ def test_other_names_of_its_socket(daemon, ticker, tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     mounted = ["unshare", "--mount", "sh", "-c", f'mount --bind {tmp_path} /mnt && exec "$@"', "-"]
     socket_path = "/mnt/ust.sock" if name == "mounted" else f"{tmp_path}/{name}"
-    p = daemon.program(*(mounted if name == "mounted" else []), ticker, 1, 0, 1000, SPOOR_UST_SOCKET=socket_path)
+    counter = counters(tmp_path / "counter", 1)
+    p = daemon.program(*(mounted if name == "mounted" else []), ticker, 1, 0, 1000, SPOOR_UST_SOCKET=socket_path,
+                       TICKER_COUNTER=counter)
     run = daemon.ust("start", "-o", "t.spoor", p.pid, check=False)
+    let_it_tick(counter, 2)  # the second one has begun since
     p.kill()
     p.wait()
     if name.startswith("elsewhere"):
@@ -227,11 +239,12 @@ def test_socket_by_a_relative_name(build, tmp_path):
 def test_late_answer_is_no_end(daemon, ticker):
     """The daemon was too busy to answer when the program started: it is found later."""
     daemon.process.send_signal(signal.SIGSTOP)
-    p = daemon.program(ticker, 1, 0, 500)
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 500, TICKER_COUNTER=counter)
     daemon.process.send_signal(signal.SIGCONT)
     time.sleep(0.2)
     assert "1 program" in daemon.ust("start", "-o", "t.spoor", p.pid).stdout
-    time.sleep(0.2)
+    let_it_tick(counter, 100)
     daemon.ust("end")
     assert len(daemon.ticks()[p.pid, 0]) > 50
 
@@ -468,9 +481,9 @@ def test_end_is_heard_while_objects_are_loaded(daemon, tmp_path):
         daemon.ust("end")
         wait_for(lambda: listed(daemon, p.pid)["zoo:tick"]["state"] == "off")
     for turn in range(20):
-        run = subprocess.run([daemon.build / "spoor", "ust", "run", "-o", f"r{turn}.spoor", "--", "sh", "-c",
-                              f"{program} {tmp_path}/p.so >/dev/null & echo $!; sleep 0.1"], cwd=tmp_path, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
+        script = f"{program} {tmp_path}/p.so >said{turn} & echo $!; until [ -s said{turn} ]; do sleep 0.1; done"
+        run = subprocess.run([daemon.build / "spoor", "ust", "run", "-o", f"r{turn}.spoor", "--", "sh", "-c", script],
+                             cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60)
         try:
             wait_for(lambda: listed(daemon, int(run.stdout))["zoo:tick"]["state"] == "off", 5)
         finally:

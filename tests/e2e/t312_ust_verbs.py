@@ -583,6 +583,7 @@ def test_descriptors_closed(spoor, tmp_path, events):
     source.write_text("""
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "spoor/tracepoint.h"
 SPOOR_TRACEPOINT(zoo, tick, TP_PROTO(int thread, int n), TP_ARGS(thread, n),
@@ -600,10 +601,12 @@ int main(void)
 		spoor_trace(zoo, tick, 0, n);
 		usleep(3000);
 	}
+	mkdir("over", 0700); /* that takes no descriptor */
 }
 """)
     tracing.build_program(tmp_path / "closer", source)
-    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c", f"{tmp_path}/closer; sleep 1")
+    run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c",
+                f"{tmp_path}/closer; until [ -e over ]; do sleep 0.1; done")
     assert run.returncode == 0, run.stderr
     found = [e["fields"]["n"] for e in events("t.spoor")[0] if e["event"] == "zoo:tick"]
     assert found == list(range(300))
