@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tracing
-from daemons import PATIENCE, Daemon, counters, daemon, in_a_row, listed, ticker  # noqa: F401
+from daemons import PATIENCE, Daemon, behind, counters, daemon, in_a_row, listed, ticker  # noqa: F401
 from fakeprogram import COMMAND, message
 from processes import wait_for
 
@@ -48,10 +48,8 @@ def test_list_of_all_programs(daemon, ticker):
 
 def let_it_tick(counter, times):
     """So often from now on, whether that is recorded or not: a ticker of one thread, which has this counter."""
-    def behind():
-        return int.from_bytes(counter.read_bytes(), "little")
-    end = behind() + times
-    wait_for(lambda: behind() >= end)
+    end = behind(counter)[0] + times
+    wait_for(lambda: behind(counter)[0] >= end)
 
 
 def test_running_program_is_found(daemon, ticker):
