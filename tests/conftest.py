@@ -161,6 +161,14 @@ def record(build, tmp_path, ends_with_the_test):
 
 
 @pytest.fixture
+def at_directory(compiled):
+    """at_directory("kill $PPID") -> the environment in which spoor has that done when it has just made t.spoor."""
+    preloaded = {"LD_PRELOAD": str(compiled("at_directory.c", "-shared", "-fPIC")),
+                 "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    return lambda script: os.environ | preloaded | {"AT_DIRECTORY": script}
+
+
+@pytest.fixture
 def counting_under_way(build, tmp_path, ends_with_the_test):
     """counting_under_way("-p", 1) -> Counting that is attached."""
     def run(*args, start=True, **how):

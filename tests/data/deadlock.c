@@ -2,11 +2,11 @@
 /*
  * A deadlock of the shape of Apache's bug 42031: the listener holds `timeout` while it waits on `idlers` for an idle
  * worker; the worker wants `timeout` before it would signal `idlers`. Says "hung" when both have gone to sleep.
- * deadlock [DELAY_MS]: hangs only so much later.
+ * deadlock [wait]: hangs only when a byte has come on stdin.
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static pthread_mutex_t timeout_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -73,7 +73,8 @@ int main(int argc, char **argv)
 {
 	pthread_t worker, listener;
 
-	usleep(argc > 1 ? atoi(argv[1]) * 1000 : 0);
+	if (argc > 1 && !strcmp(argv[1], "wait") && getchar() == EOF)
+		return 1;
 	pthread_barrier_init(&both, NULL, 2);
 	pthread_create(&listener, NULL, listener_thread, NULL);
 	pthread_create(&worker, NULL, worker_thread, NULL);

@@ -177,16 +177,17 @@ def test_pager_that_is_left(build, traces):
     assert code == 0 and shown.count("\n") == 1
 
 
-HASTY_CLOCK = r"""
+LOOKED_AT_CLOCK = r"""
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec *ts) /* each look at it takes 100 ms */
+int clock_gettime(clockid_t clock, struct timespec *ts) /* only looks at it take time */
 {
 	static long long ns = 1000000000000001;
 	if (clock != CLOCK_MONOTONIC)
 		return syscall(SYS_clock_gettime, clock, ts);
-	ns += 100000000;
+	ns += atol(getenv("LOOK_NS"));
 	ts->tv_sec = ns / 1000000000;
 	ts->tv_nsec = ns % 1000000000;
 	return 0;
@@ -195,11 +196,12 @@ int clock_gettime(clockid_t clock, struct timespec *ts) /* each look at it takes
 
 
 def test_progress_of_long_symbolization(build, traces, tmp_path):
-    """On a terminal, once it takes longer than half a second, and it leaves nothing behind. Time is made to run fast:
-    how long a program takes is not the same everywhere."""
-    (tmp_path / "clock.c").write_text(HASTY_CLOCK)
+    """On a terminal, once it takes longer than half a second, and it leaves nothing behind. Time is made to run fast,
+    or to stand still: how long a program takes is not the same everywhere."""
+    (tmp_path / "clock.c").write_text(LOOKED_AT_CLOCK)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", "clock.so", "clock.c"], cwd=tmp_path, check=True, timeout=60)
-    hasty = {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    clock = {"LD_PRELOAD": str(tmp_path / "clock.so"), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+    hasty, still = clock | {"LOOK_NS": "100000000"}, clock | {"LOOK_NS": "0"}
     command = [build / "spoor", "report", "--top", "0", traces / "calls"]
     with open(tmp_path / "report", "w+") as out:
         shown, code = on_terminal(*command, stdout=out, **hasty)
@@ -208,7 +210,7 @@ def test_progress_of_long_symbolization(build, traces, tmp_path):
         assert re.fullmatch(r"(\rnaming call sites: +\d+ %)+\r\033\[K", shown)
         shares = [int(n) for n in re.findall(r"(\d+) %", shown)]
         assert shares == sorted(set(shares)) and len(shares) > 5 and shares[-1] < 100
-        assert on_terminal(*command, stdout=out) == ("", 0)
+        assert on_terminal(*command, stdout=out, **still) == ("", 0)
     run = subprocess.run(command, env=os.environ | hasty, capture_output=True, text=True, timeout=60)
     assert not run.stderr and "naming" not in run.stdout
     listed = r"calls and events listed: \d+"

@@ -5,9 +5,12 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
+
+from processes import children, sleeps_in, wait_for
 
 PROGRAM = r"""
 #include <errno.h>
@@ -279,9 +282,16 @@ def test_code_made_at_run_time_is_of_its_process(spoor, jit):
             path.unlink()
 
 
-def test_blocked_threads(spoor, program):
+def test_blocked_threads(record, spoor, program):
     """Two threads, each with the lock that the other wants."""
-    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--duration", "1s", "--", program, "hang")
+    begin = time.monotonic()
+    recording = record("-m", "all", "-S", "32", "--", program, "hang")
+    (pid,) = wait_for(lambda: [p for p in children(recording.pid) if Path(f"/proc/{p}/comm").read_text() == "prog\n"])
+    threads = Path(f"/proc/{pid}/task")
+    wait_for(lambda: [sleeps_in(pid, 202, t.name) for t in threads.iterdir()] == [True, True])  # futex
+    time.sleep(0.6)
+    assert recording.stop() == 0
+    most, trace = (time.monotonic() - begin) * 1e9, recording.trace
     out = spoor("report", "--blocked", trace).stdout
     print(out)
     blocked = [b for b in re.split(r"\n\n", out) if re.search(r"\]( thread \d+)?: for .* in futex\(", b)]
@@ -290,4 +300,4 @@ def test_blocked_threads(spoor, program):
         assert "    on futex 0x" in b and "lock_both " in b and f"prog.c:{LINES['lock']}" in b
     as_json = [json.loads(x) for x in spoor("report", "--blocked", "-f", "json", trace).stdout.split("\n")[:-2]]
     locks = [e for e in as_json if any(f["function"] == "lock_both" for f in e["stack"])]
-    assert len(locks) == 2 and all(5e8 < e["so_far"] < 5e9 for e in locks)
+    assert len(locks) == 2 and all(6e8 <= e["so_far"] < most for e in locks)

@@ -436,13 +436,16 @@ def test_cgroup_whose_parents_are_not_seen(record, read, start, actor, cgroup, t
     assert sorted(read(recording.trace).whole().marks().values()) == [31, 404]
 
 
-def test_who_leaves_has_not_ended(spoor, record, cgroups, cgroup):
+def test_who_leaves_has_not_ended(spoor, record, start, cgroups, cgroup):
     """Nor is the call in which it left still under way: here the write that moves it."""
     recording = record("--cgroup", cgroup)
-    script = f"sleep 0.1; echo $$ > {cgroups}/cgroup.procs; exit 3"
-    leavers = [subprocess.Popen(["sh", "-c", script]) for _ in range(3)]
+    script = f"echo ready; read x; echo $$ > {cgroups}/cgroup.procs; exit 3"
+    leavers = [ready(start("sh", "-c", script)) for _ in range(3)]
     for leaver in leavers:
         move(leaver, cgroup)
+    time.sleep(0.3)  # as above: for lack of memory some come in a little later
+    for leaver in leavers:
+        tell(leaver)
     assert [leaver.wait(20) for leaver in leavers] == [3] * 3
     assert recording.stop() == 0
     assert spoor("report", "--blocked", recording.trace).stdout.startswith("0 calls were in flight")
@@ -606,12 +609,17 @@ def test_thousands_of_processes(spoor, actor, read, tmp_path):
 def test_start_and_stop_in_the_midst(record, read, start, actor):
     """Whoever was seen from execve to exit is there with every call."""
     storms = [start(actor("quokka"), "storm", "100000", "1") for _ in range(2)]
+
+    def waits():
+        """How often they have slept: once for each child, more or less."""
+        texts = [Path(f"/proc/{s.pid}/status").read_text() for s in storms]
+        return sum(int(re.search(r"^voluntary_ctxt_switches:\t(\d+)", text, re.M)[1]) for text in texts)
     for lap in range(3):
         recording = record("-n", "quokka", *MARKS, trace=f"{lap}.spoor")
-        try:
-            recording.wait(0.3)
-        except subprocess.TimeoutExpired:
-            assert recording.stop() == 0
+        begin = waits()
+        time.sleep(0.3)
+        wait_for(lambda: waits() > begin + 60)
+        assert recording.process.poll() is None and recording.stop() == 0
         trace = read(recording.trace).whole()
         begun = {e["pid"] for e in trace.of("execve") if e["ret"] == 0}
         whole = begun & {e["pid"] for e in trace.of("exit_group")} - {s.pid for s in storms}

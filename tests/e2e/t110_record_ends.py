@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """However a recording ends, there is a proper trace, and an exit code that says what happened."""
+import json
 import os
 import pty
 import re
@@ -137,13 +138,15 @@ def test_default_name_twice_in_a_second(spoor, tmp_path):
 
 def test_duration(spoor, record, read, start, actor, tmp_path):
     target = ready(start(actor(), "sleep"))
-    begin = time.monotonic()
-    recording = record("-p", target.pid, "--duration", "700ms")
-    assert recording.wait() == 0 and 0.6 < time.monotonic() - begin < 5
+    recording = record("-p", target.pid, "--duration", "700ms", start=False)
+    assert recording.wait() == 0
+    clocks = json.loads((recording.trace / "manifest").read_text())["clocks"]
+    opened, attached, *_, ended = (c["monotonic"] / 1e9 for c in clocks)
+    assert ended - opened >= 0.7 and ended - attached < 5
     read(recording.trace)
     assert target.poll() is None
     dozer = actor(f"dozer{os.getpid() % 10**9}")
-    run = spoor("record", "-o", "c.spoor", "--duration", "500ms", "--", dozer, "sleep", stdin=subprocess.DEVNULL,
+    run = spoor("record", "-o", "c.spoor", "--duration", "3s", "--", dozer, "sleep", stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, capture_output=False)
     assert run.returncode == 0  # the command goes on
     left = subprocess.run(["pgrep", "-x", dozer.name], capture_output=True, text=True).stdout.split()
@@ -237,8 +240,8 @@ def test_capabilities_are_given_up(record, start, actor, options, more):
     assert recording.stop() == 0
 
 
-def on_a_terminal(argv, cwd):
-    """What a program writes to a terminal of its own, and its exit code."""
+def on_a_terminal(argv, cwd, enough=None):
+    """What a program writes to a terminal of its own, and its exit code. Once that matches `enough`, it gets SIGINT."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cwd)
@@ -249,6 +252,9 @@ def on_a_terminal(argv, cwd):
             said += os.read(terminal, 4096)
         except OSError:  # the last one who had it open has gone
             break
+        if enough and re.search(enough, said):
+            os.kill(pid, signal.SIGINT)
+            enough = None
     os.close(terminal)
     return said.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
@@ -264,8 +270,8 @@ def test_a_command_has_the_terminal(build, tmp_path):
 def test_progress_on_a_terminal(build, start, actor, tmp_path):
     """A recording that has the terminal for itself shows that it lives, in one line that is gone in the end."""
     target = start(actor(), "sleep")
-    argv = [build / "spoor", "record", "-o", "t.spoor", "-p", target.pid, "--duration", "1300ms"]
-    said, code = on_a_terminal(argv, tmp_path)
+    argv = [build / "spoor", "record", "-o", "t.spoor", "-p", target.pid, "--duration", "60s"]
+    said, code = on_a_terminal(argv, tmp_path, rb" lost  .* lost  ")
     drawn = said.split("\r\n")
     assert code == 0 and "recording into t.spoor" in drawn[0] and len(drawn) == 3 and drawn[2] == ""
     parts = drawn[1].split("\r")
@@ -321,28 +327,26 @@ def test_last_line_of_a_lossy_one(record, read, start, actor):
     assert abs(told(recording)[0] - in_report(trace)[0]) <= 1  # one whose end was lost may have been seen under way
 
 
-def interrupted(record, number, *what):
-    """A recording that gets this signal when it has just made its trace's directory."""
-    recording = record(*what, start=False)
-    wait_for(recording.trace.exists, every=0.0005)
-    recording.process.send_signal(number)
-    return recording
+@pytest.fixture
+def interrupted(record, at_directory):
+    """interrupted(2, "-p", 1) -> Recording that gets this signal when it has just made its trace's directory."""
+    return lambda number, *what: record(*what, start=False, env=at_directory(f"kill -{number:d} $PPID"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_while_it_starts(record, read, tmp_path, number):
+def test_signals_while_it_starts(interrupted, read, tmp_path, number):
     """Nobody has to wait until it is under way: a whole trace, or none and no command."""
-    recording = interrupted(record, number, "-n", "quokka")
+    recording = interrupted(number, "-n", "quokka")
     assert recording.wait() == 0
     read(recording.trace)
     shutil.rmtree(recording.trace)
-    recording = interrupted(record, number, "--", "touch", "ran")
+    recording = interrupted(number, "--", "touch", "ran")
     assert recording.wait() == 125 and not recording.trace.exists() and not (tmp_path / "ran").exists()
     assert recording.said() == "spoor record: ended by a signal before the command began\n"
 
 
-def test_snapshot_while_it_starts(record, read, tmp_path):
-    recording = interrupted(record, signal.SIGUSR2, "-n", "quokka", "--snapshot-on", "SIGUSR2")
+def test_snapshot_while_it_starts(interrupted, read, tmp_path):
+    recording = interrupted(signal.SIGUSR2, "-n", "quokka", "--snapshot-on", "SIGUSR2")
     wait_for(lambda: "snapshot in" in recording.said())
     assert recording.stop() == 0
     read(recording.trace)

@@ -298,7 +298,7 @@ def test_call_that_worked_before_it_hung(record, read, start, tmp_path):
     subprocess.run(["gcc", "-O1", "-o", "works", "works.c"], cwd=tmp_path, check=True, timeout=60)
     target = ready(start(tmp_path / "works"), b"begun")
     recording = record("-p", target.pid, "-m", "all", "-S", "64")
-    wait_for(lambda: Path(f"/proc/{target.pid}/stat").read_text().rsplit(") ", 1)[1][0] != "R")
+    wait_for(lambda: sleeps_in(target.pid, 0), seconds=300)  # 1.6 GB of random bytes, on any machine
     assert recording.stop() == 0
     (call,) = read(recording.trace).of("read")
     assert call["unfinished"] == "before" and call["args"]["fd"]["path"] == "/dev/urandom"
@@ -369,11 +369,12 @@ def test_recorded_from_the_start(record, read, blocked, compiled):
 @pytest.mark.parametrize("attach", [True, False])
 def test_target_is_killed_later(record, read, start, compiled, attach):
     """SIGKILL ends the calls; that they hung, and where, was written when they went to sleep."""
-    target = start(compiled("deadlock.c"), "0" if attach else "4000")
+    target = start(compiled("deadlock.c"), *([] if attach else ["wait"]))
     if attach:
         ready(target, b"hung")
     recording = record("-p", target.pid, "-m", "all", "-S", "16")
     if not attach:
+        tell(target)
         ready(target, b"hung")
     target.kill()
     assert recording.wait() == 0
@@ -386,11 +387,12 @@ def test_target_is_killed_later(record, read, start, compiled, attach):
 @pytest.mark.parametrize("attach", [True, False])
 def test_spoor_is_killed(record, read, blocked, start, compiled, nothing_attached, attach):
     """The trace of a killed recording reads and shows what hung; the target does not notice."""
-    target = start(compiled("deadlock.c"), "0" if attach else "4000")
+    target = start(compiled("deadlock.c"), *([] if attach else ["wait"]))
     if attach:
         ready(target, b"hung")
     recording = record("-p", target.pid, "-m", "all", "-S", "16")
     if not attach:
+        tell(target)
         ready(target, b"hung")
     recording.kill()
     check(blocked(recording.trace, exact=False), target.pid, attach, 0)

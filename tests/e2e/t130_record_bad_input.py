@@ -153,10 +153,11 @@ def test_zombie(spoor, tmp_path):
     zombie.wait()
 
 
-def test_ended_before_it_was_attached_to(spoor, start, tmp_path):
+def test_ended_before_it_was_attached_to(spoor, start, at_directory, tmp_path):
     """The directory is made a while before; what of it was never recorded does not stay."""
     brief = start("sh", "-c", "until [ -d t.spoor ]; do :; done")
-    refused(spoor("record", "-o", "t.spoor", "-p", brief.pid), 1, f"-p {brief.pid}", "ended before")
+    meanwhile = at_directory(f"until grep -q State:.Z /proc/{brief.pid}/status; do :; done")
+    refused(spoor("record", "-o", "t.spoor", "-p", brief.pid, env=meanwhile), 1, f"-p {brief.pid}", "ended before")
     assert not (tmp_path / "t.spoor").exists()
 
 
