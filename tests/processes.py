@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Waiting for processes, and talking with them. (tests/conftest.py has the fixture that starts them.)"""
+import re
 import socket
 import struct
 import time
@@ -41,6 +42,11 @@ def children(pid):
 def state(pid, tid=None):
     """R, S, T, Z and so on, as in proc(5)."""
     return Path(f"/proc/{pid}/task/{tid or pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def status(pid, name):
+    """A line of /proc/PID/status."""
+    return re.search(rf"^{name}:\t(.*)", Path(f"/proc/{pid}/status").read_text(), re.M)[1]
 
 
 def has_ended(pid):

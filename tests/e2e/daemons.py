@@ -71,15 +71,19 @@ class Daemon:
         self.running.append(p)
         return p
 
-    def lines(self, p):
+    def lines(self, pid):
         """What status says of a program: a line for each session. (Its number may be within any other there.)"""
-        return [line for line in self.ust("status").stdout.splitlines() if line.startswith(f"{p.pid} ")]
+        return [line for line in self.ust("status").stdout.splitlines() if line.startswith(f"{pid} ")]
+
+    def line(self, pid):
+        """The first of them; "": there is none."""
+        return next(iter(self.lines(pid)), "")
 
     def finish(self, p):
         """Kills a program, and waits until what it left has been taken."""
         p.kill()
         p.wait()
-        wait_for(lambda: not self.lines(p))
+        wait_for(lambda: not self.lines(p.pid))
 
     def so_far(self, name="t.spoor"):
         """What Spoor's reader finds in a trace that is still written; babeltrace2 is not for such."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import children, go, has_ended, ready, tell, wait_for
+from processes import children, go, has_ended, ready, status, tell, wait_for
 
 MARKS = ("-e", "getppid,execve,exit_group")
 
@@ -612,8 +612,7 @@ def test_start_and_stop_in_the_midst(record, read, start, actor):
 
     def waits():
         """How often they have slept: once for each child, more or less."""
-        texts = [Path(f"/proc/{s.pid}/status").read_text() for s in storms]
-        return sum(int(re.search(r"^voluntary_ctxt_switches:\t(\d+)", text, re.M)[1]) for text in texts)
+        return sum(int(status(s.pid, "voluntary_ctxt_switches")) for s in storms)
     for lap in range(3):
         recording = record("-n", "quokka", *MARKS, trace=f"{lap}.spoor")
         begin = waits()

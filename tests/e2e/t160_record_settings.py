@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import children, lingering, sleeps_in, tell, wait_for
+from processes import children, lingering, sleeps_in, status, tell, wait_for
 
 SPIN = r"""
 #define _GNU_SOURCE
@@ -140,7 +140,7 @@ def ticking(start, program, record):
 def let_it_tick(ticker, times):
     """So many whole calls from now on: between two of its sleeps lies one. (The first may have been on its way.)"""
     def slept():
-        return int(re.search(r"^voluntary_ctxt_switches:\t(\d+)", Path(f"/proc/{ticker}/status").read_text(), re.M)[1])
+        return int(status(ticker, "voluntary_ctxt_switches"))
     end = slept() + 1 + times
     wait_for(lambda: slept() >= end, every=0.001)
 

@@ -23,7 +23,7 @@ def of(events, name):
 
 
 def ended(daemon, p):
-    wait_for(lambda: not daemon.lines(p))
+    wait_for(lambda: not daemon.lines(p.pid))
 
 
 def test_each_is_alone(daemon, ticker):

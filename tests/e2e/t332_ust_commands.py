@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What commands to a daemon say, and leave, when things are not as they should be."""
 import os
-import re
 import signal
 import socket
 import struct
@@ -13,7 +12,7 @@ import pytest
 
 from daemons import PATIENCE, daemon, ticker  # noqa: F401
 from fakeprogram import COMMAND, TEXT, message
-from processes import sleeps_in, state, wait_for
+from processes import sleeps_in, state, status, wait_for
 
 
 def test_the_socket_that_the_environment_names(build, tmp_path):
@@ -29,8 +28,7 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
 
 def is_called(pid):
     """SIGURG waits for a program that is stopped."""
-    pending = re.search(r"^ShdPnd:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.M)[1]
-    return int(pending, 16) >> (signal.SIGURG - 1) & 1
+    return int(status(pid, "ShdPnd"), 16) >> (signal.SIGURG - 1) & 1
 
 
 @pytest.mark.parametrize("who", ["all", "one"])
@@ -101,7 +99,7 @@ def test_processes_of_which_one_has_ended(daemon, ticker):
             assert f"{ended.pid}: there is none\n1 program, " in said and "; 1 other did not do it" in said, said
         run = daemon.ust("enable", "-s", name, "zoo:*", ended.pid, check=False)
         assert run.returncode == 1 and f"{ended.pid}: there is none" in run.stderr, run
-    wait_for(lambda: daemon.lines(there))
+    wait_for(lambda: daemon.lines(there.pid))
     daemon.finish(there)
     for name in "one", "two":
         daemon.ust("end", "-s", name)

@@ -37,7 +37,7 @@ def test_slow_network(relay, sender, proxy, ticker, build):  # noqa: F811
     status = s.status()
     assert " wait; " in status and " events discarded meanwhile" in status
     p.rate = None
-    wait_for(lambda: not any(s.lines(program) for program in programs), 60)
+    wait_for(lambda: not any(s.lines(program.pid) for program in programs), 60)
     finish(s, relay)
     assert rss_kb(s.process.pid) - before < 32 << 10
     lost = is_all_there_or_counted(s, relay, 4 * count)

@@ -329,21 +329,18 @@ int main(void)
 
 def test_comes_again(daemon, tmp_path):
     """It has closed its connection, and not its buffers, and is called: what it writes then is there once, too."""
-    def line():
-        return next(iter(daemon.lines(p)), "")
-
     (tmp_path / "closes.c").write_text(CLOSES)
     program = tracing.build_program(tmp_path / "closes", tmp_path / "closes.c")
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     p = daemon.program(program, stdin=subprocess.PIPE)
-    wait_for(line)
+    wait_for(lambda: daemon.line(p.pid))
     for _ in range(2):
         tell(p, b"x")
         assert p.stdout.readline() == b"closed\n"
         assert daemon.ust("enable", "-a", "zoo:none").stdout.startswith("1 program, ")
         before = recorded(daemon)
         wait_for(lambda: recorded(daemon) > before + 20)
-        assert "joined" not in line() and len(daemon.lines(p)) == 1
+        assert "joined" not in daemon.line(p.pid) and len(daemon.lines(p.pid)) == 1
     daemon.finish(p)
     assert "events of 1 program, 0 lost" in daemon.ust("end").stdout
     numbers = by_thread(daemon)[0]

@@ -267,12 +267,9 @@ def session_id(daemon):
 
 def test_child_of_a_stopped_program_between_two_daemons(daemon, ticker, tmp_path):
     """The one has heard that it comes, and is killed, the other what it offers: it is stopped, as its parent."""
-    def line_of(pid):
-        return next((line for line in daemon.ust("status").stdout.splitlines() if line.startswith(f"{pid} ")), "")
-
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     p = daemon.program(ticker, 1, 0, 500, "fork", stdin=subprocess.PIPE, TICKER_WAITS="1")
-    wait_for(lambda: line_of(p.pid))
+    wait_for(lambda: daemon.line(p.pid))
     daemon.ust("stop", p.pid)
     tell(p, b"x")
     child, = wait_for(lambda: children(p.pid))
@@ -285,11 +282,11 @@ def test_child_of_a_stopped_program_between_two_daemons(daemon, ticker, tmp_path
         tracer.terminate()
         tracer.communicate(timeout=PATIENCE)
         daemon.start()
-        wait_for(lambda: line_of(child))
+        wait_for(lambda: daemon.line(child))
         time.sleep(0.5)
-        assert " 0 events, 0 lost, stopped" in line_of(child), daemon.ust("status").stdout
+        assert " 0 events, 0 lost, stopped" in daemon.line(child), daemon.ust("status").stdout
         daemon.ust("start")
-        wait_for(lambda: " 0 events" not in line_of(child))
+        wait_for(lambda: " 0 events" not in daemon.line(child))
     finally:
         os.kill(child, signal.SIGKILL)
 

@@ -84,15 +84,10 @@ def test_programs_that_come_again_count_once(daemon, ticker, number):
     assert "5 programs came, and no event" in said, said
 
 
-def line_of(daemon, p):
-    """What status says of a program; "": nothing."""
-    return next((line for line in daemon.ust("status").stdout.splitlines() if line.startswith(f"{p.pid} ")), "")
-
-
 def is_recorded(daemon, p):
     """More of it is there than was."""
     def events():
-        return int(re.search(r"(\d+) events?,", line_of(daemon, p))[1])
+        return int(re.search(r"(\d+) events?,", daemon.line(p.pid))[1])
 
     before = events()
     wait_for(lambda: events() > before + 20)
@@ -101,7 +96,7 @@ def is_recorded(daemon, p):
 def next_daemon(daemon, number, *programs):
     daemon.kill(number)
     daemon.start()
-    wait_for(lambda: all(line_of(daemon, p) for p in programs))
+    wait_for(lambda: all(daemon.line(p.pid) for p in programs))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -112,17 +107,17 @@ def test_single_programs_stay_stopped(daemon, ticker, number):
     is_recorded(daemon, stopped)
     daemon.ust("stop", stopped.pid)
     for _ in range(2):
-        assert " lost, stopped, " in line_of(daemon, stopped) and "stopped" not in line_of(daemon, other)
+        assert " lost, stopped, " in daemon.line(stopped.pid) and "stopped" not in daemon.line(other.pid)
         next_daemon(daemon, number, stopped, other)
         is_recorded(daemon, other)
-    assert " 0 events, 0 lost, stopped" in line_of(daemon, stopped)
+    assert " 0 events, 0 lost, stopped" in daemon.line(stopped.pid)
     daemon.kill()
     state = daemon.cwd / "ust.sock.state"
     saved = json.loads(state.read_text())
     saved["sessions"][0]["singles"][0]["process"][1] -= 1  # as if it had begun before
     state.write_text(json.dumps(saved))
     daemon.start()
-    wait_for(lambda: line_of(daemon, stopped))
+    wait_for(lambda: daemon.line(stopped.pid))
     is_recorded(daemon, stopped)
     assert json.loads(state.read_text())["sessions"][0]["singles"] == []
     assert ", 0 lost" in daemon.ust("end").stdout
@@ -146,7 +141,7 @@ def test_single_programs_stay_started(daemon, ticker, number):
         assert "session default: recording single processes, " in daemon.ust("status").stdout
         next_daemon(daemon, number, started, other)
         daemon.program(ticker, 1, 4, 0, TICKER_FIRST=str(2 + i)).wait(PATIENCE)
-    assert ", recording" in line_of(daemon, started) and ", recording" not in line_of(daemon, other)
+    assert ", recording" in daemon.line(started.pid) and ", recording" not in daemon.line(other.pid)
     is_recorded(daemon, started)
     daemon.ust("stop", "-a")
     assert "session default: stopped, " in daemon.ust("status").stdout
@@ -200,11 +195,11 @@ def test_single_programs_that_execute(daemon, tmp_path):
     p = daemon.program(program, stdin=subprocess.PIPE)
     daemon.ust("stop", p.pid)
     execute()
-    wait_for(lambda: " 0 events, 0 lost, stopped" in line_of(daemon, p))
+    wait_for(lambda: " 0 events, 0 lost, stopped" in daemon.line(p.pid))
     daemon.ust("stop", "-a")
     daemon.ust("start", p.pid)
     execute()
-    wait_for(lambda: ", recording" in line_of(daemon, p))
+    wait_for(lambda: ", recording" in daemon.line(p.pid))
     daemon.ust("end")
     numbers = by_thread(daemon)
     assert numbers[0][0] == 0 and (1 not in numbers or numbers[1][0] > 10)
@@ -222,7 +217,7 @@ def test_how_programs_joined(daemon, ticker, number):
     try:
         for _ in range(2):
             wait_for(lambda: daemon.ust("status").stdout.count(" ticker: ") == 4)
-            assert ", joined while it ran, " in line_of(daemon, met)
+            assert ", joined while it ran, " in daemon.line(met.pid)
             assert daemon.ust("status").stdout.count(", joined ") == 1
             next_daemon(daemon, number, met, first, forked)
     finally:
@@ -263,7 +258,7 @@ def test_full_disk(daemon, ticker, tmp_path):
             daemon.start()
             written += 2 * 44_000
             (small / "filler").unlink(missing_ok=True)
-        wait_for(lambda: not daemon.lines(p))
+        wait_for(lambda: not daemon.lines(p.pid))
         so_far = next(line for line in daemon.ust("status").stdout.splitlines() if "so far" in line)
         assert count_all(daemon, small / "t.spoor", so_far) == written
         said = daemon.ust("end", check=False).stdout

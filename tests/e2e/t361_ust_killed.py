@@ -92,7 +92,7 @@ def test_losses_are_told_once(daemon, ticker, number):
         daemon.kill(number)
         daemon.start()
     p.wait(30)
-    wait_for(lambda: not daemon.lines(p))
+    wait_for(lambda: not daemon.lines(p.pid))
     daemon.ust("end")
     written = len(daemon.ticks()[p.pid, 0])
     assert written < 3_000_000
