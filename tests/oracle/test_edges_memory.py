@@ -281,6 +281,78 @@ def test_huge_pages(tmp_path):
     assert paths["/nowhere/huge"] == 101
 
 
+def test_pages_replaced(tmp_path):
+    """Translations of a process's pages are kept: of a stack whose pages become other ones, by each way there is, what
+    lay there before must not be read. Callers and a path lie pages above the stack pointer."""
+    program = build(tmp_path, "replaced", r"""
+	#include <ucontext.h>
+	#define KEEP_OF(p) __asm__ volatile("" :: "r"(p) : "memory")
+	enum { SIZE = 1 << 16 };
+	static char *const place = (char *)0x700000000000;
+	static ucontext_t back, there;
+	static int turn;
+	NOINLINE void deep(const char *path) { char pad[9000]; KEEP_OF(pad); access(path, 0); ask(); KEEP_OF(pad); }
+	NOINLINE void left(const char *path) { deep(path); KEEP; }
+	NOINLINE void right(const char *path) { deep(path); KEEP; }
+	static void body(void)
+	{
+		char path[64];
+
+		sprintf(path, "/nowhere/%d", turn);
+		(turn * 7 % 11 & 1 ? left : right)(path);
+	}
+	static void run(void)
+	{
+		getcontext(&there);
+		there.uc_stack.ss_sp = place;
+		there.uc_stack.ss_size = SIZE;
+		there.uc_link = &back;
+		makecontext(&there, body, 0);
+		swapcontext(&back, &there);
+	}
+	static void *pages(void *at, int fixed)
+	{
+		return mmap(at, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+	}
+	int main(void)
+	{
+		pages(place, MAP_FIXED);
+		for (turn = 0; turn < 101; turn++) {
+			int pid = 0;
+			void *other;
+
+			switch (turn & 3) {
+			case 0: /* new ones */
+				pages(place, MAP_FIXED);
+				break;
+			case 1: /* those are given back */
+				madvise(place, SIZE, MADV_DONTNEED);
+				break;
+			case 2: /* others are moved there */
+				other = pages(NULL, 0);
+				memset(other, 1, SIZE);
+				mremap(other, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+				break;
+			case 3: /* a child has them: who writes gets copies */
+				pid = fork();
+				if (!pid) {
+					usleep(1000);
+					_exit(0);
+				}
+			}
+			run();
+			if (pid && waitpid(pid, NULL, 0) != pid)
+				return 1;
+		}
+		return 0;
+	}""")
+    recording = run(tmp_path, program, explained=3 * 101)  # glibc does not describe where its coroutines begin
+    assert [functions(c)[1:4] for c in asked(recording)] == [
+        ["ask", "deep", "left" if turn * 7 % 11 & 1 else "right"] for turn in range(101)]
+    paths = [c["args"]["filename"] for c in recording.calls if c["event"] == "access"]
+    assert [p for p in paths if p.startswith("/nowhere")] == [f"/nowhere/{turn}" for turn in range(101)]
+
+
 def test_code_in_a_memfd(tmp_path):
     """As runtimes that map their code twice have it: it was made at run time, as code in anonymous memory was. Nothing
     has that file but the process, which need not live until somebody looks at it."""

@@ -29,8 +29,7 @@ static __always_inline long read_string(struct scratch *sc, u8 *to, u64 addr)
 {
 	u32 n;
 
-	if (direct_read(sc, bpf_get_current_task_btf(), (u64 *)to, addr) ||
-	    !bpf_probe_read_user(to, SHORT_STRING, (void *)addr)) {
+	if (direct_read(sc, (u64 *)to, addr) || !bpf_probe_read_user(to, SHORT_STRING, (void *)addr)) {
 		n = short_length(to);
 		if (n)
 			return n & 127;
@@ -68,7 +67,7 @@ static __always_inline void take_sockaddr(struct thread *t, struct scratch *sc, 
 
 	if (!addr) {
 		n = 0;
-	} else if ((n > 64 || !direct_read(sc, bpf_get_current_task_btf(), (u64 *)(t->data + at + 2), addr)) &&
+	} else if ((n > 64 || !direct_read(sc, (u64 *)(t->data + at + 2), addr)) &&
 		   bpf_probe_read_user(t->data + at + 2, n, (void *)addr)) {
 		t->flags |= SPOOR_EVENT_UNREADABLE;
 		n = 0;

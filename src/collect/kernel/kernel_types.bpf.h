@@ -130,6 +130,12 @@ struct fs_struct {
 };
 
 typedef struct {
+	s64 counter;
+} atomic64_t;
+
+typedef struct {
+	u64 ctx_id;         /* no other address space has it, nor had it before */
+	atomic64_t tlb_gen; /* so often had processors to forget translations */
 	void *vdso;
 } mm_context_t;
 

@@ -255,8 +255,7 @@ struct walk {
 	u64 window;     /* address of what can be read at present, */
 	u64 window_len; /* where a word may begin in it, */
 	u64 bytes;      /* and where its bytes are: */
-	u32 mapped;     /* 1: in the kernel's mapping of the page; 0: in scratch.window */
-	u32 torn;       /* something that was read is not certain */
+	u32 mapped;     /* some were in the kernel's mapping of their page, and not in scratch.window */
 	u64 hash;
 	u32 image;
 	u32 n; /* call sites collected */
@@ -281,8 +280,19 @@ struct vma_answer {
 	u32 found;
 };
 
+/* Where the kernel has a page of a process mapped for itself (user.bpf.h). */
+struct user_page {
+	u64 addr, space; /* of the page, and in which address space it is */
+	u64 flushes;     /* so often had that one translations forgotten when this was found */
+	u64 bytes;
+};
+
+#define USER_PAGES 128
+
 struct scratch {
 	struct walk walk;
+	u64 space, flushes; /* what is read, as in struct user_page, when reading began */
+	struct user_page user_pages[USER_PAGES];
 	struct memo memo; /* of the walk under way */
 	u64 window[WINDOW / 8];
 	u64 frames[SPOOR_MAX_FRAMES];

@@ -99,8 +99,7 @@ static __always_inline bool memo_holds(struct walk *w, struct scratch *sc, const
 			return false;
 		may_goto(end);
 	}
-	window_leave(w, sc);
-	return !w->torn;
+	return walk_stands(w, sc);
 end:
 	return false;
 }

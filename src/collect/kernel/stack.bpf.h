@@ -18,29 +18,22 @@ struct walk_ctx {
 	struct scratch *sc;
 };
 
-/* What was read of the page in the window does not count if the page was taken away meanwhile. */
-static __always_inline void window_leave(struct walk *w, struct scratch *sc)
+/* Does all that the walk has read so far count? */
+static __always_inline bool walk_stands(struct walk *w, struct scratch *sc)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	if (bpf_rdonly_cast && w->mapped && direct_page(sc, task, direct_map, w->window) != w->bytes)
-		w->torn = 1;
+	return !bpf_rdonly_cast || !w->mapped || user_stands(sc);
 }
 
-/* The page of addr, as the kernel has it mapped, becomes the window. */
-static __always_inline bool window_map(struct walk *w, struct scratch *sc, u64 addr)
+/* The page of addr, which the kernel has mapped at `bytes`, becomes the window, unless that is 0. */
+static __always_inline bool window_map(struct walk *w, u64 addr, u64 bytes)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	u64 map = direct_map;
-
-	w->mapped = 0;
-	if (!bpf_rdonly_cast || !map)
+	if (!bytes)
 		return false;
-	w->bytes = direct_page(sc, task, map, addr);
-	w->mapped = !!w->bytes;
+	w->bytes = bytes;
+	w->mapped = 1;
 	w->window = addr & ~4095ULL;
 	w->window_len = 4096 - 7;
-	return w->bytes;
+	return true;
 }
 
 /* Copies n bytes at addr into the window. */
@@ -63,9 +56,14 @@ __noinline int window_move(struct scratch *sc, u64 addr)
 	if (!sc || addr & 7)
 		return 0;
 	w = &sc->walk;
-	window_leave(w, sc);
-	return window_map(w, sc, addr) || window_copy(w, sc, addr - 64, WINDOW) || window_copy(w, sc, addr, WINDOW) ||
-	       window_copy(w, sc, addr, 8);
+	return window_map(w, addr, user_page_find(sc, addr)) || window_copy(w, sc, addr - 64, WINDOW) ||
+	       window_copy(w, sc, addr, WINDOW) || window_copy(w, sc, addr, 8);
+}
+
+/* A page that is known needs no call. */
+static __always_inline bool window_held(struct walk *w, struct scratch *sc, u64 addr)
+{
+	return bpf_rdonly_cast && !(addr & 7) && window_map(w, addr, user_page_held(sc, addr));
 }
 
 static __always_inline int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret)
@@ -74,7 +72,7 @@ static __always_inline int spoor_load(struct walk_ctx *x, u64 addr, u64 *ret)
 	u64 off = addr - w->window;
 
 	if (off >= w->window_len) {
-		if (!window_move(x->sc, addr))
+		if (!window_held(w, x->sc, addr) && !window_move(x->sc, addr))
 			return SPOOR_WALK_UNREADABLE;
 		off = addr - w->window;
 	}

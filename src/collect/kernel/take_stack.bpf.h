@@ -112,6 +112,15 @@ static __always_inline void walk_limit(struct walk *w, struct cpu *c, struct scr
 	}
 }
 
+/* Nothing was read of the stack yet. */
+static __always_inline void walk_reads(struct walk *w, struct scratch *sc)
+{
+	w->mapped = 0;
+	w->window_len = 0;
+	if (bpf_rdonly_cast)
+		user_begin(sc);
+}
+
 static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image)
 {
 	w->s.pc = regs->ip;
@@ -127,9 +136,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->status = w->budget ? SPOOR_WALK_TRUNCATED : w->full;
 	w->depth = 0;
 	w->searched = 0;
-	w->torn = 0;
-	if (!window_map(w, sc, w->sp))
-		window_copy(w, sc, w->sp, WINDOW);
+	walk_reads(w, sc);
 }
 
 /* The id of the stack that sc->walk has found. */
@@ -138,8 +145,7 @@ static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct ta
 	struct walk *w = &sc->walk;
 	u32 id;
 
-	window_leave(w, sc);
-	if (w->torn)
+	if (!walk_stands(w, sc))
 		w->status = WALK_RAW;
 	c->stats.frames += w->depth;
 	if (w->status != WALK_RAW) {
@@ -189,6 +195,7 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 		return m->id;
 	}
 	memo_begin(w);
+	walk_reads(w, sc); /* what was forgotten since does not matter */
 	if (w->budget)
 		walk_frames(c, sc);
 	now = epoch; /* before: a definition of this segment does not serve the next */

@@ -9,9 +9,11 @@
  * processor does it (AMD64 Architecture Programmer's Manual, volume 2, 5.3), and then read by loads that may fault
  * harmlessly.
  *
- * Nothing is locked meanwhile: a page, even a table, may be taken away. So a page is translated again after it was
- * read, and only if it is still the same does what was read count. What is not simply present (swapped out, on the
- * move) is left to bpf_probe_read_user(), and so is everything where direct_map was not found.
+ * Nothing is locked meanwhile: a page, even a table, may be taken away. But before the kernel gives one to somebody
+ * else it has the processors forget their translations, and counts that in the address space (mm->context.tlb_gen, in
+ * arch/x86/mm/tlb.c). So what was read counts if the number is the same before and after; and translations are kept, as
+ * a processor keeps them, until it is another one. What is not simply present (swapped out, on the move) is left to
+ * bpf_probe_read_user(), and so is everything where direct_map was not found.
  */
 #include "collect/kernel/emit.bpf.h"
 
@@ -64,27 +66,85 @@ static __always_inline u64 translate(u64 pgd, u64 map, u64 addr)
 	return map + e + (addr & ((1ULL << shift) - 4096));
 }
 
-/* The same of a process, if the kernel's mapping is at `map`. */
-static __always_inline u64 direct_page(struct scratch *sc, struct task_struct *task, u64 map, u64 addr)
+/* The same of the current process, if the kernel's mapping is at `map`. */
+static __always_inline u64 direct_page(struct scratch *sc, u64 map, u64 addr)
 {
-	return translate(address_of(sc, task->mm->pgd), map, addr);
+	return translate(address_of(sc, bpf_get_current_task_btf()->mm->pgd), map, addr);
+}
+
+static __always_inline u64 user_flushes(void)
+{
+	u64 n;
+
+	asm volatile("" ::: "memory"); /* what is read before stays before, and what after, after */
+	n = bpf_get_current_task_btf()->mm->context.tlb_gen.counter;
+	asm volatile("" ::: "memory");
+	return n;
+}
+
+/* The current process's memory is read from now on; with what was read before it is done. */
+static __always_inline void user_begin(struct scratch *sc)
+{
+	sc->space = bpf_get_current_task_btf()->mm->context.ctx_id;
+	sc->flushes = user_flushes();
+}
+
+/* Does what was read since then count? */
+static __always_inline bool user_stands(struct scratch *sc)
+{
+	return user_flushes() == sc->flushes;
+}
+
+static __always_inline struct user_page *user_slot(struct scratch *sc, u64 addr)
+{
+	return &sc->user_pages[(addr >> 12 ^ sc->space) & (USER_PAGES - 1)];
+}
+
+/* Where the kernel has the page of addr, if that is known already; else 0. */
+static __always_inline u64 user_page_held(struct scratch *sc, u64 addr)
+{
+	struct user_page *p = user_slot(sc, addr);
+
+	return p->addr == (addr & ~4095ULL) && p->space == sc->space && p->flushes == sc->flushes ? p->bytes : 0;
+}
+
+/* The same, found by the tables; 0: it cannot be told. Apart, so that the verifier goes through them once. */
+__noinline u64 user_page_find(struct scratch *sc, u64 addr)
+{
+	struct user_page *p;
+	u64 bytes;
+
+	if (!sc || !bpf_rdonly_cast || !direct_map)
+		return 0;
+	bytes = direct_page(sc, direct_map, addr);
+	if (!bytes)
+		return 0;
+	p = user_slot(sc, addr);
+	p->addr = addr & ~4095ULL;
+	p->space = sc->space;
+	p->flushes = sc->flushes;
+	p->bytes = bytes;
+	return bytes;
 }
 
 /* 64 bytes at addr, if they lie in one page. */
-static __always_inline bool direct_read(struct scratch *sc, struct task_struct *task, u64 *to, u64 addr)
+static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 {
-	u64 map = direct_map, page;
+	u64 page;
 	int i;
 
-	if (!bpf_rdonly_cast || !map || (addr & 4095) > 4096 - 64)
+	if (!bpf_rdonly_cast || (addr & 4095) > 4096 - 64)
 		return false;
-	page = direct_page(sc, task, map, addr);
+	user_begin(sc);
+	page = user_page_held(sc, addr);
+	if (!page)
+		page = user_page_find(sc, addr);
 	if (!page)
 		return false;
 #pragma unroll
 	for (i = 0; i < 8; i++)
 		to[i] = kernel_word(page + (addr & 4095) + 8 * i);
-	return direct_page(sc, task, map, addr) == page;
+	return user_stands(sc);
 }
 
 /* ---- finding the mapping ---- */
@@ -106,7 +166,7 @@ static long direct_try(u32 i, void *ctx)
 	int k;
 
 	map = (address_of(s->sc, task->mm->pgd) & ~(DIRECT_ALIGN - 1)) - i * DIRECT_ALIGN;
-	page = direct_page(s->sc, task, map, s->pattern);
+	page = direct_page(s->sc, map, s->pattern);
 	if (!page)
 		return 0;
 	for (k = 0; k < 8; k++)
