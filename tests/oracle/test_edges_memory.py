@@ -282,8 +282,8 @@ def test_huge_pages(tmp_path):
 
 
 def test_pages_replaced(tmp_path):
-    """Translations of a process's pages are kept: of a stack whose pages become other ones, by each way there is, what
-    lay there before must not be read. Callers and a path lie pages above the stack pointer."""
+    """Translations of a process's pages are kept: of a stack whose pages become other ones, in the ways that a program
+    has, what lay there before must not be read. Callers and a path lie pages above the stack pointer."""
     program = build(tmp_path, "replaced", r"""
 	#include <ucontext.h>
 	#define KEEP_OF(p) __asm__ volatile("" :: "r"(p) : "memory")
@@ -351,6 +351,52 @@ def test_pages_replaced(tmp_path):
         ["ask", "deep", "left" if turn * 7 % 11 & 1 else "right"] for turn in range(101)]
     paths = [c["args"]["filename"] for c in recording.calls if c["event"] == "access"]
     assert [p for p in paths if p.startswith("/nowhere")] == [f"/nowhere/{turn}" for turn in range(101)]
+
+
+def test_pages_given_back_by_another_thread(tmp_path):
+    """100,000 times a second, of which the kernel tells no more than that it was: few walks need a second try, and
+    hardly any user space."""
+    program = build(tmp_path, "flushes", r"""
+	static volatile int ended;
+	static void *flush(void *p)
+	{
+		for (p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); !ended;) {
+			*(char *)p = 1;
+			madvise(p, 4096, MADV_DONTNEED);
+		}
+		return p;
+	}
+	NOINLINE void leaf(void) { ask(); KEEP; }
+	NOINLINE void middle(void) { leaf(); KEEP; }
+	int main(void)
+	{
+		pthread_t t;
+
+		if (pthread_create(&t, NULL, flush, NULL))
+			return 1;
+		for (int i = 0; i < 50021; i++)
+			middle();
+		ended = 1;
+		return pthread_join(t, NULL);
+	}""", "-pthread")
+    recording = run(tmp_path, program, options=("-m", "all", "-S", "512", "-e", "getppid"), user=0.001)
+    assert names_of(recording, {"ask", "leaf", "middle", "main"}) == {("ask", "leaf", "middle", "main"): 50021}
+
+
+def test_path_at_no_address(tmp_path):
+    """Page tables do not look at the bits above those that they are about: an address that has some is none."""
+    program = build(tmp_path, "high", r"""
+	int main(void)
+	{
+		const char *path = "/nowhere/high";
+
+		access(path, 0);
+		return !access((const char *)((unsigned long)path | 1UL << 60), 0);
+	}""")
+    recording = run(tmp_path, program)
+    paths = [c for c in recording.calls if c["event"] == "access" and c["errno"] in ("ENOENT", "EFAULT")]
+    assert [c["errno"] for c in paths[-2:]] == ["ENOENT", "EFAULT"]
+    assert paths[-2]["args"]["filename"] == "/nowhere/high" != paths[-1]["args"]["filename"]
 
 
 def test_code_in_a_memfd(tmp_path):

@@ -134,8 +134,8 @@ typedef struct {
 } atomic64_t;
 
 typedef struct {
-	u64 ctx_id;         /* no other address space has it, nor had it before */
-	atomic64_t tlb_gen; /* so often had processors to forget translations */
+	u64 ctx_id;         /* no other address space has or had it */
+	atomic64_t tlb_gen; /* times that processors had to forget its translations */
 	void *vdso;
 } mm_context_t;
 

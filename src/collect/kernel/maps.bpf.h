@@ -254,8 +254,8 @@ struct walk {
 	struct spoor_frame_state s;
 	u64 window;     /* address of what can be read at present, */
 	u64 window_len; /* where a word may begin in it, */
-	u64 bytes;      /* and where its bytes are: */
-	u32 mapped;     /* some were in the kernel's mapping of their page, and not in scratch.window */
+	u64 bytes;      /* and where its bytes are */
+	u32 mapped;     /* something was read where the kernel has it mapped: walk_stands() has to be asked */
 	u64 hash;
 	u32 image;
 	u32 n; /* call sites collected */
@@ -282,8 +282,8 @@ struct vma_answer {
 
 /* Where the kernel has a page of a process mapped for itself (user.bpf.h). */
 struct user_page {
-	u64 addr, space; /* of the page, and in which address space it is */
-	u64 flushes;     /* so often had that one translations forgotten when this was found */
+	u64 addr, space; /* of the page; its address space's number, */
+	u64 flushes;     /* and that one's tlb_gen when this was found */
 	u64 bytes;
 };
 
@@ -291,7 +291,7 @@ struct user_page {
 
 struct scratch {
 	struct walk walk;
-	u64 space, flushes; /* what is read, as in struct user_page, when reading began */
+	u64 space, flushes; /* the address space that is read: as in struct user_page, when that began */
 	struct user_page user_pages[USER_PAGES];
 	struct memo memo; /* of the walk under way */
 	u64 window[WINDOW / 8];

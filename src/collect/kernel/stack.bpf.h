@@ -18,7 +18,7 @@ struct walk_ctx {
 	struct scratch *sc;
 };
 
-/* Does all that the walk has read so far count? */
+/* Is all that the walk has read so far right? */
 static __always_inline bool walk_stands(struct walk *w, struct scratch *sc)
 {
 	return !bpf_rdonly_cast || !w->mapped || user_stands(sc);

@@ -113,7 +113,7 @@ static __always_inline void walk_limit(struct walk *w, struct cpu *c, struct scr
 }
 
 /* Nothing was read of the stack yet. */
-static __always_inline void walk_reads(struct walk *w, struct scratch *sc)
+static __always_inline void walk_read_begin(struct walk *w, struct scratch *sc)
 {
 	w->mapped = 0;
 	w->window_len = 0;
@@ -136,7 +136,7 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->status = w->budget ? SPOOR_WALK_TRUNCATED : w->full;
 	w->depth = 0;
 	w->searched = 0;
-	walk_reads(w, sc);
+	walk_read_begin(w, sc);
 }
 
 /* The id of the stack that sc->walk has found. */
@@ -195,9 +195,14 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 		return m->id;
 	}
 	memo_begin(w);
-	walk_reads(w, sc); /* what was forgotten since does not matter */
 	if (w->budget)
 		walk_frames(c, sc);
+	if (!walk_stands(w, sc)) { /* most likely other pages were taken away: once more */
+		walk_begin(w, sc, regs, image);
+		c->walk++;
+		memo_begin(w);
+		walk_frames(c, sc);
+	}
 	now = epoch; /* before: a definition of this segment does not serve the next */
 	id = walk_end(c, sc, task, t);
 	if (walk_lasts(w))
@@ -217,5 +222,10 @@ static __always_inline u32 take_stack_compat(struct cpu *c, struct scratch *sc, 
 	c->walk++;
 	if (w->budget)
 		walk_frames_compat(c, sc);
+	if (!walk_stands(w, sc)) {
+		walk_begin(w, sc, regs, image);
+		c->walk++;
+		walk_frames_compat(c, sc);
+	}
 	return walk_end(c, sc, task, t);
 }

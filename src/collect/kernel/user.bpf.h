@@ -9,11 +9,11 @@
  * processor does it (AMD64 Architecture Programmer's Manual, volume 2, 5.3), and then read by loads that may fault
  * harmlessly.
  *
- * Nothing is locked meanwhile: a page, even a table, may be taken away. But before the kernel gives one to somebody
- * else it has the processors forget their translations, and counts that in the address space (mm->context.tlb_gen, in
- * arch/x86/mm/tlb.c). So what was read counts if the number is the same before and after; and translations are kept, as
- * a processor keeps them, until it is another one. What is not simply present (swapped out, on the move) is left to
- * bpf_probe_read_user(), and so is everything where direct_map was not found.
+ * Nothing is locked meanwhile: a page, even a table, may be taken away. But the kernel clears its entry first, then
+ * raises the address space's count of translations that processors have to forget (mm->context.tlb_gen, in
+ * arch/x86/mm/tlb.c), and only then gives the page away. So what was read is right if that count is the same before and
+ * after, and until it changes translations are kept, as a processor keeps them. What is not simply present (swapped
+ * out, on the move) is left to bpf_probe_read_user(), and so is everything where direct_map was not found.
  */
 #include "collect/kernel/emit.bpf.h"
 
@@ -47,6 +47,8 @@ static __always_inline u64 translate(u64 pgd, u64 map, u64 addr)
 	u64 e = (pgd - map) | ENTRY_PRESENT | ENTRY_USER;
 	u32 shift = 12;
 
+	if (addr >> (five_levels ? 56 : 47)) /* the tables do not look at the bits above */
+		return 0;
 	if (five_levels)
 		e = table_entry(map, e, addr, 48);
 	e = table_entry(map, e, addr, 39);
@@ -82,14 +84,14 @@ static __always_inline u64 user_flushes(void)
 	return n;
 }
 
-/* The current process's memory is read from now on; with what was read before it is done. */
+/* The current process's memory is read from here on. */
 static __always_inline void user_begin(struct scratch *sc)
 {
 	sc->space = bpf_get_current_task_btf()->mm->context.ctx_id;
 	sc->flushes = user_flushes();
 }
 
-/* Does what was read since then count? */
+/* Is what was read since then right? */
 static __always_inline bool user_stands(struct scratch *sc)
 {
 	return user_flushes() == sc->flushes;
@@ -97,7 +99,8 @@ static __always_inline bool user_stands(struct scratch *sc)
 
 static __always_inline struct user_page *user_slot(struct scratch *sc, u64 addr)
 {
-	return &sc->user_pages[(addr >> 12 ^ sc->space) & (USER_PAGES - 1)];
+	/* Threads' stacks are 8 MiB apart, and each has its few pages in use. */
+	return &sc->user_pages[((addr >> 12) + 5 * (addr >> 23) + sc->space) & (USER_PAGES - 1)];
 }
 
 /* Where the kernel has the page of addr, if that is known already; else 0. */
@@ -133,7 +136,7 @@ static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 	u64 page;
 	int i;
 
-	if (!bpf_rdonly_cast || (addr & 4095) > 4096 - 64)
+	if (!bpf_rdonly_cast || !direct_map || (addr & 4095) > 4096 - 64)
 		return false;
 	user_begin(sc);
 	page = user_page_held(sc, addr);
