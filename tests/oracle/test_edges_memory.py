@@ -383,6 +383,27 @@ def test_pages_given_back_by_another_thread(tmp_path):
     assert names_of(recording, {"ask", "leaf", "middle", "main"}) == {("ask", "leaf", "middle", "main"): 50021}
 
 
+def test_path_in_secret_memory(tmp_path):
+    """The kernel does not have it mapped for itself: read there, it is zero."""
+    program = build(tmp_path, "secret", r"""
+	int main(void)
+	{
+		int fd = syscall(SYS_memfd_secret, 0);
+		char *path;
+
+		if (fd < 0)
+			return 77;
+		ftruncate(fd, 4096);
+		path = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		strcpy(path, "/nowhere/secret");
+		return !access(path, 0);
+	}""")
+    if subprocess.run([program], timeout=60).returncode == 77:
+        pytest.skip("this kernel has no memfd_secret")
+    recording = run(tmp_path, program)
+    assert [c["args"]["filename"] for c in recording.calls if c["event"] == "access"][-1] == "/nowhere/secret"
+
+
 def test_path_at_no_address(tmp_path):
     """Page tables do not look at the bits above those that they are about: an address that has some is none."""
     program = build(tmp_path, "high", r"""

@@ -130,10 +130,10 @@ __noinline u64 user_page_find(struct scratch *sc, u64 addr)
 	return bytes;
 }
 
-/* 64 bytes at addr, if they lie in one page. */
+/* 64 bytes at addr, if they lie in one page. All zero is what is read where the kernel has nothing (memfd_secret). */
 static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 {
-	u64 page;
+	u64 page, any = 0;
 	int i;
 
 	if (!bpf_rdonly_cast || !direct_map || (addr & 4095) > 4096 - 64)
@@ -146,8 +146,8 @@ static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 		return false;
 #pragma unroll
 	for (i = 0; i < 8; i++)
-		to[i] = kernel_word(page + (addr & 4095) + 8 * i);
-	return user_stands(sc);
+		any |= to[i] = kernel_word(page + (addr & 4095) + 8 * i);
+	return any && user_stands(sc);
 }
 
 /* ---- finding the mapping ---- */
