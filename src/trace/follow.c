@@ -142,7 +142,7 @@ void spoor_trace_follow(struct spoor_trace *t)
 {
 	t->following = 1;
 	if (!t->info.live)
-		t->info.live = t->info.away = t->info.suspended;
+		t->info.live = t->info.away = may_go_on(t);
 }
 
 int spoor_trace_more(struct spoor_trace *t)

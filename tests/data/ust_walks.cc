@@ -260,7 +260,7 @@ APART void plugin(const char *path)
 		*reinterpret_cast<void **>(&call) = dlsym(p, "call");
 	for (int i = 0; call && i < 2; i++) {
 		call(at, 400 + i);
-		for (int ms = 0; ms < 20000 && rows_of_objects() == before; ms++)
+		for (int ms = 0; ms < 20000 && !getenv("NO_ROWS") && rows_of_objects() == before; ms++)
 			usleep(1000); /* until its rows have come */
 	}
 	AFTER;

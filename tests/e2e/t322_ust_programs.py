@@ -199,13 +199,13 @@ def test_flight_recorder(run):
 
 
 def test_blocking_is_bounded(build, actor, tmp_path):
-    """For once; while nobody makes room no later event waits again."""
+    """For a second in all; while nobody makes room no later event waits."""
     n = 200003
     env = tracing.environment(build, tmp_path / "out", SPOOR_UST_MODE="block=200ms", SPOOR_UST_BUFFERS="64K",
                               SPOOR_UST_MAX_SIZE="4M")
     began = time.monotonic()
     subprocess.run([actor, "count", str(n)], env=env, check=True, timeout=100)
-    assert 0.2 < time.monotonic() - began < 5  # 200 s and more if each waited
+    assert 1 <= time.monotonic() - began < 5  # 200 s and more if each waited
     trace = arenas.arena(tmp_path / "out")
     got = numbers(trace)
     assert len(got) + lost([trace]) == n and lost([trace]) > 1000

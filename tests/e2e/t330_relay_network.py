@@ -138,28 +138,34 @@ def test_follow(relay, sender, ticker, build):  # noqa: F811
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_follow_over_relays(relay, sender, ticker, tmp_path, number):  # noqa: F811
-    """Whoever follows goes on with the next relay, is told once, and has each event once."""
-    s, out = sender("host"), tmp_path / "out"
+    """Whoever follows goes on with the next relay, is told once, and has each event once; so has who comes between."""
+    s = sender("host")
     s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     p = s.program(ticker, 1, 0, 1000)
     path = relay.directory / "host" / "t.spoor"
     wait_for(lambda: (path / "manifest").exists())
-    with open(out, "wb") as f:
-        reader = subprocess.Popen([s.build / "spoor", "report", "--follow", "--format", "json", path], stdout=f,
-                                  stderr=subprocess.PIPE, text=True)
+    readers = []
+
+    def follow():
+        with open(tmp_path / f"out{len(readers)}", "wb") as f:
+            readers.append(subprocess.Popen([s.build / "spoor", "report", "--follow", "--format", "json", path],
+                                            stdout=f, stderr=subprocess.PIPE, text=True))
+    follow()
     for _ in range(2):
-        before = out.stat().st_size
-        wait_for(lambda: out.stat().st_size > before)
+        before = (tmp_path / "out0").stat().st_size
+        wait_for(lambda: (tmp_path / "out0").stat().st_size > before)
         relay.kill(number)
-        assert "away; waiting" in reader.stderr.readline()
+        follow()
+        assert all("away; waiting" in r.stderr.readline() for r in readers)
         relay.start()
-        assert "there again" in reader.stderr.readline()
+        assert all("there again" in r.stderr.readline() for r in readers)
     s.finish(p)
     finish(s, relay)
-    assert reader.wait(60) == 0 and not reader.stderr.read()
-    *events, summary = map(json.loads, out.read_text().splitlines())
-    assert summary["ended"] and not summary["damages"]
-    assert [e["fields"]["n"] for e in events] == list(range(len(events))) and len(events) > 50
+    for i, reader in enumerate(readers):
+        assert reader.wait(60) == 0 and not reader.stderr.read()
+        *events, summary = map(json.loads, (tmp_path / f"out{i}").read_text().splitlines())
+        assert summary["ended"] and not summary["damages"]
+        assert [e["fields"]["n"] for e in events] == list(range(len(events))) and len(events) > 50
 
 
 def test_follow_over_daemons(relay, sender, ticker, tmp_path):  # noqa: F811

@@ -24,7 +24,7 @@ struct producer {
 	uint32_t packet;     /* index + 1 in the arena; 0: none */
 	uint32_t gave_up;    /* channel->space when no packet was found, + 1; 0: not so */
 	uint32_t generation; /* of the slot, when the packet was taken */
-	uint64_t reserved;
+	uint64_t in_vain;    /* ns that it has waited for room since there was any */
 };
 _Static_assert(sizeof(struct producer) == 64, "");
 

@@ -139,14 +139,20 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	walk_read_begin(w, sc);
 }
 
+/* Pages were taken away, most likely other ones. Where that goes on a deep stack would hardly ever be read in time. */
+static __always_inline void walk_again(struct walk *w, struct cpu *c, struct scratch *sc, struct pt_regs *regs, u32 image)
+{
+	walk_begin(w, sc, regs, image);
+	user_leave(sc);
+	c->walk++;
+}
+
 /* The id of the stack that sc->walk has found. */
 static __always_inline u32 walk_end(struct cpu *c, struct scratch *sc, struct task_struct *task, struct thread *t)
 {
 	struct walk *w = &sc->walk;
 	u32 id;
 
-	if (!walk_stands(w, sc))
-		w->status = WALK_RAW;
 	c->stats.frames += w->depth;
 	if (w->status != WALK_RAW) {
 		w->status = spoor_walk_ended(&w->s, w->status);
@@ -197,9 +203,8 @@ static __always_inline u32 take_stack(struct cpu *c, struct scratch *sc, struct 
 	memo_begin(w);
 	if (w->budget)
 		walk_frames(c, sc);
-	if (!walk_stands(w, sc)) { /* most likely other pages were taken away: once more */
-		walk_begin(w, sc, regs, image);
-		c->walk++;
+	if (!walk_stands(w, sc)) {
+		walk_again(w, c, sc, regs, image);
 		memo_begin(w);
 		walk_frames(c, sc);
 	}
@@ -223,8 +228,7 @@ static __always_inline u32 take_stack_compat(struct cpu *c, struct scratch *sc, 
 	if (w->budget)
 		walk_frames_compat(c, sc);
 	if (!walk_stands(w, sc)) {
-		walk_begin(w, sc, regs, image);
-		c->walk++;
+		walk_again(w, c, sc, regs, image);
 		walk_frames_compat(c, sc);
 	}
 	return walk_end(c, sc, task, t);

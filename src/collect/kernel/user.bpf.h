@@ -91,6 +91,12 @@ static __always_inline void user_begin(struct scratch *sc)
 	sc->flushes = user_flushes();
 }
 
+/* From here on nothing is read in place. */
+static __always_inline void user_leave(struct scratch *sc)
+{
+	sc->space = 0; /* no address space has this number */
+}
+
 /* Is what was read since then right? */
 static __always_inline bool user_stands(struct scratch *sc)
 {
@@ -111,16 +117,20 @@ static __always_inline u64 user_page_held(struct scratch *sc, u64 addr)
 	return p->addr == (addr & ~4095ULL) && p->space == sc->space && p->flushes == sc->flushes ? p->bytes : 0;
 }
 
-/* The same, found by the tables; 0: it cannot be told. Apart, so that the verifier goes through them once. */
+/*
+ * The same, found by the tables; 0: it cannot be told. Nor is it where the word at addr is zero: so is all that is read
+ * of a page that the kernel does not have mapped for itself (memfd_secret). Apart, so that the verifier goes through
+ * the tables once.
+ */
 __noinline u64 user_page_find(struct scratch *sc, u64 addr)
 {
 	struct user_page *p;
 	u64 bytes;
 
-	if (!sc || !bpf_rdonly_cast || !direct_map)
+	if (!sc || !bpf_rdonly_cast || !direct_map || !sc->space)
 		return 0;
 	bytes = direct_page(sc, direct_map, addr);
-	if (!bytes)
+	if (!bytes || !kernel_word(bytes + (addr & 4088)))
 		return 0;
 	p = user_slot(sc, addr);
 	p->addr = addr & ~4095ULL;
@@ -130,10 +140,10 @@ __noinline u64 user_page_find(struct scratch *sc, u64 addr)
 	return bytes;
 }
 
-/* 64 bytes at addr, if they lie in one page. All zero is what is read where the kernel has nothing (memfd_secret). */
+/* 64 bytes at addr, if they lie in one page. */
 static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 {
-	u64 page, any = 0;
+	u64 page;
 	int i;
 
 	if (!bpf_rdonly_cast || !direct_map || (addr & 4095) > 4096 - 64)
@@ -146,8 +156,8 @@ static __always_inline bool direct_read(struct scratch *sc, u64 *to, u64 addr)
 		return false;
 #pragma unroll
 	for (i = 0; i < 8; i++)
-		any |= to[i] = kernel_word(page + (addr & 4095) + 8 * i);
-	return any && user_stands(sc);
+		to[i] = kernel_word(page + (addr & 4095) + 8 * i);
+	return user_stands(sc);
 }
 
 /* ---- finding the mapping ---- */
