@@ -140,7 +140,8 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 }
 
 /* Pages were taken away, most likely other ones. Where that goes on a deep stack would hardly ever be read in time. */
-static __always_inline void walk_again(struct walk *w, struct cpu *c, struct scratch *sc, struct pt_regs *regs, u32 image)
+static __always_inline void walk_again(struct walk *w, struct cpu *c, struct scratch *sc, struct pt_regs *regs,
+				       u32 image)
 {
 	walk_begin(w, sc, regs, image);
 	user_leave(sc);
