@@ -112,15 +112,6 @@ static __always_inline void walk_limit(struct walk *w, struct cpu *c, struct scr
 	}
 }
 
-/* Nothing was read of the stack yet. */
-static __always_inline void walk_read_begin(struct walk *w, struct scratch *sc)
-{
-	w->mapped = 0;
-	w->window_len = 0;
-	if (bpf_rdonly_cast)
-		user_begin(sc);
-}
-
 static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struct pt_regs *regs, u32 image)
 {
 	w->s.pc = regs->ip;
@@ -136,7 +127,10 @@ static __always_inline void walk_begin(struct walk *w, struct scratch *sc, struc
 	w->status = w->budget ? SPOOR_WALK_TRUNCATED : w->full;
 	w->depth = 0;
 	w->searched = 0;
-	walk_read_begin(w, sc);
+	w->mapped = 0;
+	w->window_len = 0;
+	if (bpf_rdonly_cast)
+		user_begin(sc);
 }
 
 /* Pages were taken away, most likely other ones. Where that goes on a deep stack would hardly ever be read in time. */

@@ -91,16 +91,16 @@ static __always_inline void user_begin(struct scratch *sc)
 	sc->flushes = user_flushes();
 }
 
-/* From here on nothing is read in place. */
-static __always_inline void user_leave(struct scratch *sc)
-{
-	sc->space = 0; /* no address space has this number */
-}
-
 /* Is what was read since then right? */
 static __always_inline bool user_stands(struct scratch *sc)
 {
 	return user_flushes() == sc->flushes;
+}
+
+/* From here on nothing is read in place. */
+static __always_inline void user_leave(struct scratch *sc)
+{
+	sc->space = 0; /* no address space has this number */
 }
 
 static __always_inline struct user_page *user_slot(struct scratch *sc, u64 addr)
