@@ -329,6 +329,8 @@ const char *spoor_pending_name(unsigned why)
 		return "death";
 	case SPOOR_PENDING_LEFT:
 		return "left";
+	case SPOOR_PENDING_KILLED:
+		return "killed";
 	}
 	return "unknown";
 }

@@ -20,8 +20,8 @@ struct pending {
 
 /* A call of which a signal made an end. */
 enum cut {
-	CUT_TO_RESTART = 1, /* no program ever sees that: it is done anew, or a handler runs, or the thread ends */
-	CUT_FOR_GOOD = 2,   /* EINTR */
+	CUT_UNSEEN = 1, /* no program ever sees its result: it is done anew, or a handler runs, or the thread ends */
+	CUT_SEEN = 2,   /* EINTR */
 };
 
 /* After EINTR a thread may run on, and be killed for another reason. It ends when its core is dumped. */
@@ -219,11 +219,11 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 }
 
 /* ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND and ERESTART_RESTARTBLOCK are the kernel's own. */
-static enum cut how_cut(int64_t ret)
+static enum cut how_cut(const struct spoor_pending *p, int64_t ret)
 {
-	if (ret == -512 || ret == -513 || ret == -514 || ret == -516)
-		return CUT_TO_RESTART;
-	return ret == -EINTR ? CUT_FOR_GOOD : 0;
+	if (p->why == SPOOR_PENDING_KILLED || ret == -512 || ret == -513 || ret == -514 || ret == -516)
+		return CUT_UNSEEN;
+	return ret == -EINTR ? CUT_SEEN : 0;
 }
 
 static int see_completed(struct spoor_pendings *p, const struct spoor_event_header *h)
@@ -244,7 +244,7 @@ static int see_completed(struct spoor_pendings *p, const struct spoor_event_head
 	if (!same)
 		return give_up(p, s);
 	if (p->keeps_killed)
-		cut(p, s, how_cut(spoor_syscall_ret(h)), h->ts);
+		cut(p, s, how_cut(s->copy, spoor_syscall_ret(h)), h->ts);
 	return !s->copy->exact;
 }
 
@@ -252,7 +252,7 @@ static int see_exit(struct spoor_pendings *p, const struct spoor_thread_exit *x)
 {
 	struct pending *s = find(p, x->h.tid);
 	int killed = s->cut && x->pid == s->copy->pid && x->kind <= SPOOR_EXIT_PROCESS && WIFSIGNALED(x->code) &&
-		     (s->cut == CUT_TO_RESTART || x->h.ts - s->copy->h.ts < DIES_NS);
+		     (s->cut == CUT_UNSEEN || x->h.ts - s->copy->h.ts < DIES_NS);
 
 	cut(p, s, 0, 0);
 	return killed ? move_to(&p->killed, s) : 0;
@@ -297,7 +297,7 @@ int spoor_pendings_next_killed(const struct spoor_pendings *p, size_t *it, uint6
 		int killed = *it < p->killed.n;
 		const struct pending *s = killed ? &p->killed.items[*it] : &p->slots[*it - p->killed.n];
 
-		if (!killed && (s->cut != CUT_TO_RESTART || s->copy->h.ts < from))
+		if (!killed && (s->cut != CUT_UNSEEN || s->copy->h.ts < from))
 			continue;
 		*ret = event_of(s);
 		++*it;

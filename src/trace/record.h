@@ -143,7 +143,7 @@ struct spoor_syscall_other {
 
 /*
  * A call that is under way: written when it first sleeps, at attach or when a setting lets it in, at the end of the
- * recording, and when its thread dies in it. If a completed event of the same thread with ts - dur == start follows,
+ * recording, and when its thread dies in it or is going to. If a completed event of the same thread with ts - dur == start follows,
  * that one replaces it.
  */
 enum spoor_pending_why {
@@ -153,6 +153,7 @@ enum spoor_pending_why {
 	SPOOR_PENDING_DEATH = 4,  /* its thread ended in it (exit, exit_group, or killed) */
 	SPOOR_PENDING_MOVED = 5,  /* execve gave its thread the tid of the process: it ends under that one; no data */
 	SPOOR_PENDING_LEFT = 6,   /* its thread left the recording: when it ended is not known */
+	SPOOR_PENDING_KILLED = 7, /* it had slept, and completes now; but its thread is killed before it runs on */
 };
 struct spoor_pending {
 	struct spoor_event_header h; /* ts: when this was noticed */

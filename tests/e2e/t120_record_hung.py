@@ -104,6 +104,49 @@ def test_program_that_is_killed(record, read, spoor, blocked, hung):
     assert re.search(r"^0 calls were in flight at the end, and \d were until their threads were killed\.$", said, re.M)
 
 
+JOINERS = r"""
+#include <pthread.h>
+#include <unistd.h>
+static void *joins(void *thread)
+{
+	if (thread)
+		pthread_join((pthread_t)thread, 0);
+	pause();
+	return 0;
+}
+int main(void)
+{
+	pthread_t thread = 0;
+
+	for (int i = 0; i < 12; i++)
+		pthread_create(&thread, 0, joins, (void *)thread);
+	joins((void *)thread);
+}
+"""
+
+
+def test_killed_with_whom_they_wait_for(record, read, spoor, start, tmp_path):
+    """Whose end one waits for may end before it of the same signal: the call succeeds then, though nobody sees it."""
+    (tmp_path / "c.c").write_text(JOINERS)
+    subprocess.run(["gcc", "-w", "-o", "c", "c.c", "-lpthread"], cwd=tmp_path, check=True)
+    ended = Counter()
+    for i in range(10):
+        hung = start(tmp_path / "c")
+        threads = Path(f"/proc/{hung.pid}/task")
+        wait_for(lambda: [sum(sleeps_in(t.name, nr) for t in threads.iterdir()) for nr in (34, 202)] == [1, 12])
+        tids = {int(t.name) for t in threads.iterdir()}
+        recording = record("-p", hung.pid, trace=f"{i}.spoor")
+        hung.kill()
+        assert recording.wait() == 0
+        *lines, _ = spoor("report", "--blocked", "-f", "json", recording.trace).stdout.splitlines()
+        found = {e["tid"]: e for e in map(json.loads, lines)}
+        assert found.keys() == tids and {e["unfinished"] for e in found.values()} == {"killed"}
+        trace = read(recording.trace).whole()
+        assert len(trace.calls) == 13 and trace.summary["unfinished"] == 0
+        ended.update(e["errno"] for e in trace.calls)
+    assert ended[None], "none was woken by another's end"
+
+
 def test_interrupted_and_gone_on(record, spoor, start, tmp_path):
     """A call that a signal ended is none of those if its thread did anything after it."""
     (tmp_path / "p.py").write_text("import os, signal\n"

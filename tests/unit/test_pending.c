@@ -45,7 +45,8 @@ static void see_pending(struct spoor_pendings *p, uint32_t tid, unsigned id, uin
 #define SECOND 1000000000ULL
 
 /* A call of 100 ns, which slept and ended with `ret` at 1000, and its thread later, if it does. */
-static void see_cut(struct spoor_pendings *p, uint32_t tid, int32_t ret, uint64_t later, unsigned kind, int code)
+static void see_cut_of(struct spoor_pendings *p, unsigned why, uint32_t tid, int32_t ret, uint64_t later, unsigned kind,
+		       int code)
 {
 	struct spoor_syscall s = { .h = { .ts = 1000, .id = 7, .size4 = 10, .tid = tid }, .dur = 100, .ret = ret };
 	struct {
@@ -55,10 +56,15 @@ static void see_cut(struct spoor_pendings *p, uint32_t tid, int32_t ret, uint64_
 		       .code = code,
 		       .kind = kind } };
 
-	see_pending(p, tid, 7, 900, SPOOR_PENDING_SLEEP);
+	see_pending(p, tid, 7, 900, why);
 	assert_int_equal(spoor_pendings_see(p, &(struct spoor_event){ .h = &s.h }), 0);
 	if (later)
 		assert_int_equal(spoor_pendings_see(p, &(struct spoor_event){ .h = (void *)&x }), 0);
+}
+
+static void see_cut(struct spoor_pendings *p, uint32_t tid, int32_t ret, uint64_t later, unsigned kind, int code)
+{
+	see_cut_of(p, SPOOR_PENDING_SLEEP, tid, ret, later, kind, code);
 }
 
 /* Threads whose calls were ended by what killed them, a bit for each. */
@@ -98,9 +104,12 @@ static void test_killed(void **state)
 	see_cut(p, 12, -512, 0, 0, 0);
 	see_pending(p, 12, 7, 1010, SPOOR_PENDING_SLEEP);
 	see_cut(p, 1, 0, 5, SPOOR_EXIT_THREAD, SIGKILL); /* another thread of that number */
-	assert_int_equal(killed(p, UINT64_MAX), 1 << 1 | 1 << 2 | 1 << 3);
-	assert_int_equal(killed(p, 1001), 1 << 1 | 1 << 2 | 1 << 3);
-	assert_int_equal(killed(p, 1000), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 9);
+	see_cut_of(p, SPOOR_PENDING_KILLED, 13, 0, 5, SPOOR_EXIT_PROCESS, SIGKILL); /* woken by one that was killed, too */
+	see_cut_of(p, SPOOR_PENDING_KILLED, 14, 0, 5, SPOOR_EXIT_PROCESS, 3 << 8);
+	see_cut_of(p, SPOOR_PENDING_KILLED, 15, 1, 0, 0, 0);
+	assert_int_equal(killed(p, UINT64_MAX), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 13);
+	assert_int_equal(killed(p, 1001), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 13);
+	assert_int_equal(killed(p, 1000), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 9 | 1 << 13 | 1 << 15);
 	spoor_pendings_free(p);
 }
 

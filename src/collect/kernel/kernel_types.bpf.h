@@ -262,6 +262,12 @@ struct sched_entity {
 	u64 exec_start;
 };
 
+struct sigpending {
+	struct {
+		unsigned long sig[1];
+	} signal;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
@@ -279,6 +285,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
+	struct sigpending pending;
 	struct css_set *cgroups;
 };
 
@@ -322,6 +329,7 @@ enum {
 	AF_UNIX = 1,
 	AF_INET = 2,
 	AF_INET6 = 10,
+	SIGKILL = 9,
 	ENOENT = 2,
 	EAGAIN = 11,
 	EBUSY = 16,

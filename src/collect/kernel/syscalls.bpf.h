@@ -228,6 +228,12 @@ static __noinline int emit_call(struct task_struct *task, struct thread *t, long
 	return 0;
 }
 
+/* Of a process that is killed by whatever signal this is pending in each thread; none gets to the program any more. */
+static __always_inline bool is_killed(const struct task_struct *task)
+{
+	return task->pending.signal.sig[0] & 1UL << (SIGKILL - 1);
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
@@ -251,6 +257,9 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	/* That its time is but a bound the segment in which it ends has to tell, too. */
 	if (start && t->pending == CALL_BEGAN_BEFORE && t->told != (u32)epoch)
 		emit_pending(task, t, SPOOR_PENDING_BEFORE);
+	/* Whatever it returns, be it that who was killed just before woke it: nobody will ever see that. */
+	if (start && t->pending && is_killed(task))
+		emit_pending(task, t, SPOOR_PENDING_KILLED);
 	/* It was answered before it began: what can be known of it is known now, and that it took no time. */
 	if (!start && t->turn & TURN_OUTSIDE && may_be_answered(task)) {
 		int mode = take_call_apart(t);
