@@ -10,6 +10,7 @@
  *	shared	an event of a thread that found no packet free: others have them all
  *	marker	a marker
  *	stack	next, called by some functions
+ *	handlers	six events, each begun in a signal handler over the one before, which is half written
  */
 #define _GNU_SOURCE 1
 #include <fcntl.h>
@@ -32,6 +33,9 @@
 
 SPOOR_TRACEPOINT(step, event, TP_PROTO(long n, const char *s), TP_ARGS(n, s),
 		 TP_FIELDS(spoor_int(long, n, n), spoor_string(s, s)))
+
+SPOOR_TRACEPOINT(step, within, TP_PROTO(long n, const char *s), TP_ARGS(n, s),
+		 TP_FIELDS(spoor_int(long, n, n), spoor_text(s, s, 17)))
 
 /* ---- the child ---- */
 
@@ -136,13 +140,51 @@ static void stack(void)
 	deep(7);
 }
 
+#define HANDLERS 6
+#define PAGE 4096
+static char *pages;
+static long level;
+
+/* Writing it is interrupted by SIGSEGV. */
+static void record_within(void)
+{
+	long n = level++;
+
+	spoor_trace(step, within, n, pages + n * PAGE);
+}
+
+static void on_fault(int sig)
+{
+	(void)sig;
+	if (level < HANDLERS)
+		record_within();
+	else
+		mprotect(pages, (size_t)HANDLERS * PAGE, PROT_READ);
+}
+
+static void handlers(void)
+{
+	struct sigaction a = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
+	long i;
+
+	pages = mmap(NULL, (size_t)HANDLERS * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	for (i = 0; i < HANDLERS; i++)
+		strcpy(pages + i * PAGE, "seventeen letters");
+	mprotect(pages, (size_t)HANDLERS * PAGE, PROT_NONE);
+	sigaction(SIGSEGV, &a, NULL);
+	record(0, 1, "before it");
+	trap();
+	record_within();
+	trap();
+}
+
 static int child(const char *path)
 {
 	static const struct {
 		const char *name;
 		void (*go)(void);
-	} paths[] = { { "next", next },	    { "first", first },	  { "packet", packet },
-		      { "shared", shared }, { "marker", marker }, { "stack", stack } };
+	} paths[] = { { "next", next },     { "first", first }, { "packet", packet },    { "shared", shared },
+		      { "marker", marker }, { "stack", stack }, { "handlers", handlers } };
 	unsigned i;
 
 	sem_init(&recorded, 0, 0);
@@ -183,11 +225,13 @@ static pid_t until_trap(pid_t pid)
 /* False if it was a trap. */
 static int step(pid_t tid)
 {
+	static int sig; /* that it is to get */
 	siginfo_t info;
 	int status;
 
-	check(!ptrace(PTRACE_SINGLESTEP, tid, 0, 0) && waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status),
+	check(!ptrace(PTRACE_SINGLESTEP, tid, 0, sig) && waitpid(tid, &status, __WALL) == tid && WIFSTOPPED(status),
 	      "step");
+	sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 	check(!ptrace(PTRACE_GETSIGINFO, tid, 0, &info), "how it stopped");
 	return info.si_code != SI_KERNEL;
 }

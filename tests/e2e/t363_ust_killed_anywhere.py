@@ -92,6 +92,21 @@ def test_each_state_with_call_stacks(build, daemon, states, tmp_path):
     assert " 0 lost" in daemon.ust("end").stdout
 
 
+@pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["as it is", "filtered"])
+def test_each_state_in_handlers(build, spoor, states, tmp_path, how):
+    """Six over one another over half-written events: what the inner ones have committed is there, and no other."""
+    env = tracing.environment(build, tmp_path / "out", SPOOR_UST_BUFFERS="64K", **how)
+    came = []
+    for state in walk(states, env, "handlers", tmp_path / "states", 1500):
+        trace = arenas.arena(state)
+        got = sorted((e.values["n"], e.values["s"]) for e in trace.events if e.name == "step:within")
+        assert not trace.lost() and got == [(n, SHORT.encode()) for n in range(6 - len(got), 6)], (state.name, got)
+        came.append(len(got))
+        if int(state.name) % 8 == 0:
+            assert recovered(spoor, state) == 1 + len(got)
+    assert came == sorted(came) and {*came} == {*range(7)}
+
+
 def test_each_state_of_several_channels(build, spoor, states, tmp_path):
     """An event that goes to three of them is in one after the other."""
     (tmp_path / "sock.sessions").write_bytes(board(session_setup(n_channels=3, buffers=3 << 16), rule(channels=7)))

@@ -149,7 +149,7 @@ struct spoor_arena_channel {
 	/* live: */
 	__u64 lost;        /* events that found no room */
 	__u64 lost_large;  /* events larger than a packet */
-	__u64 lost_nested; /* events in signal handlers deeper than there are levels */
+	__u64 lost_nested; /* 0; older libraries: events in signal handlers over more than two half-written ones */
 	__u64 lost_child;  /* of `lost`: by child processes that could have no buffers of their own */
 	__u64 shared;      /* events written into a shared packet: not lost, but dearer */
 	__u32 space;       /* futex word: counted up whenever a packet becomes FREE */
@@ -221,7 +221,8 @@ enum spoor_packet_state {
  *   +-------------+--------+-------+-------------------+
  *   | generation  | level  | state | tid of the owner  |
  *   +-------------+--------+-------+-------------------+
- * level: 0, or how many half-written events of the same thread the signal handler that owns it stands over.
+ * level: 0, or how many half-written events of the same thread the signal handler that owns it stands over; 3: of
+ * handlers over that many or more, which put whole events there.
  * In states other than OWNED tid and level are those of the last owner; READING: of who reads it, which is the consumer
  * (SPOOR_LEVEL_CONSUMER), or a thread that overwrites it.
  */

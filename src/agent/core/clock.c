@@ -58,6 +58,11 @@ enum spoor_arena_clock_kind clock_kind(void)
 	return kind;
 }
 
+uint64_t clock_stamp(void)
+{
+	return clock_kind() == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
+}
+
 void clock_use_monotonic(void)
 {
 	kind = SPOOR_ARENA_MONOTONIC;

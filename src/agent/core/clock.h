@@ -11,5 +11,7 @@ uint64_t clock_realtime(void);
 struct spoor_arena_clock clock_pair(void);
 /* Which stamps this machine's events carry; asked once. */
 enum spoor_arena_clock_kind clock_kind(void);
+/* Such a stamp. Async-signal-safe. */
+uint64_t clock_stamp(void);
 /* That it be CLOCK_MONOTONIC whatever the machine has; before anything is stamped. */
 void clock_use_monotonic(void);

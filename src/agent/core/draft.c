@@ -69,21 +69,25 @@ static char *begin_in(struct block *b, const struct caller *site)
 	return at;
 }
 
-/* The block of the first level that no unfinished event is on. NULL: it is to be made, or (*ret_deep) none can be. */
-static struct block *find_level(uintptr_t sp, bool *ret_deep)
+/* The block of the first level that no unfinished event is on. NULL: it is to be made. */
+static __attribute__((noinline, cold)) struct block *find_level(struct block *b, uintptr_t sp)
 {
-	struct block *b = block;
-	unsigned level;
+	struct stack_here here = STACK_HERE(sp);
 
-	for (level = 0; level < SPOOR_LEVELS; level++) {
-		if (!b->drafting || stack_was_left(b->drafting, sp))
-			return b;
+	for (; b->drafting && !stack_was_left(&here, b->drafting); b = b->deeper)
 		if (!b->deeper || !block_tid(b->deeper))
 			return NULL;
-		b = b->deeper;
-	}
-	*ret_deep = true;
-	return NULL;
+	return b;
+}
+
+/* With the signals blocked: made, too. NULL: no memory. */
+static struct block *make_level(struct block *b, uintptr_t sp)
+{
+	struct stack_here here = STACK_HERE(sp);
+
+	while (b && b->drafting && !stack_was_left(&here, b->drafting))
+		b = block_deeper(b);
+	return b && (draft_of(b) || make_group(b)) ? b : NULL;
 }
 
 static char *begin_common(const struct caller *site, uint64_t signals)
@@ -105,36 +109,29 @@ static char *begin_common(const struct caller *site, uint64_t signals)
 static char *begin_slow(const struct caller *site, uint64_t signals)
 {
 	struct block *b;
-	unsigned level;
 
 	if (!process->alive && outputs_renew(false))
 		return NULL;
 	b = reserve_enter();
-	if (!b || !is_own(b))
-		return begin_common(site, signals);
-	for (level = 0; b && level < SPOOR_LEVELS; level++, b = block_deeper(b)) {
-		if (b->drafting && !stack_was_left(b->drafting, site->sp))
-			continue;
-		return draft_of(b) || make_group(b) ? begin_in(b, site) : NULL;
-	}
-	return NULL;
+	b = b && is_own(b) ? make_level(b, site->sp) : NULL;
+	return b ? begin_in(b, site) : begin_common(site, signals);
 }
 
-char *draft_begin(const struct caller *site, bool *ret_deep)
+char *draft_begin(const struct caller *site)
 {
-	bool deep = false;
 	uint64_t signals;
 	char *at = NULL;
 
 	if (likely(is_own(block))) {
-		struct block *b = find_level(site->sp, &deep);
+		struct block *b = block;
 
+		if (unlikely(b->drafting))
+			b = find_level(b, site->sp);
 		at = b ? begin_in(b, site) : NULL;
 		if (likely(at))
 			return at;
 	}
-	*ret_deep = deep;
-	if (deep || (!process->alive && outputs_missing()))
+	if (!process->alive && outputs_missing())
 		return NULL;
 	signals = signals_block();
 	at = begin_slow(site, signals);
@@ -143,14 +140,35 @@ char *draft_begin(const struct caller *site, bool *ret_deep)
 	return at;
 }
 
+char *draft_begin_aside(uintptr_t sp, const struct aside *aside)
+{
+	struct block *b = make_level(block, sp);
+
+	if (!b)
+		return NULL;
+	b->drafting = sp;
+	b->aside = *aside;
+	return draft_of(b);
+}
+
 static struct block *block_of(const char *at)
 {
 	struct block *b;
 
 	for (b = block; b && b != &nobody && block_tid(b); b = b->deeper)
-		if (b->drafting && at == draft_of(b))
+		if (b->drafting && (uintptr_t)at - (uintptr_t)draft_of(b) < DRAFT)
 			return b;
 	return NULL;
+}
+
+struct block *draft_aside(const char *at, char **ret_begin)
+{
+	struct block *b = block_of(at);
+
+	if (!b || b->site.pc)
+		return NULL;
+	*ret_begin = draft_of(b);
+	return b;
 }
 
 const struct caller *draft_site(const char *at)
@@ -160,7 +178,7 @@ const struct caller *draft_site(const char *at)
 	if (at == common.data)
 		return process->draft_lock == sys_tid() ? &common.site : NULL;
 	b = block_of(at);
-	return b ? &b->site : NULL;
+	return b && b->site.pc ? &b->site : NULL;
 }
 
 void draft_end(const char *at)

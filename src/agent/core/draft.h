@@ -3,17 +3,24 @@
 /*
  * An event of which it is not known yet where it goes, if anywhere (it is for several sessions or channels, or has a
  * filter), is written into its thread's draft first and copied from there: so it costs no buffer's room before it has
- * passed. Each block of producers has a draft; threads without a block of their own have one together.
+ * passed. Each block of producers has a draft; threads without a block of their own have one together. Records of
+ * handlers that are too deep to write into packets lie there meanwhile, too (aside.h).
  *
  * Blocks lie in chunks of which some are of no use: drafts get their addresses by 16, and memory as they are touched.
  */
 #include "agent/core/producer.h"
 
+/* Where to write a record of at most RESERVE_MOST bytes, its head included. NULL: there is none. Async-signal-safe. */
+char *draft_begin(const struct caller *site);
+
+/* The same for a record that is aside: in one of the thread's own. With its signals blocked. */
+char *draft_begin_aside(uintptr_t sp, const struct aside *aside);
+
 /*
- * Where to write a record of at most RESERVE_MOST bytes, its head included. NULL: there is none; *ret_deep: because the
- * thread is too deep in signal handlers. Async-signal-safe.
+ * If `at` is within such a record of this thread: the block whose draft that is in, where it begins, and what it is
+ * for; else NULL.
  */
-char *draft_begin(const struct caller *site, bool *ret_deep);
+struct block *draft_aside(const char *at, char **ret_begin);
 
 /* If at is this thread's draft and still its event's: where its site is; else NULL. */
 const struct caller *draft_site(const char *at);

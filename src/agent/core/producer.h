@@ -6,7 +6,11 @@
  *   thread-local pointer --> +--------+--------+--------+-----+   level 0
  *                            | head   | slot 0 | slot 1 | ... |
  *                            +--------+--------+--------+-----+
- *                              deeper --> the same for events of signal handlers over a half-written event, level 1, 2
+ *                              deeper --> the same for events of signal handlers over a half-written event, level 1
+ *                                         deeper --> 2, ...
+ *
+ * On the first SPOOR_LEVELS events are written into packets; on those beyond, of which there may be any number, into
+ * the block's draft first (aside.h).
  *
  * All 0 is a valid producer: one that has no packet. That is what a thread has before its first event (`nobody`, a
  * block of all threads together) and what is left after a fork: both go the slow way without being asked for.
@@ -16,7 +20,7 @@
 #include <spoor/site.h>
 
 #define SPOOR_SLOTS 15 /* channels of all sessions that record a program at once */
-#define SPOOR_LEVELS 3
+#define SPOOR_LEVELS 3 /* that have packets to write in */
 
 struct producer {
 	struct spoor_producer p;
@@ -35,6 +39,13 @@ struct caller {
 	uintptr_t pc, sp, bp; /* as they are after our return */
 };
 
+/* A record that is in the block's draft with its head and contexts: the slot that it is for. */
+struct aside {
+	uintptr_t pc; /* 0 */
+	uint32_t slot;
+	uint32_t generation;
+};
+
 struct block {
 	uint32_t tid; /* whose; 0: nobody's */
 	uint32_t level;
@@ -42,7 +53,10 @@ struct block {
 	uint32_t index; /* among all blocks */
 	struct block *deeper;
 	uintptr_t drafting; /* stack pointer of the event that is in the block's draft (draft.h); 0: none */
-	struct caller site; /* where it was begun */
+	union {
+		struct caller site; /* where it was begun; no pc: */
+		struct aside aside; /* in place of an event that is to be copied to whoever wants it */
+	};
 	void *scratch; /* NULL: none yet */
 	struct producer slot[SPOOR_SLOTS];
 };
@@ -64,6 +78,11 @@ static inline unsigned tp_id(const struct spoor_tracepoint *tp)
 static inline unsigned tp_slot(const struct spoor_tracepoint *tp)
 {
 	return (unsigned)((tp_offset(tp) - SPOOR_SLOT_OFFSET(0)) / sizeof(struct producer));
+}
+
+static inline bool producer_has_room(const struct producer *p, size_t size)
+{
+	return p->packet && (ptrdiff_t)size <= __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - p->p.at;
 }
 
 extern __thread struct block *block HIDDEN __attribute__((tls_model("initial-exec")));

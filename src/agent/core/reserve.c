@@ -6,6 +6,7 @@
  */
 #include <pthread.h>
 
+#include "agent/core/aside.h"
 #include "agent/core/clock.h"
 #include "agent/core/packets.h"
 #include "agent/core/perf.h"
@@ -64,11 +65,6 @@ static inline __attribute__((always_inline)) void put_head(char *at, uint64_t ts
 	words[1] = (uint64_t)id | (uint64_t)size << 14 /* size4 */ | (uint64_t)tid << 32;
 }
 
-static uint64_t stamp(void)
-{
-	return clock_kind() == SPOOR_ARENA_TSC ? rdtsc() : clock_monotonic();
-}
-
 static void count(__u64 *counter)
 {
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
@@ -79,16 +75,20 @@ static struct slot *slot_of(const struct spoor_tracepoint *tp)
 	return &slots[tp_slot(tp)];
 }
 
-/* The block that this event may use, marked as busy: of the first level that no unfinished event is on. */
+/*
+ * What this event may use, marked as busy: of the first level that no unfinished event is on. NULL: it is too deep, or
+ * there is no memory.
+ */
 static struct producer *claim(struct slot *s, struct block *b, size_t offset, uintptr_t sp)
 {
+	struct stack_here here = STACK_HERE(sp);
 	unsigned level;
 
 	for (level = 0; b && level < SPOOR_LEVELS; level++, b = block_deeper(b)) {
 		struct producer *p = (struct producer *)((char *)b + offset);
 		uintptr_t busy = p->p.busy;
 
-		if (busy && !stack_was_left(busy, sp))
+		if (busy && !stack_was_left(&here, busy))
 			continue;
 		__atomic_store_n(&p->p.busy, sp, __ATOMIC_RELAXED);
 		barrier();
@@ -101,7 +101,6 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 	return NULL;
 }
 
-/* Found: the thread's signals stay blocked, and it stays in the slot, until it commits. */
 static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uint64_t signals)
 {
 	char *at = packet_shared_reserve(s, size, signals);
@@ -110,7 +109,18 @@ static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, s
 		count(&s->channel->lost);
 		return NO_HANDLE;
 	}
-	put_head(at, stamp(), tp_id(tp), size, sys_tid());
+	put_head(at, clock_stamp(), tp_id(tp), size, sys_tid());
+	return (struct spoor_handle){ at, NULL };
+}
+
+static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
+					 uintptr_t sp, uint64_t signals)
+{
+	char *at = aside_begin(s, sp);
+
+	if (!at)
+		return shared(tp, s, size, signals);
+	put_head(at, 0, tp_id(tp), size, block_tid(b));
 	return (struct spoor_handle){ at, NULL };
 }
 
@@ -122,19 +132,15 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	unsigned level;
 	char *at;
 
-	if (!p) {
-		count(&s->channel->lost_nested);
-		return NO_HANDLE;
-	}
+	if (!p)
+		return reserve_aside(tp, s, b, size, sp, signals);
 	level = ((struct block *)((char *)p - offset))->level;
-	if (!p->packet || (ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - p->p.at) {
-		if (!packet_next(s, p, level, size)) {
-			__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
-			return shared(tp, s, size, signals);
-		}
+	if (!producer_has_room(p, size) && !packet_next(s, p, level, size)) {
+		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
+		return shared(tp, s, size, signals);
 	}
 	at = p->p.at;
-	put_head(at, stamp(), tp_id(tp), size, p->tid);
+	put_head(at, clock_stamp(), tp_id(tp), size, p->tid);
 	return (struct spoor_handle){ at, &p->p };
 }
 
@@ -178,6 +184,12 @@ static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slo
 	return reserve_in(tp, s, b, size, sp, signals);
 }
 
+/* Of a shared packet: the thread's signals stay blocked, and it stays in the slot, until it commits. */
+static bool is_shared_packets(struct spoor_handle h)
+{
+	return h.at && !h.producer && !aside_holds(h.at);
+}
+
 static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp, uint64_t signals)
 {
 	struct slot *s = slot_of(tp);
@@ -190,7 +202,7 @@ static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t s
 	if (!slot_enter(s))
 		return NO_HANDLE;
 	h = reserve_there(tp, s, size, sp, signals);
-	if (!h.at || h.producer)
+	if (!is_shared_packets(h))
 		slot_leave(s);
 	return h;
 }
@@ -218,7 +230,7 @@ static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct s
 	}
 	signals = signals_block();
 	h = reserve_blocked(tp, size, sp, signals);
-	if (!h.at || h.producer)
+	if (!is_shared_packets(h))
 		signals_restore(signals);
 	return h;
 }
@@ -266,6 +278,8 @@ void reserve_commit(char *at, size_t size)
 {
 	unsigned i;
 
+	if (aside_commit(at, size))
+		return;
 	for (i = 0; i < SPOOR_SLOTS; i++) {
 		if (!packet_shared_from(&slots[i], at))
 			continue;

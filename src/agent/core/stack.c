@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <signal.h>
-
 #include "agent/core/stack.h"
 
 /*
  * On one stack a handler stands below what it interrupted. On an alternate stack it may stand anywhere, but the kernel
  * tells whether we are on it.
  */
-bool stack_was_left(uintptr_t busy, uintptr_t sp)
+bool stack_was_left(struct stack_here *here, uintptr_t busy)
 {
+	const stack_t *a = &here->alternate;
 	bool was_there, is_there;
-	stack_t alternate = {};
 
-	if (sys_failed(sys3(SYS_sigaltstack, NULL, &alternate, 0)))
-		return busy <= sp;
-	is_there = alternate.ss_flags & SS_ONSTACK;
-	was_there = !(alternate.ss_flags & SS_DISABLE) && busy - (uintptr_t)alternate.ss_sp < alternate.ss_size;
+	if (!here->asked && sys_failed(sys3(SYS_sigaltstack, NULL, &here->alternate, 0)))
+		here->alternate = (stack_t){ .ss_flags = SS_DISABLE };
+	here->asked = true;
+	is_there = a->ss_flags & SS_ONSTACK;
+	was_there = !(a->ss_flags & SS_DISABLE) && busy - (uintptr_t)a->ss_sp < a->ss_size;
 	if (was_there != is_there)
 		return was_there;
-	return busy <= sp;
+	return busy <= here->sp;
 }

@@ -266,19 +266,19 @@ static __attribute__((noinline, cold)) void look_for_it(void)
 
 /* ---- an event's ---- */
 
-static bool is_taken(const struct block *b, uintptr_t sp)
+static bool is_taken(const struct block *b, struct stack_here *here)
 {
 	const struct scratch *sc = b->scratch;
 
-	return sc && sc->walking && !stack_was_left(sc->walking, sp);
+	return sc && sc->walking && !stack_was_left(here, sc->walking);
 }
 
 /* The thread's scratch, or that of the first level on which no walk was interrupted. NULL: no memory. */
 static struct scratch *enter(uintptr_t sp)
 {
 	struct scratch *sc = block->scratch;
+	struct stack_here here;
 	struct block *b;
-	unsigned level;
 	uint64_t signals;
 
 	if (likely(sc && !sc->walking && !(block->flags & BLOCK_SHARED_TLS))) {
@@ -289,8 +289,9 @@ static struct scratch *enter(uintptr_t sp)
 	b = reserve_enter();
 	if (b && b->flags & BLOCK_SHARED_TLS)
 		b = NULL;
-	for (level = 1; b && is_taken(b, sp); level++)
-		b = level < SPOOR_LEVELS ? block_deeper(b) : NULL;
+	here = STACK_HERE(sp);
+	while (b && is_taken(b, &here))
+		b = block_deeper(b);
 	sc = b ? block_scratch(b) : NULL;
 	if (sc)
 		sc->walking = sp;

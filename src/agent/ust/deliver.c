@@ -12,7 +12,7 @@
 #define NO_HANDLE ((struct spoor_handle){ NULL, NULL })
 
 /* The event of which there is no draft is lost in each of its channels. */
-static void count_lost(const struct class *c, bool deep, size_t size)
+static void count_lost(const struct class *c, size_t size)
 {
 	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_RELAXED) | __atomic_load_n(&c->refused, __ATOMIC_RELAXED);
 
@@ -26,10 +26,8 @@ static void count_lost(const struct class *c, bool deep, size_t size)
 		}
 		signals = signals_block();
 		if (slot_enter(s)) {
-			__atomic_fetch_add(size > RESERVE_MOST ? &s->channel->lost_large :
-					   deep                ? &s->channel->lost_nested :
-								 &s->channel->lost,
-					   1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(size > RESERVE_MOST ? &s->channel->lost_large : &s->channel->lost, 1,
+					   __ATOMIC_RELAXED);
 			slot_leave(s);
 		}
 		signals_restore(signals);
@@ -39,13 +37,12 @@ static void count_lost(const struct class *c, bool deep, size_t size)
 struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size)
 {
 	const struct caller site = CALLER_();
-	bool deep = false;
 	char *at = NULL;
 
 	if (size <= RESERVE_MOST)
-		at = draft_begin(&site, &deep);
+		at = draft_begin(&site);
 	if (!at) {
-		count_lost(tp->agent, deep, size);
+		count_lost(tp->agent, size);
 		return NO_HANDLE;
 	}
 	*(uint64_t *)(at + size - 8) = 0; /* the padding; the fields come over it */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <string.h>
+
+#include "agent/core/aside.h"
+#include "agent/core/clock.h"
+#include "agent/core/draft.h"
+#include "agent/core/packets.h"
+#include <spoor/record.h>
+
+char *aside_begin(const struct slot *s, uintptr_t sp)
+{
+	struct aside aside = { .slot = (uint32_t)(s - slots), .generation = slot_generation(s) };
+
+	return draft_begin_aside(sp, &aside);
+}
+
+bool aside_holds(const char *at)
+{
+	char *begin;
+
+	return draft_aside(at, &begin);
+}
+
+static void put(char *at, const char *record, size_t size)
+{
+	memcpy(at, record, size);
+	*(uint64_t *)at = clock_stamp();
+}
+
+/* NULL: no memory, or who shares this thread's storage may be in the midst of an event there. */
+static struct producer *last_level(const struct slot *s)
+{
+	struct block *b = block_is_shared(block) ? NULL : block;
+	struct producer *p;
+	unsigned level;
+
+	for (level = 0; b && level < SPOOR_LEVELS; level++)
+		b = block_deeper(b);
+	if (!b)
+		return NULL;
+	p = &b->slot[s - slots];
+	p->tid = block_tid(b);
+	return p;
+}
+
+/* In the slot, with the signals blocked; neither is so afterwards. */
+static void move(struct slot *s, const char *record, size_t size, uint64_t signals)
+{
+	struct producer *p = last_level(s);
+	char *at;
+
+	if (p && (producer_has_room(p, size) || packet_next(s, p, SPOOR_LEVELS, size))) {
+		struct spoor_handle h = { p->p.at, &p->p };
+
+		put(h.at, record, size);
+		spoor_commit_(NULL, h, size);
+	} else if ((at = packet_shared_reserve(s, size, signals))) {
+		put(at, record, size);
+		packet_shared_commit(s, at, size);
+		return;
+	} else {
+		slot_lose(s);
+	}
+	slot_leave(s);
+	signals_restore(signals);
+}
+
+bool aside_commit(const char *at, size_t size)
+{
+	char *record;
+	struct block *b = draft_aside(at, &record);
+	struct aside aside;
+	uint64_t signals;
+	struct slot *s;
+
+	if (!b)
+		return false;
+	signals = signals_block();
+	aside = b->aside;
+	b->drafting = 0; /* what is in it stays until a handler runs again */
+	s = &slots[aside.slot];
+	if (slot_enter(s)) {
+		if (aside.generation == slot_generation(s)) {
+			move(s, record, (size_t)(at + size - record), signals);
+			return true;
+		}
+		slot_leave(s);
+	}
+	signals_restore(signals); /* that session is over */
+	return true;
+}
