@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,8 +73,8 @@ void spoor_object_script(int fd, char *ret, int size)
 	ssize_t n = pread(fd, ret, size - 1, 0), begin = 2;
 
 	ret[n > 0 ? n : 0] = 0;
-	if (n <= 2 || ret[0] != '#' || ret[1] != '!') {
-		ret[0] = 0;
+	if (strncmp(ret, "#!", 2)) {
+		snprintf(ret, size, "%s", n < 0 || !strncmp(ret, ELFMAG, SELFMAG) ? "" : "/bin/sh");
 		return;
 	}
 	begin += strspn(ret + begin, " \t");

@@ -7,7 +7,7 @@
 bool spoor_object_is_executable(int fd);
 /* The program interpreter (PT_INTERP), or "" if there is none. size >= 1. */
 void spoor_object_interpreter(int fd, char *ret, int size);
-/* What a script names behind its "#!", without arguments, or "" if it is none. size >= 4. */
+/* What a script names behind its "#!", without arguments, or /bin/sh, as execvp(3) has it; "": it is ELF. size > 8. */
 void spoor_object_script(int fd, char *ret, int size);
 /* The loader that begins to run when path is executed: of a script, its interpreter's. "": there is none. */
 void spoor_object_loader(const char *path, char *ret, int size);

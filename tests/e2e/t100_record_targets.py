@@ -43,13 +43,15 @@ def test_no_follow(spoor, actor, read, tmp_path):
 
 
 def test_command_that_is_a_script(spoor, actor, read, tmp_path):
-    """With #! and without."""
+    """With #! and without; the rows of its shell are there before it begins."""
     for head in ("#!/bin/sh\n", ""):
         script = tmp_path / f"script{len(head)}"
         script.write_text(f"{head}{actor()} marks 7\n{actor()} marks 11\n")
         script.chmod(0o755)
         assert spoor("record", "-o", f"{script.name}.spoor", "--", script).returncode == 0
-        assert sorted(read(tmp_path / f"{script.name}.spoor").marks().values()) == [1, 7, 11]  # dash asks once
+        trace = read(tmp_path / f"{script.name}.spoor")
+        assert sorted(trace.marks().values()) == [1, 7, 11]  # dash asks once
+        assert {e["way"] for e in trace.calls if e["pid"] == trace.calls[0]["pid"] and e["walk"]} == {"kernel"}
 
 
 def test_pipeline_of_real_programs(spoor, read, tmp_path):
