@@ -150,17 +150,20 @@ __asm__( /* their rows come late, since there are many */
 """
 
 
+def late(tmp_path, monkeypatch, program, *args):
+    """A recording in which the program's rows are not there when it begins."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    recording = record(tmp_path / "late.spoor", "-m", "all", "-S", "64", "--", "env", program, *args)
+    assert any(c["way"] == "user" for c in asked(recording))
+    return recording
+
+
 @pytest.mark.parametrize("where", ["0", "123456789000"])
 @pytest.mark.parametrize("known", [True, False])
 def test_calls_to_where_no_code_is(tmp_path, monkeypatch, where, known):
     """The commonest crash of all. Rows that are not there yet: unwound in user space."""
     program = build(tmp_path, "nowhere", NOWHERE + ("" if known else LATE), "-no-pie")
-    if known:
-        recording = run(tmp_path, program, where)
-    else:
-        monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
-        recording = record(tmp_path / "n.spoor", "-m", "all", "-S", "64", "--", "env", program, where)
-        assert any(c["way"] == "user" for c in asked(recording))
+    recording = run(tmp_path, program, where) if known else late(tmp_path, monkeypatch, program, where)
     assert names_of(recording, {"ask", "handler", "call", "main"}) == {("ask", "handler", "call", "main"): 103}
     for c in asked(recording):
         after = functions(c).index("__restore_rt") + 1
@@ -204,6 +207,48 @@ def test_signal_handlers(tmp_path):
         assert names[names.index("handler") + 1] in ("__restore_rt", None), names
     pauses = [c for c in recording.calls if c["event"] == "pause"]
     assert len(pauses) == 106 and all(c["errno"] == "EINTR" or c["ret"] == -514 for c in pauses)
+
+
+ALTERNATE = r"""
+NOINLINE void handler(int s) { ask(); if (s == SIGUSR1) raise(SIGUSR2); ask(); KEEP; }
+NOINLINE void leaf(void) { raise(SIGUSR1); KEEP; }
+NOINLINE void deep(int n)
+{
+	char b[1000];
+	memset(b, n, sizeof(b));
+	n ? deep(n - 1) : leaf();
+	__asm__ volatile("" : : "r"(b));
+}
+NOINLINE void *on(void *stack)
+{
+	stack_t ss = { .ss_sp = stack, .ss_size = 16000 };
+	sigaltstack(&ss, NULL);
+	for (int i = 0; i < 5; i++)
+		deep(5);
+	return NULL;
+}
+int main(void)
+{
+	static char apart[3 * 16384];
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_ONSTACK };
+	pthread_t t;
+	sigaction(SIGUSR1, &sa, NULL);
+	sigaction(SIGUSR2, &sa, NULL);
+	on(apart + 24); /* its mapping goes on behind it */
+	on(alloca(16384)); /* beneath it, too, are pages that were never touched */
+	pthread_create(&t, NULL, on, mmap(NULL, 16384, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	return pthread_join(t, NULL);
+}
+"""
+
+
+def test_alternate_stacks_unwound_in_user_space(tmp_path, monkeypatch):
+    """What is beneath handlers on an alternate stack, one over the other, is copied for user space, too."""
+    recording = late(tmp_path, monkeypatch, build(tmp_path, "alternate", ALTERNATE + LATE, "-pthread"))
+    beneath = ("leaf",) + 6 * ("deep",) + ("on",)
+    found = names_of(recording, {"ask", "handler", "leaf", "deep", "on", "main"})
+    once, twice = ("ask", "handler") + beneath, ("ask", "handler", "handler") + beneath
+    assert found == {once + ("main",): 20, twice + ("main",): 20, once: 10, twice: 10}
 
 
 FAULTS = r"""

@@ -196,15 +196,17 @@ struct spoor_ctl_raw {
 	spoor_u64 layout;         /* 0: not described */
 	spoor_u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
 	spoor_u64 pc;
+	spoor_u64 beneath; /* of a handler on an alternate stack: the stack pointer that it has interrupted */
 	__u8 mode;
 	__u8 narrow; /* of a program of 32 bits: its frames cannot be told */
-	__u8 pad[2];
+	__u8 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */
+	__u8 pad;
 	__u32 budget;
-	__u32 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */
-	__u32 len;
-	__u8 bytes[]; /* from rsp upwards */
+	__u16 len, beneath_len;     /* of bytes */
+	__u16 holes, beneath_holes; /* a bit for each page that the part touches: it is missing */
+	__u8 bytes[];               /* len from rsp upwards, then beneath_len from there */
 };
-_Static_assert(sizeof(struct spoor_ctl_raw) == 184, "");
+_Static_assert(sizeof(struct spoor_ctl_raw) == 192, "");
 
 struct spoor_ctl_need {
 	struct spoor_event_header h;

@@ -286,6 +286,7 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	struct signal_struct *signal;
 	struct sigpending pending;
+	unsigned long sas_ss_sp, sas_ss_size;
 	struct css_set *cgroups;
 };
 

@@ -24,27 +24,86 @@ static __always_inline struct spoor_ctl_raw *raw_begin(struct reservation *r, u3
 	raw->budget = budget;
 	raw->layout = 0;
 	raw->remote = 0;
-	raw->len = 0;
+	raw->len = raw->holes = 0;
+	raw->beneath_len = raw->beneath_holes = 0;
 	return raw;
 }
 
-/*
- * The copy page by page up to one that was never touched, as there may be between a program's first frame and its
- * strings (execve leaves a gap of random size there). Returns the bytes copied.
- */
-static __always_inline u32 copy_pages(struct spoor_ctl_raw *raw, u64 sp, u32 len)
-{
-	u32 at = 0, n = 4096 - (sp & 4095), i;
+/* As the verifier sees it: a part begins below SPOOR_RAW_STACK, and has less than twice as much. */
+struct raw_bytes {
+	u8 at[3 * SPOOR_RAW_STACK];
+};
 
+/*
+ * Copies len bytes of a stack from sp up, behind n others: page by page where some were never touched, as in large
+ * buffers, and between a program's first frame and its strings (execve leaves a gap of random size there). Returns how
+ * many there are up to the last page that is there, and in the upper half a bit for each page that is missing.
+ */
+__noinline u32 copy_stack(struct raw_bytes *to, u32 n, u64 sp, u32 len)
+{
+	u32 at = 0, end = 0, holes = 0, step = 4096 - (sp & 4095), i;
+
+	if (!to || !bpf_probe_read_user(to->at + (n & (SPOOR_RAW_STACK - 1)), len & (2 * SPOOR_RAW_STACK - 1),
+					(void *)sp))
+		return len;
 	for (i = 0; i < SPOOR_RAW_STACK / 4096 + 1 && at < len; i++) {
-		if (n > len - at)
-			n = len - at;
-		if (bpf_probe_read_user(raw->bytes + (at & (2 * SPOOR_RAW_STACK - 1)), n & 8191, (void *)(sp + at)))
-			break;
-		at += n;
-		n = 4096;
+		if (step > len - at)
+			step = len - at;
+		if (bpf_probe_read_user(to->at + ((n + at) & (2 * SPOOR_RAW_STACK - 1)), step & 8191, (void *)(sp + at)))
+			holes |= 1U << i;
+		else
+			end = at + step;
+		at += step;
+		step = 4096;
 	}
-	return at;
+	return end | holes << 16;
+}
+
+/* How far a stack may go on from sp: to the end of its mapping, but no further than `most`. */
+static __always_inline u32 stack_room(struct scratch *sc, u64 sp, u32 most)
+{
+	return !find_mapping(sp, &sc->vma) && sc->vma.end - sp < most ? sc->vma.end - sp : most;
+}
+
+/* ---- of a handler on an alternate stack: the stack that it has interrupted ---- */
+
+#define SIGNAL_FRAME_UC 304 /* bytes of its ucontext: flags, link, stack_t, registers, mask */
+#define SIGNAL_FRAME_SP 160 /* where the interrupted stack pointer is in it */
+#define SIGNAL_FRAME_STEPS 1024 /* of 16 bytes, over the state of the floating point unit; with AMX that has 11 kB */
+
+struct alternate {
+	u64 start, size, sp;
+	u64 beneath; /* the stack pointer that was found; 0: none */
+};
+
+/* The frame of the signal by which the thread came here: it names this stack, and a stack pointer elsewhere. */
+static long find_signal_frame(u32 i, void *ctx)
+{
+	struct alternate *a = ctx;
+	u64 uc = ((a->start + a->size) & ~15ULL) - SIGNAL_FRAME_UC - 16 * i, sp = 0;
+	struct {
+		u64 link, start, flags, size;
+	} said;
+
+	if (uc < a->sp || bpf_probe_read_user(&said, sizeof(said), (void *)(uc + 8)))
+		return 1;
+	if (said.link || said.start != a->start || said.size != a->size ||
+	    bpf_probe_read_user(&sp, sizeof(sp), (void *)(uc + SIGNAL_FRAME_SP)) || sp - a->start <= a->size)
+		return 0;
+	a->beneath = sp;
+	return 1;
+}
+
+/* How many bytes of its alternate stack a thread uses, and the stack pointer beneath; 0: none, or it is not found. */
+static __always_inline u32 on_alternate(struct task_struct *task, u64 sp, u64 *ret_beneath)
+{
+	struct alternate a = { .start = task->sas_ss_sp, .size = task->sas_ss_size, .sp = sp };
+
+	if (sp - a.start >= a.size || !is_wide(task->mm))
+		return 0;
+	bpf_loop(SIGNAL_FRAME_STEPS, find_signal_frame, &a, 0);
+	*ret_beneath = a.beneath;
+	return a.beneath && a.start + a.size - sp < SPOOR_RAW_STACK ? a.start + a.size - sp : 0;
 }
 
 /* The raw stack itself, of this layout (0: not described). Returns its id; 0: there is no room. */
@@ -54,22 +113,28 @@ static __noinline u32 emit_raw_bytes(struct scratch *sc, u32 mode, u32 layout)
 	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
 	struct spoor_ctl_raw *raw;
 	struct reservation r;
-	u32 size, len = SPOOR_RAW_STACK, id;
-	u64 sp = regs->sp;
+	u64 sp = regs->sp, beneath = 0;
+	u32 size, alternate, rest, copied, id;
 
 	if (!sc)
 		return 0;
-	if (!find_mapping(sp, &sc->vma) && sc->vma.end - sp < len)
-		len = sc->vma.end - sp;
-	size = SPOOR_EVENT_ROUND(sizeof(*raw) + len);
+	alternate = on_alternate(task, sp, &beneath);
+	rest = stack_room(sc, alternate ? beneath : sp, SPOOR_RAW_STACK - alternate);
+	size = SPOOR_EVENT_ROUND(sizeof(*raw) + alternate + rest);
 	raw = raw_begin(&r, 0, size, task, regs, mode);
 	if (!raw)
 		return 0;
 	id = raw->stack;
 	raw->layout = layout;
-	raw->len = len;
-	if (bpf_probe_read_user(raw->bytes, opaque(len) & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
-		raw->len = copy_pages(raw, sp, len);
+	raw->beneath = beneath;
+	copied = copy_stack((void *)raw->bytes, 0, sp, alternate ? alternate : rest);
+	raw->len = copied;
+	raw->holes = copied >> 16;
+	if (alternate) {
+		copied = copy_stack((void *)raw->bytes, raw->len, beneath, rest);
+		raw->beneath_len = copied;
+		raw->beneath_holes = copied >> 16;
+	}
 	emit_commit(&r, size);
 	return id;
 }

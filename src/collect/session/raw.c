@@ -74,21 +74,31 @@ static int load_remote(struct raw_walk *w, uint64_t addr, uint64_t *ret)
 	return 0;
 }
 
+/* The word at addr in a copy of len bytes from sp up. */
+static bool load_copied(const uint8_t *bytes, uint64_t sp, uint32_t len, uint32_t holes, uint64_t addr, uint64_t *ret)
+{
+	if (addr < sp || len < 8 || addr - sp > len - 8 || holes >> ((addr >> 12) - (sp >> 12)) & 1)
+		return false;
+	memcpy(ret, bytes + (addr - sp), 8);
+	return true;
+}
+
 static int spoor_load(struct raw_walk *w, __u64 addr, __u64 *ret)
 {
-	uint64_t sp = w->raw->dwarf_regs[7], value;
+	const struct spoor_ctl_raw *raw = w->raw;
+	uint64_t value;
 	int r;
 
 	if (addr & 7)
 		return SPOOR_WALK_UNREADABLE;
-	if (w->raw->remote) {
+	if (raw->remote) {
 		r = load_remote(w, addr, &value);
 		if (r)
 			return r;
-	} else {
-		if (addr < sp || w->raw->len < 8 || addr - sp > w->raw->len - 8)
-			return SPOOR_WALK_TRUNCATED; /* on another stack, or beyond the copy */
-		memcpy(&value, w->raw->bytes + (addr - sp), 8);
+	} else if (!load_copied(raw->bytes, raw->dwarf_regs[7], raw->len, raw->holes, addr, &value) &&
+		   !load_copied(raw->bytes + raw->len, raw->beneath, raw->beneath_len, raw->beneath_holes, addr,
+				&value)) {
+		return SPOOR_WALK_TRUNCATED; /* on another stack, beyond the copy, or not there */
 	}
 	*ret = value;
 	return 0;
@@ -240,7 +250,7 @@ static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_lay
 	__u64 value;
 	int r = 0;
 
-	for (; !r && at - w->s.sp < SPOOR_RAW_STACK; at += 8) {
+	for (; r != SPOOR_WALK_UNREADABLE && at - w->s.sp < SPOOR_RAW_STACK; at += 8) {
 		if (w->searched++ >= SEARCH_MOST)
 			return &perhaps_kept;
 		r = spoor_load(w, at, &value);
