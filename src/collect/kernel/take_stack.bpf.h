@@ -43,13 +43,14 @@ __noinline u32 copy_stack(struct raw_bytes *to, u32 n, u64 sp, u32 len)
 {
 	u32 at = 0, end = 0, holes = 0, step = 4096 - (sp & 4095), i;
 
-	if (!to || !bpf_probe_read_user(to->at + (n & (SPOOR_RAW_STACK - 1)), len & (2 * SPOOR_RAW_STACK - 1),
-					(void *)sp))
+	if (!to || !bpf_probe_read_user(to->at + (n & (SPOOR_RAW_STACK - 1)),
+					opaque(len) & (2 * SPOOR_RAW_STACK - 1), (void *)sp))
 		return len;
 	for (i = 0; i < SPOOR_RAW_STACK / 4096 + 1 && at < len; i++) {
 		if (step > len - at)
 			step = len - at;
-		if (bpf_probe_read_user(to->at + ((n + at) & (2 * SPOOR_RAW_STACK - 1)), step & 8191, (void *)(sp + at)))
+		if (bpf_probe_read_user(to->at + ((n + at) & (2 * SPOOR_RAW_STACK - 1)), opaque(step) & 8191,
+					(void *)(sp + at)))
 			holes |= 1U << i;
 		else
 			end = at + step;
