@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/process.h"
+#include "base/strings.h"
 #include "cmd/daemon_internal.h"
 #include "collect/user/perf.h"
 #include "collect/user/state.h"
@@ -276,12 +278,23 @@ static int stop(struct command *c, struct spoor_error *e)
 static int snapshot(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_daemon_session(c, e);
+	char text[2 * PATH_MAX];
+	int r;
 
 	if (!s)
 		return -ENOENT;
 	if (!c->w.o.output[0])
 		return spoor_fail(e, EINVAL, "snapshot to where? -o NAME.spoor");
-	return spoor_hub_snapshot(c->h, s, c->w.o.output, e);
+	r = spoor_hub_snapshot(c->h, s, c->w.o.output, e);
+	if (r)
+		return r;
+	if (s->sender)
+		snprintf(text, sizeof(text), "snapshot for %s at %s", spoor_basename(c->w.o.output),
+			 spoor_relay_client_url(c->d->relay));
+	else
+		snprintf(text, sizeof(text), "snapshot in %s", c->w.o.output);
+	spoor_hub_answer(c->q, text);
+	return 0;
 }
 
 static int enable(struct command *c, struct spoor_error *e)

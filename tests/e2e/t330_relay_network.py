@@ -239,7 +239,7 @@ def test_snapshot(relay, sender, ticker):  # noqa: F811
     s.ust("start", "-o", "t.spoor", "--mode", "overwrite", "-e", "zoo:tick")
     p = s.program(ticker, 1, 0, 200)
     time.sleep(0.5)
-    s.ust("snapshot", "-o", "shot.spoor")
+    assert s.ust("snapshot", "-o", "shot.spoor").stdout.startswith("snapshot for shot.spoor at ")
     wait_for(lambda: "shot.spoor" in relay.said() and "complete" in relay.said())
     (numbers,) = there(s, relay, "shot.spoor").values()
     assert in_a_row(numbers) and len(numbers) > 100

@@ -99,7 +99,9 @@ static void finish(struct spoor_hub *h, struct spoor_hub_request *q)
 		q->result = -EIO;
 		if (!q->text[0])
 			snprintf(q->text, sizeof(q->text), "no process did it%s",
-				 q->begins ? "; the session is there all the same: 'spoor ust end' ends it" : "");
+				 q->begins  ? "; the session is there all the same: 'spoor ust end' ends it" :
+				 q->enables ? "; rules stand all the same: 'spoor ust disable' takes them back" :
+					      "");
 	}
 	sum_up(q, text, sizeof(text));
 	send_text(q, text, true);
