@@ -143,8 +143,8 @@ struct spoor_syscall_other {
 
 /*
  * A call that is under way: written when it first sleeps, at attach or when a setting lets it in, at the end of the
- * recording, and when its thread dies in it or is going to. If a completed event of the same thread with ts - dur == start follows,
- * that one replaces it.
+ * recording, and when its thread dies in it or is going to. If a completed event of the same thread with ts - dur ==
+ * start follows, that one replaces it.
  */
 enum spoor_pending_why {
 	SPOOR_PENDING_SLEEP = 1,  /* it went to sleep for the first time */

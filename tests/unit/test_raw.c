@@ -39,8 +39,11 @@ static const struct spoor_object_entry *anonymous(void *ctx, uint32_t id)
 	return &made;
 }
 
-/* The status of a walk from CODE + 1, where rbp is that, by these words from the stack pointer on. */
-static int walk(uint64_t bp, const uint64_t *words, size_t n, unsigned *ret_n)
+/*
+ * The status of a walk from CODE + 1, where rbp is that, by these words: n from the stack pointer on, and as `parts` has
+ * it others beneath.
+ */
+static int walk_parts(uint64_t bp, const uint64_t *words, size_t n, const struct spoor_ctl_raw *parts, unsigned *ret_n)
 {
 	static union {
 		struct spoor_ctl_raw raw;
@@ -51,14 +54,20 @@ static int walk(uint64_t bp, const uint64_t *words, size_t n, unsigned *ret_n)
 	uint64_t frames[SPOOR_MAX_FRAMES];
 
 	memset(&u, 0, sizeof(u));
+	u.raw = *parts;
 	u.raw.pc = CODE + 1;
 	u.raw.dwarf_regs[6] = bp;
 	u.raw.dwarf_regs[7] = SP;
 	u.raw.mode = SPOOR_MODE_ALL;
 	u.raw.budget = 64;
 	u.raw.len = n * sizeof(*words);
-	memcpy(u.raw.bytes, words, u.raw.len);
+	memcpy(u.raw.bytes, words, u.raw.len + parts->beneath_len);
 	return spoor_raw_unwind(&u.raw, &layout, anonymous, NULL, frames, ret_n);
+}
+
+static int walk(uint64_t bp, const uint64_t *words, size_t n, unsigned *ret_n)
+{
+	return walk_parts(bp, words, n, &(struct spoor_ctl_raw){}, ret_n);
 }
 
 static void test_kept(void **state)
@@ -89,6 +98,26 @@ static void test_zero(void **state)
 	assert_int_equal(walk(0, words, 4, &n), SPOOR_WALK_GUESSED);
 	assert_int_equal(n, 1);
 	assert_int_equal(walk(0, words, 2, &n), SPOOR_WALK_COMPLETE);
+}
+
+/* As of a handler on an alternate stack; each part of the copy may lack pages. */
+static void test_two_stacks(void **state)
+{
+	const uint64_t words[] = { SP + 8000, CODE + 0x100, 0, CODE + 0x200, 0 };
+	struct spoor_ctl_raw parts = { .beneath = SP + 8000, .beneath_len = 24 };
+	unsigned n;
+
+	assert_int_equal(walk_parts(SP, words, 2, &parts, &n), SPOOR_WALK_COMPLETE);
+	assert_int_equal(n, 3);
+	parts.beneath_holes = 2; /* the page above */
+	assert_int_equal(walk_parts(SP, words, 2, &parts, &n), SPOOR_WALK_COMPLETE);
+	parts.beneath_holes = 1;
+	assert_int_equal(walk_parts(SP, words, 2, &parts, &n), SPOOR_WALK_TRUNCATED);
+	assert_int_equal(n, 2);
+	parts.beneath_holes = 0;
+	parts.holes = 1;
+	assert_int_equal(walk_parts(SP, words, 2, &parts, &n), SPOOR_WALK_TRUNCATED);
+	assert_int_equal(n, 1);
 }
 
 /* ---- of a thread that sleeps: memory of our own plays the stack ---- */
@@ -268,6 +297,7 @@ int main(void)
 		cmocka_unit_test(test_kept),
 		cmocka_unit_test(test_not_kept),
 		cmocka_unit_test(test_zero),
+		cmocka_unit_test(test_two_stacks),
 		cmocka_unit_test(test_searched),
 		cmocka_unit_test(test_stack_that_does_not_come),
 		cmocka_unit_test(test_stack_that_seems_swapped),
