@@ -104,7 +104,7 @@ static void test_killed(void **state)
 	see_cut(p, 12, -512, 0, 0, 0);
 	see_pending(p, 12, 7, 1010, SPOOR_PENDING_SLEEP);
 	see_cut(p, 1, 0, 5, SPOOR_EXIT_THREAD, SIGKILL); /* another thread of that number */
-	see_cut_of(p, SPOOR_PENDING_KILLED, 13, 0, 5, SPOOR_EXIT_PROCESS, SIGKILL); /* woken by one that was killed, too */
+	see_cut_of(p, SPOOR_PENDING_KILLED, 13, 0, 5, SPOOR_EXIT_PROCESS, SIGKILL); /* what woke it was killed, too */
 	see_cut_of(p, SPOOR_PENDING_KILLED, 14, 0, 5, SPOOR_EXIT_PROCESS, 3 << 8);
 	see_cut_of(p, SPOOR_PENDING_KILLED, 15, 1, 0, 0, 0);
 	assert_int_equal(killed(p, UINT64_MAX), 1 << 1 | 1 << 2 | 1 << 3 | 1 << 13);
