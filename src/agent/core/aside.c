@@ -27,29 +27,40 @@ static void put(char *at, const char *record, size_t size)
 	*(uint64_t *)at = clock_stamp();
 }
 
-/* NULL: no memory, or who shares this thread's storage may be in the midst of an event there. */
-static struct producer *last_level(const struct slot *s)
+/*
+ * That of the first level on which no event was begun; room of the last one is for who finds none such only. NULL: no
+ * memory, or who shares this thread's storage may be in the midst of an event there.
+ */
+static struct producer *free_level(const struct slot *s, unsigned *ret_level)
 {
 	struct block *b = block_is_shared(block) ? NULL : block;
 	struct producer *p;
 	unsigned level;
 
-	for (level = 0; b && level < SPOOR_LEVELS; level++)
+	for (level = 0; b && level < SPOOR_LEVELS && b->slot[s - slots].p.busy; level++)
 		b = block_deeper(b);
 	if (!b)
 		return NULL;
 	p = &b->slot[s - slots];
 	p->tid = block_tid(b);
+	*ret_level = level;
 	return p;
+}
+
+/* Where no packet was found as the event began, none is looked for again. */
+static bool has_room(struct slot *s, struct producer *p, unsigned level, size_t size)
+{
+	return producer_has_room(p, size) || (level == SPOOR_LEVELS && packet_next(s, p, level, size));
 }
 
 /* In the slot, with the signals blocked; neither is so afterwards. */
 static void move(struct slot *s, const char *record, size_t size, uint64_t signals)
 {
-	struct producer *p = last_level(s);
+	unsigned level = 0;
+	struct producer *p = free_level(s, &level);
 	char *at;
 
-	if (p && (producer_has_room(p, size) || packet_next(s, p, SPOOR_LEVELS, size))) {
+	if (p && has_room(s, p, level, size)) {
 		struct spoor_handle h = { p->p.at, &p->p };
 
 		put(h.at, record, size);

@@ -124,24 +124,24 @@ static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slo
 	return (struct spoor_handle){ at, NULL };
 }
 
+static unsigned level_of(const struct producer *p, size_t offset)
+{
+	return ((const struct block *)((const char *)p - offset))->level;
+}
+
 static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
 				      uintptr_t sp, uint64_t signals)
 {
 	size_t offset = SPOOR_SLOT_OFFSET((size_t)(s - slots)); /* the tracepoint's own may change */
 	struct producer *p = claim(s, b, offset, sp);
-	unsigned level;
-	char *at;
 
-	if (!p)
-		return reserve_aside(tp, s, b, size, sp, signals);
-	level = ((struct block *)((char *)p - offset))->level;
-	if (!producer_has_room(p, size) && !packet_next(s, p, level, size)) {
-		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
-		return shared(tp, s, size, signals);
+	if (p && (producer_has_room(p, size) || packet_next(s, p, level_of(p, offset), size))) {
+		put_head(p->p.at, clock_stamp(), tp_id(tp), size, p->tid);
+		return (struct spoor_handle){ p->p.at, &p->p };
 	}
-	at = p->p.at;
-	put_head(at, clock_stamp(), tp_id(tp), size, p->tid);
-	return (struct spoor_handle){ at, &p->p };
+	if (p)
+		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
+	return reserve_aside(tp, s, b, size, sp, signals);
 }
 
 struct block *reserve_enter(void)
