@@ -209,13 +209,19 @@ __attribute__((weak, visibility("hidden"), used, no_instrument_function)) void s
 }
 
 /*
- * Once an object: link-time optimization joins compilation units into one assembler file, hence .ifndef; lld knows of
- * their symbols, but not of the group, hence .weak.
+ * Once an object: link-time optimization joins compilation units into one assembler file, hence .ifndef; lld does not
+ * know of the group there, hence .weak. clang would tell linkers of a weak symbol, but not of its group: beside objects
+ * that are not optimized so they would take the note for there and drop it, or leave it out, at which clang aborts.
+ * Hence a directive that it overlooks (GNU as, for gcc and -fno-integrated-as, does not know that).
  */
 __asm__(".ifndef spoor_object_note_\n"
 	".pushsection .note.spoor,\"aG\",@note,spoor_object_,comdat\n"
 	"	.balign 4\n"
+	".ifdef .gasversion.\n"
 	"	.weak spoor_object_note_\n"
+	".else\n"
+	"	.weak_reference spoor_object_note_\n"
+	".endif\n"
 	"	.hidden spoor_object_note_\n"
 	"	.type spoor_object_note_, @object\n"
 	"spoor_object_note_:\n"

@@ -589,15 +589,19 @@ static const bool both[2] = {true, false};
 """
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang", "gcc -flto", "clang -flto -fuse-ld=lld"])
-def test_c_and_cxx_share_a_declaration(build, tmp_path, compiler):
+# The last links, which what is compiled for link-time optimization is for.
+@pytest.mark.parametrize("compilers", [
+    "gcc, g++", "clang, clang++", "gcc -flto, g++ -flto", "clang -flto, clang++ -flto -fuse-ld=lld", "gcc, clang++",
+    "clang, g++", "clang, g++ -flto", "gcc, clang++ -flto", "gcc, clang++ -flto -fuse-ld=lld",
+    "gcc, clang++ -flto=thin -fuse-ld=lld", "clang, clang++ -flto -fuse-ld=gold"])
+def test_c_and_cxx_share_a_declaration(build, tmp_path, compilers):
+    """Each event of theirs is recorded once."""
     (tmp_path / "a.c").write_text(SHARED + "void f(void); void f(void) USE")
     (tmp_path / "b.cc").write_text(SHARED + 'extern "C" void f(void); int main() { USE f(); return 0; }')
-    name, *more = compiler.split()
+    c, cxx = (compiler.split() for compiler in compilers.split(", "))
     include = f"-I{tracing.INCLUDE}"
-    subprocess.run([name, *more, include, "-c", "-o", tmp_path / "a.o", tmp_path / "a.c"], check=True, timeout=60)
-    subprocess.run([name.replace("gcc", "g++").replace("clang", "clang++"), *more, include, "-o", tmp_path / "x",
-                    tmp_path / "a.o", tmp_path / "b.cc"], check=True, timeout=60)
+    subprocess.run([*c, include, "-c", "-o", tmp_path / "a.o", tmp_path / "a.c"], check=True, timeout=60)
+    subprocess.run([*cxx, include, "-o", tmp_path / "x", tmp_path / "a.o", tmp_path / "b.cc"], check=True, timeout=60)
     tracing.traced(build, tmp_path / "out", tmp_path / "x")
     assert [e.values for e in arenas.arena(tmp_path / "out").events] == 2 * [{"on": 1, "all": [1, 0]}, {"on": 0}]
 
