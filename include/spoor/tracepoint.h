@@ -142,44 +142,24 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 #else
 
 /*
- * A second, different declaration does not link. gcc: each declaration defines the same global symbol, in a section
- * group named by all of its words. Equal ones are one group, of which the linker keeps one; different ones define the
- * symbol twice.
+ * A second, different declaration does not link. Each object has the declaration's words, in a section of strings with
+ * the event's name, which linkers merge. Equal ones become one, at 0, since the section is not loaded. Of different
+ * ones one is further on, and with what is added to its address it does not fit into its relocation's 32 bits.
  *
- * clang's link-time optimization takes no notice of groups: equal declarations may define weak symbols only, and, as
- * names with spaces break it, by a directive that it overlooks (GNU as, for -fno-integrated-as, does not know that).
- * There the group has the event's name and defines a symbol of all words. That of another declaration goes with its
- * group and is 0, and what refers to it does not fit: 0 - 1 in 32 bits. Objects that are optimized as one are one for
- * the assembler, and have the event's label twice. Only -flto=thin with lld keeps all groups, and finds nothing.
+ * That is the same for all compilers, also if they optimize while they link: there are no symbols, for clang tells
+ * linkers of these, but not of their groups; and of what it then makes lld takes no notice of groups. The one here is
+ * for lld's -O0, which does not merge: it leaves the first of equal ones, unless they are of clang's -flto.
+ *
+ * SPOOR_WORDS_OF_(words) are literals as .ascii takes them, with their quotes: "server" ":" "request" ...
  */
-#ifdef __clang__
-#define SPOOR_DECLARED_(symbol, words)                                                                             \
-	__asm__(".ifndef \"spoor " words "\"\n"                                                                   \
-		".pushsection .spoor_declared,\"G\",@progbits,spoor_declared_" symbol ",comdat\n"                 \
-		"spoor_different_declarations_of_" symbol ": .byte 0\n"                                           \
-		".ifdef .gasversion.\n"                                                                            \
-		".weak \"spoor " words "\"\n"                                                                    \
-		".else\n"                                                                                          \
-		".weak_reference \"spoor " words "\"\n"                                                          \
-		".endif\n"                                                                                         \
-		".hidden \"spoor " words "\"\n"                                                                  \
-		"\"spoor " words "\": .byte 0\n"                                                                 \
-		".popsection\n"                                                                                   \
-		".pushsection .spoor_different_declarations_of_" symbol ",\"R\",@progbits\n"                      \
-		".long \"spoor " words "\" - 1\n"                                                                \
-		".popsection\n"                                                                                   \
-		".endif\n");
-#else
-#define SPOOR_DECLARED_(symbol, words)                                                                      \
-	__asm__(".ifndef \"spoor " words "\"\n"                                                            \
-		".pushsection .spoor_declared,\"G\",@progbits,\"spoor " words "\",comdat\n"                \
-		".set \"spoor " words "\", 1\n"                                                            \
-		".globl spoor_different_declarations_of_" symbol "\n"                                      \
-		".hidden spoor_different_declarations_of_" symbol "\n"                                     \
-		"spoor_different_declarations_of_" symbol ":\n"                                            \
+#define SPOOR_DECLARED_(symbol, words)                                                                     \
+	__asm__(".pushsection .spoor_declaration_of_" symbol ",\"MS\",@progbits,1\n"                       \
+		"771: .ascii " SPOOR_WORDS_OF_(words) " \"\\0\"\n"                                         \
 		".popsection\n"                                                                            \
-		".endif\n");
-#endif
+		".pushsection .spoor_different_declarations_of_" symbol                                    \
+		",\"GR\",@progbits,\"spoor " words "\",comdat\n"                                           \
+		".long 771b + 0xffffffff\n"                                                                \
+		".popsection\n");
 
 #define SPOOR_DESC_(provider, name, level, kind, fields)                                            \
 	{ { sizeof(struct spoor_desc_##provider##__##name), SPOOR_PAD_(sizeof(#provider "\0" #name)), \

@@ -557,24 +557,80 @@ WAYS_OF_TWO = ["gcc", "gcc -flto", "gcc -fuse-ld=gold", "clang", "clang -Wl,--gc
                "clang -fuse-ld=lld -flto=thin", "clang -fno-integrated-as", "clang++ -fuse-ld=lld -flto"]
 
 
+LEVEL = HEADER.replace("TRACEPOINT(t, e,", "TRACEPOINT_LEVEL(t, e, SPOOR_LEVEL_ERR,")
+USE_OF_TWO = "{ spoor_trace(t, e, 1, 0); (void)probe; (void)wrong_probe; "
+
+
 @pytest.mark.parametrize("way", WAYS_OF_TWO)
 def test_a_different_declaration_does_not_link(tmp_path, way):
     def link(first, second):
-        use = "{ spoor_trace(t, e, 1, 0); (void)probe; (void)wrong_probe; }"
-        (tmp_path / "a.c").write_text(first + "void f(void); void f(void) " + use)
-        (tmp_path / "b.c").write_text(second + "void f(void); int main(void) { f(); " + use + " return 0; }")
+        (tmp_path / "a.c").write_text(first + "void f(void); void f(void) " + USE_OF_TWO + "}")
+        (tmp_path / "b.c").write_text(second + "void f(void); int main(void) " + USE_OF_TWO + " f(); return 0; }")
         return subprocess.run([*way.split(), "-w", "-O2", f"-I{tracing.INCLUDE}", "-o", tmp_path / "x",
                                tmp_path / "a.c", tmp_path / "b.c"], capture_output=True, text=True, timeout=60)
-    other = OTHER.replace("(void *data, int n", "(void *data, long n")
     right = link(HEADER, HEADER)
     assert right.returncode == 0, right.stderr
-    if "lld -flto=thin" in way:  # which keeps what is there twice
-        return
-    level = HEADER.replace("TRACEPOINT(t, e,", "TRACEPOINT_LEVEL(t, e, SPOOR_LEVEL_ERR,")
-    for second in other.replace("void probe(void *data, int n", "void probe(void *data, long n"), level:
+    for second in OTHER, LEVEL:
         wrong = link(HEADER, second)
         assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, wrong.stderr
-    assert link(HEADER, level.replace("LEVEL_ERR", "LEVEL_INFO")).returncode == 0
+    assert link(HEADER, LEVEL.replace("LEVEL_ERR", "LEVEL_INFO")).returncode == 0
+
+
+# What assemblers do not read alike in names.
+LETTERS = r"""
+SPOOR_TRACEPOINT(t, letter, TP_PROTO(char c), TP_ARGS(c), TP_FIELDS(
+    spoor_enum(char, c, c, spoor_label("quote", '\''), spoor_label("newline", '\n'), spoor_label("back", '\\'))))
+"""
+BY_ALL = ["gcc", "gcc -shared", "gcc -static", "gcc -Wl,--gc-sections", "gcc -fuse-ld=gold -Wl,--gc-sections,--icf=all",
+          "gcc -fuse-ld=lld -Wl,--gc-sections,--icf=all", "clang -fuse-ld=lld"]
+BY_GCC = ["gcc -flto", "gcc -flto -fuse-ld=gold"]
+BY_CLANG = ["clang -flto", "clang -flto -fuse-ld=gold", "clang -flto -fuse-ld=lld"]
+# Two compilers, and who links what they make.
+TWO_COMPILERS = [
+    *[(f"{one} {o}", f"{two} {p}", BY_ALL) for one in ("gcc", "g++") for two in ("clang", "clang++")
+      for o, p in (("-O0", "-O2"), ("-O2", "-O0"))],
+    ("gcc -fno-pic", "clang -fPIC", ["gcc -no-pie"]), ("gcc -fPIC", "clang -fno-pic", ["clang -no-pie"]),
+    ("gcc", "clang -fno-integrated-as", BY_ALL), ("clang", "clang++ -fno-integrated-as", BY_ALL),
+    ("g++", "gcc -std=c99", BY_ALL), ("clang -std=c11", "clang++ -std=c++11", BY_ALL),
+    *[(one, two, BY_ALL) for one, two in (("gcc", "clang-19"), ("clang", "clang++-19")) if shutil.which(two)],
+    ("gcc -flto", "clang", BY_GCC), ("g++ -flto", "clang++", BY_GCC), ("gcc -flto", "gcc", BY_GCC),
+    *[(one, f"clang {lto}", BY_CLANG) for one in ("gcc", "g++", "clang") for lto in ("-flto", "-flto=thin")],
+]
+
+
+def two_objects(tmp_path, one, two, first, second):
+    """The first has main()."""
+    objects = []
+    for compiler, text, body in ((one, first, "int main(void) " + USE_OF_TWO + " f(); return 0; }"),
+                                 (two, second, "FUNCTION void f(void) " + USE_OF_TWO + "}")):
+        number = len(objects)
+        source = tmp_path / f"{number}.{'cc' if '++' in compiler else 'c'}"
+        function = 'extern "C"' if "++" in compiler else "extern"
+        source.write_text(text + f"\n#define FUNCTION {function}\nFUNCTION void f(void);\n" + body)
+        objects.append(tmp_path / f"{number}.o")
+        name, *more = compiler.split()
+        subprocess.run([name, "-fPIC", "-O2", *more, "-w", f"-I{tracing.INCLUDE}", "-c", "-o", objects[-1], source],
+                       check=True, timeout=60)
+    return objects
+
+
+@pytest.mark.parametrize("one, two, by", TWO_COMPILERS, ids=[f"{one}, {two}" for one, two, _ in TWO_COMPILERS])
+def test_declarations_of_two_compilers(tmp_path, one, two, by):
+    """Equal ones link, whichever object is first; different ones do not."""
+    def link(linker, objects):
+        return subprocess.run([*linker.split(), "-o", tmp_path / "x", *objects], capture_output=True, text=True,
+                              timeout=60)
+    same = two_objects(tmp_path, one, two, HEADER + LETTERS, HEADER + LETTERS)
+    for linker in by:
+        for objects in same, same[::-1]:
+            right = link(linker, objects)
+            assert right.returncode == 0, (linker, right.stderr)
+    for other in OTHER, LEVEL:
+        different = two_objects(tmp_path, one, two, HEADER + LETTERS, other + LETTERS)
+        for linker in by:
+            for objects in different, different[::-1]:
+                wrong = link(linker, objects)
+                assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, (linker, wrong)
 
 
 # In C bool is a macro.
