@@ -12,7 +12,8 @@
  *	fork	again; the innermost handler forks, and the child goes back through all of them, too
  *	threads	again, in a thread for each round; every other one ends in its innermost handler
  *
- * Prints what is to be recorded as tests/e2e/tracing.py reads it.
+ * Prints what is to be recorded as tests/e2e/tracing.py reads it, and how many were begun: of one that finds no room
+ * nothing is read, so that there is none over it.
  */
 #define _GNU_SOURCE 1
 #include <pthread.h>
@@ -37,7 +38,7 @@ SPOOR_TRACEPOINT(deep, other, TP_PROTO(long n, const unsigned char *from), TP_AR
 #define LEFT 1000000  /* numbers of what is not completed */
 #define CHILD 2000000 /* and of what a child records */
 
-static long depth, others;
+static long depth, others, begun;
 static void (*deeper)(void), (*innermost)(void);
 static int all[64], n_all;
 static sigjmp_buf out;
@@ -59,6 +60,7 @@ static void event(void)
 {
 	long level = my.level++;
 
+	begun++;
 	if (others && level % 2)
 		spoor_trace(deep, other, my.first + level, my.pages + level * PAGE);
 	else
@@ -219,6 +221,6 @@ int main(int argc, char **argv)
 	}
 	if (forked)
 		check(waitpid(forked, NULL, 0) == forked, "waitpid");
-	printf("recorded deep:step 0 %ld\n", n * depth);
+	printf("recorded deep:step 0 %ld\nbegun %ld\n", n * depth, begun);
 	return 0;
 }

@@ -134,3 +134,20 @@ def test_without_room(daemon, deep, how):  # noqa: F811
     daemon.events()
     there, lost = daemon.summary["user_events"], daemon.summary["discarded"]
     assert there > 500 and lost > 200 and there + lost == 1501
+
+
+def test_faults_without_room(daemon, deep):  # noqa: F811
+    """Reading what an event is to have may fault, and the program's handler make it good: also in threads that find
+    no packet of their own, whose events go to a shared one, and where there is no room at all."""
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "64k")
+    begun = 0
+    for takes in True, False:
+        daemon.process.send_signal(signal.SIGCONT if takes else signal.SIGSTOP)
+        run = subprocess.run([deep, "again", "2", "5000"], env=daemon.environment(), capture_output=True, timeout=60)
+        daemon.process.send_signal(signal.SIGCONT)
+        assert run.returncode == 0, run
+        begun += int(run.stdout.split()[-1])
+    daemon.ust("end")
+    daemon.events()
+    there, lost = daemon.summary["user_events"], daemon.summary["discarded"]
+    assert there > 1000 and lost > 1000 and there + lost == begun

@@ -40,8 +40,8 @@ static const struct spoor_object_entry *anonymous(void *ctx, uint32_t id)
 }
 
 /*
- * The status of a walk from CODE + 1, where rbp is that, by these words: n from the stack pointer on, and as `parts` has
- * it others beneath.
+ * The status of a walk from CODE + 1, where rbp is that, by these words: n from the stack pointer on, and as `parts`
+ * has it others beneath.
  */
 static int walk_parts(uint64_t bp, const uint64_t *words, size_t n, const struct spoor_ctl_raw *parts, unsigned *ret_n)
 {
