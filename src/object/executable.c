@@ -81,6 +81,8 @@ void spoor_object_script(int fd, char *ret, int size)
 	n = strcspn(ret + begin, " \t\n");
 	memmove(ret, ret + begin, n);
 	ret[n] = 0;
+	if (!n)
+		snprintf(ret, size, "/bin/sh");
 }
 
 void spoor_object_loader(const char *path, char *ret, int size)

@@ -190,15 +190,24 @@ static void drop_moved(struct spoor_pendings *p, uint32_t id, uint32_t tid, uint
 	}
 }
 
+/* A signal stopped its thread, which has not run on: so the call that it cut is to begin again, and did before. */
+static int is_the_cut_one(const struct pending *s, const struct spoor_pending *new)
+{
+	return s->cut == CUT_UNSEEN && !new->exact && new->nr == s->copy->nr && new->pid == s->copy->pid;
+}
+
 static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 {
 	const struct spoor_pending *new = (const void *)ev->h;
+	struct spoor_pending before = { .why = 0 };
 	struct pending *s;
 
 	drop_moved(p, new->nr, ev->h->tid, new->pid, new->start);
 	if (p->n * 2 >= p->size && grow(p) < 0)
 		return -ENOMEM;
 	s = find(p, ev->h->tid);
+	if (is_the_cut_one(s, new))
+		before = *s->copy;
 	cut(p, s, 0, 0);
 	if (s->active) {
 		int same = same_call(s->copy, new->nr, new->start);
@@ -211,6 +220,11 @@ static int see_pending(struct spoor_pendings *p, const struct spoor_event *ev)
 		return 0;
 	if (keep(s, ev) < 0)
 		return -ENOMEM;
+	if (before.why) {
+		s->copy->start = before.start;
+		s->copy->exact = before.exact;
+		s->copy->why = SPOOR_PENDING_END;
+	}
 	p->n += !s->used;
 	s->tid = ev->h->tid;
 	s->used = 1;

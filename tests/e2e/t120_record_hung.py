@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A hung program: attached to after the fact, recorded from the start, and when something is killed meanwhile."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import children, ready, sleeps_in, tell, wait_for
+from processes import children, ready, sleeps_in, state, tell, wait_for
 
 WORKER = ["thread_mutex_lock", "process_socket", "worker_thread"]
 LISTENER = ["thread_cond_wait", "queue_info_wait_for_idler", "listener_thread"]
@@ -397,15 +398,21 @@ def test_attached_with_defaults_by_name(record, blocked, hung, spoor):
     assert len(re.findall(r"deadlock.c:\d+", out)) >= 6
 
 
-def test_recorded_from_the_start(record, read, blocked, compiled):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_recorded_from_the_start(record, read, blocked, compiled, stopped):
+    """Also of one that is stopped at the end, as by a debugger: that ended its calls, but they are to begin again."""
     recording = record("-m", "all", "-S", "16", "--", compiled("deadlock.c"), stdout=subprocess.PIPE)
     ready(recording.process, b"hung")
     time.sleep(0.5)
     pid = target_of(recording)
+    if stopped:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: {state(pid, int(t.name)) for t in Path(f"/proc/{pid}/task").iterdir()} == {"T"})
+        time.sleep(0.2)
     assert recording.stop() == 0
-    check(blocked(recording.trace, exact=True), pid, False, 0.5)
+    check(blocked(recording.trace, exact=True), pid, False, 0.7 if stopped else 0.5)
     trace = read(recording.trace).whole()
-    assert all(e["start_exact"] for e in trace.of("futex") if "unfinished" in e)
+    assert stopped or all(e["start_exact"] for e in trace.of("futex") if "unfinished" in e)
     subprocess.run(["kill", "-9", str(pid)], check=True)
 
 

@@ -209,6 +209,68 @@ def test_signal_handlers(tmp_path):
     assert len(pauses) == 106 and all(c["errno"] == "EINTR" or c["ret"] == -514 for c in pauses)
 
 
+MOVED = r"""
+static const char *const libraries[] = { "./first.so", "./second.so" }, *const names[] = { "in_first", "in_second" };
+static char *at, *to;
+static unsigned long offsets[2];
+NOINLINE void move(int k)
+{
+	int fd = open(libraries[k], O_RDONLY);
+	mmap(MOVES ? at : to, 8192, PROT_READ | (MOVES ? PROT_EXEC : 0), MAP_PRIVATE | MAP_FIXED, fd,
+	     offsets[k] & ~4095UL);
+	close(fd);
+	if (MOVES)
+		mremap(at, 8192, 8192, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+}
+NOINLINE void call(int k)
+{
+	((void (*)(void (*)(void)))(to + (offsets[k] & 4095)))(ask);
+	KEEP;
+}
+int main(void)
+{
+	for (int k = 0; k < 2; k++) {
+		Dl_info d;
+		void *f = dlsym(dlopen(libraries[k], RTLD_NOW), names[k]);
+		dladdr(f, &d);
+		offsets[k] = (char *)f - (char *)d.dli_fbase;
+	}
+	if (!MOVES)
+		personality(READ_IMPLIES_EXEC);
+	at = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	to = at + (1 << 20);
+	for (int i = 0; i < 20; i++)
+		move(i & 1), call(i & 1);
+	sleep(2); /* their rows are there */
+	for (int i = 0; i < 40; i++) {
+		if (fork())
+			continue;
+		move(i & 1);
+		for (int n = 0; n < 3; n++)
+			usleep(1000), call(i & 1);
+		_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("moves", [1, 0])
+def test_code_without_mapping_it_so(tmp_path, monkeypatch, moves):
+    """Moved by mremap(2) to where other code was, or is in a process that was forked of the same; or code without
+    PROT_EXEC, by personality(READ_IMPLIES_EXEC)."""
+    for name, pad in (("first", 400), ("second", 4000)):
+        build(tmp_path, f"{name}.so", LIBRARY + LATE, "-shared", "-fPIC", f"-DCALLED=in_{name}", f"-DPAD={pad}")
+    program = build(tmp_path, "moved", "#include <fcntl.h>\n#include <sys/personality.h>\n" + MOVED, f"-DMOVES={moves}")
+    monkeypatch.chdir(tmp_path)
+    recording = late(tmp_path, monkeypatch, program)
+    assert names_of(recording, {"ask", "in_first", "in_second", "call", "main"}) == {
+        ("ask", "in_first", "call", "main"): 70, ("ask", "in_second", "call", "main"): 70}
+    assert Counter(c["way"] for c in asked(recording))["kernel"] > 100
+
+
 ALTERNATE = r"""
 NOINLINE void handler(int s) { ask(); if (s == SIGUSR1) raise(SIGUSR2); ask(); KEEP; }
 NOINLINE void leaf(void) { raise(SIGUSR1); KEEP; }

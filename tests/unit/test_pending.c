@@ -113,6 +113,33 @@ static void test_killed(void **state)
 	spoor_pendings_free(p);
 }
 
+static void test_stopped(void **state)
+{
+	const struct spoor_pending *in_flight;
+	enum spoor_unfinished why;
+	struct spoor_pendings *p;
+	struct spoor_event ev;
+	size_t it = 0;
+
+	assert_int_equal(spoor_pendings_new(&p), 0);
+	spoor_pendings_keep_killed(p);
+	see_cut(p, 1, -512, 0, 0, 0);
+	see_pending(p, 1, 7, 1100, SPOOR_PENDING_BEFORE); /* since it was stopped, it seems */
+	assert_true(spoor_pendings_next(p, &it, &ev, &why));
+	in_flight = (const void *)ev.h;
+	assert_int_equal(why, SPOOR_UNFINISHED_IN_FLIGHT);
+	assert_int_equal(in_flight->start, 900);
+	assert_int_equal(in_flight->h.ts, 1105);
+	assert_true(in_flight->exact);
+	assert_int_equal(killed(p, 0), 0);
+	see_cut(p, 1, -512, 0, 0, 0);
+	see_pending(p, 1, 8, 1100, SPOOR_PENDING_BEFORE); /* another call */
+	it = 0;
+	assert_true(spoor_pendings_next(p, &it, &ev, &why));
+	assert_int_equal(((const struct spoor_pending *)ev.h)->start, 1100);
+	spoor_pendings_free(p);
+}
+
 /* Only the call whose begin was a bound is told, and once. */
 static void test_began_before(void **state)
 {
@@ -214,6 +241,7 @@ int main(void)
 		cmocka_unit_test(test_many_that_execute),
 		cmocka_unit_test(test_began_before),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_stopped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

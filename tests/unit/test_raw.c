@@ -103,8 +103,8 @@ static void test_zero(void **state)
 /* As of a handler on an alternate stack; each part of the copy may lack pages. */
 static void test_two_stacks(void **state)
 {
-	const uint64_t words[] = { SP + 8000, CODE + 0x100, 0, CODE + 0x200, 0 };
-	struct spoor_ctl_raw parts = { .beneath = SP + 8000, .beneath_len = 24 };
+	const uint64_t words[] = { SP + 16, CODE + 0x100, 0, CODE + 0x200, 0 };
+	struct spoor_ctl_raw parts = { .beneath = SP + 16, .beneath_len = 24 };
 	unsigned n;
 
 	assert_int_equal(walk_parts(SP, words, 2, &parts, &n), SPOOR_WALK_COMPLETE);

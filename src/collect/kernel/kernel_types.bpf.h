@@ -271,7 +271,7 @@ struct sigpending {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int __state;
-	unsigned int flags;
+	unsigned int flags, personality;
 	struct sched_entity se;
 	struct mm_struct *mm;
 	int exit_code;

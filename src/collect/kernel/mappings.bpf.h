@@ -11,7 +11,7 @@ static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r,
 	return i == 0 ? i386 ? r->bx : r->di : i == 1 ? i386 ? r->cx : r->si : i == 2 ? r->dx : i386 ? r->si : r->r10;
 }
 
-enum { PROT_EXEC = 4 };
+enum { PROT_READ = 1, PROT_EXEC = 4, READ_IMPLIES_EXEC = 0x400000 };
 
 /* May rows of [addr, addr+len) be cached for this image? */
 __noinline int code_cached(u32 image, u64 addr, u64 len)
@@ -62,6 +62,25 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	return 0;
 }
 
+/* Is what lies there now executable? 1, too, if that cannot be told. */
+__noinline int is_code(u64 addr)
+{
+	struct vma_answer a = {};
+	int r = find_mapping(addr, &a);
+
+	return r == -EBUSY || (!r && a.exec);
+}
+
+/* May the call have brought code to where there was none, or other code? */
+static __always_inline bool brings_code(struct task_struct *task, struct pt_regs *regs, long ret, u32 kind)
+{
+	u32 exec = task->personality & READ_IMPLIES_EXEC ? PROT_READ | PROT_EXEC : PROT_EXEC;
+
+	if (kind == SPOOR_MAP_REMAP)
+		return is_code(ret);
+	return kind == SPOOR_MAP_OTHER || (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & exec);
+}
+
 /*
  * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
  * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
@@ -78,13 +97,13 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		return 0;
 	l = leader_of(task, t);
 	len = call_arg(task, regs, 1);
-	if (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & PROT_EXEC) {
+	if (brings_code(task, regs, ret, kind)) {
 		struct cpu *c = this_cpu();
 
 		l->layout = 0; /* another one from here on */
 		stale = l->image_shared || l->vm_shared;
 		if (c && !t->wait_exec)
-			emit_mapping(kind == SPOOR_MAP_MMAP ? (u64)ret : call_arg(task, regs, 0), &c->scratch[0]);
+			emit_mapping(kind == SPOOR_MAP_PROTECT ? call_arg(task, regs, 0) : (u64)ret, &c->scratch[0]);
 	}
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
 	if (kind != SPOOR_MAP_PROTECT)

@@ -323,14 +323,31 @@ int repeat_tasks(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+/* A thread that is stopped, by a signal or a debugger: the call out of which that took it begins again. */
+static __always_inline int tell_stopped(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
+{
+	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
+	s->turn = t->turn;
+	s->gen = t->gen;
+	s->def_epoch = t->def_epoch;
+	s->wait_exec = t->wait_exec;
+	on_describe(task, s, c);
+	return s->start ? emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1) : 0;
+}
+
 SEC("iter/task")
 int end_tasks(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct thread *t = NULL, *call = call_of(task, &t);
+	struct cpu *c = this_cpu();
 
-	if (!call || call->at_end || is_crowded())
+	if (!t || !c || t->at_end || (call && call->at_end) || is_crowded())
 		return 0;
+	if (!call) {
+		t->at_end = 1;
+		return t->turn & TURN_OUTSIDE ? tell_stopped(task, t, &c->spare, c) : 0;
+	}
 	call->at_end = 1;
 	return tell_of(task, call, t, SPOOR_PENDING_END);
 }

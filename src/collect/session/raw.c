@@ -247,6 +247,7 @@ static bool is_made(const struct raw_walk *w)
 static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_layout *layout)
 {
 	uint64_t at = w->s.sp;
+	bool missing = false; /* words that may have been return addresses */
 	__u64 value;
 	int r = 0;
 
@@ -254,8 +255,10 @@ static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_lay
 		if (w->searched++ >= SEARCH_MOST)
 			return &perhaps_kept;
 		r = spoor_load(w, at, &value);
+		missing |= r == SPOOR_WALK_TRUNCATED;
 		if (!r && range_of(layout, value) && may_return_to(w, value))
-			return w->s.bp && (at == w->s.bp + 8 || is_made(w)) ? &frame_pointer : &perhaps_kept;
+			return w->s.bp && !missing && (at == w->s.bp + 8 || is_made(w)) ? &frame_pointer :
+											 &perhaps_kept;
 	}
 	/* Nor is there one above, or in what was copied of it. */
 	return !w->s.bp && (w->raw->remote || w->raw->len < SPOOR_RAW_STACK) ? &frame_pointer : &perhaps_kept;
