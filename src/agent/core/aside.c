@@ -7,11 +7,11 @@
 #include "agent/core/packets.h"
 #include <spoor/record.h>
 
-char *aside_begin(const struct slot *s, uintptr_t sp)
+char *aside_begin(const struct slot *s, uintptr_t sp, bool deep)
 {
 	struct aside aside = { .slot = (uint32_t)(s - slots), .generation = slot_generation(s) };
 
-	return draft_begin_aside(sp, &aside);
+	return draft_begin_aside(sp, &aside, deep);
 }
 
 bool aside_holds(const char *at)
@@ -79,24 +79,23 @@ static void move(struct slot *s, const char *record, size_t size, uint64_t signa
 bool aside_commit(const char *at, size_t size)
 {
 	char *record;
-	struct block *b = draft_aside(at, &record);
-	struct aside aside;
+	const struct aside *a = draft_aside(at, &record);
 	uint64_t signals;
 	struct slot *s;
+	bool entered;
 
-	if (!b)
+	if (!a)
 		return false;
+	s = &slots[a->slot];
 	signals = signals_block();
-	aside = b->aside;
-	b->drafting = 0; /* what is in it stays until a handler runs again */
-	s = &slots[aside.slot];
-	if (slot_enter(s)) {
-		if (aside.generation == slot_generation(s)) {
-			move(s, record, (size_t)(at + size - record), signals);
-			return true;
-		}
-		slot_leave(s);
+	entered = slot_enter(s);
+	if (entered && a->generation == slot_generation(s)) {
+		move(s, record, (size_t)(at + size - record), signals);
+	} else { /* that session is over */
+		if (entered)
+			slot_leave(s);
+		signals_restore(signals);
 	}
-	signals_restore(signals); /* that session is over */
+	draft_end(at);
 	return true;
 }

@@ -10,8 +10,11 @@
  */
 #include "agent/core/output.h"
 
-/* Where to write a record for s, its head included. NULL: no memory. With the thread's signals blocked. */
-char *aside_begin(const struct slot *s, uintptr_t sp);
+/*
+ * Where to write a record for s, its head included; deep: of a handler too deep for packets. NULL: no memory, or others
+ * have all. With the thread's signals blocked.
+ */
+char *aside_begin(const struct slot *s, uintptr_t sp, bool deep);
 
 /* Whether `at` is within such a record of this thread. */
 bool aside_holds(const char *at);

@@ -10,17 +10,22 @@
 #define DRAFT (64UL << 10)
 #define TOGETHER 16
 #define MOST_GROUPS 8192
-#define PATIENCE 1000 /* turns; a thread that is stopped while it has the common draft does not stop the others */
+#define PATIENCE 1000 /* turns; threads that are stopped while they have the common drafts do not stop the others */
+#define COMMON 8
 _Static_assert(RESERVE_MOST <= DRAFT, "");
 
 static char *groups[MOST_GROUPS];
 
-/* Of those who have no block of their own; its holder's signals are blocked. */
-static struct {
+/* Of those who have no block of their own, and of records of threads that find no packet: for one event at a time. */
+static struct common {
 	char data[DRAFT] __attribute__((aligned(64)));
-	uint64_t signals;
-	struct caller site;
-} common;
+	uint32_t tid; /* whose event is in it; 0: none */
+	uintptr_t sp; /* the rest is as in a block */
+	union {
+		struct caller site;
+		struct aside aside;
+	};
+} common[COMMON];
 
 static char *group_of(const struct block *b)
 {
@@ -90,23 +95,52 @@ static struct block *make_level(struct block *b, uintptr_t sp)
 	return b && (draft_of(b) || make_group(b)) ? b : NULL;
 }
 
-static char *begin_common(const struct caller *site, uint64_t signals)
+/* Is it nobody's, or of an event that was left? Else its thread may have ended. */
+static bool may_take(const struct common *d, uint32_t holder, uint32_t tid, struct stack_here *here, bool ask)
+{
+	if (!holder)
+		return true;
+	return holder == tid ? stack_was_left(here, d->sp) : ask && thread_is_dead(holder);
+}
+
+/* With the signals blocked. NULL: others have them all. */
+static struct common *take_common(uintptr_t sp)
+{
+	struct stack_here here = STACK_HERE(sp);
+	uint32_t tid = sys_tid(), holder;
+	int i;
+
+	for (i = 0; i < 2 * COMMON; i++) {
+		struct common *d = &common[i % COMMON];
+
+		holder = __atomic_load_n(&d->tid, __ATOMIC_RELAXED);
+		if (!may_take(d, holder, tid, &here, i >= COMMON) ||
+		    !__atomic_compare_exchange_n(&d->tid, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			continue;
+		d->sp = sp;
+		return d;
+	}
+	return NULL;
+}
+
+static char *begin_common(const struct caller *site)
 {
 	int i;
 
 	for (i = 0; i < PATIENCE; i++) {
-		if (tid_trylock(&process->draft_lock)) {
-			common.signals = signals;
-			common.site = *site;
-			return common.data;
+		struct common *d = take_common(site->sp);
+
+		if (d) {
+			d->site = *site;
+			return d->data;
 		}
 		sys0(SYS_sched_yield);
 	}
 	return NULL;
 }
 
-/* With the signals blocked. common.data: they stay so. */
-static char *begin_slow(const struct caller *site, uint64_t signals)
+/* With the signals blocked. */
+static char *begin_slow(const struct caller *site)
 {
 	struct block *b;
 
@@ -114,7 +148,7 @@ static char *begin_slow(const struct caller *site, uint64_t signals)
 		return NULL;
 	b = reserve_enter();
 	b = b && is_own(b) ? make_level(b, site->sp) : NULL;
-	return b ? begin_in(b, site) : begin_common(site, signals);
+	return b ? begin_in(b, site) : begin_common(site);
 }
 
 char *draft_begin(const struct caller *site)
@@ -134,21 +168,26 @@ char *draft_begin(const struct caller *site)
 	if (!process->alive && outputs_missing())
 		return NULL;
 	signals = signals_block();
-	at = begin_slow(site, signals);
-	if (at != common.data)
-		signals_restore(signals);
+	at = begin_slow(site);
+	signals_restore(signals);
 	return at;
 }
 
-char *draft_begin_aside(uintptr_t sp, const struct aside *aside)
+char *draft_begin_aside(uintptr_t sp, const struct aside *aside, bool deep)
 {
-	struct block *b = make_level(block, sp);
+	struct block *b = deep ? make_level(block, sp) : NULL;
+	struct common *d;
 
-	if (!b)
+	if (b) {
+		b->drafting = sp;
+		b->aside = *aside;
+		return draft_of(b);
+	}
+	d = take_common(sp);
+	if (!d)
 		return NULL;
-	b->drafting = sp;
-	b->aside = *aside;
-	return draft_of(b);
+	d->aside = *aside;
+	return d->data;
 }
 
 static struct block *block_of(const char *at)
@@ -161,39 +200,42 @@ static struct block *block_of(const char *at)
 	return NULL;
 }
 
-struct block *draft_aside(const char *at, char **ret_begin)
+static struct common *common_of(const char *at)
 {
-	struct block *b = block_of(at);
+	uintptr_t offset = (uintptr_t)at - (uintptr_t)common;
+	struct common *d = &common[offset < sizeof(common) ? offset / sizeof(*common) : 0];
 
-	if (!b || b->site.pc)
+	return offset < sizeof(common) && __atomic_load_n(&d->tid, __ATOMIC_RELAXED) == sys_tid() ? d : NULL;
+}
+
+const struct aside *draft_aside(const char *at, char **ret_begin)
+{
+	struct common *d = common_of(at);
+	struct block *b = d ? NULL : block_of(at);
+
+	if (d ? d->site.pc : !b || b->site.pc)
 		return NULL;
-	*ret_begin = draft_of(b);
-	return b;
+	*ret_begin = d ? d->data : draft_of(b);
+	return d ? &d->aside : &b->aside;
 }
 
 const struct caller *draft_site(const char *at)
 {
-	const struct block *b;
+	const struct common *d = common_of(at);
+	const struct block *b = d ? NULL : block_of(at);
+	const struct caller *site = d ? &d->site : b ? &b->site : NULL;
 
-	if (at == common.data)
-		return process->draft_lock == sys_tid() ? &common.site : NULL;
-	b = block_of(at);
-	return b && b->site.pc ? &b->site : NULL;
+	return site && site->pc ? site : NULL;
 }
 
 void draft_end(const char *at)
 {
-	struct block *b;
+	struct common *d = common_of(at);
+	struct block *b = d ? NULL : block_of(at);
 
-	if (at == common.data) {
-		uint64_t signals = common.signals;
-
-		tid_unlock(&process->draft_lock);
-		signals_restore(signals);
-		return;
-	}
-	b = block_of(at);
 	barrier();
 	if (b)
 		b->drafting = 0;
+	if (d)
+		__atomic_store_n(&d->tid, 0, __ATOMIC_RELEASE);
 }

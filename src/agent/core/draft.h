@@ -3,8 +3,8 @@
 /*
  * An event of which it is not known yet where it goes, if anywhere (it is for several sessions or channels, or has a
  * filter), is written into its thread's draft first and copied from there: so it costs no buffer's room before it has
- * passed. Each block of producers has a draft; threads without a block of their own have one together. Records of
- * handlers that are too deep to write into packets lie there meanwhile, too (aside.h).
+ * passed. Each block of producers has a draft; threads without a block of their own have some together. Records that
+ * find no packet lie there meanwhile, too (aside.h): of deep handlers in their block's, others in those in common.
  *
  * Blocks lie in chunks of which some are of no use: drafts get their addresses by 16, and memory as they are touched.
  */
@@ -13,14 +13,11 @@
 /* Where to write a record of at most RESERVE_MOST bytes, its head included. NULL: there is none. Async-signal-safe. */
 char *draft_begin(const struct caller *site);
 
-/* The same for a record that is aside: in one of the thread's own. With its signals blocked. */
-char *draft_begin_aside(uintptr_t sp, const struct aside *aside);
+/* The same for a record that is aside. With the thread's signals blocked. */
+char *draft_begin_aside(uintptr_t sp, const struct aside *aside, bool deep);
 
-/*
- * If `at` is within such a record of this thread: the block whose draft that is in, where it begins, and what it is
- * for; else NULL.
- */
-struct block *draft_aside(const char *at, char **ret_begin);
+/* If `at` is within such a record of this thread: what it is for, and where it begins; else NULL. */
+const struct aside *draft_aside(const char *at, char **ret_begin);
 
 /* If at is this thread's draft and still its event's: where its site is; else NULL. */
 const struct caller *draft_site(const char *at);

@@ -13,7 +13,6 @@ struct process {
 	uint32_t called; /* by the recorder, while somebody had it: this thread, once more then; */
 	uint32_t again;  /* it was: its next SIGURG of our own is that */
 	uint32_t probes_lock;
-	uint32_t draft_lock;   /* of the draft of those who have none (draft.h) */
 	uint32_t rcu;          /* readers are counted (agent/ust/rcu.h) */
 	uint32_t rcu_in;       /* how many fork with liburcu's locks, and wait for readers (agent/ust/rcu.c) */
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */

@@ -113,14 +113,14 @@ static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, s
 	return (struct spoor_handle){ at, NULL };
 }
 
-static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
-					 uintptr_t sp, uint64_t signals)
+static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
+					 bool deep, uint64_t signals)
 {
-	char *at = aside_begin(s, sp);
+	char *at = aside_begin(s, sp, deep);
 
 	if (!at)
 		return shared(tp, s, size, signals);
-	put_head(at, 0, tp_id(tp), size, block_tid(b));
+	put_head(at, 0, tp_id(tp), size, sys_tid());
 	return (struct spoor_handle){ at, NULL };
 }
 
@@ -141,7 +141,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	}
 	if (p)
 		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
-	return reserve_aside(tp, s, b, size, sp, signals);
+	return reserve_aside(tp, s, size, sp, !p, signals);
 }
 
 struct block *reserve_enter(void)
@@ -180,7 +180,7 @@ static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slo
 	}
 	b = reserve_enter();
 	if (!b || is_shared(b))
-		return shared(tp, s, size, signals);
+		return reserve_aside(tp, s, size, sp, false, signals);
 	return reserve_in(tp, s, b, size, sp, signals);
 }
 
@@ -247,7 +247,7 @@ static inline __attribute__((always_inline)) struct spoor_handle reserve(struct 
 	__atomic_store_n(&p->p.busy, sp, __ATOMIC_RELAXED);
 	barrier();
 	at = p->p.at;
-	if (unlikely((ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - at)) {
+	if (unlikely((ptrdiff_t)size > __atomic_load_n(&p->p.end, __ATOMIC_RELAXED) - at || size > RESERVE_MOST)) {
 		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
 		barrier();
 		return reserve_slow(tp, size, sp);
