@@ -183,6 +183,40 @@ int main(void)
     assert "0 events of 1 program, 1 lost" in run.stderr and "no event" not in run.stderr
 
 
+@pytest.mark.parametrize("size", [5, 5400, 5500, 25000, 32767])
+@pytest.mark.parametrize("how", [[], ["--filter", "n >= 0"]], ids=["", "filter"])
+def test_events_of_more_than_64_kilobytes(spoor, events, tmp_path, size, how):
+    """None is recorded, however large packets are; what is beside them is."""
+    texts = [f"t{i}" for i in range(12)]
+    (tmp_path / "huge.c").write_text(f"""
+#include <stdlib.h>
+#include <string.h>
+#include "spoor/tracepoint.h"
+SPOOR_TRACEPOINT(zoo, small, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+SPOOR_TRACEPOINT(zoo, huge, TP_PROTO(int n, const char *s), TP_ARGS(n, s),
+		 TP_FIELDS(spoor_int(int, n, n), {", ".join(f"spoor_string({t}, s)" for t in texts)}))
+int main(int argc, char **argv)
+{{
+	static char text[40000];
+
+	memset(text, 'x', (size_t)atol(argv[argc - 1]));
+	for (int i = 0; i < 20; i++) {{
+		spoor_trace(zoo, small, i);
+		spoor_trace(zoo, huge, i, text);
+	}}
+	return 0;
+}}
+""")
+    program = tracing.build_program(tmp_path / "huge", tmp_path / "huge.c")
+    run = spoor("ust", "run", "--packet", "1M", "--buffers", "16M", *how, "-o", "t.spoor", "--", program, size)
+    assert run.returncode == 0 and "sense" not in run.stderr, run.stderr
+    found, summary = events("t.spoor")
+    fit = size * 12 < 65528
+    assert [e["fields"]["n"] for e in found if e["event"] == "zoo:small"] == [*range(20)]
+    assert [e["fields"]["n"] for e in found if e["event"] == "zoo:huge"] == [*range(20)] * fit
+    assert summary["discarded"] == 20 * (not fit) and not summary["damages"]
+
+
 def test_run_follows_exec(spoor, ticker, events):
     """A shell, what it executes in its place, and what it starts."""
     run = spoor("ust", "run", "-o", "t.spoor", "--", "sh", "-c",
