@@ -152,6 +152,9 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
  *
  * SPOOR_WORDS_OF_(words) are literals as .ascii takes them, with their quotes: "server" ":" "request" ...
  */
+#ifdef SPOOR_UNCHECKED_DECLARATIONS
+#define SPOOR_DECLARED_(symbol, words)
+#else
 #define SPOOR_DECLARED_(symbol, words)                                                                     \
 	__asm__(".pushsection .spoor_declaration_of_" symbol ",\"MS\",@progbits,1\n"                       \
 		"771: .ascii " SPOOR_WORDS_OF_(words) " \"\\0\"\n"                                         \
@@ -160,6 +163,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		",\"GR\",@progbits,\"spoor " words "\",comdat\n"                                           \
 		".long 771b + 0xffffffff\n"                                                                \
 		".popsection\n");
+#endif
 
 #define SPOOR_DESC_(provider, name, level, kind, fields)                                            \
 	{ { sizeof(struct spoor_desc_##provider##__##name), SPOOR_PAD_(sizeof(#provider "\0" #name)), \

@@ -633,6 +633,20 @@ def test_declarations_of_two_compilers(tmp_path, one, two, by):
                 assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, (linker, wrong)
 
 
+# In which gcc and clang have other words for a value, and which assemblers refuse.
+ODD = """#include <limits.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(t, odd, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(
+    spoor_enum(int, n, n, spoor_label("least", INT_MIN), spoor_label("quote", '"'), spoor_label("nul", '\\0'))))
+"""
+
+
+def test_declarations_that_are_not_compared(tmp_path):
+    unchecked = "#define SPOOR_UNCHECKED_DECLARATIONS\n"
+    objects = two_objects(tmp_path, "gcc", "clang", unchecked + HEADER + ODD, unchecked + OTHER + ODD)
+    subprocess.run(["gcc", "-o", tmp_path / "x", *objects], check=True, timeout=60)
+
+
 # In C bool is a macro.
 SHARED = """#include <stdbool.h>
 #include <spoor/tracepoint.h>
