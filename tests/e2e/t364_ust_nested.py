@@ -151,3 +151,60 @@ def test_faults_without_room(daemon, deep):  # noqa: F811
     daemon.events()
     there, lost = daemon.summary["user_events"], daemon.summary["discarded"]
     assert there > 1000 and lost > 1000 and there + lost == begun
+
+
+LEAVE = """
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(deep, step, TP_PROTO(long n, const char *from), TP_ARGS(n, from),
+		 TP_FIELDS(spoor_int(long, n, n), spoor_array(char, from, from, 4)))
+static const char *page;
+static __thread sigjmp_buf out;
+static pthread_barrier_t all;
+static void on_fault(int sig)
+{
+	(void)sig;
+	siglongjmp(out, 1);
+}
+static void *leave(void *n)
+{
+	spoor_trace(deep, step, (long)n, "here");
+	pthread_barrier_wait(&all);
+	if (!sigsetjmp(out, 1))
+		spoor_trace(deep, step, 1000, page);
+	pthread_barrier_wait(&all);
+	spoor_trace(deep, step, 100 + (long)n, "here");
+	return NULL;
+}
+int main(void)
+{
+	struct sigaction a = { .sa_handler = on_fault };
+	pthread_t t[60];
+
+	page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	sigaction(SIGSEGV, &a, NULL);
+	pthread_barrier_init(&all, NULL, 60);
+	for (long i = 0; i < 60; i++)
+		pthread_create(&t[i], NULL, leave, (void *)i);
+	for (int i = 0; i < 60; i++)
+		pthread_join(t[i], NULL);
+	puts("recorded deep:step 0 60\\nrecorded deep:step 100 160");
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["", "filter"])
+def test_left_by_more_threads_than_have_packets(build, tmp_path, how):
+    """What they leave lies about until they write again, or end; each can write, and be mended, all the same."""
+    (tmp_path / "leave.c").write_text(LEAVE)
+    program = tracing.build_program(tmp_path / "leave", tmp_path / "leave.c")
+    small = {"SPOOR_UST_BUFFERS": "64K", "SPOOR_UST_PACKET": "4K"}
+    run, traces = tracing.traced(build, tmp_path / "out", program, **small, **how)
+    assert run.returncode == 0, run
+    tracing.check_promises(run.stdout, traces)
+    assert not any(t.lost() for t in traces)

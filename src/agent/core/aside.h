@@ -11,13 +11,10 @@
 #include "agent/core/output.h"
 
 /*
- * Where to write a record for s, its head included; deep: of a handler too deep for packets. NULL: no memory, or others
- * have all. With the thread's signals blocked.
+ * Where to write a record for s, its head included; deep: of a handler too deep for packets. NULL: no memory, and others
+ * have all drafts. With the thread's signals blocked.
  */
 char *aside_begin(const struct slot *s, uintptr_t sp, bool deep);
 
-/* Whether `at` is within such a record of this thread. */
-bool aside_holds(const char *at);
-
-/* The record ends at at + size. False: it is none of these. Async-signal-safe. */
-bool aside_commit(const char *at, size_t size);
+/* The record ends at at + size, if it is one of these and still this thread's. Async-signal-safe. */
+void aside_commit(const char *at, size_t size);

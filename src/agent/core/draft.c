@@ -103,14 +103,14 @@ static bool may_take(const struct common *d, uint32_t holder, uint32_t tid, stru
 	return holder == tid ? stack_was_left(here, d->sp) : ask && thread_is_dead(holder);
 }
 
-/* With the signals blocked. NULL: others have them all. */
-static struct common *take_common(uintptr_t sp)
+/* With the signals blocked; ask: also from threads that have ended. NULL: others have them all. */
+static struct common *take_common(uintptr_t sp, bool ask)
 {
 	struct stack_here here = STACK_HERE(sp);
 	uint32_t tid = sys_tid(), holder;
 	int i;
 
-	for (i = 0; i < 2 * COMMON; i++) {
+	for (i = 0; i < (ask ? 2 * COMMON : COMMON); i++) {
 		struct common *d = &common[i % COMMON];
 
 		holder = __atomic_load_n(&d->tid, __ATOMIC_RELAXED);
@@ -123,20 +123,28 @@ static struct common *take_common(uintptr_t sp)
 	return NULL;
 }
 
-static char *begin_common(const struct caller *site)
+/* Who has no other waits. */
+static struct common *wait_for_common(uintptr_t sp)
 {
+	struct common *d = NULL;
 	int i;
 
-	for (i = 0; i < PATIENCE; i++) {
-		struct common *d = take_common(site->sp);
-
-		if (d) {
-			d->site = *site;
-			return d->data;
-		}
-		sys0(SYS_sched_yield);
+	for (i = 0; !d && i < PATIENCE; i++) {
+		if (i)
+			sys0(SYS_sched_yield);
+		d = take_common(sp, i % 100 == 0);
 	}
-	return NULL;
+	return d;
+}
+
+static char *begin_common(const struct caller *site)
+{
+	struct common *d = wait_for_common(site->sp);
+
+	if (!d)
+		return NULL;
+	d->site = *site;
+	return d->data;
 }
 
 /* With the signals blocked. */
@@ -173,17 +181,19 @@ char *draft_begin(const struct caller *site)
 	return at;
 }
 
+/* Memory of its own a thread gets for that only if those before it keep all the others. */
 char *draft_begin_aside(uintptr_t sp, const struct aside *aside, bool deep)
 {
-	struct block *b = deep ? make_level(block, sp) : NULL;
-	struct common *d;
+	struct common *d = deep ? NULL : take_common(sp, true);
+	struct block *b = d || !is_own(block) ? NULL : make_level(block, sp);
 
 	if (b) {
 		b->drafting = sp;
 		b->aside = *aside;
 		return draft_of(b);
 	}
-	d = take_common(sp);
+	if (!d)
+		d = wait_for_common(sp);
 	if (!d)
 		return NULL;
 	d->aside = *aside;

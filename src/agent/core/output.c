@@ -38,7 +38,6 @@ static void fill_slots(struct output *o)
 		s->stack_mode = c->stack_mode;
 		s->stack_budget = c->stack_budget;
 		s->shared_gave_up = 0;
-		s->shared_holder = 0;
 		__atomic_store_n(&s->output, o, __ATOMIC_SEQ_CST);
 	}
 }

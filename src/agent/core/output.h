@@ -36,8 +36,6 @@ struct slot {
 	uint16_t stack_mode, stack_budget;
 	uint32_t generation;
 	uint32_t users; /* threads that take or give back a packet; it is not another arena's before they are out */
-	uint64_t shared_signals;                    /* of the thread that has the shared packet's lock */
-	uint32_t shared_holder;                     /* its tid */
 	uint32_t shared_gave_up;                    /* channel->space when the shared packet found no room, + 1 */
 	uint8_t known[SPOOR_ARENA_MAX_CLASSES / 8]; /* ids that are defined in the arena for this channel */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <string.h>
 #include <time.h>
 
+#include "agent/core/clock.h"
 #include "agent/core/packet_find.h"
 #include "agent/core/process.h"
 
@@ -62,50 +64,29 @@ static struct spoor_arena_packet *shared_with_room(struct slot *s, size_t size)
 	return h;
 }
 
-char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals)
+static void put(struct slot *s, struct spoor_arena_packet *h, const char *record, size_t size)
+{
+	char *at = packet_data(s, h) + h->committed;
+
+	memcpy(at, record, size);
+	*(uint64_t *)at = clock_stamp();
+	__atomic_store_n(&h->committed, h->committed + size, __ATOMIC_RELEASE);
+	__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
+}
+
+bool packet_shared_put(struct slot *s, const char *record, size_t size)
 {
 	uint32_t space = __atomic_load_n(&s->channel->space, __ATOMIC_ACQUIRE) + 1;
 	struct spoor_arena_packet *h;
 
 	if (__atomic_load_n(&s->shared_gave_up, __ATOMIC_RELAXED) == space && packets_before_orphans())
-		return NULL;
+		return false;
 	if (!lock_shared(s, sys_tid()))
-		return NULL;
-	s->shared_signals = signals;
-	__atomic_store_n(&s->shared_holder, sys_tid(), __ATOMIC_RELAXED);
+		return false;
 	h = shared_with_room(s, size);
 	__atomic_store_n(&s->shared_gave_up, h ? 0 : space, __ATOMIC_RELAXED);
 	if (h)
-		return packet_data(s, h) + h->committed;
-	__atomic_store_n(&s->shared_holder, 0, __ATOMIC_RELAXED);
+		put(s, h, record, size);
 	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-void packet_shared_commit(struct slot *s, char *at, size_t size)
-{
-	struct spoor_arena_packet *h = &s->packets[(uint64_t)(at - s->data) / s->packet_size];
-	uint64_t signals = s->shared_signals;
-
-	if (size) {
-		__atomic_store_n(&h->committed, (uint64_t)(at + size - packet_data(s, h)), __ATOMIC_RELEASE);
-		__atomic_fetch_add(&s->channel->shared, 1, __ATOMIC_RELAXED);
-	}
-	__atomic_store_n(&s->shared_holder, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->channel->lock, 0, __ATOMIC_RELEASE);
-	slot_leave(s);
-	signals_restore(signals);
-}
-
-char *packet_shared_from(struct slot *s, char *at)
-{
-	uint32_t holder = __atomic_load_n(&s->shared_holder, __ATOMIC_RELAXED);
-	uint64_t i;
-
-	if (!holder || at < s->data || holder != sys_tid())
-		return NULL;
-	i = (uint64_t)(at - s->data) / s->packet_size;
-	if (i >= s->n_shared)
-		return NULL;
-	return packet_data(s, &s->packets[i]) + s->packets[i].committed;
+	return h;
 }

@@ -13,14 +13,10 @@ bool packets_gave_up(const struct slot *s, const struct producer *p);
 void packet_give_back(struct slot *s, struct producer *p, bool full);
 
 /*
- * Room in the packet of all who have none, NULL: not to be had. Between this and the commit, which lets others go on
- * and leaves the slot, the thread's signals stay blocked: `signals` are what it had.
+ * Stamps a record and puts it into the packet of all who have none. False: there is no room. In the slot, with the
+ * thread's signals blocked: the others wait for it.
  */
-char *packet_shared_reserve(struct slot *s, size_t size, uint64_t signals);
-/* size 0: it is not kept. */
-void packet_shared_commit(struct slot *s, char *at, size_t size);
-/* Where the record at `at` begins, if this thread has reserved it in a shared packet; else NULL. */
-char *packet_shared_from(struct slot *s, char *at);
+bool packet_shared_put(struct slot *s, const char *record, size_t size);
 
 /* This thread ends: all that it has. */
 void packets_give_back_all(struct block *b);

@@ -101,25 +101,15 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 	return NULL;
 }
 
-static struct spoor_handle shared(struct spoor_tracepoint *tp, struct slot *s, size_t size, uint64_t signals)
+static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
+					 bool deep)
 {
-	char *at = packet_shared_reserve(s, size, signals);
+	char *at = aside_begin(s, sp, deep);
 
 	if (!at) {
 		count(&s->channel->lost);
 		return NO_HANDLE;
 	}
-	put_head(at, clock_stamp(), tp_id(tp), size, sys_tid());
-	return (struct spoor_handle){ at, NULL };
-}
-
-static struct spoor_handle reserve_aside(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
-					 bool deep, uint64_t signals)
-{
-	char *at = aside_begin(s, sp, deep);
-
-	if (!at)
-		return shared(tp, s, size, signals);
 	put_head(at, 0, tp_id(tp), size, sys_tid());
 	return (struct spoor_handle){ at, NULL };
 }
@@ -130,7 +120,7 @@ static unsigned level_of(const struct producer *p, size_t offset)
 }
 
 static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *s, struct block *b, size_t size,
-				      uintptr_t sp, uint64_t signals)
+				      uintptr_t sp)
 {
 	size_t offset = SPOOR_SLOT_OFFSET((size_t)(s - slots)); /* the tracepoint's own may change */
 	struct producer *p = claim(s, b, offset, sp);
@@ -141,7 +131,7 @@ static struct spoor_handle reserve_in(struct spoor_tracepoint *tp, struct slot *
 	}
 	if (p)
 		__atomic_store_n(&p->p.busy, 0, __ATOMIC_RELEASE);
-	return reserve_aside(tp, s, size, sp, !p, signals);
+	return reserve_aside(tp, s, size, sp, !p);
 }
 
 struct block *reserve_enter(void)
@@ -167,8 +157,7 @@ static bool is_shared(struct block *b)
 	return block_is_shared(b);
 }
 
-static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp,
-					 uint64_t signals)
+static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slot *s, size_t size, uintptr_t sp)
 {
 	struct block *b;
 
@@ -180,17 +169,11 @@ static struct spoor_handle reserve_there(struct spoor_tracepoint *tp, struct slo
 	}
 	b = reserve_enter();
 	if (!b || is_shared(b))
-		return reserve_aside(tp, s, size, sp, false, signals);
-	return reserve_in(tp, s, b, size, sp, signals);
+		return reserve_aside(tp, s, size, sp, false);
+	return reserve_in(tp, s, b, size, sp);
 }
 
-/* Of a shared packet: the thread's signals stay blocked, and it stays in the slot, until it commits. */
-static bool is_shared_packets(struct spoor_handle h)
-{
-	return h.at && !h.producer && !aside_holds(h.at);
-}
-
-static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp, uint64_t signals)
+static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t size, uintptr_t sp)
 {
 	struct slot *s = slot_of(tp);
 	struct spoor_handle h;
@@ -201,9 +184,8 @@ static struct spoor_handle reserve_blocked(struct spoor_tracepoint *tp, size_t s
 	}
 	if (!slot_enter(s))
 		return NO_HANDLE;
-	h = reserve_there(tp, s, size, sp, signals);
-	if (!is_shared_packets(h))
-		slot_leave(s);
+	h = reserve_there(tp, s, size, sp);
+	slot_leave(s);
 	return h;
 }
 
@@ -215,7 +197,7 @@ static bool is_hopeless(struct spoor_tracepoint *tp, size_t size)
 
 	if (unlikely(!process->alive))
 		return outputs_missing();
-	return p->gave_up && !p->p.busy && size <= s->packet_size && packets_gave_up(s, p);
+	return p->gave_up && !p->p.busy && size <= s->packet_size && size <= RESERVE_MOST && packets_gave_up(s, p);
 }
 
 static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct spoor_tracepoint *tp, size_t size,
@@ -229,9 +211,8 @@ static __attribute__((noinline, cold)) struct spoor_handle reserve_slow(struct s
 		return NO_HANDLE;
 	}
 	signals = signals_block();
-	h = reserve_blocked(tp, size, sp, signals);
-	if (!is_shared_packets(h))
-		signals_restore(signals);
+	h = reserve_blocked(tp, size, sp);
+	signals_restore(signals);
 	return h;
 }
 
@@ -273,19 +254,9 @@ struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
 	return NO_HANDLE;
 }
 
-/* The tracepoint may have been given another slot meanwhile. */
 void reserve_commit(char *at, size_t size)
 {
-	unsigned i;
-
-	if (aside_commit(at, size))
-		return;
-	for (i = 0; i < SPOOR_SLOTS; i++) {
-		if (!packet_shared_from(&slots[i], at))
-			continue;
-		packet_shared_commit(&slots[i], at, size);
-		return;
-	}
+	aside_commit(at, size);
 }
 
 /*

@@ -62,13 +62,13 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	return 0;
 }
 
-/* Is what lies there now executable? 1, too, if that cannot be told. */
-__noinline int is_code(u64 addr)
+/* Is what lies there now executable? 1, too, if that cannot be told, or if these are several mappings. */
+__noinline int is_code(u64 addr, u64 len)
 {
 	struct vma_answer a = {};
 	int r = find_mapping(addr, &a);
 
-	return r == -EBUSY || (!r && a.exec);
+	return r == -EBUSY || (!r && (a.exec || a.end < addr + len));
 }
 
 /* May the call have brought code to where there was none, or other code? */
@@ -77,7 +77,7 @@ static __always_inline bool brings_code(struct task_struct *task, struct pt_regs
 	u32 exec = task->personality & READ_IMPLIES_EXEC ? PROT_READ | PROT_EXEC : PROT_EXEC;
 
 	if (kind == SPOOR_MAP_REMAP)
-		return is_code(ret);
+		return is_code(ret, call_arg(task, regs, 2));
 	return kind == SPOOR_MAP_OTHER || (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & exec);
 }
 

@@ -182,13 +182,18 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
-/* Who is stopped behind a call, by a signal or a debugger, is in none, though its number is still there. */
-static __always_inline bool is_in_call(const struct pt_regs *regs)
+/* Has a signal cut the call, which begins again, if no handler runs? */
+static __always_inline bool is_cut(const struct pt_regs *regs)
 {
 	long ret = regs->ax;
 
-	return (long)regs->orig_ax >= 0 &&
-	       (ret == NOT_RETURNED || (ret >= -ERESTART_RESTARTBLOCK && ret <= -ERESTARTSYS));
+	return (long)regs->orig_ax >= 0 && ret >= -ERESTART_RESTARTBLOCK && ret <= -ERESTARTSYS;
+}
+
+/* Who is stopped behind a call, by a signal or a debugger, is in none, though its number is still there. */
+static __always_inline bool is_in_call(const struct pt_regs *regs)
+{
+	return ((long)regs->orig_ax >= 0 && (long)regs->ax == NOT_RETURNED) || is_cut(regs);
 }
 
 /* The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. */
@@ -247,6 +252,8 @@ static __always_inline int meet(struct task_struct *task, struct thread *t, stru
 	on_describe(task, s, c);
 	if (!s->start)
 		return 0;
+	if (s->def_epoch != epoch)
+		emit_thread_at(task, s, SPOOR_THREAD_SEGMENT, 1);
 	if (!bpf_task_storage_get(&met_calls, task, s, BPF_LOCAL_STORAGE_GET_F_CREATE)) {
 		retake = 1; /* as where there is no memory */
 		return 0;
@@ -323,15 +330,23 @@ int repeat_tasks(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* A thread that is stopped, by a signal or a debugger: the call out of which that took it begins again. */
+/*
+ * A thread that is stopped, by a signal or a debugger: the call out of which that took it begins again. Unless it dies,
+ * for which a core that is dumped, or a debugger, has it wait as well.
+ */
 static __always_inline int tell_stopped(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
+	if (!is_cut((void *)bpf_task_pt_regs(task)) || task->flags & PF_EXITING ||
+	    task->signal->flags & SIGNAL_GROUP_EXIT)
+		return 0;
 	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
 	s->turn = t->turn;
 	s->gen = t->gen;
 	s->def_epoch = t->def_epoch;
 	s->wait_exec = t->wait_exec;
 	on_describe(task, s, c);
+	if (s->start && s->def_epoch != epoch)
+		emit_thread_at(task, s, SPOOR_THREAD_SEGMENT, 1);
 	return s->start ? emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1) : 0;
 }
 
