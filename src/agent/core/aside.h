@@ -11,8 +11,8 @@
 #include "agent/core/output.h"
 
 /*
- * Where to write a record for s, its head included; deep: of a handler too deep for packets. NULL: no memory, and others
- * have all drafts. With the thread's signals blocked.
+ * Where to write a record for s, its head included; deep: of a handler too deep for packets. NULL: no memory, and
+ * others have all drafts. With the thread's signals blocked.
  */
 char *aside_begin(const struct slot *s, uintptr_t sp, bool deep);
 
