@@ -58,9 +58,11 @@ def test_memory_of_threads_that_come_and_go(run, how):
     assert kb[1] - kb[0] < 1 << 10, kb
 
 
-def test_ten_thousand_threads_at_once(run):
-    """Far more than there are packets: most write into the shared one."""
-    out, traces = run("crowd", 10007)
+@pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["as it is", "filtered"])
+@pytest.mark.parametrize("repeat", [1, 2, 3])
+def test_ten_thousand_threads_at_once(run, how, repeat):
+    """Far more than there are packets: most write into the shared one, in turn."""
+    out, traces = run("crowd", 10007, **how)
     tracing.check_promises(out, traces)
     channel, = traces[0].channels
     assert not lost(traces) and channel["shared"] > 19000

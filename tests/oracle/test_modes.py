@@ -192,6 +192,14 @@ def chosen(recording, program):
             if c["walk"] is not None and (program not in ASKED or c["event"] in ASKED[program])]
 
 
+def steady_stack(call):
+    """But for the place in libc from which a read of /proc comes: getdelim() has two, for what was read before may end
+    with a line or within one. libffi reads `status` so, where one time in some thirty it does (there is the pid)."""
+    fd = call["args"].get("fd")
+    chance = call["event"] == "read" and isinstance(fd, dict) and (fd.get("path") or "").startswith("/proc/")
+    return [(o, None if chance and is_named(o, "libc.so*") else offset) for o, offset in stack_of(call)]
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_modes_follow_from_all(program, tmp_path):
     command = PROGRAMS[program]
@@ -212,8 +220,8 @@ def test_modes_follow_from_all(program, tmp_path):
                 cut_short += 1  # a copy for user space that was too short for a deep stack
                 continue
             assert a["walk"] == "complete", a
-            frames, status = implied(stack_of(a), command[0])
-            if stack_of(b) != frames or b["walk"] != status:
+            frames, status = implied(steady_stack(a), command[0])
+            if steady_stack(b) != frames or b["walk"] != status:
                 wrong.append((b["event"], b["way"], b["walk"], stack_of(b), status, frames, stack_of(a)))
         print(f"{program}, {mode}: {len(want)} calls, {len(wrong)} differ, {cut_short} cut short")
         assert not wrong, wrong[0]

@@ -155,7 +155,7 @@ struct spoor_arena_channel {
 	__u32 space;       /* futex word: counted up whenever a packet becomes FREE */
 	__u32 waiters;     /* threads that wait for it */
 	__u32 full;        /* counted up whenever a packet becomes FULL */
-	__u32 lock;        /* of the shared packet: tid of who holds it; 0: nobody */
+	__u32 lock;        /* of the shared packet: tid of who holds it, | 1 << 31: others wait; 0: nobody */
 	__u64 children;    /* first channel, without a daemon: those child processes */
 };
 _Static_assert(sizeof(struct spoor_arena_channel) == 128, "");

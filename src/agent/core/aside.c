@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include <string.h>
-
 #include "agent/core/aside.h"
-#include "agent/core/clock.h"
 #include "agent/core/draft.h"
 #include "agent/core/packets.h"
 #include <spoor/record.h>
@@ -49,8 +46,7 @@ static void move(struct slot *s, const char *record, size_t size)
 	if (p && has_room(s, p, level, size)) {
 		struct spoor_handle h = { p->p.at, &p->p };
 
-		memcpy(h.at, record, size);
-		*(uint64_t *)h.at = clock_stamp();
+		packet_copy(h.at, record, size);
 		spoor_commit_(NULL, h, size);
 	} else if (!packet_shared_put(s, record, size)) {
 		slot_lose(s);

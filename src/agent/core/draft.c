@@ -10,7 +10,8 @@
 #define DRAFT (64UL << 10)
 #define TOGETHER 16
 #define MOST_GROUPS 8192
-#define PATIENCE 1000 /* turns; threads that are stopped while they have the common drafts do not stop the others */
+#define PATIENCE 100000000 /* ns; who is stopped while he has a common draft does not stop the others */
+#define MOST_TURNS 1000
 #define COMMON 8
 _Static_assert(RESERVE_MOST <= DRAFT, "");
 
@@ -26,6 +27,8 @@ static struct common {
 		struct aside aside;
 	};
 } common[COMMON];
+static uint32_t awaited; /* by how many threads */
+static uint32_t n_given_back; /* while it was not 0; futex word */
 
 static char *group_of(const struct block *b)
 {
@@ -123,24 +126,41 @@ static struct common *take_common(uintptr_t sp, bool ask)
 	return NULL;
 }
 
-/* Who has no other waits. */
+/* As long as others give theirs back: ten thousand threads at once get them in turn. NULL: none was, for a while. */
 static struct common *wait_for_common(uintptr_t sp)
 {
 	struct common *d = NULL;
+	bool in_vain = false;
 	int i;
 
-	for (i = 0; !d && i < PATIENCE; i++) {
-		if (i)
-			sys0(SYS_sched_yield);
-		d = take_common(sp, i % 100 == 0);
+	__atomic_fetch_add(&awaited, 1, __ATOMIC_SEQ_CST);
+	for (i = 0; i < MOST_TURNS; i++) {
+		uint32_t seen = __atomic_load_n(&n_given_back, __ATOMIC_SEQ_CST);
+
+		d = take_common(sp, in_vain);
+		if (d || in_vain)
+			break;
+		in_vain = !futex_wait(&n_given_back, seen, PATIENCE);
 	}
+	__atomic_fetch_sub(&awaited, 1, __ATOMIC_SEQ_CST);
 	return d;
+}
+
+static void give_back(struct common *d)
+{
+	__atomic_exchange_n(&d->tid, 0, __ATOMIC_SEQ_CST); /* before it is asked who waits */
+	if (!__atomic_load_n(&awaited, __ATOMIC_SEQ_CST))
+		return;
+	__atomic_fetch_add(&n_given_back, 1, __ATOMIC_SEQ_CST);
+	futex_wake(&n_given_back, 1);
 }
 
 static char *begin_common(const struct caller *site)
 {
-	struct common *d = wait_for_common(site->sp);
+	struct common *d = take_common(site->sp, true);
 
+	if (!d)
+		d = wait_for_common(site->sp);
 	if (!d)
 		return NULL;
 	d->site = *site;
@@ -181,23 +201,33 @@ char *draft_begin(const struct caller *site)
 	return at;
 }
 
+/* This thread's own draft, if it has one, or there is memory to make it. */
+static struct block *own_level(uintptr_t sp, bool make)
+{
+	struct block *b = !is_own(block) ? NULL : make ? make_level(block, sp) : find_level(block, sp);
+
+	return b && draft_of(b) ? b : NULL;
+}
+
 /* Memory of its own a thread gets for that only if those before it keep all the others. */
 char *draft_begin_aside(uintptr_t sp, const struct aside *aside, bool deep)
 {
 	struct common *d = deep ? NULL : take_common(sp, true);
-	struct block *b = d || !is_own(block) ? NULL : make_level(block, sp);
+	struct block *b = d ? NULL : own_level(sp, deep);
 
-	if (b) {
-		b->drafting = sp;
-		b->aside = *aside;
-		return draft_of(b);
-	}
-	if (!d)
+	if (!d && !b)
 		d = wait_for_common(sp);
-	if (!d)
+	if (!d && !b)
+		b = own_level(sp, true);
+	if (d) {
+		d->aside = *aside;
+		return d->data;
+	}
+	if (!b)
 		return NULL;
-	d->aside = *aside;
-	return d->data;
+	b->drafting = sp;
+	b->aside = *aside;
+	return draft_of(b);
 }
 
 static struct block *block_of(const char *at)
@@ -247,5 +277,5 @@ void draft_end(const char *at)
 	if (b)
 		b->drafting = 0;
 	if (d)
-		__atomic_store_n(&d->tid, 0, __ATOMIC_RELEASE);
+		give_back(d);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -141,7 +140,7 @@ static void wake_waiters(struct spoor_arena_channel *c)
 {
 	__atomic_fetch_add(&c->space, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&c->waiters, __ATOMIC_SEQ_CST))
-		sys3(SYS_futex, &c->space, FUTEX_WAKE, INT32_MAX);
+		futex_wake(&c->space, INT32_MAX);
 }
 
 void output_close(struct output *o)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Whose packet can be had: a free one, one that its owner left, the oldest, one that is written out or waited for. */
-#include <linux/futex.h>
-#include <time.h>
 
 #include "agent/core/clock.h"
 #include "agent/core/packet_find.h"
@@ -14,7 +12,7 @@ void packet_count_space(struct slot *s)
 {
 	__atomic_fetch_add(&s->channel->space, 1, __ATOMIC_RELEASE);
 	if (__atomic_load_n(&s->channel->waiters, __ATOMIC_RELAXED))
-		sys3(SYS_futex, &s->channel->space, FUTEX_WAKE, INT32_MAX);
+		futex_wake(&s->channel->space, INT32_MAX);
 }
 
 #define FREE_ENOUGH 64 /* packets, however many there are */
@@ -37,7 +35,7 @@ void packet_count_full(struct slot *s)
 	if (!__atomic_load_n(&s->arena->consumer_waits, __ATOMIC_RELAXED) || enough_free(s))
 		return;
 	__atomic_fetch_add(&s->arena->wake, 1, __ATOMIC_RELEASE);
-	sys3(SYS_futex, &s->arena->wake, FUTEX_WAKE, INT32_MAX);
+	futex_wake(&s->arena->wake, INT32_MAX);
 }
 
 /* What others count up meanwhile. */
@@ -213,14 +211,11 @@ static bool wait_for_space(struct slot *s, uint32_t seen, uint64_t until)
 {
 	struct spoor_arena_channel *c = s->channel;
 	uint64_t now = clock_monotonic();
-	struct timespec t;
 
 	if (now >= until)
 		return false;
-	t.tv_sec = (time_t)((until - now) / 1000000000);
-	t.tv_nsec = (long)((until - now) % 1000000000);
 	__atomic_fetch_add(&c->waiters, 1, __ATOMIC_SEQ_CST);
-	sys6(SYS_futex, (long)&c->space, FUTEX_WAIT, seen, (long)&t, 0, 0);
+	futex_wait(&c->space, seen, until - now);
 	__atomic_fetch_sub(&c->waiters, 1, __ATOMIC_SEQ_CST);
 	return true;
 }

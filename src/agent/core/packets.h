@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Packets change hands here (arena.h draws how). All of it with the thread's signals blocked. */
+#include <string.h>
+
+#include "agent/core/clock.h"
 #include "agent/core/output.h"
 
 /* Takes back what p has and gives it a packet with room for size bytes. False: there is none. */
@@ -17,6 +20,13 @@ void packet_give_back(struct slot *s, struct producer *p, bool full);
  * thread's signals blocked: the others wait for it.
  */
 bool packet_shared_put(struct slot *s, const char *record, size_t size);
+
+/* Of a record that was written elsewhere: its stamp is of now, so that stamps in a packet rise. */
+static inline void packet_copy(char *at, const char *record, size_t size)
+{
+	memcpy(at, record, size);
+	*(uint64_t *)at = clock_stamp();
+}
 
 /* This thread ends: all that it has. */
 void packets_give_back_all(struct block *b);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <errno.h>
-#include <linux/futex.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -47,39 +46,6 @@ int process_init(void)
 	return 0;
 }
 
-bool tid_trylock(uint32_t *lock)
-{
-	uint32_t nobody = 0;
-
-	return __atomic_compare_exchange_n(lock, &nobody, sys_tid(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
-}
-
-/* A sleeper looks again every few ms, so that the holder's unlock is a plain store that needs no count of waiters. */
-bool tid_lock(uint32_t *lock)
-{
-	static const struct {
-		long sec, nsec;
-	} a_while = { 0, 1000000 };
-	uint32_t tid = sys_tid(), holder;
-
-	for (;;) {
-		holder = 0;
-		if (__atomic_compare_exchange_n(lock, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-			return true;
-		if (holder == tid)
-			return false;
-		if (thread_is_dead(holder))
-			__atomic_compare_exchange_n(lock, &holder, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-		else
-			sys6(SYS_futex, (long)lock, FUTEX_WAIT_PRIVATE, holder, (long)&a_while, 0, 0);
-	}
-}
-
-void tid_unlock(uint32_t *lock)
-{
-	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
-}
-
 static uint64_t signals; /* of the thread that has the lock */
 
 static bool lock(bool take(uint32_t *lock))
@@ -124,11 +90,6 @@ void process_unlock(void)
 	if (tid)
 		call_again(tid);
 	signals_restore(old);
-}
-
-bool thread_is_dead(uint32_t tid)
-{
-	return sys3(SYS_tgkill, process->pid, tid, 0) == -ESRCH;
 }
 
 bool now_and_then(uint64_t *next, uint64_t every)

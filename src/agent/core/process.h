@@ -4,7 +4,7 @@
  * What must be new in a child process, however it was made (fork, vfork, clone, _Fork): a page that the kernel wipes on
  * fork. No handler is needed to notice a fork, and the lock in it is free in the child whoever held it.
  */
-#include "agent/core/sys.h"
+#include "agent/core/lock.h"
 
 struct process {
 	uint32_t alive; /* 0: this process has not been set up (it is a child) */
@@ -49,16 +49,8 @@ bool process_lock(void);
 bool process_trylock(void);
 void process_unlock(void);
 
-/* A lock that is a tid, in memory that fork wipes. False: this thread has it already. */
-bool tid_lock(uint32_t *lock);
-bool tid_trylock(uint32_t *lock);
-void tid_unlock(uint32_t *lock);
-
 /* True once in `every` ns for one of all threads; *next is when it is next. */
 bool now_and_then(uint64_t *next, uint64_t every);
-
-/* Whether that thread of this process is gone. */
-bool thread_is_dead(uint32_t tid);
 
 /* Memory of the agent's own that fork wipes (zeroes) or not. NULL: none now, nor just before. Never given back. */
 void *agent_memory(size_t size, bool wiped);

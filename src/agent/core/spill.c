@@ -102,26 +102,7 @@ static int write_packet(struct output *o, const struct spoor_arena_packet *packe
 	return append(o, pieces, 3, record.size);
 }
 
-/* A disk that hangs holds up the one thread that writes; others discard after a while. */
-static bool lock(struct output *o)
-{
-	uint32_t tid = sys_tid();
-	int i;
-
-	for (i = 0; i < 1000; i++) {
-		uint32_t holder = 0;
-
-		if (__atomic_compare_exchange_n(&o->spill_lock, &holder, tid, false, __ATOMIC_ACQUIRE,
-						__ATOMIC_RELAXED))
-			return true;
-		if (thread_is_dead(holder))
-			__atomic_compare_exchange_n(&o->spill_lock, &holder, 0, false, __ATOMIC_RELAXED,
-						    __ATOMIC_RELAXED);
-		else
-			sys0(SYS_sched_yield);
-	}
-	return false;
-}
+#define PATIENCE 5000000 /* ns: a disk that hangs holds up the one thread that writes, others discard */
 
 /* Asked before the lock, too: who only has to lose an event waits for nobody who writes. */
 static bool has_room(const struct output *o, const struct spoor_arena_packet *packet)
@@ -137,11 +118,11 @@ int output_spill(struct output *o, const struct spoor_arena_packet *packet, cons
 		return -ENOTSUP;
 	if (!has_room(o, packet))
 		return -EFBIG;
-	if (!lock(o))
+	if (!lock_in_turn(&o->spill_lock, PATIENCE))
 		return -EAGAIN;
 	r = has_room(o, packet) ? open_spill(o) : -EFBIG;
 	if (!r)
 		r = write_packet(o, packet, data);
-	__atomic_store_n(&o->spill_lock, 0, __ATOMIC_RELEASE);
+	unlock_in_turn(&o->spill_lock);
 	return r;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* System calls as the agent needs them: async-signal-safe, errno left alone, 0 or more or -errno. */
+#include <errno.h>
+#include <linux/futex.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -41,6 +44,19 @@ static inline uint32_t sys_tid(void)
 static inline uint32_t sys_pid(void)
 {
 	return (uint32_t)sys0(SYS_getpid);
+}
+
+/* While *at is `seen`, at most ns; those of other processes may wake us. False: it took that long. */
+static inline bool futex_wait(uint32_t *at, uint32_t seen, uint64_t ns)
+{
+	struct timespec t = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+
+	return sys6(SYS_futex, (long)at, FUTEX_WAIT, seen, (long)&t, 0, 0) != -ETIMEDOUT;
+}
+
+static inline void futex_wake(uint32_t *at, int n)
+{
+	sys3(SYS_futex, at, FUTEX_WAKE, n);
 }
 
 static inline uintptr_t stack_pointer(void)
