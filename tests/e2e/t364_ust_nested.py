@@ -154,11 +154,15 @@ def test_faults_without_room(daemon, deep):  # noqa: F811
 
 
 LEAVE = """
+#define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <spoor/tracepoint.h>
 SPOOR_TRACEPOINT(deep, step, TP_PROTO(long n, const char *from), TP_ARGS(n, from),
 		 TP_FIELDS(spoor_int(long, n, n), spoor_array(char, from, from, 4)))
@@ -177,22 +181,44 @@ static void *leave(void *n)
 	if (!sigsetjmp(out, 1))
 		spoor_trace(deep, step, 1000, page);
 	pthread_barrier_wait(&all);
+	pthread_barrier_wait(&all);
 	spoor_trace(deep, step, 100 + (long)n, "here");
 	return NULL;
 }
+/* With main()'s thread-local storage, so without packets of its own. */
+static volatile int shares = 1;
+static int share(void *arg)
+{
+	(void)arg;
+	if (spoor_thread_init)
+		spoor_thread_init();
+	for (long n = 200; n < 300; n++)
+		spoor_trace(deep, step, n, "here");
+	syscall(SYS_exit, 0);
+	return 0;
+}
 int main(void)
 {
+	const int thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+	static char stack[65536] __attribute__((aligned(16)));
 	struct sigaction a = { .sa_handler = on_fault };
 	pthread_t t[60];
 
 	page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	sigaction(SIGSEGV, &a, NULL);
-	pthread_barrier_init(&all, NULL, 60);
+	pthread_barrier_init(&all, NULL, 61);
 	for (long i = 0; i < 60; i++)
 		pthread_create(&t[i], NULL, leave, (void *)i);
+	pthread_barrier_wait(&all);
+	pthread_barrier_wait(&all);
+	if (clone(share, stack + sizeof(stack), thread | CLONE_CHILD_CLEARTID, NULL, NULL, NULL, &shares) < 0)
+		return 1;
+	while (shares)
+		usleep(1000);
+	pthread_barrier_wait(&all);
 	for (int i = 0; i < 60; i++)
 		pthread_join(t[i], NULL);
-	puts("recorded deep:step 0 60\\nrecorded deep:step 100 160");
+	puts("recorded deep:step 0 60\\nrecorded deep:step 100 160\\nrecorded deep:step 200 300");
 	return 0;
 }
 """
@@ -200,7 +226,8 @@ int main(void)
 
 @pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["", "filter"])
 def test_left_by_more_threads_than_have_packets(build, tmp_path, how):
-    """What they leave lies about until they write again, or end; each can write, and be mended, all the same."""
+    """What they leave lies about until they write again, or end; each can write, and be mended, all the same. And so can
+    one who has nothing but the drafts in common."""
     (tmp_path / "leave.c").write_text(LEAVE)
     program = tracing.build_program(tmp_path / "leave", tmp_path / "leave.c")
     small = {"SPOOR_UST_BUFFERS": "64K", "SPOOR_UST_PACKET": "4K"}

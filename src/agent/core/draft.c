@@ -13,6 +13,7 @@
 #define PATIENCE 100000000 /* ns; who is stopped while he has a common draft does not stop the others */
 #define MOST_TURNS 1000
 #define COMMON 8
+#define KEPT 2 /* of these, for who can have no other: who leaves an event in one and lives on keeps it */
 _Static_assert(RESERVE_MOST <= DRAFT, "");
 
 static char *groups[MOST_GROUPS];
@@ -111,13 +112,13 @@ static struct common *take_common(uintptr_t sp, bool ask)
 {
 	struct stack_here here = STACK_HERE(sp);
 	uint32_t tid = sys_tid(), holder;
-	int i;
+	int n = is_own(block) ? COMMON - KEPT : COMMON, i;
 
-	for (i = 0; i < (ask ? 2 * COMMON : COMMON); i++) {
-		struct common *d = &common[i % COMMON];
+	for (i = 0; i < (ask ? 2 * n : n); i++) {
+		struct common *d = &common[i % n];
 
 		holder = __atomic_load_n(&d->tid, __ATOMIC_RELAXED);
-		if (!may_take(d, holder, tid, &here, i >= COMMON) ||
+		if (!may_take(d, holder, tid, &here, i >= n) ||
 		    !__atomic_compare_exchange_n(&d->tid, &holder, tid, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
 		d->sp = sp;
