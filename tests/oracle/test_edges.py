@@ -320,6 +320,40 @@ def test_alternate_stacks_unwound_in_user_space(tmp_path, monkeypatch):
     assert found == {once + ("main",): 20, twice + ("main",): 20, once: 10, twice: 10}
 
 
+POPPED = r"""
+#include <ucontext.h>
+__asm__(
+	".text\n.globl popped\n.type popped, @function\npopped:\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset 16\n"
+	".cfi_offset 6, -16\nmov %rsp, %rbp\n.cfi_def_cfa_register 6\npop %rbp\n.cfi_def_cfa 7, 8\nud2\nret\n"
+	".cfi_endproc\n.size popped, .-popped\n");
+void popped(void);
+static void handler(int s, siginfo_t *info, void *context)
+{
+	ask();
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+NOINLINE void framed(int n) { char *p = alloca(n * 16); memset(p, 1, n); popped(); __asm__ volatile("" : : "r"(p)); }
+int main(void)
+{
+	static char stack[8192];
+	stack_t ss = { .ss_sp = stack, .ss_size = sizeof(stack) };
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	sigaltstack(&ss, NULL);
+	sigaction(SIGILL, &sa, NULL);
+	for (int i = 0; i < 10; i++)
+		framed(i + 1);
+	return 0;
+}
+"""
+
+
+def test_alternate_stack_over_a_red_zone(tmp_path, monkeypatch):
+    """Between `pop rbp` and `ret`, compilers still say that rbp was saved where that lies, below the stack pointer."""
+    recording = late(tmp_path, monkeypatch, build(tmp_path, "popped", POPPED + LATE))
+    assert names_of(recording, {"ask", "handler", "popped", "framed", "main"}) == {
+        ("ask", "handler", "popped", "framed", "main"): 10}
+
+
 FAULTS = r"""
 #include <ucontext.h>
 __asm__(

@@ -196,7 +196,7 @@ struct spoor_ctl_raw {
 	spoor_u64 layout;         /* 0: not described */
 	spoor_u64 dwarf_regs[16]; /* by DWARF number: rax rdx rcx rbx rsi rdi rbp rsp r8..r15 */
 	spoor_u64 pc;
-	spoor_u64 beneath; /* of a handler on an alternate stack: the stack pointer that it has interrupted */
+	spoor_u64 beneath; /* of a handler on an alternate stack: where the copy of what it interrupted begins */
 	__u8 mode;
 	__u8 narrow; /* of a program of 32 bits: its frames cannot be told */
 	__u8 remote; /* 1: no copy; read the stack of pid/tid, it sleeps (attach) */

@@ -70,6 +70,7 @@ static __always_inline u32 stack_room(struct scratch *sc, u64 sp, u32 most)
 
 #define SIGNAL_FRAME_UC 304 /* bytes of its ucontext: flags, link, stack_t, registers, mask */
 #define SIGNAL_FRAME_SP 160 /* where the interrupted stack pointer is in it */
+#define RED_ZONE 128 /* bytes below a stack pointer that are in use: a register may be saved there. psABI 3.2.2 */
 #define SIGNAL_FRAME_STEPS 1024 /* of 16 bytes, over the state of the floating point unit; with AMX that has 11 kB */
 
 struct alternate {
@@ -95,7 +96,7 @@ static long find_signal_frame(u32 i, void *ctx)
 	return 1;
 }
 
-/* How many bytes of its alternate stack a thread uses, and the stack pointer beneath; 0: none, or it is not found. */
+/* How many bytes of its alternate stack a thread uses, and the stack pointer beneath. 0: none, or it is not found. */
 static __always_inline u32 on_alternate(struct task_struct *task, u64 sp, u64 *ret_beneath)
 {
 	struct alternate a = { .start = task->sas_ss_sp, .size = task->sas_ss_size, .sp = sp };
@@ -103,8 +104,10 @@ static __always_inline u32 on_alternate(struct task_struct *task, u64 sp, u64 *r
 	if (sp - a.start >= a.size || !is_wide(task->mm))
 		return 0;
 	bpf_loop(SIGNAL_FRAME_STEPS, find_signal_frame, &a, 0);
+	if (!a.beneath || a.start + a.size - sp >= SPOOR_RAW_STACK - RED_ZONE)
+		return 0;
 	*ret_beneath = a.beneath;
-	return a.beneath && a.start + a.size - sp < SPOOR_RAW_STACK ? a.start + a.size - sp : 0;
+	return a.start + a.size - sp;
 }
 
 /* The raw stack itself, of this layout (0: not described). Returns its id; 0: there is no room. */
@@ -120,7 +123,12 @@ static __noinline u32 emit_raw_bytes(struct scratch *sc, u32 mode, u32 layout)
 	if (!sc)
 		return 0;
 	alternate = on_alternate(task, sp, &beneath);
-	rest = stack_room(sc, alternate ? beneath : sp, SPOOR_RAW_STACK - alternate);
+	if (alternate) {
+		rest = stack_room(sc, beneath, SPOOR_RAW_STACK - RED_ZONE - alternate) + RED_ZONE;
+		beneath -= RED_ZONE;
+	} else {
+		rest = stack_room(sc, sp, SPOOR_RAW_STACK);
+	}
 	size = SPOOR_EVENT_ROUND(sizeof(*raw) + alternate + rest);
 	raw = raw_begin(&r, 0, size, task, regs, mode);
 	if (!raw)
