@@ -77,6 +77,7 @@ enum spoor_map_call {
 	SPOOR_MAP_UNMAP = 3,
 	SPOOR_MAP_REMAP = 4,
 	SPOOR_MAP_OTHER = 5, /* shmat, remap_file_pages: any address may be concerned */
+	SPOOR_MAP_BRK = 6,   /* code only by personality(READ_IMPLIES_EXEC) */
 };
 
 /* Packed arguments, file ids and strings of one call: at most 90 bytes before the strings, two strings of at most

@@ -28,6 +28,7 @@ static uint8_t map_call_of(unsigned id, const char *name)
 		{ "mprotect", SPOOR_MAP_PROTECT }, { "pkey_mprotect", SPOOR_MAP_PROTECT },
 		{ "munmap", SPOOR_MAP_UNMAP },     { "mremap", SPOOR_MAP_REMAP },
 		{ "shmat", SPOOR_MAP_OTHER },      { "remap_file_pages", SPOOR_MAP_OTHER },
+		{ "brk", SPOOR_MAP_BRK },
 	};
 
 	if (id >= SPOOR_SYSCALL_I386 && !strcmp(name, "mmap"))

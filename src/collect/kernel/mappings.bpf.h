@@ -11,7 +11,7 @@ static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r,
 	return i == 0 ? i386 ? r->bx : r->di : i == 1 ? i386 ? r->cx : r->si : i == 2 ? r->dx : i386 ? r->si : r->r10;
 }
 
-enum { PROT_READ = 1, PROT_EXEC = 4, READ_IMPLIES_EXEC = 0x400000 };
+enum { PROT_READ = 1, PROT_EXEC = 4, MREMAP_FIXED = 2, READ_IMPLIES_EXEC = 0x400000 };
 
 /* May rows of [addr, addr+len) be cached for this image? */
 __noinline int code_cached(u32 image, u64 addr, u64 len)
@@ -74,18 +74,38 @@ __noinline int is_code(u64 addr, u64 len)
 /* May the call have brought code to where there was none, or other code? */
 static __always_inline bool brings_code(struct task_struct *task, struct pt_regs *regs, long ret, u32 kind)
 {
-	u32 exec = task->personality & READ_IMPLIES_EXEC ? PROT_READ | PROT_EXEC : PROT_EXEC;
+	bool implied = task->personality & READ_IMPLIES_EXEC;
+	u32 exec = implied ? PROT_READ | PROT_EXEC : PROT_EXEC;
 
+	if (kind == SPOOR_MAP_BRK)
+		return implied;
 	if (kind == SPOOR_MAP_REMAP)
 		return is_code(ret, call_arg(task, regs, 2));
 	return kind == SPOOR_MAP_OTHER || (kind <= SPOOR_MAP_PROTECT && call_arg(task, regs, 2) & exec);
 }
 
+static __always_inline u64 code_brought_at(struct task_struct *task, struct pt_regs *regs, long ret, u32 kind)
+{
+	return kind == SPOOR_MAP_PROTECT ? call_arg(task, regs, 0) : kind == SPOOR_MAP_BRK ? ret - 1 : ret;
+}
+
 /*
- * After a call that changed mappings: where rows may be cached for the addresses that it concerns, the process gets a
- * new image and with it forgets them. Nothing else needs to: what was not mapped executable was never cached. But what
- * one process maps, another with the same image may map otherwise: new code ends the sharing. And where another one
- * runs in the same memory, a new image is what tells it of new code.
+ * Ranges are changed mapping by mapping: what failed may have changed those before. (mremap(2) since Linux 6.17; where
+ * to, is not looked for.) Returns the kind of change, 0: none.
+ */
+static __always_inline u32 map_kind(struct task_struct *task, struct pt_regs *regs, long ret, u32 kind)
+{
+	if (ret >= 0 || ret <= -4096 || kind == SPOOR_MAP_PROTECT)
+		return kind;
+	return kind == SPOOR_MAP_REMAP && call_arg(task, regs, 3) & MREMAP_FIXED ? SPOOR_MAP_OTHER : 0;
+}
+
+/*
+ * After a call that changed mappings, or may have before it failed: where rows may be cached for the addresses that it
+ * concerns, the process gets a new image and with it forgets them. Nothing else needs to: what was not mapped
+ * executable was never cached, nor is a walk remembered that came there. But what one process maps, another with the
+ * same image may map otherwise: new code ends the sharing. And where another one runs in the same memory, a new image
+ * is what tells it of new code.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
@@ -93,7 +113,10 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 	struct thread *l;
 	bool stale = false;
 
-	if (!task || !t || !regs || (ret < 0 && ret > -4096))
+	if (!task || !t || !regs)
+		return 0;
+	kind = map_kind(task, regs, ret, kind);
+	if (!kind)
 		return 0;
 	l = leader_of(task, t);
 	len = call_arg(task, regs, 1);
@@ -103,10 +126,10 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 		l->layout = 0; /* another one from here on */
 		stale = l->image_shared || l->vm_shared;
 		if (c && !t->wait_exec)
-			emit_mapping(kind == SPOOR_MAP_PROTECT ? call_arg(task, regs, 0) : (u64)ret, &c->scratch[0]);
+			emit_mapping(code_brought_at(task, regs, ret, kind), &c->scratch[0]);
 	}
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
-	if (kind != SPOOR_MAP_PROTECT)
+	if (kind != SPOOR_MAP_PROTECT && kind != SPOOR_MAP_BRK)
 		stale |= kind == SPOOR_MAP_OTHER || code_cached(l->image, addr, len);
 	if (kind == SPOOR_MAP_REMAP)
 		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||

@@ -4,6 +4,7 @@
  * From a pc to its row: this CPU's row cache, keyed by (image, pc), is filled here. The mapping is looked up (cached
  * per page), then the row is searched for among those of its object.
  */
+#include "collect/kernel/memo.bpf.h"
 #include "collect/kernel/objects.bpf.h"
 
 enum {
@@ -189,6 +190,8 @@ __noinline int row_fill(struct cpu *c, struct scratch *sc, u32 slot, u64 pc, u32
 	c->stats.row_misses++;
 	r = page_of(c, sc, pc, image, page);
 	code = r != SPOOR_WALK_NO_ROWS;
+	if (!code)
+		memo_give_up(&sc->walk); /* some may be mapped there */
 	if (r && (code || !sc->walk.s.signal))
 		return r;
 	e = &c->rows[slot & (ROW_SLOTS - 1)];
