@@ -497,6 +497,79 @@ def test_thread_that_execve_kills(spoor, read, tmp_path):
     assert "killer" not in spoor("report", "--blocked", "t.spoor").stdout
 
 
+HELD = r"""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int fds[2];
+static void *reads(void *p)
+{
+	char c;
+	read(fds[0], &c, 1);
+	return p;
+}
+/* A debugger that holds a thread on the way to its end, out of a call: by a signal, or an execve in another one. */
+int main(int argc, char **argv)
+{
+	int executes = argc > 1, status;
+	pthread_t t;
+	pid_t pid, held;
+
+	pipe(fds);
+	pid = fork();
+	if (!pid) {
+		ptrace(PTRACE_TRACEME, 0, 0, 0);
+		raise(SIGSTOP);
+		if (!executes)
+			reads(NULL);
+		pthread_create(&t, NULL, reads, NULL);
+		usleep(200000);
+		execl("/bin/true", "true", (char *)0);
+		_exit(1);
+	}
+	waitpid(pid, &status, 0);
+	ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXIT);
+	ptrace(PTRACE_CONT, pid, 0, 0);
+	if (!executes) {
+		usleep(200000);
+		kill(pid, SIGTERM);
+	}
+	while ((held = waitpid(-1, &status, __WALL)) > 0 && status >> 8 != (SIGTRAP | PTRACE_EVENT_EXIT << 8)) {
+		int s = WSTOPSIG(status);
+
+		ptrace(PTRACE_CONT, held, 0, s == SIGTRAP || s == SIGSTOP ? 0 : s);
+	}
+	printf("%d\n", pid);
+	fflush(stdout);
+	read(0, &status, 1);
+	kill(pid, SIGKILL);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("attach", [True, False])
+def test_held_by_a_debugger_while_it_dies(record, spoor, start, tmp_path, attach):
+    """Its call ends, and does not begin again."""
+    (tmp_path / "held.c").write_text(HELD)
+    subprocess.run(["gcc", "-w", "-o", "held", "held.c", "-lpthread"], cwd=tmp_path, check=True)
+    if attach:
+        target = start(tmp_path / "held")
+        recording = record("-p", target.stdout.readline().decode().strip())
+    else:
+        recording = record("--", tmp_path / "held", "executes", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        target = recording.process
+        target.stdout.readline()
+    assert recording.stop() == 0
+    tell(target)
+    said = spoor("report", "--blocked", recording.trace).stdout
+    assert not re.search(r" in read\((?!0\b|0<)", said), said
+
+
 def test_leader_that_execve_supersedes(spoor, read, actor, tmp_path):
     """As with strace: the leader did not exit, another thread took its place by execve."""
     run = spoor("record", "-o", "t.spoor", "--", actor(), "thread-become", "7", actor(), "marks", "11")

@@ -182,18 +182,24 @@ static __always_inline void on_move_out(struct task_struct *task, struct thread 
 #define ERESTARTSYS 512
 #define ERESTART_RESTARTBLOCK 516
 
-/* Has a signal cut the call, which begins again, if no handler runs? */
-static __always_inline bool is_cut(const struct pt_regs *regs)
+/* A core that is dumped, or a debugger, may have it wait on its way. */
+static __always_inline bool is_dying(struct task_struct *task)
+{
+	return task->flags & PF_EXITING || task->signal->flags & SIGNAL_GROUP_EXIT || task->signal->group_exec_task;
+}
+
+/* Has a signal cut the call, which begins again if no handler runs? That of who dies does not. */
+static __always_inline bool is_cut(struct task_struct *task, const struct pt_regs *regs)
 {
 	long ret = regs->ax;
 
-	return (long)regs->orig_ax >= 0 && ret >= -ERESTART_RESTARTBLOCK && ret <= -ERESTARTSYS;
+	return (long)regs->orig_ax >= 0 && ret >= -ERESTART_RESTARTBLOCK && ret <= -ERESTARTSYS && !is_dying(task);
 }
 
 /* Who is stopped behind a call, by a signal or a debugger, is in none, though its number is still there. */
-static __always_inline bool is_in_call(const struct pt_regs *regs)
+static __always_inline bool is_in_call(struct task_struct *task, const struct pt_regs *regs)
 {
-	return ((long)regs->orig_ax >= 0 && (long)regs->ax == NOT_RETURNED) || is_cut(regs);
+	return ((long)regs->orig_ax >= 0 && (long)regs->ax == NOT_RETURNED) || is_cut(task, regs);
 }
 
 /* The call in which task sleeps, into t, which nobody else sees yet. It began no later than the task last ran. */
@@ -204,7 +210,7 @@ static __always_inline void on_describe(struct task_struct *task, struct thread 
 	struct spoor_call_config *cfg;
 	long nr = regs->orig_ax;
 
-	if (t->wait_exec || paused || !sleeps(task) || !is_in_call(regs))
+	if (t->wait_exec || paused || !sleeps(task) || !is_in_call(task, regs))
 		return;
 	t->id = event_id(task, nr);
 	cfg = &calls[t->id < SPOOR_SYSCALL_MAX ? t->id : SPOOR_SYSCALL_MAX];
@@ -231,6 +237,30 @@ static __always_inline void on_attach(struct task_struct *task, struct thread *t
 }
 
 /*
+ * The call in which the thread of t sleeps in this turn, into s, with the definition that it needs. False: in none. The
+ * thread may wake and go on at any moment.
+ */
+static __always_inline bool describe(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c,
+				     u32 turn)
+{
+	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
+	s->turn = turn;
+	s->gen = t->gen;
+	s->def_epoch = t->def_epoch;
+	s->wait_exec = t->wait_exec;
+	on_describe(task, s, c);
+	if (s->start && s->def_epoch != epoch)
+		emit_thread_at(task, s, SPOOR_THREAD_SEGMENT, 1);
+	return s->start;
+}
+
+/* Is it still so? */
+static __always_inline bool sleeps_on(struct task_struct *task, struct thread *t, u32 turn)
+{
+	return sleeps(task) && *(volatile u32 *)&t->turn == turn && !*(volatile u64 *)&t->start;
+}
+
+/*
  * Tells of the call in which a thread sleeps that is in, unless it has been told of. The thread may wake and go on at
  * any moment: if it sleeps in the same turn once `met` can be seen, it will find what it is to take over.
  */
@@ -245,22 +275,15 @@ static __always_inline int meet(struct task_struct *task, struct thread *t, stru
 		return 0;
 	}
 	bpf_task_storage_delete(&met_calls, task); /* of an earlier call */
-	s->turn = turn;
-	s->gen = t->gen;
-	s->def_epoch = t->def_epoch;
-	s->wait_exec = t->wait_exec;
-	on_describe(task, s, c);
-	if (!s->start)
+	if (!describe(task, t, s, c, turn))
 		return 0;
-	if (s->def_epoch != epoch)
-		emit_thread_at(task, s, SPOOR_THREAD_SEGMENT, 1);
 	if (!bpf_task_storage_get(&met_calls, task, s, BPF_LOCAL_STORAGE_GET_F_CREATE)) {
 		retake = 1; /* as where there is no memory */
 		return 0;
 	}
 	__sync_lock_test_and_set(&t->met, 1);
 	n_met++;
-	if (sleeps(task) && *(volatile u32 *)&t->turn == turn && !*(volatile u64 *)&t->start)
+	if (sleeps_on(task, t, turn))
 		emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1);
 	return 0;
 }
@@ -277,7 +300,6 @@ int meet_tasks(struct bpf_iter__task *ctx)
 	t = bpf_task_storage_get(&threads, task, 0, 0);
 	if (!t)
 		return 0;
-	__builtin_memset(&c->spare, 0, SPOOR_THREAD_HEAD);
 	return meet(task, t, &c->spare, c);
 }
 
@@ -330,24 +352,16 @@ int repeat_tasks(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/*
- * A thread that is stopped, by a signal or a debugger: the call out of which that took it begins again. Unless it dies,
- * for which a core that is dumped, or a debugger, has it wait as well.
- */
+/* A thread that is stopped, by a signal or a debugger: the call out of which that took it begins again. */
 static __always_inline int tell_stopped(struct task_struct *task, struct thread *t, struct thread *s, struct cpu *c)
 {
-	if (!is_cut((void *)bpf_task_pt_regs(task)) || task->flags & PF_EXITING ||
-	    task->signal->flags & SIGNAL_GROUP_EXIT)
+	u32 turn = *(volatile u32 *)&t->turn;
+
+	if (!(turn & TURN_OUTSIDE) || !is_cut(task, (void *)bpf_task_pt_regs(task)))
 		return 0;
-	__builtin_memset(s, 0, SPOOR_THREAD_HEAD);
-	s->turn = t->turn;
-	s->gen = t->gen;
-	s->def_epoch = t->def_epoch;
-	s->wait_exec = t->wait_exec;
-	on_describe(task, s, c);
-	if (s->start && s->def_epoch != epoch)
-		emit_thread_at(task, s, SPOOR_THREAD_SEGMENT, 1);
-	return s->start ? emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1) : 0;
+	if (describe(task, t, s, c, turn) && sleeps_on(task, t, turn))
+		emit_pending_at(task, s, t, SPOOR_PENDING_BEFORE, 1);
+	return 0;
 }
 
 SEC("iter/task")
@@ -361,7 +375,7 @@ int end_tasks(struct bpf_iter__task *ctx)
 		return 0;
 	if (!call) {
 		t->at_end = 1;
-		return t->turn & TURN_OUTSIDE ? tell_stopped(task, t, &c->spare, c) : 0;
+		return tell_stopped(task, t, &c->spare, c);
 	}
 	call->at_end = 1;
 	return tell_of(task, call, t, SPOOR_PENDING_END);
