@@ -11,6 +11,7 @@
 #include "unwind/debug_frame.h"
 #include "unwind/frame_pointer_rows.h"
 #include "unwind/go_rows.h"
+#include "unwind/plt_rows.h"
 
 /* Real objects need less than one step for a byte of their unwind information. */
 #define WORK_PER_BYTE 4
@@ -228,6 +229,8 @@ static int add_undescribed(const struct spoor_elf_view *elf, struct rowset *rows
 {
 	int r = add_clone(elf, rows);
 
+	if (r >= 0)
+		r = spoor_plt_rows(elf, rows);
 	if (r >= 0)
 		r = add_entry(elf, rows);
 	return r < 0 ? r : spoor_frame_pointer_rows(elf, rows);

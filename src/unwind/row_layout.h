@@ -14,7 +14,7 @@
 #include "unwind/row.h"
 
 #define SPOOR_ROW_FILE_MAGIC "SPOORROW"
-#define SPOOR_ROW_FILE_VERSION 13 /* any change of header, row, rule or of what the compiler makes */
+#define SPOOR_ROW_FILE_VERSION 14 /* any change of header, row, rule or of what the compiler makes */
 #define SPOOR_ROW_FILE_MAX_PAGES 65535
 #define SPOOR_ROW_FILE_MAX_RULES 65536
 #define SPOOR_ROW_FILE_MAX_SIZE (256 << 20)

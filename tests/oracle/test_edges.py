@@ -2,6 +2,8 @@
 """Stacks of the hard cases, each a program whose own functions say what the stack has to be, and known counts of prime
 numbers."""
 import os
+import re
+import shutil
 import subprocess
 from collections import Counter
 
@@ -222,7 +224,7 @@ NOINLINE void move(int k)
 	mmap(MOVES % 4 ? at + BEFORE : to, 8192, PROT_READ | (MOVES % 4 ? PROT_EXEC : 0), MAP_PRIVATE | MAP_FIXED, fd,
 	     offsets[k] & ~4095UL);
 	close(fd);
-	if (MOVES == 3 && (mmap(at + 8192, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ||
+	if (MOVES == 3 && (mmap(at + 8192, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ||
 			   syscall(462, at + 8192, 4096, 0) || /* mseal */
 			   mremap(at, 12288, 12288, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED))
 		abort();
@@ -575,6 +577,60 @@ def test_plt(tmp_path):
 	""", "-rdynamic", libs=["-L.", "-lplt", "-Wl,-rpath,$ORIGIN", "-Wl,-z,lazy"])
     recording = run(tmp_path, program)
     assert names_of(recording, {"ask", "back", "through", "main"}) == {("ask", "back", "through", "main"): 97}
+
+
+STEPPED = r"""
+#include <ucontext.h>
+__asm__(
+	".text\n.type steps, @function\nsteps:\n.cfi_startproc\npushfq\n.cfi_adjust_cfa_offset 8\n"
+	"xorq $0x100, (%rsp)\npopfq\n.cfi_adjust_cfa_offset -8\nret\n.cfi_endproc\n.size steps, .-steps\n");
+void steps(void);
+extern char __executable_start, etext;
+static void handler(int s, siginfo_t *info, void *context)
+{
+	unsigned long rip = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+	if (rip >= (unsigned long)&__executable_start && rip < (unsigned long)&etext)
+		ask();
+	KEEP;
+}
+NOINLINE void calls(const char *s)
+{
+	steps();
+	for (int i = 0; i < 2; i++) {
+		if (!strlen(s))
+			abort();
+		__asm__ volatile("" : : : "memory"); /* which may have changed */
+	}
+	steps();
+	KEEP;
+}
+int main(int argc, char **argv)
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+	sigaction(SIGTRAP, &sa, NULL);
+	calls(*argv);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("flags, instructions", [
+    (["-fuse-ld=lld", "-Wl,-z,lazy"], 5), (["-static", "-no-pie", "-fno-pie"], 1)], ids=["lld", "static"])
+def test_plt_that_nothing_describes(tmp_path, flags, instructions):
+    """Step by step through the stubs, the first time and again."""
+    if "-fuse-ld=lld" in flags and not shutil.which("ld.lld"):
+        pytest.skip("there is no lld")
+    program = build(tmp_path, "stepped", STEPPED, "-fno-builtin", *flags)
+    sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
+    start, size = (int(n, 16) for n in re.search(r" \.plt +PROGBITS +(\w+) \w+ (\w+)", sections).groups())
+    recording = run(tmp_path, program)
+    at = Counter()
+    for c in asked(recording):
+        frame = stack_of(c)[functions(c).index("__restore_rt") + 1]
+        assert c["walk"] == "complete" and "main" in functions(c), functions(c)
+        if frame[0] == str(program) and start <= frame[1] < start + size:
+            at[frame[1]] += 1
+    assert sorted(at.values()) == [1] * (instructions - 1) + [2], at
 
 
 def test_lazy_binding(tmp_path):
