@@ -133,7 +133,7 @@ __asm__(".globl _start\n_start: mov %esp, %eax\npush %eax\ncall begin\n");
 """
 
 
-@pytest.mark.parametrize("unwind", ["cfi", "fp"])
+@pytest.mark.parametrize("unwind", ["cfi", "fp", "scan"])
 def test_programs_of_32_bits(tmp_path, unwind, monkeypatch):
     """Their frames are of another kind: a walk says that it knows no more than the innermost one."""
     monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))

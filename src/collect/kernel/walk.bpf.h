@@ -241,7 +241,7 @@ static __always_inline int walk_frame(struct cpu *c, struct scratch *sc, bool mo
 	if (r == SPOOR_WALK_RARE) {
 		if (modern && e->rule.op == SPOOR_RULE_FP && e->rule.cfa_off)
 			e->rule.cfa_off = fp_may_skip(c, sc, e->rule.cfa_off);
-		r = modern && unwind_with == SPOOR_UNWIND_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
+		r = modern && e->rule.op == SPOOR_RULE_SCAN ? walk_scan(c, sc) : walk_rare(c, sc, &e->rule);
 	}
 	w->depth++;
 	if (modern && e->rule.op != SPOOR_RULE_END)
