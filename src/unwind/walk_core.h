@@ -124,7 +124,13 @@ SPOOR_INLINE int spoor_walk_rbx(struct SPOOR_WALK_CTX *c, struct spoor_frame_sta
 	return r;
 }
 
-/* All rules but SPOOR_RULE_RBX; returns as spoor_walk_step(). */
+#define SPOOR_NO_ADDRESS (1ULL << 63) /* nothing near it is an address of user space */
+
+/*
+ * All rules but SPOOR_RULE_RBX. rbp that cannot be read ends no walk that does not need it: while they realign the
+ * stack, functions are described as having saved it where their caller's points to, whatever that is. Returns as
+ * spoor_walk_step().
+ */
 SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
 {
 	__u32 reg = rule->reg_rbp & 15, op = rule->op, how = rule->reg_rbp >> 4;
@@ -187,7 +193,7 @@ SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_s
 	else if (how == SPOOR_RBP_AT_REG)
 		r = spoor_load(c, base + (__s64)rule->rbp_off, &bp);
 	if (r)
-		return r;
+		bp = SPOOR_NO_ADDRESS;
 
 	s->pc = ra;
 	s->sp = cfa;

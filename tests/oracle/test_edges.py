@@ -491,6 +491,43 @@ def test_interrupted_pc_is_exact(tmp_path):
     assert seen == {at["at_first"]: 83, at["after_push"] + 1: 83, at["after_push"] + 4: 83, at["by_register"] + 16: 83}
 
 
+UNREADABLE = r"""
+#include <ucontext.h>
+__asm__(
+	".text\n.globl realigns\n.type realigns, @function\nrealigns:\n.cfi_startproc\npush %rbp\n"
+	".cfi_def_cfa_offset 16\nmov $8, %ebp\n.cfi_escape 0x10, 6, 2, 0x76, 0\nud2\npop %rbp\n.cfi_restore 6\n"
+	".cfi_def_cfa_offset 8\nret\n.cfi_endproc\n.size realigns, .-realigns\n"); /* rbp is at *rbp */
+void realigns(void);
+static void handler(int s, siginfo_t *info, void *context)
+{
+	ask();
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
+}
+NOINLINE void plain(void) { realigns(); KEEP; }
+NOINLINE void framed(int n) { char *p = alloca(n * 16); memset(p, 1, n); realigns(); __asm__ volatile("" : : "r"(p)); }
+int main(void)
+{
+	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+	sigaction(SIGILL, &sa, NULL);
+	for (int i = 0; i < 10; i++)
+		plain(), framed(i + 1);
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_frame_pointer_that_cannot_be_read(tmp_path, monkeypatch, known):
+    """It ends the walks alone that need it."""
+    program = build(tmp_path, "unreadable", UNREADABLE + ("" if known else LATE))
+    how = record(tmp_path / "t.spoor", "-m", "all", "-S", "64", "--", program) if known else late(
+        tmp_path, monkeypatch, program)
+    walks = Counter((c["walk"], *(n for n in functions(c) if n in ("realigns", "plain", "framed", "main")))
+                    for c in asked(how))
+    assert walks == {("complete", "realigns", "plain", "main"): 10,
+                     ("unreadable" if known else "truncated", "realigns", "framed"): 10}
+
+
 def test_interrupted_pc_is_named_where_libc_is_left_out(tmp_path):
     """Without the trampoline's frame above it, too, the function is that of the address itself."""
     program = build(tmp_path, "faults", FAULTS)
