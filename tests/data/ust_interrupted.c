@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * ust_interrupted FROM TO BY: for each BYth number of instructions from FROM to TO a child records an event, and gets a
- * signal after so many, the next one after so many of that one's handler, and so on, as many as there are. Handlers
- * record an event each. Prints what is to be recorded as tests/e2e/tracing.py reads it, and how deep they stood.
+ * ust_interrupted FROM TO BY [fork]: for each BYth number of instructions from FROM to TO a child records an event, and
+ * gets a signal after so many, the next one after so many of that one's handler, and so on, as many as there are.
+ * Handlers record an event each. Prints what is to be recorded as tests/e2e/tracing.py reads it, and how deep they
+ * stood.
+ *
+ * fork: there is one signal for each, whose handler forks; what that makes goes on where the signal came, records an
+ * event, and ends.
  */
 #define _GNU_SOURCE 1
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +29,8 @@ static void check(int good, const char *what)
 	perror(what);
 	exit(1);
 }
+
+#define FORKED 1000000 /* numbers of what those record that handlers fork */
 
 /* ---- the child ---- */
 
@@ -43,14 +50,35 @@ static void on_signal(int sig)
 	depth--;
 }
 
+static void end_forked(int sig)
+{
+	(void)sig;
+	next = FORKED;
+	event();
+	_exit(0);
+}
+
+static void fork_there(int sig)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)sig;
+	check(pid >= 0, "fork");
+	if (!pid)
+		signal(SIGTRAP, end_forked); /* at the next trap() */
+	else
+		check(waitpid(pid, &status, 0) == pid && !status, "who was forked");
+}
+
 static void trap(void)
 {
 	__asm__ volatile("int3" ::: "memory");
 }
 
-static void child(long rounds)
+static void child(long rounds, int forks)
 {
-	struct sigaction a = { .sa_handler = on_signal };
+	struct sigaction a = { .sa_handler = forks ? fork_there : on_signal };
 	int sig;
 
 	for (sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
@@ -87,13 +115,13 @@ static void go(enum __ptrace_request how, int sig)
 }
 
 /* Each within the handler of the one before, unless that has returned. */
-static void interrupt_it(long steps)
+static void interrupt_it(long steps, int last)
 {
 	int sig;
 	long i;
 
 	ended = 0;
-	for (sig = SIGRTMIN; sig <= SIGRTMAX; sig++) {
+	for (sig = SIGRTMIN; sig <= last; sig++) {
 		for (i = 0; i < steps && !ended; i++)
 			go(PTRACE_SINGLESTEP, 0);
 		if (!ended)
@@ -105,12 +133,12 @@ static void interrupt_it(long steps)
 
 int main(int argc, char **argv)
 {
-	long from = argc == 4 ? atol(argv[1]) : 0, to = argc == 4 ? atol(argv[2]) : 0,
-	     by = argc == 4 ? atol(argv[3]) : 0;
-	int status;
+	const char *how = argc > 1 && !strcmp(argv[argc - 1], "fork") ? argv[argc - 1] : NULL;
+	int n = how ? argc - 1 : argc, last = how ? SIGRTMIN : SIGRTMAX, status;
+	long from = n == 4 ? atol(argv[1]) : 0, to = n == 4 ? atol(argv[2]) : 0, by = n == 4 ? atol(argv[3]) : 0;
 
-	if (argc == 2)
-		child(atol(argv[1]));
+	if (n == 2)
+		child(atol(argv[1]), !!how);
 	check(from > 0 && to >= from && by > 0, "usage");
 	pid = fork();
 	if (!pid) {
@@ -118,14 +146,14 @@ int main(int argc, char **argv)
 
 		snprintf(rounds, sizeof(rounds), "%ld", (to - from) / by + 1);
 		ptrace(PTRACE_TRACEME, 0, 0, 0);
-		execl("/proc/self/exe", argv[0], rounds, NULL);
+		execl("/proc/self/exe", argv[0], rounds, how, NULL);
 		_exit(127);
 	}
 	check(waitpid(pid, &status, 0) == pid && WIFSTOPPED(status), "exec");
 	check(!ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_EXITKILL), "options");
 	for (; from <= to; from += by) {
 		go(PTRACE_CONT, 0);
-		interrupt_it(from);
+		interrupt_it(from, last);
 	}
 	for (;;)
 		go(PTRACE_CONT, 0); /* exits with it */

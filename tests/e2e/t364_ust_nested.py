@@ -15,6 +15,7 @@ HOW = {"plain": {}, "filter": {"SPOOR_UST_FILTER": "n >= 0"}, "contexts": {"SPOO
        "overwrite": {"SPOOR_UST_MODE": "overwrite", "SPOOR_UST_BUFFERS": "256K"},
        "block": {"SPOOR_UST_MODE": "block", "SPOOR_UST_BUFFERS": "64K"}, "clock": {"SPOOR_UST_CLOCK": "monotonic"}}
 LEFT, CHILD = 1000000, 2000000  # as in ust_deep.c
+FORKED = 1000000  # as in ust_interrupted.c
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,21 @@ def test_interrupted_anywhere(build, interrupted, tmp_path, how, instructions):
     assert all(e.values["s"] == "seventeen letters" for e in events)
     lost = 6  # enum spoor_walk_status: there was nothing to walk with
     assert not [e for e in events if e.values.get("callstack_status") == lost]
+
+
+@pytest.mark.parametrize("how", [{}, HOW["filter"], {"SPOOR_UST_CONTEXT": "vpid"}, HOW["contexts"]],
+                         ids=["plain", "filter", "context", "contexts"])
+def test_fork_anywhere(build, interrupted, tmp_path, how):
+    """By a handler; the child goes on there: it lives, records on, and of its parent's events each is there once."""
+    run, traces = tracing.traced(build, tmp_path / "out", interrupted, 15, 400, 1, "fork", SPOOR_UST_BUFFERS="64K",
+                                 **how)
+    assert run.returncode == 0, run
+    _, parent, *forked = traces
+    tracing.check_promises(run.stdout, [parent])
+    assert not any(t.lost() for t in traces)
+    assert all(e.values["s"] == "seventeen letters" for t in traces for e in t.events)
+    seen = [numbers(child, "interrupted:step") for child in forked]
+    assert len(seen) > 80 and all(n[-1] == FORKED and FORKED not in n[:-1] for n in seen)
 
 
 def test_recorded_and_read(daemon, deep):  # noqa: F811

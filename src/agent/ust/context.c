@@ -171,6 +171,15 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct
 }
 
 /*
+ * If the producer is still there, in one instruction: a signal handler may come before it or after it, and fork, which
+ * wipes the producer in the child. With an address in it again what committing asks would be answered yes.
+ */
+static void move_on(struct spoor_producer *p, char *from, char *to)
+{
+	__asm__ volatile("cmpxchgq %2, %0" : "+m"(p->at), "+a"(from) : "r"(to) : "memory", "cc");
+}
+
+/*
  * A record that is larger by what comes first in its body; the caller gets the address from which its own part is where
  * it would be without. The producer's `at` goes along, since committing asks whether it is still there.
  */
@@ -200,11 +209,8 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, &stack, counts, n_counts);
 	callstack_done(&stack);
 	h.at += more;
-	if (h.producer) {
-		SPOOR_BARRIER_();
-		h.producer->at = h.at;
-		SPOOR_BARRIER_();
-	}
+	if (h.producer)
+		move_on(h.producer, h.at - more, h.at);
 	return h;
 }
 
