@@ -10,6 +10,7 @@
  *	onstack	again, on an alternate stack
  *	left	again; before, the innermost handler leaves them all by siglongjmp
  *	fork	again; the innermost handler forks, and the child goes back through all of them, too
+ *	late	likewise, in each round; the children wait in that handler while their parent goes on, and records much
  *	threads	again, in a thread for each round; every other one ends in its innermost handler
  *
  * Prints what is to be recorded as tests/e2e/tracing.py reads it, and how many were begun: of one that finds no room
@@ -37,12 +38,15 @@ SPOOR_TRACEPOINT(deep, other, TP_PROTO(long n, const unsigned char *from), TP_AR
 #define PAGE 4096L
 #define LEFT 1000000  /* numbers of what is not completed */
 #define CHILD 2000000 /* and of what a child records */
+#define MUCH 3000     /* events */
+#define MOST_LATE 64  /* children */
 
 static long depth, others, begun;
 static void (*deeper)(void), (*innermost)(void);
 static int all[64], n_all;
 static sigjmp_buf out;
-static pid_t forked;
+static pid_t forked, late[MOST_LATE];
+static int n_late, gate[2];
 static __thread struct {
 	unsigned char *pages;
 	long first, level;
@@ -108,6 +112,37 @@ static void fork_there(void)
 	event();
 }
 
+static void fork_late(void)
+{
+	char byte;
+
+	open_pages();
+	check(n_late < MOST_LATE, "so many children");
+	forked = fork();
+	late[n_late++] = forked;
+	if (forked)
+		return;
+	close(gate[1]);
+	check(!read(gate[0], &byte, 1), "wait");
+}
+
+/* Returns how many events there are then. The children go on when their parent's packets have been filled anew. */
+static long record_much(long n)
+{
+	long end = n + MUCH;
+	int i, status;
+
+	check(!mprotect(my.pages, PAGE, PROT_READ | PROT_WRITE), "mprotect");
+	for (; n < end; n++) {
+		memset(my.pages, (int)(n % 251), 24);
+		spoor_trace(deep, step, n, my.pages);
+	}
+	close(gate[1]);
+	for (i = 0; i < n_late; i++)
+		check(waitpid(late[i], &status, 0) == late[i] && !status, "child");
+	return end;
+}
+
 static void end_thread(void)
 {
 	pthread_exit(NULL);
@@ -171,6 +206,8 @@ static void rounds(const char *mode, long n)
 	for (i = 0; i < n; i++) {
 		if (strcmp(mode, "threads")) {
 			begin(i * depth);
+			if (n_late && !forked)
+				return;
 			continue;
 		}
 		innermost = end_thread;
@@ -191,7 +228,7 @@ static void alternate(void)
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 3 ? argv[1] : "";
-	long n = argc > 3 ? atol(argv[3]) : 0;
+	long n = argc > 3 ? atol(argv[3]) : 0, end;
 
 	depth = argc > 3 ? atol(argv[2]) : 0;
 	check(depth > 0, "usage");
@@ -208,6 +245,9 @@ int main(int argc, char **argv)
 		innermost = leave;
 	} else if (!strcmp(mode, "fork")) {
 		innermost = fork_there;
+	} else if (!strcmp(mode, "late")) {
+		check(!pipe(gate), "pipe");
+		innermost = fork_late;
 	}
 	handle(SIGSEGV, on_fault, SA_NODEFER | (strcmp(mode, "onstack") ? 0 : SA_ONSTACK));
 	if (strcmp(mode, "left") || sigsetjmp(out, 1))
@@ -215,12 +255,17 @@ int main(int argc, char **argv)
 	else
 		begin(LEFT);
 	rounds(mode, n);
-	if (!strcmp(mode, "fork") && !forked) {
+	if (n_late && !forked) {
+		my.first = CHILD;
+		my.level = 0;
+	}
+	if ((!strcmp(mode, "fork") || n_late) && !forked) {
 		event(); /* the child's */
 		return 0;
 	}
-	if (forked)
+	if (!strcmp(mode, "fork"))
 		check(waitpid(forked, NULL, 0) == forked, "waitpid");
-	printf("recorded deep:step 0 %ld\nbegun %ld\n", n * depth, begun);
+	end = n_late ? record_much(n * depth) : n * depth;
+	printf("recorded deep:step 0 %ld\nbegun %ld\n", end, begun);
 	return 0;
 }

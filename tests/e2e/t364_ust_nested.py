@@ -66,11 +66,23 @@ def test_left_by_siglongjmp(build, deep, tmp_path, how):
     assert not [n for n in numbers(trace) if n >= LEFT]
 
 
-@pytest.mark.parametrize("how", ["plain", "both"])
+@pytest.mark.parametrize("how", ["plain", "contexts", "both"])
 def test_fork_in_the_innermost_handler(build, deep, tmp_path, how):
     """What its parent had half written the child does not complete."""
     _, child = run_deep(build, deep, tmp_path / "out", "fork", 50, 1, **HOW[how])
     assert numbers(child) == [CHILD, CHILD + 1]
+
+
+@pytest.mark.parametrize("how", ["plain", "filter", "contexts", "both", "overwrite"])
+def test_fork_and_go_on_late(build, deep, tmp_path, how):
+    """Children go on in what their parent had half written when it has other events there: these stay as they are."""
+    small = {"SPOOR_UST_BUFFERS": "1M" if how == "overwrite" else "64K", "SPOOR_UST_PACKET": "4K"}
+    run, traces = tracing.traced(build, tmp_path / "out", deep, "late", 4, 20, **HOW[how] | small)
+    assert run.returncode == 0, run
+    tracing.check_promises(run.stdout, traces[:1])
+    assert not any(t.lost() for t in traces) and len(traces) == 21
+    assert all(e.values["bytes"] == [e.values["n"] % 251] * 24 for e in traces[0].events)
+    assert all(numbers(child) == [CHILD] for child in traces[1:])
 
 
 @pytest.mark.parametrize("how", ["plain", "both"])

@@ -55,20 +55,17 @@ static void move(struct slot *s, const char *record, size_t size)
 
 void aside_commit(const char *at, size_t size)
 {
+	uint64_t signals = signals_block(); /* first: in a child that a handler forks it is nobody's */
 	char *record;
 	const struct aside *a = draft_aside(at, &record);
-	uint64_t signals;
-	struct slot *s;
+	struct slot *s = a ? &slots[a->slot] : NULL;
 
-	if (!a)
-		return;
-	s = &slots[a->slot];
-	signals = signals_block();
-	if (slot_enter(s)) {
+	if (a && slot_enter(s)) {
 		if (a->generation == slot_generation(s)) /* else that session is over */
 			move(s, record, (size_t)(at + size - record));
 		slot_leave(s);
 	}
+	if (a)
+		draft_end(at);
 	signals_restore(signals);
-	draft_end(at);
 }

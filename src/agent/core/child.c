@@ -5,6 +5,7 @@
  * writes, whose arenas it still has before it.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "agent/control/control.h"
@@ -16,6 +17,7 @@
 #define RENEW_EVERY 1000000000ULL /* ns: so often it costs an event what making arenas costs */
 
 static bool inherited; /* by fork: what is recorded here need not be what the rules say of this process */
+static __thread bool half_written; /* an event of this thread, as it was about to fork: a signal handler forks */
 static struct arena_made fresh[SPOOR_OUTPUTS];
 
 struct offer {
@@ -148,6 +150,47 @@ static int renew_all(void)
 	__atomic_store_n(&process->alive, 1, __ATOMIC_RELEASE);
 	inherited = true;
 	return 0;
+}
+
+static bool is_writing(void)
+{
+	const struct block *b;
+	unsigned i;
+
+	for (b = block; b && b != &nobody && block_tid(b); b = b->deeper)
+		for (i = 0; i < SPOOR_SLOTS; i++)
+			if (__atomic_load_n(&b->slot[i].p.busy, __ATOMIC_RELAXED))
+				return true;
+	return false;
+}
+
+/* In a child fork has wiped what tells it. What is between us and the fork, signal handlers, ends before that. */
+static void before_fork(void)
+{
+	if (process->alive)
+		half_written = is_writing();
+}
+
+/*
+ * The event goes on where its parent, which goes on as well, may have other events by now. Its first own event may be
+ * long to come: what this child could falsify becomes its own at once. What it loses still counts before it.
+ */
+static void after_in_child(void)
+{
+	int i;
+
+	if (!half_written || !process_lock())
+		return;
+	half_written = false;
+	for (i = 0; i < SPOOR_OUTPUTS && !process->alive; i++)
+		if (outputs[i].made.arena)
+			arena_blank_packets(outputs[i].made.arena);
+	process_unlock();
+}
+
+void outputs_begin_forks(void)
+{
+	pthread_atfork(before_fork, NULL, after_in_child);
 }
 
 bool outputs_missing(void)

@@ -290,6 +290,11 @@ void arena_unmake(struct arena_made *made)
 	remove_file(made->path);
 }
 
+void arena_blank_packets(struct spoor_arena *a)
+{
+	range_blank((char *)a + a->headers_offset, a->size - a->headers_offset);
+}
+
 int arena_define(struct arena_made *made, const struct spoor_def *def)
 {
 	struct spoor_arena *a = made->arena;

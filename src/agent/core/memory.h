@@ -45,6 +45,9 @@ int arena_make(const struct arena_wish *wish, struct arena_made *ret);
 /* Nobody knows of it yet: nothing of it is left. */
 void arena_unmake(struct arena_made *made);
 
+/* For this process its packets become memory of its own that nobody reads; the rest stays shared. Likewise. */
+void arena_blank_packets(struct spoor_arena *a);
+
 /* Appends a definition, which is then complete for readers. -ENOSPC: no room; counted. Under the process's lock. */
 int arena_define(struct arena_made *made, const struct spoor_def *def);
 /*

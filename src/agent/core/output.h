@@ -105,6 +105,8 @@ void output_take_arena(struct output *o, const struct arena_made *made);
  * told once. It is tried once a second then, or at_once (somebody asks for it): -EAGAIN between.
  */
 int outputs_renew(bool at_once);
+/* When the library begins: children that fork() makes are to leave at once what their parent has half written. */
+void outputs_begin_forks(void);
 /* In a child (process->alive is 0): it has just failed, and is not to be tried now. */
 bool outputs_missing(void);
 /* A child by fork tells a recorder that is new what it goes on with. False: it is none, or there is nothing. */

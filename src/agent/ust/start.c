@@ -72,6 +72,7 @@ static void start(int argc, char **argv, char **envp)
 	if (!first)
 		agent_stay();
 	reserve_init();
+	outputs_begin_forks(); /* before liburcu's, which has all signals blocked as children begin */
 	rcu_begin();
 	if (!environ)
 		environ = envp;
