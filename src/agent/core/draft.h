@@ -4,7 +4,8 @@
  * An event of which it is not known yet where it goes, if anywhere (it is for several sessions or channels, or has a
  * filter), is written into its thread's draft first and copied from there: so it costs no buffer's room before it has
  * passed. Each block of producers has a draft; threads without a block of their own have some together. Records that
- * find no packet lie there meanwhile, too (aside.h): of deep handlers in their block's, others in those in common.
+ * find no packet lie there meanwhile, too (aside.h): of deep handlers in their block's, others in those in common, or,
+ * where these are taken, in their block's.
  *
  * Blocks lie in chunks of which some are of no use: drafts get their addresses by 16, and memory as they are touched.
  */

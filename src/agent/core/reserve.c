@@ -254,11 +254,6 @@ struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
 	return NO_HANDLE;
 }
 
-void reserve_commit(char *at, size_t size)
-{
-	aside_commit(at, size);
-}
-
 /*
  * For threads that were made by clone() without CLONE_SETTLS and so share the thread-local storage of another: call
  * it in one of them before its first event. From then on all who share it write into the shared packet.

@@ -13,9 +13,6 @@ struct spoor_handle reserve_monotonic(struct spoor_tracepoint *tp, size_t size);
 /* While it is not (its probes alone are called, or it is being switched off). */
 struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size);
 
-/* A record of theirs that is to be committed by a call. `at`, as its handle had it, may be nobody's any more. */
-void reserve_commit(char *at, size_t size);
-
 /* This thread's block, which it gives back at its end. NULL: no memory. With its signals blocked. */
 struct block *reserve_enter(void);
 

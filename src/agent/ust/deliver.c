@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/core/aside.h"
 #include "agent/core/clock.h"
 #include "agent/core/draft.h"
 #include "agent/core/process.h"
@@ -65,7 +66,7 @@ static void deliver(const struct class *c, unsigned slot, const char *draft, siz
 	if (h.producer)
 		spoor_commit_(&one, h, size);
 	else
-		reserve_commit(h.at, size);
+		aside_commit(h.at, size);
 }
 
 static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *site)
@@ -91,7 +92,7 @@ void commit_called(struct spoor_tracepoint *tp, char *at, size_t size)
 	const struct caller *site = draft_site(at);
 
 	if (!site) {
-		reserve_commit(at, size);
+		aside_commit(at, size);
 		return;
 	}
 	deliver_to_all(tp->agent, at, size, site);
