@@ -51,7 +51,7 @@ template <class T> struct spoor_argument_ {
 		static constexpr bool value = false;
 	};
 	template <class U> struct sign<U, true> {
-		static constexpr bool value = (U)-1 < (U)1;
+		static constexpr bool value = spoor_sign_<U>::value;
 	};
 	static constexpr bool is_signed = sign<type, number && !blob>::value;
 };
@@ -119,7 +119,7 @@ SPOOR_INLINE_ const char *spoor_bytes_(uintptr_t at)
 		char names[SPOOR_PAD_(sizeof("trace\0" #name))];                                            \
 		SPOOR_NUMBERED_(SPOOR_AT_, args)                                                            \
 	} __attribute__((aligned(8)));                                                                      \
-	static const struct spoor_desc_type_ spoor_desc_ = {                                                \
+	SPOOR_CONSTANT_ struct spoor_desc_type_ spoor_desc_ = {                                             \
 		{ sizeof(struct spoor_desc_type_), SPOOR_PAD_(sizeof("trace\0" #name)), SPOOR_COUNT_(args), \
 		  SPOOR_DESC_TRACEPOINT, SPOOR_LEVEL_INFO, 0, 0 },                                          \
 		"trace\0" #name, SPOOR_NUMBERED_(SPOOR_AI_, args)                                           \

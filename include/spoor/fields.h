@@ -11,7 +11,8 @@
  *   spoor_pointer(name, value)                 an address; what it points to is not read
  *   spoor_string(name, value)                  up to its NUL, at most 32,767 bytes; NULL: "(null)"
  *                                              (shortened while it is recorded: filled up with '#')
- *   spoor_array(type, name, from, count)       count integers (constant), zeroes from NULL; spoor_array_hex
+ *   spoor_array(type, name, from, count)       count integers (a constant, 1 to 65,535); spoor_array_hex;
+ *                                              zeroes from NULL
  *   spoor_sequence(type, name, from, count)    count integers, at most 32,767 bytes; spoor_sequence_hex;
  *                                              none from NULL, or if count is negative
  *   spoor_text(name, from, count)              count characters, no NUL is looked for
@@ -50,13 +51,28 @@
 	{ { (uint32_t)(sizeof(struct spoor_desc_field) + SPOOR_PAD_(sizeof(#name))), type, shape, bytes, base, \
 	    flags, 0, count, 0, 0 },                                                                     \
 	  #name },
+#ifdef __cplusplus
+extern "C++" { /* also where a program includes its C headers in extern "C" */
+template <class T, bool is_enum = __is_enum(T)> struct spoor_sign_ {
+	static constexpr bool value = (T)-1 < (T)1;
+};
+/* To be constant, -1 is to be a value of the type. */
+template <class T> struct spoor_sign_<T, true> : spoor_sign_<__underlying_type(T)> {};
+template <class T> struct spoor_sign_<T *, false> {
+	static constexpr bool value = false;
+};
+}
+#define SPOOR_SIGNED_(type) (spoor_sign_<type>::value ? 1 : 0)
+#else
 #define SPOOR_SIGNED_(type) ((type)-1 < (type)1 ? 1 : 0)
+#endif
 
 /* What is neither would be read as what it is not: an array of a negative size does not compile. */
 #define SPOOR_REAL_(type) (__builtin_classify_type((type)0) == 8)
 #define SPOOR_UNLESS_(wrong) sizeof(char[(wrong) ? -1 : 1])
 #define SPOOR_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(SPOOR_REAL_(type) || sizeof(type) > 8))
 #define SPOOR_REAL_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(!SPOOR_REAL_(type) || sizeof(type) > 8))
+#define SPOOR_ARRAY_COUNT_(count) ((count) * SPOOR_UNLESS_((count) < 1 || (count) > 65535))
 
 /* Integers */
 #define SPOOR_T_spoor_int(type, name, value) SPOOR_FT_(name)
@@ -118,7 +134,7 @@
 /* Several integers */
 #define SPOOR_T_spoor_array(type, name, from, count) SPOOR_FT_(name)
 #define SPOOR_I_spoor_array(type, name, from, count) \
-	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), count, name)
+	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 10, SPOOR_SIGNED_(type), SPOOR_ARRAY_COUNT_(count), name)
 #define SPOOR_V_spoor_array(type, name, from, count) const type *const spoor_v_##name = from;
 #define SPOOR_S_spoor_array(type, name, from, count) +sizeof(type) * (count)
 #define SPOOR_W_spoor_array(type, name, from, count)                                          \
@@ -131,7 +147,7 @@
 
 #define SPOOR_T_spoor_array_hex SPOOR_T_spoor_array
 #define SPOOR_I_spoor_array_hex(type, name, from, count) \
-	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), count, name)
+	SPOOR_FI_(1, 1, SPOOR_WIDTH_(type), 16, SPOOR_SIGNED_(type), SPOOR_ARRAY_COUNT_(count), name)
 #define SPOOR_V_spoor_array_hex SPOOR_V_spoor_array
 #define SPOOR_S_spoor_array_hex SPOOR_S_spoor_array
 #define SPOOR_W_spoor_array_hex SPOOR_W_spoor_array

@@ -102,7 +102,7 @@ static __inline__ __attribute__((unused, format(printf, 1, 2))) void spoor_check
 		struct spoor_desc d;                                                                            \
 		char names_[SPOOR_MARKER_PAD_(names)];                                                          \
 	};                                                                                                      \
-	static const struct spoor_marker_desc_ spoor_desc_ __attribute__((aligned(8))) = {                      \
+	SPOOR_CONSTANT_ struct spoor_marker_desc_ spoor_desc_ __attribute__((aligned(8))) = {                   \
 		{ sizeof(struct spoor_marker_desc_), SPOOR_MARKER_PAD_(names), 0, kind, level, 0, 0 }, names    \
 	};                                                                                                      \
 	static struct spoor_tracepoint spoor_marker_

@@ -91,6 +91,13 @@ struct spoor_desc {
 	uint32_t reserved2;
 };
 
+/* A description is there before any code runs, or does not compile: sites refer to it. C has nothing else. */
+#ifdef __cplusplus
+#define SPOOR_CONSTANT_ static constexpr
+#else
+#define SPOOR_CONSTANT_ static const
+#endif
+
 struct spoor_desc_field { /* struct spoor_def_field of shared memory; then name\0, to 8, labels */
 	uint32_t size;
 	uint8_t type, shape, bytes, base;

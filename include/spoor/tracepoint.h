@@ -196,7 +196,7 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 		char names[SPOOR_PAD_(sizeof(#provider "\0" #name))];                                                \
 		SPOOR_EACH_(SPOOR_T_, fields)                                                                        \
 	} __attribute__((aligned(8)));                                                                               \
-	static const struct spoor_desc_##provider##__##name                                                          \
+	SPOOR_CONSTANT_ struct spoor_desc_##provider##__##name                                                       \
 		spoor_desc_of_##provider##__##name __attribute__((unused)) = SPOOR_DESC_(provider, name, level,      \
 			SPOOR_DESC_TRACEPOINT, SPOOR_P_(fields));                                                    \
 	static struct spoor_tracepoint spoor_tp_##provider##__##name __attribute__((unused));                        \

@@ -511,14 +511,64 @@ FIELDS = {
     "array of floats": ("const float *n", "spoor_array(float, n, n, 3)"),
     "sequence of doubles": ("const double *n", "spoor_sequence_hex(double, n, n, 3)"),
     "enumeration of floats": ("float n", 'spoor_enum(float, n, n, spoor_label("a", 1))'),
+    "array of none": ("const int *n", "spoor_array(int, n, n, 0)"),
+    "array of less": ("const int *n", "spoor_array(int, n, n, -1)"),
+    "array of many": ("const char *n", "spoor_array(char, n, n, 65536)"),
+    "array of very many": ("const char *n", "spoor_array_hex(char, n, n, sizeof(int) - 5)"),
+    "array of none in hexadecimal": ("const int *n", "spoor_array_hex(int, n, n, 0U)"),
+    "array of some": ("const int *n", "spoor_array(int, n, n, later)"),
+    "label that comes later": ("int n", 'spoor_enum(int, n, n, spoor_label("a", later))'),
+    "range that comes later": ("int n", 'spoor_enum(int, n, n, spoor_range("a", 1, later + 1))'),
 }
+CONSTANT = """
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+enum plain { RED, BLUE = 7 };
+enum below { BELOW = -3 };
+SPOOR_TRACEPOINT_LEVEL(t, e, SPOOR_LEVEL_DEBUG, TP_PROTO(int n, const char *s, enum plain p), TP_ARGS(n, s, p),
+		 TP_FIELDS(spoor_array(char, a, s, 1), spoor_array(short, b, (const short *)0, 2 * BLUE),
+			   spoor_array_hex(int, c, (const int *)0, sizeof(long)), spoor_array(char, d, s, 65535),
+			   spoor_enum(enum plain, p, p, spoor_label("red", RED), spoor_range("blue", BLUE, 0x9UL)),
+			   spoor_enum(enum below, q, BELOW, spoor_label("below", BELOW)), spoor_int(enum plain, r, p),
+			   spoor_hex(unsigned, u, 3U), spoor_float(double, f, n)))
+DECLARE_TRACE(old, TP_PROTO(enum plain p, enum below b, float f), TP_ARGS(p, b, f));
+DEFINE_TRACE(old);
+int main(void)
+{
+	spoor_trace(t, e, 1, "s", BLUE);
+	trace_old(BLUE, BELOW, 1);
+	spoor_log_level(SPOOR_LEVEL_DEBUG, "n %d", 1);
+	return 0;
+}
+"""
+BY_ALL = [f"{c} -std={std}" for c, stds in {
+    "gcc": ("c99", "c17"), "clang": ("c99", "c17"), "clang-19": ("c17",),
+    "g++": ("c++11", "c++14", "c++17", "c++20"), "clang++": ("c++11", "c++14", "c++17", "c++20"),
+    "clang++-19": ("c++11", "c++23")}.items() if shutil.which(c) for std in stds]
+
+
+@pytest.mark.parametrize("compiler", BY_ALL)
+def test_what_is_not_constant_does_not_compile(tmp_path, compiler):
+    """A site has its description before any code runs: nothing is computed for it, also in C++."""
+    def compiles(text):
+        (tmp_path / "x.c").write_text(text)
+        return subprocess.run([*compiler.split(), "-x", "c++" if "++" in compiler else "c", "-Wall", "-Wextra",
+                               "-Werror", "-pedantic", f"-I{tracing.INCLUDE}", "-c", "-o", tmp_path / "x.o",
+                               tmp_path / "x.c"], capture_output=True, text=True, timeout=60)
+    assert not compiles(CONSTANT).stderr
+    later = "extern int later;\n" + CONSTANT
+    for what in ("1), spoor_array(short", "RED), spoor_range", "0x9UL", "SPOOR_LEVEL_DEBUG, TP_PROTO",
+                 'SPOOR_LEVEL_DEBUG, "n %d"'):
+        assert CONSTANT.count(what) == 1
+        run = compiles(later.replace(what, re.sub(r"^\w+", "later", what)))
+        assert run.returncode == 1 and "error" in run.stderr, what
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
 def test_fields_of_wrong_types_do_not_compile(tmp_path, compiler):
     for what, (parameter, field) in FIELDS.items():
         (tmp_path / "x.c").write_text(
-            "#include <spoor/tracepoint.h>\nstruct some { int x; };\n"
+            "#include <spoor/tracepoint.h>\nstruct some { int x; };\nextern int later;\n"
             f"SPOOR_TRACEPOINT(t, e, TP_PROTO({parameter}), TP_ARGS(n), TP_FIELDS({field}))\n")
         run = subprocess.run([compiler, "-x", "c++" if "++" in compiler else "c", f"-I{tracing.INCLUDE}", "-c", "-o",
                               "/dev/null", tmp_path / "x.c"], capture_output=True, text=True, timeout=60)
