@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Files: all of a write, however the kernel divides it; paths as another process sees them. */
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +22,12 @@ bool spoor_file_unread(int fd);
 
 /* A directory and all that is in it, as far as that may be removed. */
 void spoor_remove_tree(const char *path);
+
+/* -errno of a write, or of what makes a file: a full disk, or as much of it as its owner may have. */
+static inline bool spoor_is_full(int r)
+{
+	return r == -ENOSPC || r == -EDQUOT;
+}
 
 /* A device as the kernel numbers it, and traces do. */
 static inline uint64_t spoor_kernel_dev(dev_t dev)

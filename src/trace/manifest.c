@@ -242,8 +242,7 @@ static int store_manifest(struct spoor_writer *w, int ended)
 /* Counters and a few segments come to a manifest before it is looked at again. */
 #define RESERVE_MORE (16 << 10)
 
-/* The last manifest tells what was lost: it must find room when a disk is full. Where there cannot be any, none. */
-static void keep_reserve(struct spoor_writer *w)
+void spoor_manifest_keep_reserve(struct spoor_writer *w)
 {
 	size_t len = (w->manifest_len + RESERVE_MORE + 4095) & ~4095UL;
 
@@ -257,18 +256,54 @@ static void keep_reserve(struct spoor_writer *w)
 		w->reserve_len = len;
 }
 
-static int write_last(struct spoor_writer *w, int in_order)
+void spoor_manifest_give_reserve(struct spoor_writer *w)
 {
-	int r = write_manifest(w->root_fd, manifest_json(w, in_order, 0));
+	/* Who was forked just now may have it open, too; and beyond a quota there is no room for this change: so both. */
+	int r = w->reserve_fd < 0 ? 0 : ftruncate(w->reserve_fd, 0);
 
-	if (r != -ENOSPC || w->reserve_fd < 0)
-		return r;
-	/* A process that is to go on after us has it open, too: closing it alone would free nothing. */
-	if (ftruncate(w->reserve_fd, 0))
-		return r;
+	(void)r;
 	spoor_closep(&w->reserve_fd);
 	w->reserve_fd = -1;
-	return write_manifest(w->root_fd, manifest_json(w, in_order, 0));
+	w->reserve_len = 0;
+}
+
+/* The reserve's file becomes the manifest: it needs no space more, and no inode, of which there may be none either. */
+static int write_into_reserve(struct spoor_writer *w, const json_t *j)
+{
+	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	size_t len = text ? strlen(text) : 0;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->reserve_fd);
+	if (!len || len > w->reserve_len || pwrite(w->reserve_fd, text, len, 0) != (ssize_t)len)
+		return -ENOSPC;
+	if (ftruncate(w->reserve_fd, (off_t)len) ||
+	    linkat(AT_FDCWD, path, w->root_fd, "manifest.new", AT_SYMLINK_FOLLOW))
+		return -errno;
+	if (renameat(w->root_fd, "manifest.new", w->root_fd, "manifest")) {
+		unlinkat(w->root_fd, "manifest.new", 0);
+		return -ENOSPC;
+	}
+	close(w->reserve_fd);
+	w->reserve_fd = -1;
+	w->reserve_len = 0;
+	return 0;
+}
+
+static int write_last(struct spoor_writer *w, int in_order)
+{
+	json_t *j = manifest_json(w, in_order, 0);
+	int r = spoor_manifest_replace(w->root_fd, j);
+
+	if (spoor_is_full(r) && w->reserve_fd >= 0) {
+		r = write_into_reserve(w, j);
+		if (r < 0) {
+			spoor_manifest_give_reserve(w);
+			r = spoor_manifest_replace(w->root_fd, j);
+		}
+	}
+	json_decref(j);
+	return r;
 }
 
 static int write_here(struct spoor_writer *w, int ended)
@@ -279,7 +314,7 @@ static int write_here(struct spoor_writer *w, int ended)
 	if (r >= 0 && !fstatat(w->root_fd, "manifest", &st, 0))
 		w->manifest_len = st.st_size;
 	if (r >= 0 && !ended)
-		keep_reserve(w);
+		spoor_manifest_keep_reserve(w);
 	return r;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "trace/writer_internal.h"
 
 static int write_metadata(const struct writer_part *p, int dir_fd)
@@ -295,7 +296,7 @@ static int drop_oldest(struct spoor_writer *w, unsigned n, struct spoor_error *e
 	for_each_part(p, w)
 		for (unsigned i = 0; i < n; i++)
 			remove_segment(w, p, numbers[i]);
-	return r == -ENOSPC ? spoor_manifest_write(w, 0, e) : r;
+	return spoor_is_full(r) ? spoor_manifest_write(w, 0, e) : r;
 }
 
 int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoor_error *e)

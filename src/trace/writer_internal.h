@@ -118,6 +118,9 @@ int spoor_segments_make_room(struct spoor_writer *w, uint64_t bytes, struct spoo
 /* manifest.c */
 int spoor_manifest_open(struct spoor_writer *w, struct spoor_error *e);
 int spoor_manifest_write(struct spoor_writer *w, int ended, struct spoor_error *e);
+/* The last manifest tells what was lost: it must find room when a disk is full. Where there cannot be any, none. */
+void spoor_manifest_keep_reserve(struct spoor_writer *w);
+void spoor_manifest_give_reserve(struct spoor_writer *w);
 /* The manifest of a snapshot: closed segments only, an end, and the words that it is one. */
 int spoor_manifest_write_snapshot(struct spoor_writer *w, int root_fd);
 /* By a rename, so that it is always whole. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "trace/writer_internal.h"
 
 void spoor_instance_name(unsigned stream_id, unsigned instance, char *buf, size_t size)
@@ -61,7 +62,7 @@ int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n)
 		if (done <= 0) {
 			int err = done < 0 ? errno : EIO;
 
-			/* If even this fails, the reader meets a torn packet and spoor_trace_repair() cuts it. */
+			/* This may fail, too: see cut_torn(). */
 			if (ftruncate(fd, offset) < 0)
 				return -err;
 			return -err;
@@ -124,13 +125,31 @@ static int store_packet(struct spoor_store *store, const struct writer_stream *s
 	return store->ops->packet(store, s->part->stream_id, s->segment->number, s->instance, s->file_size, iov, n);
 }
 
-static const char *remedy(int err)
+static const char *remedy(int r)
 {
-	if (err == ENOSPC)
+	if (r == -EDQUOT)
+		return "; what was written stays readable; raise the quota or use --max-size";
+	if (spoor_is_full(r))
 		return "; what was written stays readable; free space or use --max-size";
-	if (err == EFBIG)
+	if (r == -EFBIG)
 		return "; what was written stays readable; raise the limit (ulimit -f) or use --rotate";
 	return "";
+}
+
+/*
+ * Beyond a quota btrfs has no room for a change that makes a file shorter: what is kept for the last manifest is room
+ * for that, and there is some again afterwards. If even this fails, the reader meets a torn packet and
+ * spoor_trace_repair() cuts it.
+ */
+static void cut_torn(struct spoor_writer *w, const struct writer_stream *s)
+{
+	struct stat st;
+
+	if (fstat(s->fd, &st) < 0 || (uint64_t)st.st_size <= s->file_size)
+		return;
+	spoor_manifest_give_reserve(w);
+	if (ftruncate(s->fd, (off_t)s->file_size) == 0)
+		spoor_manifest_keep_reserve(w);
 }
 
 /* Events are multiples of 4 bytes, packets of 8. */
@@ -187,11 +206,13 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 	w->iov[p->n + 2] = (struct iovec){ (void *)p->sources, p->n_sources * sizeof(*p->sources) };
 	r = w->o.store ? store_packet(w->o.store, s, w->iov, p->n + 3) :
 			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 3);
+	if (r < 0 && !w->o.store)
+		cut_torn(w, s);
 	if (r == -ENOBUFS)
 		return r;
 	w->failed |= r < 0;
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(-r));
+		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(r));
 	account(s, packet_size(p), p);
 	return 0;
 }

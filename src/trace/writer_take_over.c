@@ -249,11 +249,10 @@ static void take_manifest(struct spoor_writer *w, unsigned n)
 
 unsigned spoor_writer_descriptors(const struct spoor_writer *w, int *ret, unsigned most)
 {
-	int all[2 + 3 * SPOOR_MAX_PARTS];
+	int all[1 + 3 * SPOOR_MAX_PARTS];
 	unsigned n = 0;
 
 	all[n++] = w->root_fd;
-	all[n++] = w->reserve_fd;
 	for_each_part(p, w) {
 		all[n++] = p->fd;
 		all[n++] = p->current ? p->current->fd : -1;
@@ -337,8 +336,11 @@ static int take_over(struct spoor_writer *w, unsigned oldest)
 
 int spoor_writer_take_over(struct spoor_writer *w, unsigned oldest, unsigned *ret_newest, struct spoor_error *e)
 {
-	int r = w->kernel ? take_over(w, oldest) : -EINVAL;
+	int r;
 
+	/* The reserve was given up with who kept it, which is why it is room for us now. */
+	w->reserve_fd = -1;
+	r = w->kernel ? take_over(w, oldest) : -EINVAL;
 	if (r < 0)
 		return spoor_fail(e, -r, "%s: cannot go on with it: %s", w->path, strerror(-r));
 	*ret_newest = w->n_begun;

@@ -287,6 +287,40 @@ def test_full_disk(spoor, build, read, actor, tmp_path):
     wait_for(lambda: not spoors_in(tmp_path, build))
 
 
+def lost_of(run):
+    return int(re.search(r"(\d+) lost;", run.stderr)[1])
+
+
+def test_no_file_more(spoor, build, read, tmp_path):
+    """A disk that has room, but not for one file more: the report knows what was lost, as the recorder does."""
+    loop = "for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; sleep 0.1; done"
+    run = private_disk(f"mount -o remount,nr_inodes=14,size=50m disk && {build}/spoor record -o disk/t.spoor --rotate "
+                       f"300ms -- sh -c '{loop}'; echo code $?; cp -r disk/t.spoor kept.spoor", tmp_path)
+    assert run.stdout == "code 125\n" and run.stderr.count("No space left") == 1, run
+    trace = read(tmp_path / "kept.spoor", ended=False)
+    assert trace.summary["discarded"] == lost_of(run) > 0 < trace.summary["lost_writing"]
+    assert "Lost: nothing" not in spoor("report", tmp_path / "kept.spoor").stdout
+
+
+@pytest.mark.skipif(not shutil.which("mkfs.btrfs"), reason="needs mkfs.btrfs")
+def test_disk_quota(spoor, build, read, tmp_path):
+    """As a full disk, although beyond it not even what was written in part can be taken back just so."""
+    loop = ("i=0; for n in 20000 40000 60000; do while [ $i -lt $n ]; do cd /; i=$((i+1)); done; sleep 0.5; done")
+    (tmp_path / "quota").mkdir()
+    script = (f"truncate -s 150M image && mkfs.btrfs -q -M image && mount -o loop image quota && "
+              f"btrfs -q quota enable quota && btrfs -q subvolume create quota/sub && "
+              f"btrfs qgroup limit 1500K quota/sub && {build}/spoor record -o quota/sub/t.spoor -- sh -c '{loop}'; "
+              f"echo code $?; cp -r quota/sub/t.spoor kept.spoor; umount quota")
+    run = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script], cwd=tmp_path,
+                         capture_output=True, text=True, timeout=60)
+    assert run.stdout.endswith("code 125\n"), run
+    assert run.stderr.count("quota exceeded") == 1 and "raise the quota" in run.stderr, run
+    trace = read(tmp_path / "kept.spoor", ended=False)
+    assert trace.summary["discarded"] == lost_of(run) > 1000 < trace.summary["lost_writing"]
+    out = spoor("report", tmp_path / "kept.spoor").stdout
+    assert "Damaged" not in out and "Lost: nothing" not in out and "disk or quota" in out
+
+
 def test_disk_that_is_full_from_the_start(build, actor, tmp_path):
     run = private_disk(f"dd if=/dev/zero of=disk/x bs=1k count=4000 2>/dev/null; {build}/spoor record "
                        f"-o disk/t.spoor -- touch ran; echo code $?", tmp_path)
@@ -313,7 +347,7 @@ def test_file_size_limit(spoor, read, tmp_path):
         assert run.stderr.count("File too large") == 1 and "ulimit -f" in run.stderr
         assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 1000
         assert read(tmp_path / f"{status}.spoor", ended=False).count("chdir") >= 300
-        assert "could not be written: a full disk, a limit on file sizes," in spoor("report", f"{status}.spoor").stdout
+        assert "could not be written: a full disk or quota, a limit on file sizes," in spoor("report", f"{status}.spoor").stdout
 
 
 def remove(trace):

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "collect/relay/server_internal.h"
 
@@ -121,7 +122,7 @@ static int send_all(struct relay_client *c)
 
 static bool can_wait(int err)
 {
-	return err == -ENOSPC || err == -EDQUOT || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
+	return spoor_is_full(err) || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
 }
 
 static void hold(struct relay_client *c, int err, uint64_t now)

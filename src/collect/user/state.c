@@ -155,7 +155,7 @@ static int reopen(struct spoor_ust_options *o, uint32_t id, struct spoor_ust_ses
 	r = spoor_ust_session_new(o, id, ret, &why);
 	if (!r)
 		spoor_ust_session_go_on(*ret);
-	if (!r || r == -ENOMEM || r == -EBUSY || r == -ENOSPC || r == -EDQUOT)
+	if (!r || r == -ENOMEM || r == -EBUSY || spoor_is_full(r))
 		return r ? spoor_fail(e, -r, "%s", why.text) : 0;
 	next_output(o->output, other, sizeof(other));
 	o->output = other;
