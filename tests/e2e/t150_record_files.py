@@ -347,7 +347,8 @@ def test_file_size_limit(spoor, read, tmp_path):
         assert run.stderr.count("File too large") == 1 and "ulimit -f" in run.stderr
         assert int(re.search(r"(\d+) lost;", run.stderr)[1]) > 1000
         assert read(tmp_path / f"{status}.spoor", ended=False).count("chdir") >= 300
-        assert "could not be written: a full disk or quota, a limit on file sizes," in spoor("report", f"{status}.spoor").stdout
+        out = spoor("report", f"{status}.spoor").stdout
+        assert "could not be written: a full disk or quota, a limit on file sizes," in out
 
 
 def remove(trace):
