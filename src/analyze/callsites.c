@@ -182,7 +182,7 @@ void spoor_call_key_name(uint64_t key, char *buf, size_t size)
 	if (name)
 		snprintf(buf, size, "%s%s", name, i386 ? " (i386)" : "");
 	else
-		snprintf(buf, size, "syscall %u%s", nr, i386 ? " (i386)" : "");
+		snprintf(buf, size, "syscall_%u%s", nr, i386 ? " (i386)" : "");
 }
 
 const char *spoor_walk_status_name(unsigned status)

@@ -42,7 +42,7 @@ static inline uint64_t spoor_call_key(unsigned id, uint32_t nr, unsigned i386)
 {
 	return id < SPOOR_SYSCALL_MAX ? id : (uint64_t)1 << 40 | (uint64_t) !!i386 << 32 | nr;
 }
-/* "openat", "openat (i386)", "syscall 999". */
+/* "openat", "openat (i386)", "syscall_999". */
 void spoor_call_key_name(uint64_t key, char *buf, size_t size);
 
 struct spoor_site {

@@ -274,7 +274,7 @@ void spoor_call_counters_name(uint16_t id, char *buf, size_t size)
 	if (name)
 		snprintf(buf, size, "%s%s", name, abi);
 	else if (id < SPOOR_SYSCALL_MAX)
-		snprintf(buf, size, "syscall %u%s", id & (SPOOR_SYSCALL_I386 - 1u), abi);
+		snprintf(buf, size, "syscall_%u%s", id & (SPOOR_SYSCALL_I386 - 1u), abi);
 	else
 		snprintf(buf, size, "(unknown number)");
 }

@@ -192,5 +192,5 @@ uint64_t spoor_call_percentile(const struct spoor_call_counters *c, unsigned per
  */
 int spoor_shares(const uint64_t *parts, size_t n, uint32_t *ret);
 
-/* "openat", "openat (i386)", "syscall 999", "(unknown number)". */
+/* "openat", "openat (i386)", "syscall_999", "(unknown number)". */
 void spoor_call_counters_name(uint16_t id, char *buf, size_t size);

@@ -57,6 +57,16 @@ static int who(const struct spoor_select *s, uint32_t pid, uint32_t tid, unsigne
 	return spoor_select_thread(s, pid, tid);
 }
 
+static bool is_number_wanted(const struct spoor_select *s, const struct spoor_event_header *h)
+{
+	const struct spoor_syscall_other *call = (const void *)h;
+
+	for (unsigned i = 0; i < s->n_numbers && h->id == SPOOR_EV_SYSCALL_OTHER; i++)
+		if ((uint32_t)s->numbers[i] == call->nr && (call->i386 || !(s->numbers[i] & SPOOR_SELECT_I386)))
+			return true;
+	return false;
+}
+
 static int select_pending(const struct spoor_select *s, const struct spoor_pending *p, uint64_t now)
 {
 	uint64_t start = p->start ? p->start : p->h.ts;
@@ -110,6 +120,8 @@ int spoor_select_event(const struct spoor_select *s, const struct spoor_event_he
 		return 0;
 	if (s->errno_ && spoor_syscall_ret(h) != -(int64_t)s->errno_)
 		return 0;
+	if (is_number_wanted(s, h))
+		return spoor_select_thread(s, call->pid, h->tid);
 	return who(s, call->pid, h->tid, spoor_syscall_id(h));
 }
 

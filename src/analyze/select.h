@@ -8,12 +8,16 @@
 #include "base/strings.h"
 #include "trace/syscalls.h"
 
+#define SPOOR_SELECT_I386 (1ULL << 32)
+
 struct spoor_select {
 	uint64_t from, to;     /* CLOCK_MONOTONIC ns; a call that overlaps [from, to] is in; to 0: no end */
 	uint32_t *pids, *tids; /* owned */
 	size_t n_pids, n_tids;
 	uint8_t calls[SPOOR_SYSCALL_MAX + 1]; /* 1: wanted, by event id; SPOOR_SYSCALL_MAX: unknown numbers */
-	uint8_t some_calls;                   /* calls[] counts */
+	uint8_t some_calls;                   /* calls[] counts, and numbers[] */
+	uint8_t n_numbers;
+	uint64_t numbers[8]; /* of unknown ones these are wanted, too; SPOOR_SELECT_I386: of that ABI alone */
 	struct spoor_globs functions;         /* some frame's function */
 	int errno_;                           /* failed with this */
 	uint8_t failed;                       /* returned any error */

@@ -166,6 +166,8 @@ static void select_calls(struct spoor_report_options *o)
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
 		o->select.calls[id] = o->filter.mode[id] != SPOOR_FILTER_NONE;
 	o->select.calls[SPOOR_SYSCALL_MAX] = o->filter.other != SPOOR_FILTER_NONE;
+	o->select.n_numbers = o->filter.n_numbers;
+	memcpy(o->select.numbers, o->filter.numbers, sizeof(o->select.numbers));
 	o->select.some_calls = memchr(o->select.calls, 0, sizeof(o->select.calls)) != NULL;
 }
 

@@ -82,7 +82,7 @@ int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor
 
 int spoor_take_filter(void *filter, const char *arg, struct spoor_error *e)
 {
-	return spoor_filter_parse(filter, arg, e);
+	return spoor_filter_parse_kernel(filter, arg, e);
 }
 
 int spoor_take_mode(void *mode, const char *arg, struct spoor_error *e)

@@ -22,7 +22,7 @@ static void test_names(void **state)
 	spoor_call_counters_name(SPOOR_SYSCALL_I386 + 20, name, sizeof(name));
 	assert_string_equal(name, "getpid (i386)");
 	spoor_call_counters_name(511, name, sizeof(name));
-	assert_string_equal(name, "syscall 511");
+	assert_string_equal(name, "syscall_511");
 	spoor_call_counters_name(SPOOR_EV_SYSCALL_OTHER, name, sizeof(name));
 	assert_string_equal(name, "(unknown number)");
 }

@@ -80,6 +80,20 @@ static void refuse(const char *expr, const char *why)
 	assert_int_equal(spoor_filter_parse(&filter, expr, NULL), -EINVAL);
 }
 
+static void test_names_as_they_are_shown(void **state)
+{
+	set("i386_getpid", NULL);
+	assert_int_equal(recorded(), 1);
+	assert_int_equal(mode_of_i386("getpid"), SPOOR_FILTER_DEFAULT);
+	set("getpid,!i386_getpid,syscall_999,i386_syscall_511", NULL);
+	assert_int_equal(recorded(), 1);
+	assert_int_equal(mode_of("getpid"), SPOOR_FILTER_DEFAULT);
+	assert_int_equal(filter.other, SPOOR_FILTER_NONE);
+	assert_int_equal(filter.n_numbers, 2);
+	set("/syscall_/", NULL);
+	assert_int_equal(filter.other, SPOOR_FILTER_DEFAULT);
+}
+
 static void test_default_is_everything(void **state)
 {
 	set(NULL);
@@ -258,6 +272,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_default_is_everything),
+		cmocka_unit_test(test_names_as_they_are_shown),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_modes),
 		cmocka_unit_test(test_classes),

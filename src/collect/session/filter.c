@@ -12,6 +12,7 @@
 
 #define MAX_ITEM 256
 #define BLANKS " \t"
+#define UNKNOWN "syscall_"
 #define N_ELEMENTS(a) (sizeof(a) / sizeof(*(a)))
 
 /* One item, cut into its parts. */
@@ -26,6 +27,8 @@ struct item {
 struct selection {
 	bool ids[SPOOR_SYSCALL_MAX];
 	bool other;
+	bool one;        /* not `other`, but this: */
+	uint64_t number; /* as in struct spoor_filter */
 };
 
 static const char *const mode_names[] = {
@@ -113,7 +116,7 @@ bool spoor_filter_is_empty(const struct spoor_filter *f)
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
 		if (f->mode[id] != SPOOR_FILTER_NONE && spoor_syscall_info(id)->name)
 			return false;
-	return f->other == SPOOR_FILTER_NONE;
+	return f->other == SPOOR_FILTER_NONE && !f->n_numbers;
 }
 
 int spoor_mode_parse(const char *name, struct spoor_error *e)
@@ -180,16 +183,37 @@ static int select_regex(struct selection *s, const char *pattern, struct spoor_e
 		s->ids[id] = name && !regexec(&regex, name, 0, NULL, 0);
 		matches += s->ids[id];
 	}
+	/* Only who means them is to get them. */
+	s->other = strstr(pattern, UNKNOWN) && !regexec(&regex, UNKNOWN, 0, NULL, 0);
+	matches += s->other;
 	regfree(&regex);
 	return matches ? 0 : spoor_fail(e, EINVAL, "-e: /%s/ matches no system call", quote(pattern).text);
 }
 
-static int select_name(struct selection *s, const char *name, struct spoor_error *e)
+/* As calls are called that the table has no name for. */
+static bool select_unknown(struct selection *s, const char *name, bool only_i386)
 {
-	int x86_64 = spoor_syscall_by_name(name), i386 = spoor_syscall_by_name_i386(name);
+	uint64_t nr;
 
+	if (strncmp(name, UNKNOWN, strlen(UNKNOWN)) || spoor_parse_number(name + strlen(UNKNOWN), 0, UINT32_MAX, &nr))
+		return false;
+	s->number = nr | (only_i386 ? SPOOR_FILTER_I386 : 0);
+	s->one = nr >= SPOOR_SYSCALL_I386 || (!only_i386 && !spoor_syscall_info(nr)->name) ||
+		 !spoor_syscall_info(SPOOR_SYSCALL_I386 + nr)->name;
+	return s->one;
+}
+
+/* "getpid", of both ABIs; "i386_getpid", as such a call is shown: of that one. */
+static int select_name(struct selection *s, const char *said, struct spoor_error *e)
+{
+	bool only_i386 = !strncmp(said, "i386_", 5);
+	const char *name = only_i386 ? said + 5 : said;
+	int x86_64 = only_i386 ? -ENOENT : spoor_syscall_by_name(name), i386 = spoor_syscall_by_name_i386(name);
+
+	if (select_unknown(s, name, only_i386))
+		return 0;
 	if (x86_64 < 0 && i386 < 0)
-		return fail_name(name, e);
+		return fail_name(said, e);
 	if (x86_64 >= 0)
 		s->ids[x86_64] = true;
 	if (i386 >= 0)
@@ -201,7 +225,8 @@ static int select_calls(struct selection *s, const char *selector, struct spoor_
 {
 	memset(s, 0, sizeof(*s));
 	if (!strcmp(selector, "all")) {
-		memset(s, true, sizeof(*s));
+		memset(s->ids, true, sizeof(s->ids));
+		s->other = true;
 		return 0;
 	}
 	if (*selector == '%')
@@ -275,7 +300,29 @@ static int split_item(struct item *item, const char *s, size_t len, struct spoor
 	return 0;
 }
 
-static void apply(struct spoor_filter *f, const struct selection *s, uint8_t value)
+static int apply_one(struct spoor_filter *f, uint64_t number, uint8_t value, struct spoor_error *e)
+{
+	unsigned i = 0;
+
+	if (f->other != SPOOR_FILTER_NONE)
+		return value != SPOOR_FILTER_NONE ?
+			       0 :
+			       spoor_fail(e, EINVAL, "-e: calls without a name are not left out one by one");
+	while (i < f->n_numbers && f->numbers[i] != number)
+		i++;
+	if (value != SPOOR_FILTER_NONE && i == SPOOR_FILTER_NUMBERS)
+		return spoor_fail(e, EINVAL, "-e: more than %d calls without a name", SPOOR_FILTER_NUMBERS);
+	if (value != SPOOR_FILTER_NONE) {
+		f->n_numbers += i == f->n_numbers;
+		f->numbers[i] = number;
+	} else if (i < f->n_numbers) {
+		f->numbers[i] = f->numbers[--f->n_numbers];
+		f->numbers[f->n_numbers] = 0;
+	}
+	return 0;
+}
+
+static int apply(struct spoor_filter *f, const struct selection *s, uint8_t value, struct spoor_error *e)
 {
 	if (value != SPOOR_FILTER_NONE && !f->chosen) {
 		memset(f->mode, SPOOR_FILTER_NONE, sizeof(f->mode));
@@ -285,8 +332,12 @@ static void apply(struct spoor_filter *f, const struct selection *s, uint8_t val
 	for (unsigned id = 0; id < SPOOR_SYSCALL_MAX; id++)
 		if (s->ids[id])
 			f->mode[id] = value;
-	if (s->other)
+	if (s->other) {
 		f->other = value;
+		f->n_numbers = 0;
+		memset(f->numbers, 0, sizeof(f->numbers));
+	}
+	return s->one ? apply_one(f, s->number, value, e) : 0;
 }
 
 static int item_value(const struct item *item, struct spoor_error *e)
@@ -308,9 +359,9 @@ static int item_value(const struct item *item, struct spoor_error *e)
 
 int spoor_filter_init(struct spoor_filter *f)
 {
+	memset(f, 0, sizeof(*f));
 	memset(f->mode, SPOOR_FILTER_DEFAULT, sizeof(f->mode));
 	f->other = SPOOR_FILTER_DEFAULT;
-	f->chosen = false;
 	return 0;
 }
 
@@ -335,11 +386,26 @@ int spoor_filter_parse(struct spoor_filter *f, const char *expr, struct spoor_er
 		err = select_calls(&selection, item.selector, e);
 		if (err)
 			return err;
-		apply(&changed, &selection, value);
+		err = apply(&changed, &selection, value, e);
+		if (err)
+			return err;
 		s += len;
 		if (!*s)
 			break;
 	}
+	*f = changed;
+	return 0;
+}
+
+int spoor_filter_parse_kernel(struct spoor_filter *f, const char *expr, struct spoor_error *e)
+{
+	struct spoor_filter changed = *f;
+	int r = spoor_filter_parse(&changed, expr, e);
+
+	if (r)
+		return r;
+	if (changed.n_numbers)
+		return spoor_fail(e, EINVAL, "-e: of calls without a name all are taken or none (/" UNKNOWN "/)");
 	*f = changed;
 	return 0;
 }

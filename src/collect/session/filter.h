@@ -26,10 +26,16 @@
 #define SPOOR_FILTER_DEFAULT 1               /* recorded with the recording's mode, whatever that is at the time */
 #define SPOOR_FILTER_MODE(mode) (2 + (mode)) /* recorded with this enum spoor_mode (collect/kernel/control.h) */
 
+#define SPOOR_FILTER_NUMBERS 8
+#define SPOOR_FILTER_I386 (1ULL << 32)
+
 struct spoor_filter {
 	uint8_t mode[SPOOR_SYSCALL_MAX]; /* SPOOR_FILTER_*, by event id */
-	uint8_t other;                   /* the same of numbers beyond the table: only "all" selects them */
+	uint8_t other;                   /* the same of numbers without a name: "all" and regular
+					  * expressions with "syscall_" select them */
 	bool chosen;                     /* an item added something: the default is gone */
+	uint8_t n_numbers;               /* of numbers: which ones without a name, while other is NONE */
+	uint64_t numbers[SPOOR_FILTER_NUMBERS]; /* and SPOOR_FILTER_I386 if it is of that ABI alone */
 };
 
 /* Everything, in the default mode. Owns nothing. Returns 0. */
@@ -37,6 +43,9 @@ int spoor_filter_init(struct spoor_filter *f);
 
 /* Applies one -e. 0, or -EINVAL with the reason and a suggestion in e (may be NULL); f is then unchanged. */
 int spoor_filter_parse(struct spoor_filter *f, const char *expr, struct spoor_error *e);
+
+/* The same of what is recorded or counted, where calls without a name are one: -EINVAL if one of them is meant. */
+int spoor_filter_parse_kernel(struct spoor_filter *f, const char *expr, struct spoor_error *e);
 
 /* Is no call selected at all? */
 bool spoor_filter_is_empty(const struct spoor_filter *f);

@@ -116,7 +116,7 @@ static int set_filter(struct spoor_settings *s, const char *expr, struct spoor_e
 	int r;
 
 	spoor_filter_init(&f);
-	r = spoor_filter_parse(&f, expr, e);
+	r = spoor_filter_parse_kernel(&f, expr, e);
 	if (!r && !s->scoped && spoor_filter_uses(&f, SPOOR_MODE_CUSTOM))
 		r = no_scope(e);
 	if (!r && spoor_filter_is_empty(&f))
