@@ -147,14 +147,15 @@ static int open_elf(int fd, struct spoor_elf *ret)
 }
 
 /* Where a file says that its debugging information is. */
-static int open_linked(int fd, const char *debug_root, int (*open)(const struct spoor_elf *elf, const char *debug_root))
+static int open_linked(int fd, const char *debug_root, bool supplement)
 {
 	struct spoor_elf elf;
 	int linked;
 
 	if (open_elf(fd, &elf) < 0)
 		return -ENOENT;
-	linked = open(&elf, debug_root);
+	linked = supplement ? spoor_debugaltlink_open(&elf, debug_root) :
+			      spoor_debuglink_open(&elf, debug_root, NULL);
 	spoor_elf_close(&elf);
 	return linked;
 }
@@ -162,12 +163,12 @@ static int open_linked(int fd, const char *debug_root, int (*open)(const struct 
 static int pack_debug(struct pack *p, const struct spoor_object *object, int fd)
 {
 	struct spoor_packed_name name = { SPOOR_PACKED_DEBUG, { object->hash_lo, object->hash_hi }, 0 };
-	_cleanup_(spoor_closep) int debug = open_linked(fd, p->debug_root, spoor_debuglink_open), supplement = -1;
+	_cleanup_(spoor_closep) int debug = open_linked(fd, p->debug_root, false), supplement = -1;
 	int r = debug < 0 ? 0 : add(p, &name, debug, NULL, object->path);
 
 	if (r < 0)
 		return r;
-	supplement = open_linked(debug < 0 ? fd : debug, p->debug_root, spoor_debugaltlink_open);
+	supplement = open_linked(debug < 0 ? fd : debug, p->debug_root, true);
 	name.kind = SPOOR_PACKED_SUPPLEMENT;
 	return supplement < 0 ? 0 : add(p, &name, supplement, NULL, object->path);
 }

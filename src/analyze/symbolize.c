@@ -19,6 +19,7 @@
 struct object {
 	const struct spoor_object *def;
 	struct spoor_symbols *symbols; /* NULL: offsets only */
+	bool noted;                    /* that its debug file is another's */
 };
 
 struct jit {
@@ -296,12 +297,20 @@ static int resolve_trampoline(const struct object *o, const struct spoor_frame *
 	return n > 0 && is_trampoline(lines[n - 1].function) ? n : 0;
 }
 
+static void note_other_debug_file(struct spoor_symbolizer *z, struct object *o)
+{
+	if (o->noted || !spoor_symbols_debug_is_other(o->symbols))
+		return;
+	o->noted = true;
+	note(z, o->def, "the debugging file with its build-id is of other code, and not used");
+}
+
 /*
  * A frame is looked up one byte before its address: a return address may be the first byte of the next function, and
  * the innermost frame's address is that after the system call instruction. One that a signal interrupted is looked up
  * at its address (exact).
  */
-static int resolve(struct spoor_symbolizer *z, const struct spoor_segment *segment, const struct object *o,
+static int resolve(struct spoor_symbolizer *z, const struct spoor_segment *segment, struct object *o,
 		   struct spoor_frame *f, uint32_t pid, bool exact, struct spoor_source_line *lines)
 {
 	unsigned back = !exact && f->offset;
@@ -317,6 +326,7 @@ static int resolve(struct spoor_symbolizer *z, const struct spoor_segment *segme
 		if (n > 0)
 			return n;
 		n = spoor_symbols_resolve(o->symbols, vaddr, lines, SPOOR_MAX_INLINED);
+		note_other_debug_file(z, o);
 		if (n > 0 && lines[n - 1].function)
 			lines[n - 1].function_offset += back;
 		return n > 0 ? n : 0;

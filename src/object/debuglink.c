@@ -14,6 +14,7 @@
 #include "object/identity.h"
 #include "object/regular_file.h"
 
+#define MAX_COMPARED 256 /* sections; of many thousands each would be looked for among as many */
 #define MAX_DEBUG_FILE ((off_t)16 << 30) /* a sparse one of a terabyte costs its owner nothing, but us minutes */
 
 static int has_build_id(int fd, const uint8_t *id, int len)
@@ -47,6 +48,58 @@ static int open_by_build_id(const char *debug_root, const uint8_t *id, int len)
 		return -ENOENT;
 	}
 	return fd;
+}
+
+static const char *name_of(const struct spoor_elf *elf, const Elf64_Shdr *section)
+{
+	return section->sh_name < elf->names_size ? elf->names + section->sh_name : "";
+}
+
+/*
+ * Code and data of the program, which a debug file has as they are in the object, without bytes. What tools move
+ * afterwards (patchelf: the interpreter's path, tables of symbols and strings) is not.
+ */
+static bool is_of_program(const struct spoor_elf *elf, const Elf64_Shdr *section)
+{
+	return section->sh_flags & SHF_ALLOC && strcmp(name_of(elf, section), ".interp") &&
+	       (section->sh_type == SHT_PROGBITS || section->sh_type == SHT_NOBITS);
+}
+
+/* Does a section of this name, if there is any, lie where this one does? */
+static bool has_alike(const struct spoor_elf *debug, const char *name, const Elf64_Shdr *section)
+{
+	bool named = false;
+
+	for (unsigned i = 1; i < debug->n_sections; i++) {
+		const Elf64_Shdr *other = &debug->sections[i];
+
+		if (!(other->sh_flags & SHF_ALLOC) || strcmp(name_of(debug, other), name))
+			continue;
+		if (other->sh_addr == section->sh_addr && other->sh_size == section->sh_size)
+			return true;
+		named = true;
+	}
+	return !named;
+}
+
+/* A build-id may be given by hand, and then to two files: the debug file's names would be those of other code. */
+static bool is_of_other_code(int fd, const struct spoor_elf *elf)
+{
+	struct spoor_image image = { .fd = fd };
+	struct spoor_elf debug;
+	bool other = false;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return false;
+	image.size = (uint64_t)st.st_size;
+	if (spoor_elf_open(&image, &debug, NULL) < 0)
+		return false;
+	for (unsigned i = 1; i < elf->n_sections && i < MAX_COMPARED && !other; i++)
+		other = is_of_program(elf, &elf->sections[i]) &&
+			!has_alike(&debug, name_of(elf, &elf->sections[i]), &elf->sections[i]);
+	spoor_elf_close(&debug);
+	return other;
 }
 
 /* CRC-32 of IEEE 802.3, which is what .gnu_debuglink uses and liblzma has. */
@@ -124,7 +177,7 @@ static int open_by_name(const struct spoor_elf *elf, const char *debug_root, con
 	return -ENOENT;
 }
 
-int spoor_debuglink_open(const struct spoor_elf *elf, const char *debug_root)
+int spoor_debuglink_open(const struct spoor_elf *elf, const char *debug_root, bool *ret_other)
 {
 	const Elf64_Shdr *section = spoor_elf_section(elf, ".gnu_debuglink");
 	_cleanup_(spoor_freep) char *link = NULL;
@@ -137,8 +190,11 @@ int spoor_debuglink_open(const struct spoor_elf *elf, const char *debug_root)
 	if (r > 0) {
 		int fd = open_by_build_id(debug_root, id, r);
 
-		if (fd >= 0)
+		if (fd >= 0 && !is_of_other_code(fd, elf))
 			return fd;
+		if (fd >= 0 && ret_other)
+			*ret_other = true;
+		spoor_closep(&fd);
 	}
 	if (!section || spoor_elf_read(elf, section, (void **)&link, &size) < 0)
 		return -ENOENT;

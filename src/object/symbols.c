@@ -25,6 +25,7 @@ struct spoor_symbols {
 	int fd;
 	int debug_fd, supplement_fd; /* given: -1 if not */
 	char *debug_root;
+	bool debug_is_other;
 	int loaded;
 	struct spoor_symtab symtab;
 	struct spoor_gopclntab *go;
@@ -93,6 +94,11 @@ void spoor_symbols_give_debug(struct spoor_symbols *s, int debug_fd, int supplem
 	s->supplement_fd = supplement_fd;
 }
 
+bool spoor_symbols_debug_is_other(const struct spoor_symbols *s)
+{
+	return s->debug_is_other;
+}
+
 /* Returns 1 if the file had a .symtab. */
 static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 {
@@ -106,7 +112,7 @@ static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 static int load_debug_file(struct spoor_symbols *s)
 {
 	_cleanup_(spoor_closep) int fd =
-		s->debug_fd >= 0 ? TAKE_FD(s->debug_fd) : spoor_debuglink_open(&s->elf, s->debug_root);
+		s->debug_fd >= 0 ? TAKE_FD(s->debug_fd) : spoor_debuglink_open(&s->elf, s->debug_root, &s->debug_is_other);
 	struct spoor_image image;
 	struct spoor_elf elf;
 	int found;

@@ -5,6 +5,7 @@
  * Sources, best first: separate debug file by build-id (/usr/lib/debug/.build-id/xx/yyy.debug), .symtab,
  * .gnu_debugdata (xz), .dynsym, .gopclntab; DWARF lines and inlined functions of the object or its debug file.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ void spoor_symbols_free(struct spoor_symbols *s);
  * (dwz), instead of looking for them. -1: look. They become the symbols' own.
  */
 void spoor_symbols_give_debug(struct spoor_symbols *s, int debug_fd, int supplement_fd);
+/* After that: the debug file with the object's build-id is of other code, and was passed over. */
+bool spoor_symbols_debug_is_other(const struct spoor_symbols *s);
 
 /*
  * Resolves an ELF virtual address (for a return address pass vaddr-1; function_offset is relative to what is passed).

@@ -157,6 +157,35 @@ def test_json_filters_and_escapes(spoor, program):
     assert "\033" not in listing and '"/nonexistent/\\x1b[31mred"' in listing
 
 
+ONE_ID = r"""
+#include <unistd.h>
+#include <sys/syscall.h>
+__attribute__((noinline)) long FA(void)
+{
+	volatile char room[SZ];
+	for (int i = 0; i < SZ; i += SZ / 4) room[i] = 1;
+	return syscall(SYS_getppid) + room[0];
+}
+int main(void) { return FA() == 0; }
+"""
+
+
+def test_two_programs_of_one_build_id(spoor, tmp_path):
+    """As ids given by hand can be: the debug file of one does not name the other's functions."""
+    (tmp_path / "bi.c").write_text(ONE_ID)
+    debug = tmp_path / "debug/.build-id/12/34567890abcdef1234567890abcdef12345678.debug"
+    debug.parent.mkdir(parents=True)
+    for name, size, function in ("one", 64, "alpha"), ("two", 4000, "beta"):
+        subprocess.run(["gcc", "-g", "-O1", f"-DSZ={size}", f"-DFA={function}", "-o", name, "bi.c",
+                        "-Wl,--build-id=0x1234567890abcdef1234567890abcdef12345678"], cwd=tmp_path, check=True)
+    subprocess.run(["objcopy", "--only-keep-debug", "one", debug], cwd=tmp_path, check=True)
+    subprocess.run(["strip", "one", "two"], cwd=tmp_path, check=True)
+    for name, there in ("one", True), ("two", False):
+        trace = record(spoor, f"{name}.spoor", "-m", "all", "-S", "32", "-e", "getppid", "--", tmp_path / name)
+        shown = spoor("report", "--debug-root", tmp_path / "debug", trace).stdout
+        assert ("alpha" in shown) == there and ("is of other code" in shown) != there, shown
+
+
 def test_offsets_are_what_addr2line_takes(spoor, program):
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
     out = spoor("report", "--format", "json", "-e", "read,openat", trace).stdout
