@@ -14,6 +14,7 @@
 #include "cmd/cmd.h"
 #include "cmd/target_options.h"
 #include "cmd/ust_options.h"
+#include "collect/session/settings.h"
 
 #define LEAST_BUFFERS (256u << 10)
 #define MODE_UNSAID SPOOR_MODE_MAX
@@ -81,7 +82,7 @@ static int take_set(void *options, const char *arg, struct spoor_error *e)
 	if (o->n_sets == SPOOR_MAX_SETS)
 		return spoor_fail(e, E2BIG, "--set: at most %d at once", SPOOR_MAX_SETS);
 	o->sets[o->n_sets++] = arg;
-	return 0;
+	return spoor_settings_understood(arg, e);
 }
 
 #define AT(member) SPOOR_AT(struct spoor_record_options, member)

@@ -261,10 +261,15 @@ def test_calls(record, change, start, program, read):
 
 
 def test_refused(ticking, change, spoor, tmp_path):
-    """What is wrong changes nothing, and says why in one line."""
+    """What is wrong changes nothing, and says why in one line. What no recording would take is misuse."""
     recording = ticking()
     for wrong in ("mode=most", "mode=", "budget=0", "budget=513", "budget=-1", "budget=2x", "e=no_such_call", "pauses",
-                  "colour=red", "snapshot", "mode=custom", "e=%file=custom", "e=all=custom"):
+                  "colour=red", "e=%nosuch", "e=!all"):
+        for trace in recording.trace, tmp_path / "nowhere.spoor":
+            done = spoor("record", "--set", "pause", "--set", wrong, trace)
+            assert done.returncode == 2 and done.stdout == "", done
+            assert done.stderr.startswith("spoor record: ") and "nowhere" not in done.stderr, done
+    for wrong in ("snapshot", "mode=custom", "e=%file=custom", "e=all=custom"):
         said = change(recording.trace, wrong, refused=True)
         assert "no recording" not in said and "did not answer" not in said, (wrong, said)
     assert recording.stop() == 0
@@ -371,10 +376,13 @@ def test_modes_of_calls(record, start, program, change, read):
         assert {f["object"] for f in c["stack"]} == {str(program)} and len(frames(c)) == (1 if i < changed else 2)
 
 
-def test_all_settings_or_none(ticking, change):
+def test_all_settings_or_none(ticking, change, spoor):
     recording = ticking()
-    assert "budget=nine" in change(recording.trace, "mode=none", "pause", "budget=nine", refused=True)
-    assert "leaves no system call" in change(recording.trace, "budget=7", "e=!all", refused=True)
+    for wrong, why in ("budget=nine", "budget=nine"), ("e=!all", "leaves no system call"):
+        done = spoor("record", *[w for s in ("mode=none", "pause", wrong) for w in ("--set", s)], recording.trace)
+        assert done.returncode == 2 and why in done.stderr, done
+    assert "without --scope" in change(recording.trace, "mode=none", "pause", "mode=custom", refused=True)
+    assert "without --scope" in change(recording.trace, "budget=7", "e=all=custom", refused=True)
     change(recording.trace, "budget=3", "mode=app")
     assert recording.stop() == 0
     assert [text for _, text in configs(recording.trace)][-2:] == ["budget=3", "mode=app"]

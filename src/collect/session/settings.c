@@ -154,6 +154,14 @@ int spoor_settings_check(const struct spoor_settings *s, const char *text, struc
 	return set(&copy, text, e);
 }
 
+int spoor_settings_understood(const char *text, struct spoor_error *e)
+{
+	struct spoor_settings any = { .scoped = true };
+
+	spoor_filter_init(&any.filter);
+	return !strcmp(text, "snapshot") ? 0 : set(&any, text, e);
+}
+
 int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e)
 {
 	int r = set(s, text, e);

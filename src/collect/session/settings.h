@@ -40,8 +40,9 @@ void spoor_settings_done(struct spoor_settings *s);
 
 /*
  * One command: "mode=app", "budget=3", "e=EXPR", "pause", "resume". 0, or -EINVAL with the reason. Check changes
- * nothing.
+ * nothing. Understood: would some recording take it?
  */
+int spoor_settings_understood(const char *text, struct spoor_error *e);
 int spoor_settings_check(const struct spoor_settings *s, const char *text, struct spoor_error *e);
 int spoor_settings_apply(struct spoor_settings *s, const char *text, struct spoor_error *e);
 
