@@ -19,8 +19,8 @@ SETUP :=
 endif
 # Of here, not of the build directory. (Not by $(abspath), which takes a path with a space for two.)
 INSTALL_DESTDIR := $(if $(filter-out /%,$(firstword $(DESTDIR))),$(CURDIR)/)$(DESTDIR)
-# An empty one is the root directory.
-INSTALL_PREFIX := $(abspath $(or $(PREFIX),/))
+# The same; an empty one is the root directory.
+INSTALL_PREFIX := $(if $(filter-out /%,$(firstword $(PREFIX))),$(CURDIR)/)$(or $(PREFIX),/)
 PYTHON ?= /usr/bin/python3
 export SPOOR_BUILD := $(abspath $(BUILD))
 

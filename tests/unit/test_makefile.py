@@ -17,7 +17,8 @@ def test_destdir(source, build, destdir, goes_to):
     assert re.findall(r'^DESTDIR="(.*)" meson install', run.stdout, re.M) == [goes_to.format(root=source)]
 
 
-@pytest.mark.parametrize("prefix, goes_to", [("/opt", "/opt"), ("p", "{root}/p"), ("/", "/"), ("", "/")])
+@pytest.mark.parametrize("prefix, goes_to", [("/opt", "/opt"), ("p", "{root}/p"), ("/", "/"), ("", "/"),
+                                             ("/usr/lo cal", "/usr/lo cal"), ("lo cal", "{root}/lo cal")])
 def test_prefix(source, build, tmp_path, prefix, goes_to):
     """An empty one is the root, as everywhere: when Meson is asked first, and when it installs."""
     for out, option in ((tmp_path / "none", r"^meson setup .*--prefix "), (build, "^meson configure .*-Dprefix=")):
