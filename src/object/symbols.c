@@ -111,8 +111,9 @@ static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 /* The separate file has the whole .symtab, and usually the lines. */
 static int load_debug_file(struct spoor_symbols *s)
 {
-	_cleanup_(spoor_closep) int fd =
-		s->debug_fd >= 0 ? TAKE_FD(s->debug_fd) : spoor_debuglink_open(&s->elf, s->debug_root, &s->debug_is_other);
+	_cleanup_(spoor_closep) int fd = s->debug_fd >= 0 ? TAKE_FD(s->debug_fd) :
+							    spoor_debuglink_open(&s->elf, s->debug_root,
+										 &s->debug_is_other);
 	struct spoor_image image;
 	struct spoor_elf elf;
 	int found;

@@ -169,8 +169,8 @@ static void put_losses(struct spoor_view *v)
 	put_lost(v->out, undescribed, "event has", "events have",
 		 "no description that makes sense, or could be stored: nobody can say what is in them");
 	put_lost(v->out, info->lost_writing, "event", "events",
-		 "could not be written: a full disk or quota, a limit on file sizes, a removed directory, a slow relay, or no "
-		 "room below --max-size");
+		 "could not be written: a full disk or quota, a limit on file sizes, a removed directory, a slow "
+		 "relay, or no room below --max-size");
 	put_lost(v->out, info->threads_not_recorded, "thread was", "threads were",
 		 "not recorded, nor perhaps what they started: no kernel memory for them");
 	put_lost(v->out, info->ring_damages, "stretch", "stretches",

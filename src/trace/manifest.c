@@ -258,7 +258,7 @@ void spoor_manifest_keep_reserve(struct spoor_writer *w)
 
 void spoor_manifest_give_reserve(struct spoor_writer *w)
 {
-	/* Who was forked just now may have it open, too; and beyond a quota there is no room for this change: so both. */
+	/* Who was forked just now may have it open, too; and beyond a quota there is no room for this: so both. */
 	int r = w->reserve_fd < 0 ? 0 : ftruncate(w->reserve_fd, 0);
 
 	(void)r;

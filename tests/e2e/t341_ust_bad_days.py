@@ -133,8 +133,8 @@ def test_limits(spoor, build, ticker, tmp_path, what, alone):
 @pytest.mark.parametrize("size", [0, 400 << 10])
 def test_file_size_limit(spoor, ticker, tmp_path, size):
     """The recorder's own (ulimit -f) is as a full disk to it; the command goes on, and what was written is there.
-    A packet that finds no room is lost as a whole, and a smaller one that comes before the recording ends may find some.
-    Up to where that was, each event that is missing is counted, and each other one is there once, in order."""
+    A packet that finds no room is lost as a whole, and a smaller one that comes before the end may find some. Up to
+    where that was, each event that is missing is counted, and each other one is there once, in order."""
     command = "sh", "-c", f"ulimit -f unlimited; {ticker} 1 30000 10 && echo done"
     run = spoor("ust", "run", "-o", "t.spoor", "--", *command,
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY)))

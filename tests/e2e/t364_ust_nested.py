@@ -254,7 +254,7 @@ int main(void)
 
 @pytest.mark.parametrize("how", [{}, {"SPOOR_UST_FILTER": "n >= 0"}], ids=["", "filter"])
 def test_left_by_more_threads_than_have_packets(build, tmp_path, how):
-    """What they leave lies about until they write again, or end; each can write, and be mended, all the same. And so can
+    """What they leave lies about until they write again, or end; each can write, and be mended, all the same. So can
     one who has nothing but the drafts in common."""
     (tmp_path / "leave.c").write_text(LEAVE)
     program = tracing.build_program(tmp_path / "leave", tmp_path / "leave.c")
