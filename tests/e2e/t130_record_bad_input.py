@@ -113,7 +113,8 @@ def test_usage(spoor, tmp_path, args, word):
 def test_long_setting(spoor, record, start, actor):
     """What cannot be sent at once is refused as such."""
     recording = record("-p", start(actor(), "sleep").pid)
-    refused(spoor("record", "--set", "e=" + "openat," * 599 + "openat2", recording.trace), 1, "4202", "too long", "4096")
+    long = "e=" + "openat," * 599 + "openat2"
+    refused(spoor("record", "--set", long, recording.trace), 1, "4202", "too long", "4096")
     assert recording.stop() == 0
 
 

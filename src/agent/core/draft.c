@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <sys/mman.h>
 
+#include "agent/core/clock.h"
 #include "agent/core/draft.h"
 #include "agent/core/output.h"
 #include "agent/core/process.h"
@@ -10,7 +11,7 @@
 #define DRAFT (64UL << 10)
 #define TOGETHER 16
 #define MOST_GROUPS 8192
-#define PATIENCE 100000000 /* ns; who is stopped while he has a common draft does not stop the others */
+#define LOOKS 3 /* before one's own is made */
 #define MOST_TURNS 1000
 #define COMMON 8
 #define KEPT 2 /* of these, for who can have no other: who leaves an event in one and lives on keeps it */
@@ -30,6 +31,7 @@ static struct common {
 } common[COMMON];
 static uint32_t awaited; /* by how many threads */
 static uint32_t n_given_back; /* while it was not 0; futex word */
+static uint64_t hangs; /* until then, or until one is given back, nobody waits long for them */
 
 static char *group_of(const struct block *b)
 {
@@ -44,21 +46,24 @@ static char *draft_of(const struct block *b)
 	return group ? group + b->index % TOGETHER * DRAFT : NULL;
 }
 
+/* One at a time: ten thousand threads in mmap() hold up who has the shared packet, and needs memory, for seconds. */
 static bool make_group(const struct block *b)
 {
-	char *none = NULL;
-	long at;
+	static uint32_t lock;
+	static uint64_t lock_hangs;
+	char **group = &groups[b->index / TOGETHER % MOST_GROUPS];
 
-	if (b->index / TOGETHER >= MOST_GROUPS)
+	if (b->index / TOGETHER >= MOST_GROUPS || !lock_in_turn(&lock, &lock_hangs))
 		return false;
-	at = sys6(SYS_mmap, 0, TOGETHER * DRAFT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		  -1, 0);
-	if (sys_failed(at))
-		return false;
-	if (!__atomic_compare_exchange_n(&groups[b->index / TOGETHER], &none, (char *)at, false, __ATOMIC_ACQ_REL,
-					 __ATOMIC_RELAXED))
-		sys3(SYS_munmap, at, TOGETHER * DRAFT, 0);
-	return true;
+	if (!*group) {
+		long at = sys6(SYS_mmap, 0, TOGETHER * DRAFT, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (!sys_failed(at))
+			__atomic_store_n(group, (char *)at, __ATOMIC_RELEASE);
+	}
+	unlock_in_turn(&lock, &lock_hangs);
+	return *group;
 }
 
 static bool is_own(const struct block *b)
@@ -127,28 +132,41 @@ static struct common *take_common(uintptr_t sp, bool ask)
 	return NULL;
 }
 
-/* As long as others give theirs back: ten thousand threads at once get them in turn. NULL: none was, for a while. */
-static struct common *wait_for_common(uintptr_t sp)
+/* None was given back while one looked so often: NULL. As long as some are, ten thousand threads get them in turn. */
+static struct common *wait_for_common(uintptr_t sp, int looks)
 {
-	struct common *d = NULL;
-	bool in_vain = false;
-	int i;
+	struct common *d;
+	int i, n = 0;
 
 	__atomic_fetch_add(&awaited, 1, __ATOMIC_SEQ_CST);
 	for (i = 0; i < MOST_TURNS; i++) {
 		uint32_t seen = __atomic_load_n(&n_given_back, __ATOMIC_SEQ_CST);
 
-		d = take_common(sp, in_vain);
-		if (d || in_vain)
+		d = take_common(sp, n > 0);
+		if (d || n == looks)
 			break;
-		in_vain = !futex_wait(&n_given_back, seen, PATIENCE);
+		n = futex_wait(&n_given_back, seen, LOOK_EVERY) ? 0 : n + 1;
 	}
 	__atomic_fetch_sub(&awaited, 1, __ATOMIC_SEQ_CST);
 	return d;
 }
 
+/* Who can have no other. Those who have them all may be stopped: then one waits for all the others. */
+static struct common *wait_long_for_common(uintptr_t sp)
+{
+	struct common *d;
+
+	if (clock_monotonic() < __atomic_load_n(&hangs, __ATOMIC_RELAXED))
+		return NULL;
+	d = wait_for_common(sp, MOST_LOOKS);
+	if (!d)
+		__atomic_store_n(&hangs, clock_monotonic() + HANGS, __ATOMIC_RELAXED);
+	return d;
+}
+
 static void give_back(struct common *d)
 {
+	__atomic_store_n(&hangs, 0, __ATOMIC_RELAXED);
 	__atomic_exchange_n(&d->tid, 0, __ATOMIC_SEQ_CST); /* before it is asked who waits */
 	if (!__atomic_load_n(&awaited, __ATOMIC_SEQ_CST))
 		return;
@@ -161,7 +179,7 @@ static char *begin_common(const struct caller *site)
 	struct common *d = take_common(site->sp, true);
 
 	if (!d)
-		d = wait_for_common(site->sp);
+		d = wait_long_for_common(site->sp);
 	if (!d)
 		return NULL;
 	d->site = *site;
@@ -216,10 +234,12 @@ char *draft_begin_aside(uintptr_t sp, const struct aside *aside, bool deep)
 	struct common *d = deep ? NULL : take_common(sp, true);
 	struct block *b = d ? NULL : own_level(sp, deep);
 
-	if (!d && !b)
-		d = wait_for_common(sp);
+	if (!d && !b && !deep)
+		d = wait_for_common(sp, LOOKS);
 	if (!d && !b)
 		b = own_level(sp, true);
+	if (!d && !b)
+		d = wait_long_for_common(sp);
 	if (d) {
 		d->aside = *aside;
 		return d->data;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "agent/core/clock.h"
 #include "agent/core/lock.h"
 #include "agent/core/process.h"
 
@@ -45,7 +46,6 @@ void tid_unlock(uint32_t *lock)
 
 #define AWAITED (1U << 31) /* beside the tid: its unlock wakes the one that has waited longest */
 #define SPINS 50
-#define MOST_IN_VAIN 2
 #define MOST_TURNS 1000
 
 /* *ret_held: by whom it is held, if it is. */
@@ -62,31 +62,36 @@ static bool try_some(uint32_t *lock, uint32_t mine, uint32_t *ret_held)
 	return false;
 }
 
-bool lock_in_turn(uint32_t *lock, uint64_t patience_ns)
+bool lock_in_turn(uint32_t *lock, uint64_t *hangs)
 {
 	uint32_t mine = sys_tid(), held;
-	int turns, in_vain = 0;
+	int turns, looks = 0; /* at the same holder */
 
-	for (turns = 0; turns < MOST_TURNS && in_vain < MOST_IN_VAIN; turns++) {
+	for (turns = 0; turns < MOST_TURNS && looks < MOST_LOOKS; turns++) {
 		if (try_some(lock, mine, &held))
 			return true;
+		if (clock_monotonic() < __atomic_load_n(hangs, __ATOMIC_RELAXED))
+			return false;
 		mine |= AWAITED; /* as far as we know, by others as well */
 		if (!(held & AWAITED) && !__atomic_compare_exchange_n(lock, &held, held | AWAITED, false,
 								      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			continue;
 		held |= AWAITED;
-		if (futex_wait(lock, held, patience_ns) || __atomic_load_n(lock, __ATOMIC_RELAXED) != held)
-			continue;
-		if (thread_is_dead(held & ~AWAITED))
+		if (futex_wait(lock, held, LOOK_EVERY) || __atomic_load_n(lock, __ATOMIC_RELAXED) != held)
+			looks = 0;
+		else if (thread_is_dead(held & ~AWAITED))
 			free_of(lock, held);
 		else
-			in_vain++;
+			looks++;
 	}
+	__atomic_store_n(hangs, clock_monotonic() + HANGS, __ATOMIC_RELAXED);
 	return false;
 }
 
-void unlock_in_turn(uint32_t *lock)
+void unlock_in_turn(uint32_t *lock, uint64_t *hangs)
 {
+	if (unlikely(__atomic_load_n(hangs, __ATOMIC_RELAXED)))
+		__atomic_store_n(hangs, 0, __ATOMIC_RELAXED);
 	if (__atomic_exchange_n(lock, 0, __ATOMIC_RELEASE) & AWAITED)
 		futex_wake(lock, 1);
 }

@@ -8,13 +8,18 @@ bool tid_lock(uint32_t *lock);
 bool tid_trylock(uint32_t *lock);
 void tid_unlock(uint32_t *lock);
 
+/* Who waits for one that many want. */
+#define LOOK_EVERY 100000000 /* ns; more looks would take the processor from him for whom thousands wait */
+#define MOST_LOOKS 50
+#define HANGS 60000000000ULL /* ns */
+
 /*
  * With signals blocked, of what takes microseconds: waits as long as others get it, be they ten thousand. False: one of
- * them has kept it for more than twice that time; a debugger stopped him, or his disk. (To look again sooner takes the
- * processor from those for whom thousands wait.)
+ * them has kept it for seconds, stopped by a debugger, or a disk; then nobody waits until he gives it back, or *hangs
+ * (ns, CLOCK_MONOTONIC), a minute later.
  */
-bool lock_in_turn(uint32_t *lock, uint64_t patience_ns);
-void unlock_in_turn(uint32_t *lock);
+bool lock_in_turn(uint32_t *lock, uint64_t *hangs);
+void unlock_in_turn(uint32_t *lock, uint64_t *hangs);
 
 /* Whether that thread of this process is gone. */
 bool thread_is_dead(uint32_t tid);

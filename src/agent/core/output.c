@@ -131,6 +131,7 @@ void output_take_arena(struct output *o, const struct arena_made *made)
 	o->spill_made = false;
 	o->spilled = 0;
 	o->spill_lock = 0;
+	o->spill_hangs = 0;
 	keep_fd(o);
 	fill_slots(o);
 }

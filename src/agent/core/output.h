@@ -23,6 +23,7 @@ struct output {
 	bool spill_made;
 	uint64_t spill_dev, spill_ino;
 	uint32_t spill_lock;
+	uint64_t spill_hangs; /* until then nobody waits for who writes (lock_in_turn()) */
 	uint64_t spilled, spill_limit; /* bytes; limit 0: none */
 };
 
@@ -36,6 +37,7 @@ struct slot {
 	uint16_t stack_mode, stack_budget;
 	uint32_t generation;
 	uint32_t users; /* threads that take or give back a packet; it is not another arena's before they are out */
+	uint64_t shared_hangs; /* until then nobody waits for who has the shared packet */
 	uint32_t shared_gave_up;                    /* channel->space when the shared packet found no room, + 1 */
 	uint8_t known[SPOOR_ARENA_MAX_CLASSES / 8]; /* ids that are defined in the arena for this channel */
 };

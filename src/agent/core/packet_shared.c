@@ -2,8 +2,6 @@
 #include "agent/core/packet_find.h"
 #include "agent/core/process.h"
 
-#define PATIENCE 100000000 /* ns */
-
 static struct spoor_arena_packet *shared_now(struct slot *s)
 {
 	uint32_t i;
@@ -45,12 +43,12 @@ bool packet_shared_put(struct slot *s, const char *record, size_t size)
 
 	if (__atomic_load_n(&s->shared_gave_up, __ATOMIC_RELAXED) == space && packets_before_orphans())
 		return false;
-	if (!lock_in_turn(&s->channel->lock, PATIENCE))
+	if (!lock_in_turn(&s->channel->lock, &s->shared_hangs))
 		return false;
 	h = shared_with_room(s, size);
 	__atomic_store_n(&s->shared_gave_up, h ? 0 : space, __ATOMIC_RELAXED);
 	if (h)
 		put(s, h, record, size);
-	unlock_in_turn(&s->channel->lock);
+	unlock_in_turn(&s->channel->lock, &s->shared_hangs);
 	return h;
 }

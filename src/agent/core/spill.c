@@ -102,8 +102,6 @@ static int write_packet(struct output *o, const struct spoor_arena_packet *packe
 	return append(o, pieces, 3, record.size);
 }
 
-#define PATIENCE 5000000 /* ns: a disk that hangs holds up the one thread that writes, others discard */
-
 /* Asked before the lock, too: who only has to lose an event waits for nobody who writes. */
 static bool has_room(const struct output *o, const struct spoor_arena_packet *packet)
 {
@@ -118,11 +116,11 @@ int output_spill(struct output *o, const struct spoor_arena_packet *packet, cons
 		return -ENOTSUP;
 	if (!has_room(o, packet))
 		return -EFBIG;
-	if (!lock_in_turn(&o->spill_lock, PATIENCE))
+	if (!lock_in_turn(&o->spill_lock, &o->spill_hangs))
 		return -EAGAIN;
 	r = has_room(o, packet) ? open_spill(o) : -EFBIG;
 	if (!r)
 		r = write_packet(o, packet, data);
-	unlock_in_turn(&o->spill_lock);
+	unlock_in_turn(&o->spill_lock, &o->spill_hangs);
 	return r;
 }
