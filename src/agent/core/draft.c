@@ -145,7 +145,7 @@ static struct common *wait_for_common(uintptr_t sp, int looks)
 		d = take_common(sp, n > 0);
 		if (d || n == looks)
 			break;
-		n = futex_wait(&n_given_back, seen, LOOK_EVERY) ? 0 : n + 1;
+		n = futex_wait(&n_given_back, seen, WAIT_LOOK) ? 0 : n + 1;
 	}
 	__atomic_fetch_sub(&awaited, 1, __ATOMIC_SEQ_CST);
 	return d;
@@ -158,9 +158,9 @@ static struct common *wait_long_for_common(uintptr_t sp)
 
 	if (clock_monotonic() < __atomic_load_n(&hangs, __ATOMIC_RELAXED))
 		return NULL;
-	d = wait_for_common(sp, MOST_LOOKS);
+	d = wait_for_common(sp, WAIT_MOST);
 	if (!d)
-		__atomic_store_n(&hangs, clock_monotonic() + HANGS, __ATOMIC_RELAXED);
+		__atomic_store_n(&hangs, clock_monotonic() + WAIT_HANGS, __ATOMIC_RELAXED);
 	return d;
 }
 

@@ -67,7 +67,7 @@ bool lock_in_turn(uint32_t *lock, uint64_t *hangs)
 	uint32_t mine = sys_tid(), held;
 	int turns, looks = 0; /* at the same holder */
 
-	for (turns = 0; turns < MOST_TURNS && looks < MOST_LOOKS; turns++) {
+	for (turns = 0; turns < MOST_TURNS && looks < WAIT_MOST; turns++) {
 		if (try_some(lock, mine, &held))
 			return true;
 		if (clock_monotonic() < __atomic_load_n(hangs, __ATOMIC_RELAXED))
@@ -77,14 +77,14 @@ bool lock_in_turn(uint32_t *lock, uint64_t *hangs)
 								      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			continue;
 		held |= AWAITED;
-		if (futex_wait(lock, held, LOOK_EVERY) || __atomic_load_n(lock, __ATOMIC_RELAXED) != held)
+		if (futex_wait(lock, held, WAIT_LOOK) || __atomic_load_n(lock, __ATOMIC_RELAXED) != held)
 			looks = 0;
 		else if (thread_is_dead(held & ~AWAITED))
 			free_of(lock, held);
 		else
 			looks++;
 	}
-	__atomic_store_n(hangs, clock_monotonic() + HANGS, __ATOMIC_RELAXED);
+	__atomic_store_n(hangs, clock_monotonic() + WAIT_HANGS, __ATOMIC_RELAXED);
 	return false;
 }
 

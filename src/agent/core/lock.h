@@ -9,9 +9,9 @@ bool tid_trylock(uint32_t *lock);
 void tid_unlock(uint32_t *lock);
 
 /* Who waits for one that many want. */
-#define LOOK_EVERY 100000000 /* ns; more looks would take the processor from him for whom thousands wait */
-#define MOST_LOOKS 50
-#define HANGS 60000000000ULL /* ns */
+#define WAIT_LOOK 100000000 /* ns; more looks would take the processor from him for whom thousands wait */
+#define WAIT_MOST 50
+#define WAIT_HANGS 60000000000ULL /* ns */
 
 /*
  * With signals blocked, of what takes microseconds: waits as long as others get it, be they ten thousand. False: one of
