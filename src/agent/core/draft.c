@@ -29,9 +29,7 @@ static struct common {
 		struct aside aside;
 	};
 } common[COMMON];
-static uint32_t awaited; /* by how many threads */
-static uint32_t n_given_back; /* while it was not 0; futex word */
-static uint64_t hangs; /* until then, or until one is given back, nobody waits long for them */
+static uint32_t n_given_back; /* while somebody waited; futex word */
 
 static char *group_of(const struct block *b)
 {
@@ -138,7 +136,7 @@ static struct common *wait_for_common(uintptr_t sp, int looks)
 	struct common *d;
 	int i, n = 0;
 
-	__atomic_fetch_add(&awaited, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&process->drafts_awaited, 1, __ATOMIC_SEQ_CST);
 	for (i = 0; i < MOST_TURNS; i++) {
 		uint32_t seen = __atomic_load_n(&n_given_back, __ATOMIC_SEQ_CST);
 
@@ -147,7 +145,7 @@ static struct common *wait_for_common(uintptr_t sp, int looks)
 			break;
 		n = futex_wait(&n_given_back, seen, WAIT_LOOK) ? 0 : n + 1;
 	}
-	__atomic_fetch_sub(&awaited, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_sub(&process->drafts_awaited, 1, __ATOMIC_SEQ_CST);
 	return d;
 }
 
@@ -156,22 +154,23 @@ static struct common *wait_long_for_common(uintptr_t sp)
 {
 	struct common *d;
 
-	if (clock_monotonic() < __atomic_load_n(&hangs, __ATOMIC_RELAXED))
+	if (clock_monotonic() < __atomic_load_n(&process->drafts_hang, __ATOMIC_RELAXED))
 		return NULL;
 	d = wait_for_common(sp, WAIT_MOST);
 	if (!d)
-		__atomic_store_n(&hangs, clock_monotonic() + WAIT_HANGS, __ATOMIC_RELAXED);
+		__atomic_store_n(&process->drafts_hang, clock_monotonic() + WAIT_HANGS, __ATOMIC_RELAXED);
 	return d;
 }
 
 static void give_back(struct common *d)
 {
-	__atomic_store_n(&hangs, 0, __ATOMIC_RELAXED);
+	if (__atomic_load_n(&process->drafts_hang, __ATOMIC_RELAXED))
+		__atomic_store_n(&process->drafts_hang, 0, __ATOMIC_RELAXED);
 	__atomic_exchange_n(&d->tid, 0, __ATOMIC_SEQ_CST); /* before it is asked who waits */
-	if (!__atomic_load_n(&awaited, __ATOMIC_SEQ_CST))
+	if (!__atomic_load_n(&process->drafts_awaited, __ATOMIC_SEQ_CST))
 		return;
 	__atomic_fetch_add(&n_given_back, 1, __ATOMIC_SEQ_CST);
-	futex_wake(&n_given_back, 1);
+	futex_wake(&n_given_back, d - common < COMMON - KEPT ? 1 : INT32_MAX); /* not everybody may have those kept */
 }
 
 static char *begin_common(const struct caller *site)

@@ -70,7 +70,7 @@ bool lock_in_turn(uint32_t *lock, uint64_t *hangs)
 	for (turns = 0; turns < MOST_TURNS && looks < WAIT_MOST; turns++) {
 		if (try_some(lock, mine, &held))
 			return true;
-		if (clock_monotonic() < __atomic_load_n(hangs, __ATOMIC_RELAXED))
+		if (clock_monotonic() < __atomic_load_n(hangs, __ATOMIC_RELAXED) && !thread_is_dead(held & ~AWAITED))
 			return false;
 		mine |= AWAITED; /* as far as we know, by others as well */
 		if (!(held & AWAITED) && !__atomic_compare_exchange_n(lock, &held, held | AWAITED, false,

@@ -17,6 +17,8 @@ struct process {
 	uint32_t rcu_in;       /* how many fork with liburcu's locks, and wait for readers (agent/ust/rcu.c) */
 	uint64_t next_orphans; /* when to look for dead owners of packets again, ns */
 	uint64_t next_dead;    /* and of producers */
+	uint64_t drafts_hang;  /* until then, or until one is given back, nobody waits long for drafts in common */
+	uint32_t drafts_awaited; /* by how many threads */
 	uint64_t next_renew;   /* a child that could have no buffers: when to try again, ns; 0: has not tried */
 };
 extern struct process *process HIDDEN;
