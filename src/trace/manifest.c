@@ -277,7 +277,8 @@ static int write_into_reserve(struct spoor_writer *w, const json_t *j)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", w->reserve_fd);
 	if (!len || len > w->reserve_len || pwrite(w->reserve_fd, text, len, 0) != (ssize_t)len)
 		return -ENOSPC;
-	if (ftruncate(w->reserve_fd, (off_t)len) ||
+	/* Its blocks are there already: as a rename goes over another file, ext4 writes only those that are not. */
+	if (ftruncate(w->reserve_fd, (off_t)len) || fdatasync(w->reserve_fd) ||
 	    linkat(AT_FDCWD, path, w->root_fd, "manifest.new", AT_SYMLINK_FOLLOW))
 		return -errno;
 	if (renameat(w->root_fd, "manifest.new", w->root_fd, "manifest")) {

@@ -60,11 +60,10 @@ int spoor_write_at(int fd, uint64_t offset, struct iovec *iov, int n)
 		if (done < 0 && errno == EINTR)
 			continue;
 		if (done <= 0) {
-			int err = done < 0 ? errno : EIO;
+			int err = done < 0 ? errno : EIO, r;
 
-			/* This may fail, too: see cut_torn(). */
-			if (ftruncate(fd, offset) < 0)
-				return -err;
+			r = ftruncate(fd, offset);
+			(void)r; /* if this fails, too: see cut_torn() */
 			return -err;
 		}
 		at += done;

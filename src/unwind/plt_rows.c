@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "unwind/plt_rows.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define IMMEDIATE 4 /* bytes */
@@ -120,8 +121,9 @@ static int add_section(struct rowset *rows, const struct spoor_view_range *code)
 	for (s = first; stub_at(code, s.end, &s);)
 		;
 	end = code->vaddr + s.end;
-	if (spoor_rowset_open(rows, code->vaddr + first.begin, end) < 0)
-		return 0;
+	r = spoor_rowset_open(rows, code->vaddr + first.begin, end);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
 	s = first;
 	do
 		r = add_stub(rows, code->vaddr + s.begin, &s);

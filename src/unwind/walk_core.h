@@ -128,8 +128,8 @@ SPOOR_INLINE int spoor_walk_rbx(struct SPOOR_WALK_CTX *c, struct spoor_frame_sta
 
 /*
  * All rules but SPOOR_RULE_RBX. rbp that cannot be read ends no walk that does not need it: while they realign the
- * stack, functions are described as having saved it where their caller's points to, whatever that is. Returns as
- * spoor_walk_step().
+ * stack, functions are described as having saved it where their caller's points to, whatever that is. (Beside the
+ * return address it can be read if that can: spoor_walk_common().) Returns as spoor_walk_step().
  */
 SPOOR_INLINE int spoor_walk_other(struct SPOOR_WALK_CTX *c, struct spoor_frame_state *s, const struct spoor_rule *rule)
 {
