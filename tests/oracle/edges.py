@@ -57,3 +57,18 @@ def run(tmp_path, program, *args, options=("-m", "all", "-S", "512"), **bars):
     recording = record(tmp_path / f"{program.name}.spoor", *options, "--", program, *args)
     recording.check(**bars)
     return recording
+
+
+LATE = r"""
+__asm__( /* their rows come late, since there are many */
+	".text\n.rept 100000\n.cfi_startproc\npush %rbx\n.cfi_def_cfa_offset 16\n.skip 14, 0x90\npop %rbx\n"
+	".cfi_def_cfa_offset 8\nret\n.cfi_endproc\n.endr\n");
+"""
+
+
+def late(tmp_path, monkeypatch, program, *args):
+    """A recording in which the program's rows are not there when it begins."""
+    monkeypatch.setenv("SPOOR_CACHE_DIR", str(tmp_path / "cache"))
+    recording = record(tmp_path / "late.spoor", "-m", "all", "-S", "64", "--", "env", program, *args)
+    assert any(c["way"] == "user" for c in asked(recording))
+    return recording

@@ -4,6 +4,7 @@ import pytest
 
 import edges
 from test_edges import *  # noqa: F403
+from test_edges_mapped import *  # noqa: F403
 from test_edges_memory import *  # noqa: F403
 
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Stacks through code that comes, moves and goes, or is none at times: the mappings of a process as it runs."""
+import os
+from collections import Counter
+
+import pytest
+
+import edges
+from edges import LATE, asked, build, functions, late, names_of
+
+LIBRARY = r"""
+void CALLED(void (*f)(void))
+{
+	char pad[PAD];
+	memset(pad, 1, sizeof(pad));
+	__asm__ volatile("" : : "r"(pad) : "memory");
+	f();
+	__asm__ volatile("" : : "r"(pad) : "memory");
+}
+"""
+
+
+def test_dlclose_and_another_object_at_its_place(tmp_path):
+    """Two libraries of one size, mapped by turns; whether at the same address is counted."""
+    for name, pad in (("first", 400), ("second", 4000)):
+        build(tmp_path, f"{name}.so", LIBRARY, "-shared", "-fPIC", f"-DCALLED=in_{name}", f"-DPAD={pad}")
+    program = build(tmp_path, "turns", r"""
+	int main(void)
+	{
+		void *at[2] = { 0 };
+		int same = 0;
+		for (int i = 0; i < 101 * 2; i++) {
+			void *h = dlopen(i & 1 ? "./second.so" : "./first.so", RTLD_NOW);
+			void (*f)(void (*)(void)) = (void *)dlsym(h, i & 1 ? "in_second" : "in_first");
+			f(ask);
+			at[i & 1] = (void *)((unsigned long)f & ~4095UL);
+			same += at[0] == at[1];
+			dlclose(h);
+		}
+		printf("%d\n", same);
+		fflush(stdout);
+		return 0;
+	}""")
+    out = tmp_path / "out"
+    with out.open("w") as f:
+        recording = edges.record(tmp_path / "turns.spoor", "-m", "all", "-S", "512", "--", program, cwd=tmp_path,
+                                 stdout=f)
+    recording.check()
+    assert int(out.read_text()) > 150, "the second library was not mapped where the first had been"
+    assert names_of(recording, {"ask", "in_first", "in_second", "main"}) == {
+        ("ask", "in_first", "main"): 101, ("ask", "in_second", "main"): 101}
+    for c in asked(recording):
+        own = [f for f in c["stack"] if f["function"] in ("in_first", "in_second")]
+        assert os.path.basename(own[0]["object"]) == own[0]["function"][3:] + ".so"
+
+
+MOVED = r"""
+static const char *const libraries[] = { "./first.so", "./second.so" }, *const names[] = { "in_first", "in_second" };
+static char *at, *to;
+static unsigned long offsets[2];
+#define BEFORE (MOVES == 2 ? 4096 : 0) /* of other mappings that are moved with it */
+NOINLINE void move(int k)
+{
+	int fd = open(libraries[k], O_RDONLY);
+	if (BEFORE)
+		mmap(at, BEFORE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	mmap(MOVES % 4 ? at + BEFORE : to, 8192, PROT_READ | (MOVES % 4 ? PROT_EXEC : 0), MAP_PRIVATE | MAP_FIXED, fd,
+	     offsets[k] & ~4095UL);
+	close(fd);
+	if (MOVES == 3 && (mmap(at + 8192, 4096, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ||
+			   syscall(462, at + 8192, 4096, 0) || /* mseal */
+			   mremap(at, 12288, 12288, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED))
+		abort();
+	if (MOVES == 3)
+		at += 12288;
+	else if (MOVES == 4 && (munmap(to + 8192, 4096) || !mprotect(to, 12288, PROT_READ | PROT_EXEC)))
+		abort();
+	else if (MOVES % 4)
+		mremap(at, BEFORE + 8192, BEFORE + 8192, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+}
+NOINLINE void call(int k)
+{
+	((void (*)(void (*)(void)))(to + BEFORE + (offsets[k] & 4095)))(ask);
+	KEEP;
+}
+int main(void)
+{
+	for (int k = 0; k < 2; k++) {
+		Dl_info d;
+		void *f = dlsym(dlopen(libraries[k], RTLD_NOW), names[k]);
+		dladdr(f, &d);
+		offsets[k] = (char *)f - (char *)d.dli_fbase;
+	}
+	if (!MOVES)
+		personality(READ_IMPLIES_EXEC);
+	at = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	to = at + (3 << 20);
+	for (int i = 0; i < 20; i++)
+		move(i & 1), call(i & 1);
+	sleep(2); /* their rows are there */
+	for (int i = 0; i < 40; i++) {
+		if (fork())
+			continue;
+		move(i & 1);
+		for (int n = 0; n < 3; n++)
+			usleep(1000), call(i & 1);
+		_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+"""
+
+
+KERNEL = tuple(map(int, os.uname().release.split("-")[0].split(".")[:2]))
+
+
+ONE_AT_ONCE = pytest.mark.skipif(KERNEL < (6, 17), reason="mremap(2) moves one mapping at once")
+
+
+@pytest.mark.parametrize("moves", [0, 1, pytest.param(2, marks=ONE_AT_ONCE), pytest.param(3, marks=ONE_AT_ONCE), 4])
+def test_code_without_mapping_it_so(tmp_path, monkeypatch, moves):
+    """Moved by mremap(2) to where other code was, or is in a process that was forked of the same; or code without
+    PROT_EXEC, by personality(READ_IMPLIES_EXEC). Or mremap(2) and mprotect(2) fail, but have done it when they do."""
+    for name, pad in (("first", 400), ("second", 4000)):
+        build(tmp_path, f"{name}.so", LIBRARY + LATE, "-shared", "-fPIC", f"-DCALLED=in_{name}", f"-DPAD={pad}")
+    program = build(tmp_path, "moved", "#include <fcntl.h>\n#include <sys/personality.h>\n" + MOVED, f"-DMOVES={moves}")
+    monkeypatch.chdir(tmp_path)
+    recording = late(tmp_path, monkeypatch, program)
+    assert names_of(recording, {"ask", "in_first", "in_second", "call", "main"}) == {
+        ("ask", "in_first", "call", "main"): 70, ("ask", "in_second", "call", "main"): 70}
+    assert Counter(c["way"] for c in asked(recording))["kernel"] > 100
+
+
+# push rbp; mov rbp, rsp; call rdi; nop; pop rbp; ret
+FRAMED = "static const unsigned char code[] = { 0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x90, 0x5d, 0xc3 };\n"
+HEAP = FRAMED + r"""
+#include <sys/personality.h>
+static unsigned char *page;
+NOINLINE void call(void) { ((void (*)(void (*)(void)))page)(ask); KEEP; }
+int main(void)
+{
+	personality(READ_IMPLIES_EXEC);
+	ask();
+	page = sbrk(8192);
+	memcpy(page, code, sizeof(code));
+	for (int i = 0; i < 40; i++)
+		call(), usleep(i < 20 ? 100 : 50000);
+	return 0;
+}
+"""
+
+
+def test_code_on_the_heap(tmp_path, monkeypatch):
+    """Where brk(2) alone makes it so, by personality(READ_IMPLIES_EXEC)."""
+    program = build(tmp_path, "heap", HEAP + LATE, "-fno-omit-frame-pointer")
+    recording = late(tmp_path, monkeypatch, program)
+    assert names_of(recording, {"ask", "call", "main"}) == {("ask", "main"): 1, ("ask", "call", "main"): 40}
+
+
+FLIPPED = FRAMED + r"""
+static unsigned char *page;
+static volatile int wanted, is;
+static void *flip(void *x)
+{
+	for (int i = 1; i <= 40; is = i++) {
+		while (wanted < i)
+			;
+		mprotect(page, 4096, i & 1 ? PROT_READ | PROT_WRITE : PROT_READ | PROT_EXEC);
+	}
+	return x;
+}
+NOINLINE void turns(void)
+{
+	for (volatile int i = 1; i <= 40; i++) {
+		wanted = i;
+		while (is < i)
+			;
+		ask();
+	}
+	KEEP;
+}
+NOINLINE void call(void) { ((void (*)(void (*)(void)))page)(turns); KEEP; }
+int main(void)
+{
+	pthread_t t;
+	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(page, code, sizeof(code));
+	pthread_create(&t, NULL, flip, NULL);
+	usleep(100000);
+	mprotect(page, 4096, PROT_READ | PROT_EXEC);
+	sleep(1); /* the rows of all else are there */
+	call();
+	return 0;
+}
+"""
+
+
+def test_code_that_is_none_at_times(tmp_path):
+    """As compilers at run time have it while they write. What is found then holds for no walk when it is code again."""
+    program = build(tmp_path, "flipped", FLIPPED, "-fno-omit-frame-pointer", "-pthread")
+    recording = edges.record(tmp_path / "flipped.spoor", "-m", "all", "-S", "512", "--", program)
+    walks = [(c["walk"], "main" in functions(c)) for c in asked(recording)]
+    assert len(walks) == 40 and set(walks[1::2]) == {("complete", True)}, walks
