@@ -203,3 +203,156 @@ def test_code_that_is_none_at_times(tmp_path):
     recording = edges.record(tmp_path / "flipped.spoor", "-m", "all", "-S", "512", "--", program)
     walks = [(c["walk"], "main" in functions(c)) for c in asked(recording)]
     assert len(walks) == 40 and set(walks[1::2]) == {("complete", True)}, walks
+
+
+MAPS = r"""
+#include <fcntl.h>
+static const char *const libraries[] = { "./first.so", "./second.so", "./third.so" },
+	*const names[] = { "in_first", "in_second", "in_third" };
+static char *at, *beside;
+static unsigned long offsets[3];
+NOINLINE void map(char *to, int k)
+{
+	int fd = open(libraries[k], O_RDONLY);
+	mmap(to, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, fd, offsets[k] & ~4095UL);
+	close(fd);
+}
+NOINLINE void call(char *to, int k)
+{
+	((void (*)(void (*)(void)))(to + (offsets[k] & 4095)))(ask);
+	KEEP;
+}
+static void prepare(void)
+{
+	for (int k = 0; k < 3; k++) {
+		Dl_info d;
+		void *f = dlsym(dlopen(libraries[k], RTLD_NOW), names[k]);
+		dladdr(f, &d);
+		offsets[k] = (char *)f - (char *)d.dli_fbase;
+	}
+	at = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	beside = at + (1 << 19);
+	sleep(1); /* their rows are there */
+}
+"""
+CALLERS = {"ask", "in_first", "in_second", "in_third", "call", "main"}
+
+
+def mapping(tmp_path, source, *flags):
+    """A recording of a program that maps code of three libraries by itself."""
+    for name, pad in (("first", 400), ("second", 4000), ("third", 2000)):
+        build(tmp_path, f"{name}.so", LIBRARY, "-shared", "-fPIC", f"-DCALLED=in_{name}", f"-DPAD={pad}")
+    program = build(tmp_path, "maps", MAPS + source, *flags)
+    return edges.record(tmp_path / "maps.spoor", "-m", "all", "-S", "64", "--", program, cwd=tmp_path)
+
+
+# At one place the first, the second, or one over the other; beside it the third, before or after; and all calls come
+# through either place.
+WORKERS = r"""
+int main(void)
+{
+	prepare();
+	for (int i = 0; i < WORKERS; i++) {
+		int k = i & VARY & 1;
+		if (fork())
+			continue;
+		if (i & VARY & 2)
+			map(beside, 2);
+		if (i & VARY & 4)
+			map(at, !k), call(at, !k);
+		if (i & VARY & 8)
+			munmap(at, 8192);
+		map(at, k);
+		if (!(i & VARY & 2))
+			map(beside, 2);
+		for (int n = 0; n < 4; n++)
+			usleep(1000), call(at, k), call(beside, 2);
+		_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+	return 0;
+}
+"""
+
+
+def test_workers_map_other_code(tmp_path):
+    """Of what one has mapped nothing may be taken for another's, whatever they have in common."""
+    assert names_of(mapping(tmp_path, WORKERS, "-DWORKERS=96", "-DVARY=15"), CALLERS) == {
+        ("ask", "in_first", "call", "main"): 48 * 4 + 24, ("ask", "in_second", "call", "main"): 48 * 4 + 24,
+        ("ask", "in_third", "call", "main"): 96 * 4}
+
+
+def test_workers_map_the_same_code(tmp_path):
+    """As a server's do, which load modules each for itself: what is known of one's code serves them all."""
+    recording = mapping(tmp_path, WORKERS, "-DWORKERS=200", "-DVARY=0")
+    assert names_of(recording, CALLERS) == {
+        ("ask", "in_first", "call", "main"): 800, ("ask", "in_third", "call", "main"): 800}
+    assert recording.counters["row_cache_misses"] < 1000, "200 workers, each with ten places in code at least"
+
+
+# The worker shares its image with nobody, and its processor with none of the others, so that its rows stay there.
+AFTER_OTHERS = r"""
+#include <sched.h>
+#include <spawn.h>
+__attribute__((aligned(8192))) NOINLINE void elsewhere(void) /* in a page that nothing was called from before */
+{
+	ask();
+	KEEP;
+}
+static void stay_on(int cpu)
+{
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+static void others(void)
+{
+	char *argv[] = { "true", NULL };
+	pid_t pid;
+	for (int i = 0; i < 1100; i++)
+		if (!posix_spawn(&pid, "/bin/true", NULL, NULL, argv, argv + 1))
+			waitpid(pid, NULL, 0);
+}
+int main(int argc, char **argv)
+{
+	int begin[2], go[2];
+	char c = 0;
+	if (argc == 1) {
+		char *worker[] = { argv[0], "worker", NULL };
+		if (pipe(begin) || pipe(go))
+			abort();
+		if (!fork()) {
+			dup2(go[0], 0);
+			dup2(begin[1], 1);
+			execv(argv[0], worker);
+		}
+		stay_on(1);
+		c = read(begin[0], &c, 1);
+		others();
+		c = write(go[1], &c, 1);
+		wait(NULL);
+		return 0;
+	}
+	stay_on(0);
+	prepare();
+	map(at, 0);
+	call(at, 0);
+	c = write(1, &c, 1);
+	c = read(0, &c, 1);
+	elsewhere();
+	munmap(at, 8192);
+	map(at, 1);
+	call(at, 1);
+	return 0;
+}
+"""
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="rows of a CPU that runs others do not stay")
+def test_other_code_after_many_processes(tmp_path):
+    """What the kernel side knows of code that may go is of bounded size."""
+    assert names_of(mapping(tmp_path, AFTER_OTHERS), CALLERS | {"elsewhere"}) == {
+        ("ask", "in_first", "call", "main"): 1, ("ask", "elsewhere", "main"): 1,
+        ("ask", "in_second", "call", "main"): 1}

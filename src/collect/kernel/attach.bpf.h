@@ -36,27 +36,22 @@ static __always_inline void find_image(struct task_struct *task, struct thread *
 {
 	struct bpf_iter_task_vma it;
 	struct vm_area_struct *vma;
-	u64 hash = 0;
-	u32 image, *known;
+	struct image_key key = {};
+	u32 image;
 
 	if (!bpf_iter_task_vma_new || task->pid != task->tgid || t->image)
 		return;
-	image = __sync_fetch_and_add(&next_image, 1);
+	image = __sync_fetch_and_add(&next_image, 1); /* for now; of its code nothing is noted */
 	t->image = image;
 	t->image_shared = 1;
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it)))
 		if (vma->vm_flags & VM_EXEC)
-			hash = mix(mix(mix(mix(hash, vma->vm_start), vma->vm_end), vma->vm_pgoff),
-				   address_of(sc, vma->vm_file));
+			key.start = mix(mix(mix(mix(key.start, vma->vm_start), vma->vm_end), vma->vm_pgoff),
+					address_of(sc, vma->vm_file));
 	bpf_iter_task_vma_destroy(&it);
-	if (!hash)
-		return; /* the address space is locked by another thread */
-	known = bpf_map_lookup_elem(&images, &hash);
-	if (known)
-		__sync_val_compare_and_swap(&t->image, image, *known);
-	else
-		bpf_map_update_elem(&images, &hash, &image, BPF_NOEXIST);
+	if (key.start) /* else the address space is locked by another thread */
+		__sync_val_compare_and_swap(&t->image, image, image_by(&key));
 }
 
 /* In the midst of what it was taken in for it may have gone: by execve, or into another cgroup. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* Executable mappings: each new one is told of, and where one that rows were cached for changes, they are forgotten. */
+#include "collect/kernel/images.bpf.h"
 #include "collect/kernel/objects.bpf.h"
-#include "collect/kernel/threads.bpf.h"
 
 static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r, u32 i)
 {
@@ -13,25 +13,11 @@ static __always_inline u64 call_arg(struct task_struct *task, struct pt_regs *r,
 
 enum { PROT_READ = 1, PROT_EXEC = 4, MREMAP_FIXED = 2, READ_IMPLIES_EXEC = 0x400000 };
 
-/* May rows of [addr, addr+len) be cached for this image? */
-__noinline int code_cached(u32 image, u64 addr, u64 len)
-{
-	u32 key = image & (CODE_SLOTS - 1), i;
-	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
-
-	if (!code || code->image != image || code->n > CODE_RANGES)
-		return 1;
-	for (i = 0; i < CODE_RANGES; i++) {
-		if (i >= code->n)
-			return 0;
-		if (addr < code->ranges[i].end && addr + len > code->ranges[i].start)
-			return 1;
-	}
-	return 0;
-}
-
-/* An executable mapping of the current process, for the record; the object is announced if it is new. */
-__noinline int emit_mapping(u64 addr, struct scratch *sc)
+/*
+ * An executable mapping of the current process, for the record; the object is announced if it is new. Returns which it
+ * is, and *sc has the mapping; SPOOR_OBJECT_NONE: it is not of a file, or not known.
+ */
+__noinline u32 emit_mapping(u64 addr, struct scratch *sc)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct spoor_mapping *e;
@@ -40,17 +26,17 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	struct vma_answer *a;
 
 	if (!sc)
-		return 0;
+		return object;
 	a = &sc->vma;
 	if (find_mapping(addr, a) || !a->exec)
-		return 0;
+		return object;
 	if (a->vdso == a->start)
 		object = SPOOR_OBJECT_VDSO;
 	else if (a->file)
 		object = object_of(a, sc);
 	emit_reserve(&r, 0, sizeof(*e));
 	if (!r.to)
-		return 0;
+		return object;
 	e = (void *)r.to;
 	emit_header(e, SPOOR_EV_MAPPING, 0, sizeof(*e), task->pid, bpf_ktime_get_ns());
 	e->pid = task->tgid;
@@ -59,7 +45,7 @@ __noinline int emit_mapping(u64 addr, struct scratch *sc)
 	e->end = a->end;
 	e->offset = a->offset;
 	emit_commit(&r, sizeof(*e));
-	return 0;
+	return object;
 }
 
 /* Is what lies there now executable? 1, too, if that cannot be told, or if these are several mappings. */
@@ -102,31 +88,32 @@ static __always_inline u32 map_kind(struct task_struct *task, struct pt_regs *re
 
 /*
  * After a call that changed mappings, or may have before it failed: where rows may be cached for the addresses that it
- * concerns, the process gets a new image and with it forgets them. Nothing else needs to: what was not mapped
+ * concerns, the process gets another image and with it forgets them. Nothing else needs to: what was not mapped
  * executable was never cached, nor is a walk remembered that came there. But what one process maps, another with the
- * same image may map otherwise: new code ends the sharing. And where another one runs in the same memory, a new image
- * is what tells it of new code.
+ * same image may map otherwise: with new code it gets another image, too. And where another one runs in the same
+ * memory, a new image is what tells it of new code.
  */
 static __noinline int note_map(struct task_struct *task, struct thread *t, struct pt_regs *regs, long ret, u32 kind)
 {
-	u64 addr, len;
+	u32 object = SPOOR_OBJECT_NONE;
+	struct cpu *c = this_cpu();
+	bool brings, stale = false;
 	struct thread *l;
-	bool stale = false;
+	u64 addr, len;
 
-	if (!task || !t || !regs)
+	if (!task || !t || !regs || !c)
 		return 0;
 	kind = map_kind(task, regs, ret, kind);
 	if (!kind)
 		return 0;
 	l = leader_of(task, t);
 	len = call_arg(task, regs, 1);
-	if (brings_code(task, regs, ret, kind)) {
-		struct cpu *c = this_cpu();
-
+	brings = brings_code(task, regs, ret, kind);
+	if (brings) {
 		l->layout = 0; /* another one from here on */
 		stale = l->image_shared || l->vm_shared;
-		if (c && !t->wait_exec)
-			emit_mapping(code_brought_at(task, regs, ret, kind), &c->scratch[0]);
+		if (!t->wait_exec)
+			object = emit_mapping(code_brought_at(task, regs, ret, kind), &c->scratch[0]);
 	}
 	addr = kind == SPOOR_MAP_UNMAP ? call_arg(task, regs, 0) : (u64)ret;
 	if (kind != SPOOR_MAP_PROTECT && kind != SPOOR_MAP_BRK)
@@ -134,7 +121,12 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 	if (kind == SPOOR_MAP_REMAP)
 		stale |= code_cached(l->image, call_arg(task, regs, 0), len) ||
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
-	if (stale)
+	if (!stale)
+		return 0;
+	/* Code that is moved, or made so, may be any; so may that of no file. */
+	if (!brings || (kind == SPOOR_MAP_MMAP && object != SPOOR_OBJECT_NONE))
+		next_image_of(task, l, object, &c->scratch[0].vma);
+	else
 		new_image(task, l);
 	return 0;
 }

@@ -175,9 +175,7 @@ struct {
 #define CODE_SLOTS 512
 #define CODE_RANGES 128
 struct code_ranges {
-	u64 image;
-	u32 n;
-	u32 pad;
+	u64 head; /* image << 32 | how many; more than there is room for: not all are here */
 	struct {
 		u64 start, end;
 	} ranges[CODE_RANGES];
@@ -190,12 +188,19 @@ struct {
 	__type(value, struct code_ranges);
 } code_ranges SEC(".maps");
 
-/* Images of processes taken in at attach, by what they have mapped. */
+/*
+ * What an image that several processes may come to have was made of: another one, and the code of a file that was
+ * mapped into it; or no object, and 0: some was unmapped. from is 0 at attach: start is a hash of all that was mapped.
+ */
+struct image_key {
+	u32 from, object;
+	u64 start, end, offset;
+};
+
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 16);
-	__type(key, u64);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct image_key);
 	__type(value, u32);
 } images SEC(".maps");
 

@@ -19,8 +19,8 @@
  *	on_attach(task, t, s)               it came in with what s says; t is NULL if there was no memory for it, or it
  *	                                    was in already
  */
+#include "collect/kernel/images.bpf.h"
 #include "collect/kernel/objects.bpf.h"
-#include "collect/kernel/threads.bpf.h"
 
 /* ---- does a name match? ---- */
 

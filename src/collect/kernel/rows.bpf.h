@@ -4,6 +4,7 @@
  * From a pc to its row: this CPU's row cache, keyed by (image, pc), is filled here. The mapping is looked up (cached
  * per page), then the row is searched for among those of its object.
  */
+#include "collect/kernel/images.bpf.h"
 #include "collect/kernel/memo.bpf.h"
 #include "collect/kernel/objects.bpf.h"
 
@@ -16,34 +17,6 @@ static __always_inline u32 slot_of(u64 key, u32 image, u32 slots)
 	u64 h = (key ^ ((u64)image << 32)) * 0x9e3779b97f4a7c15ULL;
 
 	return (h >> 40) & (slots - 1);
-}
-
-/* From here on, a change of this mapping makes the image stale. */
-__noinline int code_note(u32 image, u64 start, u64 end)
-{
-	u32 key = image & (CODE_SLOTS - 1), n, i;
-	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
-
-	if (!code)
-		return 0;
-	if (code->image != image) {
-		code->n = 0;
-		code->image = image; /* the other image of this slot will count as stale at its next change */
-	}
-	n = code->n;
-	for (i = 0; i < CODE_RANGES; i++) {
-		if (i >= n)
-			break;
-		/* One branch: the verifier would follow both of two, from each round. */
-		if (!((code->ranges[i].start ^ start) | (code->ranges[i].end ^ end)))
-			return 0;
-	}
-	i = __sync_fetch_and_add(&code->n, 1);
-	if (i < CODE_RANGES) {
-		code->ranges[i].start = start;
-		code->ranges[i].end = end;
-	}
-	return 0;
 }
 
 /* Fills the page entry for pc. Returns 0, WALK_RAW, or a status. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #pragma once
 /* The current thread's stack as an id: remembered, walked, or handed out raw for user space to unwind. */
+#include "collect/kernel/images.bpf.h"
 #include "collect/kernel/stacks.bpf.h"
-#include "collect/kernel/threads.bpf.h"
 
 /* Begins a raw stack in a ring: all but its bytes. NULL: no room. */
 static __always_inline struct spoor_ctl_raw *raw_begin(struct reservation *r, u32 level, u32 size,

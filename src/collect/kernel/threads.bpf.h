@@ -39,7 +39,7 @@ static __always_inline bool may_be_answered(struct task_struct *task)
 				 work >> bpf_core_enum_value(enum syscall_work_bit, SYSCALL_WORK_BIT_SYSCALL_EMU) & 1);
 }
 
-/* The image is the process's: it is kept in the group leader's storage. */
+/* What is the process's (its image, its layout) is kept in the group leader's storage. */
 static __always_inline struct thread *leader_of(struct task_struct *task, struct thread *t)
 {
 	struct thread *l;
@@ -48,83 +48,6 @@ static __always_inline struct thread *leader_of(struct task_struct *task, struct
 		return t;
 	l = bpf_task_storage_get(&threads, task->group_leader, 0, 0);
 	return l ? l : t;
-}
-
-/* The image of an address space that other processes run in, too: any of them may have changed it. */
-static __noinline int follow_shared_image(struct task_struct *task, struct thread *leader)
-{
-	u64 mm = (u64)BPF_CORE_READ(task, mm);
-	u32 *known = bpf_map_lookup_elem(&shared_images, &mm);
-
-	if (!leader || (known && *known == leader->image))
-		return 0;
-	leader->layout = 0;
-	leader->image = known ? *known : __sync_fetch_and_add(&next_image, 1);
-	if (!known)
-		bpf_map_update_elem(&shared_images, &mm, &leader->image, BPF_ANY);
-	return 0;
-}
-
-static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
-{
-	struct thread *l = leader_of(task, t);
-
-	if (l->vm_shared)
-		follow_shared_image(task, l);
-	else if (!l->image)
-		l->image = __sync_fetch_and_add(&next_image, 1);
-	return l->image;
-}
-
-/* The same for a process that comes to have it too. */
-static __always_inline u32 share_image(struct task_struct *task, struct thread *t)
-{
-	leader_of(task, t)->image_shared = 1;
-	return image_of(task, t);
-}
-
-/* Nothing that was cached of the process holds from here on. */
-static __always_inline void new_image(struct task_struct *task, struct thread *leader)
-{
-	u64 mm;
-
-	leader->image = __sync_fetch_and_add(&next_image, 1);
-	leader->image_shared = 0;
-	leader->layout = 0;
-	if (leader->vm_shared) {
-		mm = (u64)BPF_CORE_READ(task, mm);
-		bpf_map_update_elem(&shared_images, &mm, &leader->image, BPF_ANY);
-	}
-}
-
-/* parent bore a process that runs in the same address space. What one of them maps, the other has mapped. */
-static __noinline int share_vm(struct task_struct *parent, struct thread *p)
-{
-	struct thread *l;
-	u64 mm;
-
-	if (!parent || !p)
-		return 0;
-	l = leader_of(parent, p);
-	if (!l->vm_shared) {
-		mm = (u64)BPF_CORE_READ(parent, mm);
-		bpf_map_update_elem(&shared_images, &mm, &l->image, BPF_ANY);
-		l->vm_shared = 1;
-	}
-	return 0;
-}
-
-/* A process that ran in its parent's address space, as vfork's do, has its own now. */
-static __noinline int unshare_vm(struct task_struct *task)
-{
-	struct task_struct *parent = task->real_parent->group_leader;
-	struct thread *p = bpf_task_storage_get(&threads, parent, 0, 0);
-
-	if (p && p->vm_shared && BPF_CORE_READ(parent, mm, mm_users.counter) == parent->signal->nr_threads) {
-		follow_shared_image(parent, p);
-		p->vm_shared = 0;
-	}
-	return 0;
 }
 
 /* The number of the process's present set of executable mappings, under which user space is told of it. */
