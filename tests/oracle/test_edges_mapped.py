@@ -243,7 +243,9 @@ def mapping(tmp_path, source, *flags):
     for name, pad in (("first", 400), ("second", 4000), ("third", 2000)):
         build(tmp_path, f"{name}.so", LIBRARY, "-shared", "-fPIC", f"-DCALLED=in_{name}", f"-DPAD={pad}")
     program = build(tmp_path, "maps", MAPS + source, *flags)
-    return edges.record(tmp_path / "maps.spoor", "-m", "all", "-S", "64", "--", program, cwd=tmp_path)
+    # On one processor: caches are each processor's own.
+    return edges.record(tmp_path / "maps.spoor", "-m", "all", "-S", "64", "--", "taskset", "-c", "0", program,
+                        cwd=tmp_path)
 
 
 # At one place the first, the second, or one over the other; beside it the third, before or after; and all calls come
@@ -291,11 +293,40 @@ def test_workers_map_the_same_code(tmp_path):
     assert recording.counters["row_cache_misses"] < 1000, "200 workers, each with ten places in code at least"
 
 
+PLUGINS = r"""
+static void *idle(void *x) { return x; }
+int main(void)
+{
+	pthread_t t;
+	pthread_create(&t, NULL, idle, NULL);
+	pthread_join(t, NULL);
+	prepare();
+	if (FORKED && fork()) {
+		wait(NULL);
+		return 0;
+	}
+	for (int i = 0; i < 100; i++)
+		map(at + (i << 13), i & 1), call(at + (i << 13), i & 1), ask();
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("forked", [0, 1])
+def test_code_comes_again_and_again(tmp_path, forked):
+    """What is known of a process stays known when it loads a plugin, if nobody else has done the same."""
+    recording = mapping(tmp_path, PLUGINS, f"-DFORKED={forked}")
+    assert names_of(recording, CALLERS) == {
+        ("ask", "in_first", "call", "main"): 50, ("ask", "in_second", "call", "main"): 50, ("ask", "main"): 100}
+    assert recording.counters["row_cache_misses"] < 1000
+
+
 # The worker shares its image with nobody, and its processor with none of the others, so that its rows stay there.
 AFTER_OTHERS = r"""
 #include <sched.h>
 #include <spawn.h>
-__attribute__((aligned(8192))) NOINLINE void elsewhere(void) /* in a page that nothing was called from before */
+/* In a page that nothing was called from before. */
+__attribute__((section(".text.elsewhere"), aligned(8192))) NOINLINE void elsewhere(void)
 {
 	ask();
 	KEEP;
@@ -305,7 +336,8 @@ static void stay_on(int cpu)
 	cpu_set_t set;
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		abort();
 }
 static void others(void)
 {

@@ -41,9 +41,9 @@ static __always_inline void find_image(struct task_struct *task, struct thread *
 
 	if (!bpf_iter_task_vma_new || task->pid != task->tgid || t->image)
 		return;
-	image = __sync_fetch_and_add(&next_image, 1); /* for now; of its code nothing is noted */
+	image = __sync_fetch_and_add(&next_image_for_now, 1);
 	t->image = image;
-	t->image_shared = 1;
+	t->image_shared = IMAGE_CAME;
 	bpf_iter_task_vma_new(&it, task, 0);
 	while ((vma = bpf_iter_task_vma_next(&it)))
 		if (vma->vm_flags & VM_EXEC)
@@ -51,7 +51,7 @@ static __always_inline void find_image(struct task_struct *task, struct thread *
 					address_of(sc, vma->vm_file));
 	bpf_iter_task_vma_destroy(&it);
 	if (key.start) /* else the address space is locked by another thread */
-		__sync_val_compare_and_swap(&t->image, image, image_by(&key));
+		__sync_val_compare_and_swap(&t->image, image, image_by(&key, true));
 }
 
 /* In the midst of what it was taken in for it may have gone: by execve, or into another cgroup. */

@@ -3,13 +3,14 @@
 /*
  * Images: numbers under which it is cached what lies at an address of a process (rows.bpf.h) and what walks found
  * (memo.bpf.h). Processes that have the same image agree: at each address they have the same code, or one of them has
- * none. Who forks shares his; new code makes another image of it, and the same code at the same place the same one: a
- * server's workers load the same modules, each for itself. What code is unmapped has its rows forgotten by another
- * image as well, the same for all: they agree with less as they did with more.
+ * none. A forked one has its parent's image. New code makes another image of it, the same one for the same code at the
+ * same place: a server's workers load the same modules, each for itself. So does code that goes, the same one for any:
+ * they agree in less as they did in more. (But who replaces code at an address while another of his threads forks may
+ * have the child come to an image with what it has not mapped.)
  */
 #include "collect/kernel/threads.bpf.h"
 
-/* A number that no process has yet. Its place for notes is that of 512 numbers before no longer. */
+/* A number that no process has yet. It takes the place for notes of the one 512 numbers before. */
 static __always_inline u32 fresh_image(void)
 {
 	u32 image = __sync_fetch_and_add(&next_image, 1), key = image & (CODE_SLOTS - 1);
@@ -95,7 +96,10 @@ static __always_inline u32 image_of(struct task_struct *task, struct thread *t)
 /* The same for a process that comes to have it too. */
 static __always_inline u32 share_image(struct task_struct *task, struct thread *t)
 {
-	leader_of(task, t)->image_shared = 1;
+	struct thread *l = leader_of(task, t);
+
+	if (l->image_shared == IMAGE_OWN)
+		l->image_shared = IMAGE_GIVEN;
 	return image_of(task, t);
 }
 
@@ -104,8 +108,8 @@ static __always_inline void new_image(struct task_struct *task, struct thread *l
 {
 	u64 mm;
 
-	leader->image = fresh_image();
-	leader->image_shared = 0;
+	*(volatile u8 *)&leader->image_shared = IMAGE_OWN; /* first: who forks now gives one of the two away */
+	*(volatile u32 *)&leader->image = fresh_image();
 	leader->layout = 0;
 	if (leader->vm_shared) {
 		mm = (u64)BPF_CORE_READ(task, mm);
@@ -113,40 +117,55 @@ static __always_inline void new_image(struct task_struct *task, struct thread *l
 	}
 }
 
-/* The image that is made so: of those who ask, the first one makes it. */
-__noinline u32 image_by(struct image_key *key)
+/*
+ * The image that is made so: of those who ask, the first one makes it, if he may; else 0. It is made again once it has
+ * lost its place for notes: else each call that changes a mapping would make another one of it.
+ */
+__noinline u32 image_by(struct image_key *key, bool may_make)
 {
-	u32 *known, image;
+	struct code_ranges *code;
+	u32 *known, image, at;
 
 	if (!key)
 		return 0;
 	known = bpf_map_lookup_elem(&images, key);
-	if (known)
-		return *known;
+	if (known) {
+		image = *known;
+		at = image & (CODE_SLOTS - 1);
+		code = bpf_map_lookup_elem(&code_ranges, &at);
+		if (code && code->head >> 32 == image)
+			return image;
+	}
+	if (!may_make)
+		return 0;
 	image = fresh_image();
-	if (bpf_map_update_elem(&images, key, &image, BPF_NOEXIST))
-		known = bpf_map_lookup_elem(&images, key); /* another CPU was first */
-	return known ? *known : image;
+	bpf_map_update_elem(&images, key, &image, BPF_ANY);
+	return image;
 }
 
-/* This mapping of the object has come, or, with SPOOR_OBJECT_NONE, code has gone and none has come. */
+#define IMAGES_MADE 16 /* by a process of shared ones: whose code goes on coming has no others that do the same */
+
+/* This mapping of the object has come, or, with SPOOR_OBJECT_NONE, code may have gone and none has come. */
 static __always_inline void next_image_of(struct task_struct *task, struct thread *leader, u32 object,
 					  const struct vma_answer *a)
 {
 	struct image_key key = { .from = leader->image, .object = object };
+	u32 image = 0, last = next_image;
 
-	if (!leader->image_shared || leader->vm_shared || !key.from) {
-		new_image(task, leader);
-		return;
-	}
 	if (object != SPOOR_OBJECT_NONE) {
 		key.start = a->start;
 		key.end = a->end;
 		key.offset = a->offset;
 	}
+	if (leader->image_shared == IMAGE_CAME && !leader->vm_shared && key.from)
+		image = image_by(&key, leader->images_made < IMAGES_MADE);
+	/* If not, another thread has changed something, too. */
+	if (!image || __sync_val_compare_and_swap(&leader->image, key.from, image) != key.from) {
+		new_image(task, leader);
+		return;
+	}
+	leader->images_made += image >= last;
 	leader->layout = 0;
-	if (__sync_val_compare_and_swap(&leader->image, key.from, image_by(&key)) != key.from)
-		new_image(task, leader); /* another thread has changed something, too */
 }
 
 /* parent bore a process that runs in the same address space. What one of them maps, the other has mapped. */
@@ -174,6 +193,8 @@ static __noinline int unshare_vm(struct task_struct *task)
 
 	if (p && p->vm_shared && BPF_CORE_READ(parent, mm, mm_users.counter) == parent->signal->nr_threads) {
 		follow_shared_image(parent, p);
+		if (p->image_shared == IMAGE_OWN)
+			p->image_shared = IMAGE_GIVEN; /* a child of the one that is gone may have it */
 		p->vm_shared = 0;
 	}
 	return 0;

@@ -98,11 +98,13 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 	u32 object = SPOOR_OBJECT_NONE;
 	struct cpu *c = this_cpu();
 	bool brings, stale = false;
+	struct vma_answer *a;
 	struct thread *l;
 	u64 addr, len;
 
 	if (!task || !t || !regs || !c)
 		return 0;
+	a = &c->scratch[0].vma;
 	kind = map_kind(task, regs, ret, kind);
 	if (!kind)
 		return 0;
@@ -123,9 +125,10 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
 	if (!stale)
 		return 0;
-	/* Code that is moved, or made so, may be any; so may that of no file. */
-	if (!brings || (kind == SPOOR_MAP_MMAP && object != SPOOR_OBJECT_NONE))
-		next_image_of(task, l, object, &c->scratch[0].vma);
+	/* Code that is moved, or made so, may be any; so may that of no file, and what another thread has mapped over. */
+	if (!brings || (kind == SPOOR_MAP_MMAP && object != SPOOR_OBJECT_NONE && a->start <= addr &&
+			a->end >= addr + len))
+		next_image_of(task, l, object, a);
 	else
 		new_image(task, l);
 	return 0;

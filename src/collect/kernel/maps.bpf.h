@@ -45,6 +45,7 @@ struct spoor_names names;
 
 /* ---- state ---- */
 u32 next_image = 1;
+u32 next_image_for_now = 1U << 31; /* numbers of images of whose code nothing is noted */
 u32 next_layout = 1;
 u32 next_stack = 1;
 u32 next_file = 1;
@@ -58,6 +59,8 @@ u64 attached_threads = 0;
 /* A thread can be met by several at once (fork, an iterator, a move): one takes it in, and describes it. */
 enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the storage its content */ };
 
+enum image_shared { IMAGE_OWN, IMAGE_CAME /* from another process, or alike at attach */, IMAGE_GIVEN /* to others */ };
+
 /* What every collector keeps of a thread that is in; its struct thread begins or ends with it. */
 #define SPOOR_MEMBER                                                                                     \
 	u32 image; /* of the process; valid in the group leader's storage, as layout and image_shared */ \
@@ -66,7 +69,8 @@ enum joined { JOINED_NOT, JOINED, JOINED_SEEN /* by an iterator, which gave the 
 	u32 gen;                                                                                         \
 	u32 ended;       /* taken off live_threads */                                                    \
 	u32 joined;      /* enum joined: who counted it into live_threads */                             \
-	u8 image_shared; /* by other processes: new code makes another one of it */                      \
+	u8 image_shared; /* enum image_shared: others have it, so new code makes another one of it */    \
+	u8 images_made;  /* that nobody had before, of shared ones */                                    \
 	u8 vm_shared;    /* with other processes: the image is in shared_images */                       \
 	u8 follow;       /* children are in too */                                                       \
 	u8 wait_exec;    /* not before the first successful execve, but that one */                      \
@@ -190,7 +194,7 @@ struct {
 
 /*
  * What an image that several processes may come to have was made of: another one, and the code of a file that was
- * mapped into it; or no object, and 0: some was unmapped. from is 0 at attach: start is a hash of all that was mapped.
+ * mapped into it; or no object, and 0: some may have gone. from is 0 at attach: start is a hash of all that was mapped.
  */
 struct image_key {
 	u32 from, object;

@@ -231,8 +231,8 @@ in:
 		t->wait_exec = p->wait_exec;
 		t->gen = p->gen;
 		t->layout = layout_of(parent, p);
-		t->image = share_image(parent, p);
-		t->image_shared = 1;
+		t->image = thread ? image_of(parent, p) : share_image(parent, p);
+		t->image_shared = IMAGE_CAME;
 		t->vm_shared = !thread && child->mm == parent->mm;
 		if (t->vm_shared)
 			share_vm(parent, p);
