@@ -119,9 +119,10 @@ static __always_inline void new_image(struct task_struct *task, struct thread *l
 
 /*
  * The image that is made so: of those who ask, the first one makes it, if he may; else 0. It is made again once it has
- * lost its place for notes: else each call that changes a mapping would make another one of it.
+ * lost its place for notes: else each call that changes a mapping would make another one of it. (Static: to Linux 6.1 a
+ * map's key has to lie on the stack, which a pointer given to a global function does not say.)
  */
-__noinline u32 image_by(struct image_key *key, bool may_make)
+static __noinline u32 image_by(struct image_key *key, bool may_make)
 {
 	struct code_ranges *code;
 	u32 *known, image, at;

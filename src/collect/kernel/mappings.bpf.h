@@ -125,7 +125,7 @@ static __noinline int note_map(struct task_struct *task, struct thread *t, struc
 			 code_cached(l->image, ret, call_arg(task, regs, 2));
 	if (!stale)
 		return 0;
-	/* Code that is moved, or made so, may be any; so may that of no file, and what another thread has mapped over. */
+	/* Code that is moved, or made so, may be any; so may that of no file, and what another thread mapped over. */
 	if (!brings || (kind == SPOOR_MAP_MMAP && object != SPOOR_OBJECT_NONE && a->start <= addr &&
 			a->end >= addr + len))
 		next_image_of(task, l, object, a);
