@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,9 @@ DATA = ROOT / "tests/data"
 CGROUPS = next((Path(line.split()[1]) for line in Path("/proc/mounts").read_text().splitlines()
                 if line.split()[2] == "cgroup2"), None)
 sys.dont_write_bytecode = True
+# Some tests have hundreds of connections; Debian gives a login 1,024 descriptors, and more to who asks.
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 20000) if most > 0 else 20000, most))
 
 
 def pytest_terminal_summary(terminalreporter):
