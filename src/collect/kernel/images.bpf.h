@@ -21,13 +21,22 @@ static __always_inline u32 fresh_image(void)
 	return image;
 }
 
-/* From here on, a change of this mapping makes the image stale. Where a later one has its place, any change does. */
-__noinline int code_note(u32 image, u64 start, u64 end)
+/* The notes of an image; NULL where a later one has its place. */
+static __always_inline struct code_ranges *notes_of(u32 image)
 {
-	u32 key = image & (CODE_SLOTS - 1), n, i;
+	u32 key = image & (CODE_SLOTS - 1);
 	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
 
-	if (!code || code->head >> 32 != image)
+	return code && code->head >> 32 == image ? code : NULL;
+}
+
+/* From here on, a change of this mapping makes the image stale. Where it has no notes, any change does. */
+__noinline int code_note(u32 image, u64 start, u64 end)
+{
+	struct code_ranges *code = notes_of(image);
+	u32 n, i;
+
+	if (!code)
 		return 0;
 	n = code->head;
 	if (n > CODE_RANGES)
@@ -50,10 +59,10 @@ __noinline int code_note(u32 image, u64 start, u64 end)
 /* May rows of [addr, addr+len) be cached for this image? */
 __noinline int code_cached(u32 image, u64 addr, u64 len)
 {
-	u32 key = image & (CODE_SLOTS - 1), n, i;
-	struct code_ranges *code = bpf_map_lookup_elem(&code_ranges, &key);
+	struct code_ranges *code = notes_of(image);
+	u32 n, i;
 
-	if (!code || code->head >> 32 != image)
+	if (!code)
 		return 1;
 	n = code->head;
 	if (n > CODE_RANGES)
@@ -124,17 +133,14 @@ static __always_inline void new_image(struct task_struct *task, struct thread *l
  */
 static __noinline u32 image_by(struct image_key *key, bool may_make)
 {
-	struct code_ranges *code;
-	u32 *known, image, at;
+	u32 *known, image;
 
 	if (!key)
 		return 0;
 	known = bpf_map_lookup_elem(&images, key);
 	if (known) {
 		image = *known;
-		at = image & (CODE_SLOTS - 1);
-		code = bpf_map_lookup_elem(&code_ranges, &at);
-		if (code && code->head >> 32 == image)
+		if (notes_of(image))
 			return image;
 	}
 	if (!may_make)
