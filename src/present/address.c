@@ -165,6 +165,27 @@ void spoor_put_sockaddr_json(FILE *out, const uint8_t *bytes, size_t len)
 
 /* ---- descriptors ---- */
 
+/* The socket that def defines, or NULL; a short one at length in *wide, which has no path. */
+static const struct spoor_socket *socket_of(const struct spoor_event_header *def, struct spoor_socket *wide)
+{
+	const struct spoor_socket4 *s = (const void *)def;
+
+	if (def->id == SPOOR_EV_SOCKET)
+		return (const void *)def;
+	if (def->id != SPOOR_EV_SOCKET4)
+		return NULL;
+	*wide = (struct spoor_socket){ .family = AF_INET,
+				       .type = s->type,
+				       .protocol = s->protocol,
+				       .state = s->state,
+				       .lport = s->lport,
+				       .rport = s->rport,
+				       .ino = s->ino };
+	memcpy(wide->laddr, s->laddr, sizeof(s->laddr));
+	memcpy(wide->raddr, s->raddr, sizeof(s->raddr));
+	return wide;
+}
+
 static void format_end(const struct spoor_socket *s, const uint8_t *address, unsigned port, char *buf, size_t size)
 {
 	char text[INET6_ADDRSTRLEN] = "?";
@@ -227,12 +248,15 @@ static const char *name_of(const struct spoor_file *file, char *buf, size_t size
 void spoor_put_file(FILE *out, const struct spoor_segment *segment, uint32_t id)
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
+	const struct spoor_socket *s;
+	struct spoor_socket wide;
 	char buf[64];
 
 	if (!def)
 		return;
-	if (def->id == SPOOR_EV_SOCKET) {
-		put_socket(out, (const void *)def);
+	s = socket_of(def, &wide);
+	if (s) {
+		put_socket(out, s);
 		return;
 	}
 	fputc('<', out);
@@ -283,12 +307,15 @@ void spoor_put_file_json(FILE *out, const struct spoor_segment *segment, uint32_
 {
 	const struct spoor_event_header *def = id ? spoor_segment_file(segment, id) : NULL;
 	const struct spoor_file *file = (const void *)def;
+	const struct spoor_socket *s;
+	struct spoor_socket wide;
 	char buf[64];
 
 	if (!def)
 		return;
-	if (def->id == SPOOR_EV_SOCKET) {
-		put_socket_json(out, (const void *)def);
+	s = socket_of(def, &wide);
+	if (s) {
+		put_socket_json(out, s);
 		return;
 	}
 	fputs(",\"path\":", out);

@@ -161,6 +161,8 @@ static int take(struct spoor_segment *s, const struct spoor_event_header *h)
 		return put(&s->files, ((const struct spoor_file *)h)->id, h);
 	case SPOOR_EV_SOCKET:
 		return put(&s->files, ((const struct spoor_socket *)h)->id, h);
+	case SPOOR_EV_SOCKET4:
+		return put(&s->files, ((const struct spoor_socket4 *)h)->id, h);
 	case SPOOR_EV_THREAD:
 		return put_thread(s, (const struct spoor_thread *)h);
 	case SPOOR_EV_CLASS:

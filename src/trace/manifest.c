@@ -291,6 +291,25 @@ static int write_into_reserve(struct spoor_writer *w, const json_t *j)
 	return 0;
 }
 
+/*
+ * Beyond a quota of btrfs there may be room for a file, but not for a rename. So over the old manifest, in one write,
+ * which a kill does not cut; blanks are what is left of a longer one.
+ */
+static int write_over(struct spoor_writer *w, const json_t *j)
+{
+	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+	_cleanup_(spoor_closep) int fd = openat(w->root_fd, "manifest", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_(spoor_freep) char *padded = NULL;
+	int len;
+
+	if (!text || fd < 0)
+		return text ? -errno : -ENOMEM;
+	len = asprintf(&padded, "%-*s\n", (int)w->manifest_len, text);
+	if (len < 0)
+		return -ENOMEM;
+	return pwrite(fd, padded, len, 0) == len ? 0 : -ENOSPC;
+}
+
 static int write_last(struct spoor_writer *w, int in_order)
 {
 	json_t *j = manifest_json(w, in_order, 0);
@@ -303,6 +322,8 @@ static int write_last(struct spoor_writer *w, int in_order)
 			r = spoor_manifest_replace(w->root_fd, j);
 		}
 	}
+	if (spoor_is_full(r))
+		r = write_over(w, j);
 	json_decref(j);
 	return r;
 }

@@ -98,6 +98,7 @@ static void put_own_event(FILE *f, const struct spoor_schema_event *ev, unsigned
 		[SPOOR_FIELD_S64] = "s64 _%s",
 		[SPOOR_FIELD_X64] = "x64 _%s",
 		[SPOOR_FIELD_X64_6] = "x64 _%s[6]",
+		[SPOOR_FIELD_BYTES_4] = "x8 _%s[4]",
 		[SPOOR_FIELD_BYTES_16] = "x8 _%s[16]",
 		[SPOOR_FIELD_BYTES_32] = "x8 _%s[32]",
 		[SPOOR_FIELD_TEXT_16] = "text _%s[16]",

@@ -92,7 +92,7 @@ const struct spoor_stack *spoor_segment_stack(const struct spoor_segment *s, uin
 const struct spoor_object *spoor_segment_object(const struct spoor_segment *s, uint32_t id);
 /* By which path its recorder reached an object's file; NULL: by the object's own, or not at all. */
 const char *spoor_segment_place(const struct spoor_segment *s, uint32_t object);
-/* A spoor_file or a spoor_socket: look at h.id. */
+/* A spoor_file, spoor_socket or spoor_socket4: look at h.id. */
 const struct spoor_event_header *spoor_segment_file(const struct spoor_segment *s, uint32_t id);
 /* Who tid was at time ts: NULL if nobody. From the thread's start on, even if it was defined later. */
 const struct spoor_thread *spoor_segment_thread(const struct spoor_segment *s, uint32_t tid, uint64_t ts);

@@ -80,6 +80,7 @@ enum spoor_event_id {
 	SPOOR_EV_PROGRAM = 1037, /* a traced program's buffer: begun, ended, crashed, what it lost */
 	SPOOR_EV_STACK_ALIAS = 1038,
 	SPOOR_EV_PLACE = 1039,
+	SPOOR_EV_SOCKET4 = 1040,
 	SPOOR_EV_MAX,
 	/* What programs say of themselves: each id is defined by a SPOOR_EV_CLASS of its segment. */
 	SPOOR_EV_USER = 2048,
@@ -287,6 +288,16 @@ struct spoor_socket {
 	char path[]; /* AF_UNIX: NUL-terminated; of an abstract name "@" for each 0, as in /proc/net/unix; else empty */
 } __attribute__((packed));
 _Static_assert(sizeof(struct spoor_socket) == 72, "");
+
+/* The same of AF_INET, short: busy servers define one for each connection. */
+struct spoor_socket4 {
+	struct spoor_event_header h;
+	__u32 id;
+	__u16 type, protocol, state, lport, rport; /* as of a spoor_socket */
+	__u64 ino;
+	__u8 laddr[4], raddr[4]; /* network byte order */
+} __attribute__((packed));
+_Static_assert(sizeof(struct spoor_socket4) == 46, "");
 
 enum spoor_thread_why {
 	SPOOR_THREAD_ATTACH = 1, SPOOR_THREAD_FORK, SPOOR_THREAD_EXEC, SPOOR_THREAD_RENAME,

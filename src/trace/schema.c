@@ -14,6 +14,7 @@
 #define C_S64(m) __s64 m;
 #define C_X64(m) __u64 m;
 #define C_X64_6(m) __u64 m[6];
+#define C_BYTES_4(m) __u8 m[4];
 #define C_BYTES_16(m) __u8 m[16];
 #define C_BYTES_32(m) __u8 m[32];
 #define C_TEXT_16(m) char m[16];
@@ -44,6 +45,7 @@
 #define S_S32(ev, m) S_FIXED(ev, m)
 #define S_S64(ev, m) S_FIXED(ev, m)
 #define S_X64_6(ev, m) S_FIXED(ev, m)
+#define S_BYTES_4(ev, m) S_FIXED(ev, m)
 #define S_BYTES_16(ev, m) S_FIXED(ev, m)
 #define S_BYTES_32(ev, m) S_FIXED(ev, m)
 #define S_TEXT_16(ev, m) S_FIXED(ev, m)

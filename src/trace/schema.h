@@ -9,7 +9,7 @@
 
 /* X64: shown in hex. BYTES_LEN: as many bytes as the field `len` says; FRAMES: as many frames as `n` says. */
 #define SPOOR_FIELD_TYPES(X) \
-	X(U8) X(U16) X(U32) X(U64) X(S32) X(S64) X(X64) X(X64_6) X(BYTES_16) X(BYTES_32) X(TEXT_16) \
+	X(U8) X(U16) X(U32) X(U64) X(S32) X(S64) X(X64) X(X64_6) X(BYTES_4) X(BYTES_16) X(BYTES_32) X(TEXT_16) \
 	X(STRING) X(BYTES_LEN) X(FRAMES)
 #define SPOOR_FIELD_ENUM(t) SPOOR_FIELD_##t,
 enum spoor_field_type { SPOOR_FIELD_TYPES(SPOOR_FIELD_ENUM) SPOOR_FIELD_TYPE_MAX };

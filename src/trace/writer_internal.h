@@ -76,6 +76,7 @@ struct spoor_writer {
 	uint64_t lost_before; /* before it was resumed */
 	void (*lost)(void *ctx, const struct spoor_event_header *event); /* NULL: nobody asks */
 	void *lost_ctx;
+	uint64_t quota_until; /* beyond a quota: until when no other packet is tried, ns; see cut_torn() */
 	uint8_t failed; /* something could not be written, other than for want of room below max_size */
 
 	struct writer_part parts[SPOOR_MAX_PARTS];

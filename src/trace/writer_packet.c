@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "trace/writer_internal.h"
 
 void spoor_instance_name(unsigned stream_id, unsigned instance, char *buf, size_t size)
@@ -109,21 +110,6 @@ static uint64_t room_of_definitions(const struct spoor_writer *w)
 	return bytes;
 }
 
-static int be_open(struct spoor_writer *w, struct writer_stream *s, struct spoor_error *e)
-{
-	int r = s->fd < 0 ? open_stream(w, s, e) : 0;
-
-	if (r >= 0 && vanished(s->fd))
-		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
-				  w->path);
-	return r;
-}
-
-static int store_packet(struct spoor_store *store, const struct writer_stream *s, const struct iovec *iov, int n)
-{
-	return store->ops->packet(store, s->part->stream_id, s->segment->number, s->instance, s->file_size, iov, n);
-}
-
 static const char *remedy(int r)
 {
 	if (r == -EDQUOT)
@@ -135,10 +121,35 @@ static const char *remedy(int r)
 	return "";
 }
 
+static int cannot_write(const struct spoor_writer *w, int r, struct spoor_error *e)
+{
+	return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(r));
+}
+
+static int be_open(struct spoor_writer *w, struct writer_stream *s, struct spoor_error *e)
+{
+	int r;
+
+	if (w->quota_until && spoor_now_monotonic() < w->quota_until)
+		return cannot_write(w, -EDQUOT, e);
+	r = s->fd < 0 ? open_stream(w, s, e) : 0;
+	if (r >= 0 && vanished(s->fd))
+		return spoor_fail(e, ENOENT, "%s: the trace's directory was removed while it was being written",
+				  w->path);
+	return r;
+}
+
+static int store_packet(struct spoor_store *store, const struct writer_stream *s, const struct iovec *iov, int n)
+{
+	return store->ops->packet(store, s->part->stream_id, s->segment->number, s->instance, s->file_size, iov, n);
+}
+
+#define QUOTA_PAUSE 1000000000ULL /* ns */
+
 /*
  * Beyond a quota btrfs has no room for a change that makes a file shorter: what is kept for the last manifest is room
- * for that, and there is some again afterwards. If even this fails, the reader meets a torn packet and
- * spoor_trace_repair() cuts it.
+ * for that, and there is some again afterwards, but not after a second time. So then nothing is written for a while. If
+ * even this fails, the reader meets a torn packet and spoor_trace_repair() cuts it.
  */
 static void cut_torn(struct spoor_writer *w, const struct writer_stream *s)
 {
@@ -207,11 +218,13 @@ int spoor_stream_write(struct spoor_writer *w, struct writer_stream *s, const st
 			 spoor_write_at(s->fd, s->file_size, w->iov, p->n + 3);
 	if (r < 0 && !w->o.store)
 		cut_torn(w, s);
+	if (r == -EDQUOT)
+		w->quota_until = spoor_now_monotonic() + QUOTA_PAUSE;
 	if (r == -ENOBUFS)
 		return r;
 	w->failed |= r < 0;
 	if (r < 0)
-		return spoor_fail(e, -r, "%s: cannot write: %s%s", w->path, strerror(-r), remedy(r));
+		return cannot_write(w, r, e);
 	account(s, packet_size(p), p);
 	return 0;
 }

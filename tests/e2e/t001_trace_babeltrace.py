@@ -141,7 +141,7 @@ def test_every_class_occurs(generate, tool):
     lines, _ = ours(tool, generate("mixed"))
     names = {re.match(r"\d+ cpu=\d+ flags=\d+ size4=\d+ tid=\d+ (\S+)", l).group(1) for l in lines}
     own = {n for n in names if n.startswith("spoor:")}
-    assert len(own) == 13
+    assert len(own) == 14
     assert len([n for n in names if n.startswith("i386_")]) > 400
     assert len(names) > 800
 

@@ -31,7 +31,9 @@ static void touch_definitions(const struct spoor_segment *s, uint32_t id, uint32
 	}
 	if (o)
 		sum += strlen(o->path) + o->build_id_len;
-	if (f)
+	if (f && f->id == SPOOR_EV_SOCKET4)
+		touch_bytes(f, sizeof(struct spoor_socket4));
+	else if (f)
 		sum += f->id == SPOOR_EV_FILE ? strlen(((const struct spoor_file *)f)->path) :
 						strlen(((const struct spoor_socket *)f)->path);
 	if (t) {

@@ -74,6 +74,9 @@ static void put_field(const struct spoor_event_header *h, const struct spoor_sch
 		for (int i = 0; i < 6; i++)
 			printf("%s%" PRIu64, i ? "," : "", six[i]);
 		break;
+	case SPOOR_FIELD_BYTES_4:
+		put_bytes(p, 4);
+		break;
 	case SPOOR_FIELD_BYTES_16:
 		put_bytes(p, 16);
 		break;

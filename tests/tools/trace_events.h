@@ -211,6 +211,7 @@ static void define_file(size_t path)
 	static _Alignas(8) uint8_t buf[8192];
 	struct spoor_file *f = (void *)buf;
 	struct spoor_socket *s = (void *)buf;
+	struct spoor_socket4 *s4 = (void *)buf;
 
 	*f = (struct spoor_file){ .h = { .ts = now, .id = SPOOR_EV_FILE },
 				  .id = next_id++,
@@ -232,6 +233,18 @@ static void define_file(size_t path)
 		s->laddr[i] = draw(256), s->raddr[i] = draw(256);
 	seal(s, put_path(buf, sizeof(*s), path));
 	define(s);
+	*s4 = (struct spoor_socket4){ .h = { .ts = now, .id = SPOOR_EV_SOCKET4 },
+				      .id = next_id++,
+				      .type = draw(6),
+				      .protocol = draw(256),
+				      .state = draw(12),
+				      .lport = draw(65536),
+				      .rport = draw(65536),
+				      .ino = seed };
+	for (int i = 0; i < 4; i++)
+		s4->laddr[i] = draw(256), s4->raddr[i] = draw(256);
+	seal(s4, sizeof(*s4));
+	define(s4);
 }
 
 static void define_thread(uint32_t tid, uint64_t start, unsigned why, const char *comm)

@@ -156,7 +156,7 @@ enum spoor_control_id {
 /* Neither a definition nor a control record. */
 static inline int spoor_is_event(unsigned id)
 {
-	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL);
+	return id < SPOOR_EV_STACK || (id > SPOOR_EV_THREAD && id < SPOOR_EV_CONTROL && id != SPOOR_EV_SOCKET4);
 }
 
 struct spoor_ctl_mark {

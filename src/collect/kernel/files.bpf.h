@@ -87,6 +87,39 @@ static long show_abstract(u32 i, void *ctx)
 	return 0;
 }
 
+/* One of AF_INET. Servers define one for each connection, so these are short. */
+__noinline u32 emit_socket4(struct file_ref *ref, u32 id)
+{
+	u32 size = SPOOR_EVENT_ROUND(sizeof(struct spoor_socket4));
+	struct spoor_socket4 *e;
+	struct reservation r;
+	struct inode *inode;
+	struct sock *sk;
+
+	if (!ref)
+		return 0;
+	inode = (void *)ref->inode;
+	sk = (void *)ref->sk;
+	emit_reserve(&r, ref->level & 1, size);
+	if (!r.to)
+		return 0;
+	e = (void *)r.to;
+	emit_header(e, SPOOR_EV_SOCKET4, 0, size, (u32)bpf_get_current_pid_tgid(), bpf_ktime_get_ns());
+	e->id = id;
+	e->type = BPF_CORE_READ(sk, sk_type);
+	e->protocol = BPF_CORE_READ(sk, sk_protocol);
+	e->state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	e->lport = __builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
+	e->rport = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	e->ino = BPF_CORE_READ(inode, i_ino);
+	*(u32 *)e->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+	*(u32 *)e->raddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	*(u16 *)(e + 1) = 0; /* padding */
+	emit_commit(&r, size);
+	return id;
+}
+
+/* One of another family. */
 __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 {
 	struct inode *inode;
@@ -117,14 +150,9 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	e->protocol = BPF_CORE_READ(sk, sk_protocol);
 	e->state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	e->ino = BPF_CORE_READ(inode, i_ino);
-	if (e->family == AF_INET || e->family == AF_INET6) {
+	if (e->family == AF_INET6) {
 		e->lport = __builtin_bswap16(BPF_CORE_READ((struct inet_sock *)sk, inet_sport));
 		e->rport = __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
-	}
-	if (e->family == AF_INET) {
-		*(u32 *)e->laddr = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
-		*(u32 *)e->raddr = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-	} else if (e->family == AF_INET6) {
 		BPF_CORE_READ_INTO((struct in6_addr *)e->laddr, sk, __sk_common.skc_v6_rcv_saddr);
 		BPF_CORE_READ_INTO((struct in6_addr *)e->raddr, sk, __sk_common.skc_v6_daddr);
 	} else if (e->family == AF_UNIX) {
@@ -151,6 +179,17 @@ __noinline u32 emit_socket(struct file_ref *ref, u32 id)
 	return id;
 }
 
+static __always_inline u32 emit_file_or_socket(struct scratch *sc, struct file_ref *ref, u32 id)
+{
+	struct sock *sk = (void *)ref->sk;
+
+	if (!sk)
+		return emit_file(sc, ref, id, path_of(ref->path, sc));
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET)
+		return emit_socket4(ref, id);
+	return emit_socket(ref, id);
+}
+
 __noinline u32 file_id_new(struct cpu *c, struct scratch *sc, struct file_ref *ref, u64 hash, u32 id)
 {
 	u32 now = epoch;
@@ -159,7 +198,7 @@ __noinline u32 file_id_new(struct cpu *c, struct scratch *sc, struct file_ref *r
 		return 0;
 	if (!id)
 		id = __sync_fetch_and_add(&next_file, 1);
-	if (!(ref->sk ? emit_socket(ref, id) : emit_file(sc, ref, id, path_of(ref->path, sc))))
+	if (!emit_file_or_socket(sc, ref, id))
 		return 0;
 	c->stats.file_defs++;
 	id_put(&file_ids, FILE_BUCKETS, hash, id, now);

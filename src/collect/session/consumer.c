@@ -100,6 +100,7 @@ static void take_out(struct spoor_consumer *c, const struct spoor_event_header *
 		break;
 	case SPOOR_EV_FILE:
 	case SPOOR_EV_SOCKET:
+	case SPOOR_EV_SOCKET4:
 		spoor_definer_file(c->definer, h);
 		break;
 	case SPOOR_EV_THREAD:

@@ -19,7 +19,7 @@ void spoor_definer_free(struct spoor_definer *d);
 void spoor_definer_object(struct spoor_definer *d, uint32_t id);
 /* With the objects of its frames. */
 void spoor_definer_stack(struct spoor_definer *d, const struct spoor_stack *s);
-/* A spoor_file or a spoor_socket. */
+/* A spoor_file, spoor_socket or spoor_socket4. */
 void spoor_definer_file(struct spoor_definer *d, const struct spoor_event_header *h);
 /* What the loader has done: stacks that it unwound, files that are there after all. */
 void spoor_definer_unwound(struct spoor_definer *d);

@@ -107,6 +107,8 @@ static uint64_t key_of_definition(const struct spoor_event_header *def)
 		return key_of(true, ((const struct spoor_file *)def)->id);
 	if (def->id == SPOOR_EV_SOCKET && size >= sizeof(struct spoor_socket))
 		return key_of(true, ((const struct spoor_socket *)def)->id);
+	if (def->id == SPOOR_EV_SOCKET4 && size >= sizeof(struct spoor_socket4))
+		return key_of(true, ((const struct spoor_socket4 *)def)->id);
 	return 0;
 }
 
