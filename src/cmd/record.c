@@ -41,7 +41,7 @@ static const char *show(const char *text, char *buf, size_t size)
 static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
 	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
-		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX), lost = r->kernel.raw_lost + r->objects.overflow;
+		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX), lost = r->kernel.raw_lost, late = r->objects.overflow;
 	char user_time[32], system_time[32], losses[64], shown[PATH_MAX];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
@@ -64,6 +64,11 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: %lu %s lost: no room for the raw copies to be walked in user space; give more "
 			"--buffers\n",
 			(unsigned long)lost, spoor_plural(lost, "stack was", "stacks were"));
+	if (late)
+		fprintf(stderr,
+			"spoor: %lu %s lost: user space walked more slowly than they came, until the programs' unwind "
+			"rows were loaded\n",
+			(unsigned long)late, spoor_plural(late, "stack was", "stacks were"));
 	if (r->kernel.thread_misses)
 		fprintf(stderr,
 			"spoor: %lu %s not recorded, nor perhaps what they started: no kernel memory for them\n",

@@ -192,13 +192,15 @@ static __noinline int share_vm(struct task_struct *parent, struct thread *p)
 	return 0;
 }
 
-/* A process that ran in its parent's address space, as vfork's do, has its own now. */
+/* A process that ran in its parent's address space, as vfork's do, has its own now, or ends: it may still hold it. */
 static __noinline int unshare_vm(struct task_struct *task)
 {
 	struct task_struct *parent = task->real_parent->group_leader;
 	struct thread *p = bpf_task_storage_get(&threads, parent, 0, 0);
+	struct mm_struct *mm = BPF_CORE_READ(parent, mm);
+	u32 users = parent->signal->nr_threads + (BPF_CORE_READ(task, mm) == mm);
 
-	if (p && p->vm_shared && BPF_CORE_READ(parent, mm, mm_users.counter) == parent->signal->nr_threads) {
+	if (p && p->vm_shared && BPF_CORE_READ(mm, mm_users.counter) == users) {
 		follow_shared_image(parent, p);
 		if (p->image_shared == IMAGE_OWN)
 			p->image_shared = IMAGE_GIVEN; /* a child of the one that is gone may have it */

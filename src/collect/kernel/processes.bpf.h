@@ -290,6 +290,8 @@ int BPF_PROG(process_exec, struct task_struct *task, int old_pid, struct linux_b
 			if (!t)
 				return 0;
 			if (!t->pinned) {
+				if (t->vm_shared)
+					unshare_vm(task);
 				on_exec_out(task, t, old_pid);
 				leave(task, t);
 				return 0;
@@ -325,6 +327,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (t->owed)
 		layout_pay(t);
 	on_exit(task, t);
+	if (t->vm_shared)
+		unshare_vm(task);
 	count_end(t);
 	return 0;
 }

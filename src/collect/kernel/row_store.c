@@ -183,7 +183,7 @@ int spoor_row_store_publish(struct spoor_row_store *s, uint32_t id, const struct
 	o->app = app;
 	o->limit = limit;
 	for (unsigned i = 0; identity && i < identity->n_loads && i < SPOOR_OBJECT_LOADS; i++) {
-		o->loads[i].offset = identity->loads[i].offset & ~4095ULL; /* mappings begin at pages */
+		o->loads[i].offset = identity->loads[i].offset; /* exactly: two may share a page of the file */
 		o->loads[i].end = identity->loads[i].offset + identity->loads[i].filesz;
 		o->loads[i].delta = identity->loads[i].vaddr - identity->loads[i].offset;
 		o->n_loads = i + 1;

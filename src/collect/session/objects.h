@@ -67,10 +67,10 @@ int spoor_objects_layout(struct spoor_objects *s, const struct spoor_ctl_layout 
 int spoor_objects_raw(struct spoor_objects *s, const struct spoor_ctl_raw *r);
 
 /*
- * Loads the rows of a file now: before the kernel side is attached, or on the loader's thread. Returns 0 or -errno: not
- * fatal, it will be met in a walk.
+ * Loads the rows of a file now: before the kernel side is attached, or on the loader's thread. program: it is what the
+ * command runs, not a library. Returns 0 or -errno: not fatal, it will be met in a walk.
  */
-int spoor_objects_preload(struct spoor_objects *s, const char *path);
+int spoor_objects_preload(struct spoor_objects *s, const char *path, bool program);
 /*
  * The same of what a thread has mapped there; without the right to open the mapping, by its name. Unless ret_id is
  * NULL, *ret_id is the file's id, also if it had one (-EEXIST), or SPOOR_OBJECT_NONE.

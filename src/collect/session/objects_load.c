@@ -238,7 +238,7 @@ static int key_of(struct spoor_objects *s, int fd, struct spoor_object_key *ret)
 }
 
 /* fd: taken over. */
-static int preload(struct spoor_objects *s, int fd, const char *name, uint32_t pid, uint32_t *ret_id)
+static int preload(struct spoor_objects *s, int fd, const char *name, uint32_t pid, bool program, uint32_t *ret_id)
 {
 	_cleanup_(spoor_closep) int own = fd;
 	struct spoor_object_entry *o;
@@ -260,14 +260,14 @@ static int preload(struct spoor_objects *s, int fd, const char *name, uint32_t p
 	o->key = key;
 	enter(s, o);
 	load_rows(s, o, own);
-	classify(s, o, is_main(o, own));
+	classify(s, o, program || is_main(o, own));
 	publish(s, o);
 	return 0;
 }
 
-int spoor_objects_preload(struct spoor_objects *s, const char *path)
+int spoor_objects_preload(struct spoor_objects *s, const char *path, bool program)
 {
-	return preload(s, spoor_open_regular(path), path, 0, NULL);
+	return preload(s, spoor_open_regular(path), path, 0, program, NULL);
 }
 
 int spoor_objects_preload_mapping(struct spoor_objects *s, uint32_t tid, uint64_t start, uint64_t end, uint64_t ino,
@@ -281,7 +281,7 @@ int spoor_objects_preload_mapping(struct spoor_objects *s, uint32_t tid, uint64_
 	fd = spoor_open_regular(path);
 	if (fd < 0 && fd != -ETIMEDOUT) /* then its name would only keep another thread waiting */
 		fd = spoor_mapped_file_open(&by_name);
-	return preload(s, fd, name, tid, ret_id);
+	return preload(s, fd, name, tid, false, ret_id);
 }
 
 /* The vDSO is the same in every process of this kernel, ours too. */

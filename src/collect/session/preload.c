@@ -81,7 +81,7 @@ static void preload_program(const char *path, struct spoor_objects *objects, int
 		preload_program(script, objects, depth + 1);
 		return;
 	}
-	spoor_objects_preload(objects, path);
+	spoor_objects_preload(objects, path, true);
 	spoor_object_interpreter(fd, interp, sizeof(interp));
 	if (!interp[0] || fstat(fd, &before) || stat(path, &after) || before.st_ino != after.st_ino ||
 	    pipe2(out, O_CLOEXEC))
@@ -107,7 +107,7 @@ static void preload_program(const char *path, struct spoor_objects *objects, int
 		lib[strcspn(lib, " \n")] = 0;
 		real = realpath(lib, NULL);
 		if (real)
-			spoor_objects_preload(objects, real);
+			spoor_objects_preload(objects, real, false);
 		free(real);
 	}
 	if (f)
