@@ -113,12 +113,13 @@ struct spoor_desc_field { /* struct spoor_def_field of shared memory; then name\
 struct spoor_definition {
 	int32_t desc;   /* to a struct spoor_desc, ELSEWHERE, with the level */
 	int32_t fields;
-	int32_t record; /* to the function that takes the arguments */
+	int32_t record; /* to the function that takes where the site is, and the arguments */
 };
 
 /*
  * Recording, as the cold code sees it. A producer belongs to one thread; the rest of it is the library's.
  * `at` of a handle: where the record is to be written, NULL: not at all. `producer`: whose it is; NULL: commit by call.
+ * `site` of reserve(): where cold code returns to, which is where the site is.
  */
 struct spoor_producer {
 	char *at;
@@ -178,7 +179,7 @@ struct spoor_ops {
 
 /* One in each compilation unit that has sites of a tracepoint; all 0 and never read while the library is absent. */
 struct spoor_tracepoint {
-	struct spoor_handle (*reserve)(struct spoor_tracepoint *tp, size_t size);
+	struct spoor_handle (*reserve)(struct spoor_tracepoint *tp, size_t size, const void *site);
 	const struct spoor_ops *ops;
 	const void *probes; /* not NULL: there are some */
 	uint16_t id;        /* in the arena */

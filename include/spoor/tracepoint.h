@@ -181,7 +181,8 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	}
 #define SPOOR_RECORD_(size, writing)                                                                                \
 	const size_t spoor_size_ = SPOOR_RECORD_SIZE_(size);                                                        \
-	const struct spoor_handle spoor_h_ = SPOOR_LOAD_(spoor_tp_->reserve)(spoor_tp_, spoor_size_);               \
+	const struct spoor_handle spoor_h_ =                                                                        \
+		SPOOR_LOAD_(spoor_tp_->reserve)(spoor_tp_, spoor_size_, __builtin_return_address(0));               \
 	if (__builtin_expect(!spoor_h_.at, 0))                                                                      \
 		return;                                                                                             \
 	char *spoor_at_ = spoor_h_.at + SPOOR_RECORD_HEAD_;                                                         \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Providers of LTTng-UST, unchanged, on Spoor. The oracle: the same program, built for and recorded by LTTng-UST."""
+import re
 import shutil
 import subprocess
 
@@ -411,3 +412,22 @@ def test_example_of_libraries_in_cxx(build, tmp_path, ours):
     lttng.record_lttng(tmp_path / "trace", tmp_path / "theirs" / "tester")
     lttng.record_spoor(build, tmp_path / "t.spoor", tmp_path / "ours" / "tester")
     lttng.same(lttng.events(tmp_path / "t.spoor"), lttng.events(tmp_path / "trace"))
+
+
+@pytest.mark.parametrize("where", ["program", "library"])
+@pytest.mark.parametrize("level", ["-O2", "-O0"])
+def test_where_a_site_is(build, tmp_path, ours, where, level):
+    """In the program's own code (tracef's, too), not in what the header makes of a tracepoint; without frame pointers,
+    nor anybody who has rows."""
+    sources, rest = SOURCES, []
+    if where == "library":
+        sources, rest = ["types.c", "types_more.c"], [provider(tmp_path, ours), f"-Wl,-rpath,{tmp_path}"]
+    program = compile_to(tmp_path / "types", f"gcc {level} -no-pie -fno-pie -fomit-frame-pointer", sources, *ours[0],
+                         *ours[1], *rest, "-ldl")
+    said = lttng.run(["nm", "-S", program]).stdout
+    code = [(int(at, 16), int(size, 16), name) for at, size, name in re.findall(r"^(\w+) (\w+) [Tt] (\S+)$", said, re.M)]
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_CONTEXT="ip")
+    assert len(trace.events) > 20
+    for e in trace.events:
+        at, = [name for begin, size, name in code if begin < e.values["ip"] <= begin + size]
+        assert not at.startswith(("lttng", "spoor")), (e.name, at)

@@ -340,3 +340,31 @@ def test_followed(daemon, twice, chain, build, tmp_path, ends_with_the_test):
     daemon.ust("end")
     assert reader.wait(60) == 0
     check_all(found(), chain, 2)
+
+
+def places(program):
+    """Begin and end of its functions, by name."""
+    said = subprocess.run(["nm", "-S", program], capture_output=True, text=True, check=True, timeout=20).stdout
+    return {name: (int(at, 16), int(at, 16) + int(size, 16))
+            for at, size, name in re.findall(r"^(\w+) (\w+) [Tt] (\w+)$", said, re.M)}
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "gcc -O0", "clang", "g++", "clang++ -O1"])
+@pytest.mark.parametrize("more", [{}, {"SPOOR_UST_FILTER": "n >= 0"}, {"SPOOR_UST_CONTEXT": "ip,callstack"}],
+                         ids=["alone", "filtered", "with_stacks"])
+def test_where_a_site_is(build, tmp_path, compiler, more):
+    """The function that has it, also where nobody has rows to walk its helper by, and frames no pointers."""
+    program = tracing.build_program(tmp_path / "places", "ust_places.c", "-fomit-frame-pointer", "-no-pie", "-fno-pie",
+                                    compiler=compiler)
+    _, (trace,) = tracing.traced(build, tmp_path / "out", program, **{"SPOOR_UST_CONTEXT": "ip"} | more)
+    functions = places(program)
+    assert len(trace.events) == 50
+    for e in trace.events:
+        begin, end = functions[text_of(e.values["s"])]
+        assert begin < e.values["ip"] <= end
+        if "callstack" in e.values:
+            assert any(begin < f & ~0xffff800000000000 <= end for f in e.values["callstack"]), e.values
+
+
+def text_of(value):
+    return value.decode() if isinstance(value, bytes) else value

@@ -237,20 +237,23 @@ static inline __attribute__((always_inline)) struct spoor_handle reserve(struct 
 	return (struct spoor_handle){ at, &p->p };
 }
 
-struct spoor_handle reserve_tsc(struct spoor_tracepoint *tp, size_t size)
+struct spoor_handle reserve_tsc(struct spoor_tracepoint *tp, size_t size, const void *site)
 {
+	(void)site;
 	return reserve(tp, size, true);
 }
 
-struct spoor_handle reserve_monotonic(struct spoor_tracepoint *tp, size_t size)
+struct spoor_handle reserve_monotonic(struct spoor_tracepoint *tp, size_t size, const void *site)
 {
+	(void)site;
 	return reserve(tp, size, false);
 }
 
-struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size)
+struct spoor_handle reserve_nothing(struct spoor_tracepoint *tp, size_t size, const void *site)
 {
 	(void)tp;
 	(void)size;
+	(void)site;
 	return NO_HANDLE;
 }
 

@@ -299,19 +299,19 @@ static struct scratch *enter(uintptr_t sp)
 	return sc;
 }
 
-void callstack_take(const struct slot *s, const struct caller *caller, bool only_ip, struct callstack *ret)
+void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret)
 {
 	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
 	int status;
 
 	if (unlikely(__atomic_load_n(&awaited, __ATOMIC_RELAXED)))
 		look_for_it();
-	*ret = (struct callstack){ .head = { SPOOR_WALK_LOST, SPOOR_WAY_ROWS }, .ip = caller->pc };
+	*ret = (struct callstack){ .head = { SPOOR_WALK_LOST, SPOOR_WAY_ROWS } };
 	w.sc = ret->scratch = enter(caller->sp);
 	if (!w.sc)
 		return;
-	w.mode = only_ip ? SPOOR_STACK_ALL : s->stack_mode ?: SPOOR_STACK_APP_ALL;
-	w.budget = only_ip ? 1 : budget_of(s, w.mode);
+	w.mode = s->stack_mode ?: SPOOR_STACK_APP_ALL;
+	w.budget = budget_of(s, w.mode);
 	w.sc->serial++;
 	thread_stack_begin(&w.sc->stack, caller->sp);
 	if (caller->sp - w.sc->stack.low < w.sc->stack.high - w.sc->stack.low) {
@@ -320,14 +320,12 @@ void callstack_take(const struct slot *s, const struct caller *caller, bool only
 	}
 	status = walk_frames(&w, 1);
 	await(&w);
-	if (!w.n && w.guessed) { /* better the helper, whose name tells the event, than nothing */
-		w.s = (struct spoor_frame_state){ .pc = caller->pc };
-		rule_of(&w, caller->pc - 1);
+	if (!w.n && w.guessed) { /* better the site than nothing */
+		w.s = (struct spoor_frame_state){ .pc = site };
+		rule_of(&w, site - 1);
 		take(&w);
 	}
 	ret->frames = w.sc->frames;
-	if (w.n)
-		ret->ip = SPOOR_ADDRESS(w.sc->frames[0]);
 	ret->head[0] = (uint16_t)status;
 	ret->head[1] = w.guessed ? SPOOR_WAY_FRAME_POINTERS : SPOOR_WAY_ROWS;
 	ret->head[3] = (uint16_t)w.n;

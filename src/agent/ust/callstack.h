@@ -13,14 +13,14 @@
 struct callstack {
 	uint16_t head[4]; /* status, way, 0, n: as they stand in the event */
 	const uint64_t *frames;
-	uintptr_t ip;        /* of the site, if only that was asked for */
 	void *scratch;       /* that holds the frames; NULL: none */
 };
 
 /*
  * The stack of an event of that slot, in the slot's mode, the objects of its addresses defined in the slot's arena. It
- * begins at the site: what called us is the site's helper. only_ip: no more than where the site is.
+ * begins at the site: what called us is the site's helper. site: where that returns to, which is all that is taken
+ * where the helper cannot be walked.
  * Async-signal-safe; takes no lock but to define an object that is new. To be given back by callstack_done().
  */
-void callstack_take(const struct slot *s, const struct caller *caller, bool only_ip, struct callstack *ret);
+void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret);
 void callstack_done(struct callstack *c);

@@ -148,7 +148,7 @@ static void put_stack(char **at, const struct callstack *stack)
 	*at += 8U * stack->head[3];
 }
 
-static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct callstack *stack,
+static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const void *site, const struct callstack *stack,
 			 const uint64_t *counts, unsigned n_counts)
 {
 	if (contexts & SPOOR_CONTEXT_VPID)
@@ -161,7 +161,7 @@ static void put_contexts(uint32_t contexts, char *at, uint32_t tid, const struct
 		at += 16;
 	}
 	if (contexts & SPOOR_CONTEXT_IP)
-		put_word(&at, stack->ip);
+		put_word(&at, (uintptr_t)site);
 	if (contexts & SPOOR_CONTEXT_CPU)
 		put_word(&at, context_cpu());
 	if (contexts & SPOOR_CONTEXT_STACK)
@@ -183,7 +183,8 @@ static void move_on(struct spoor_producer *p, char *from, char *to)
  * A record that is larger by what comes first in its body; the caller gets the address from which its own part is where
  * it would be without. The producer's `at` goes along, since committing asks whether it is still there.
  */
-struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size_t size, const struct caller *caller)
+struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size_t size, const void *site,
+					       const struct caller *caller)
 {
 	const struct slot *s = &slots[tp_slot(tp)];
 	uint32_t contexts = s->contexts, tid;
@@ -193,20 +194,21 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 	unsigned n_counts = 0;
 	struct spoor_handle h;
 
-	if (contexts & (SPOOR_CONTEXT_STACK | SPOOR_CONTEXT_IP))
-		callstack_take(s, caller, !(contexts & SPOOR_CONTEXT_STACK), &stack);
-	if (contexts & SPOOR_CONTEXT_STACK)
+	if (contexts & SPOOR_CONTEXT_STACK) {
+		callstack_take(s, caller, (uintptr_t)site, &stack);
 		more += sizeof(stack.head) + 8U * stack.head[3];
+	}
 	if (contexts & SPOOR_CONTEXTS_PERF)
 		n_counts = perf_read(contexts, counts);
 	more += 8U * n_counts;
-	h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(tp, size + more) : reserve_monotonic(tp, size + more);
+	h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(tp, size + more, site) :
+						reserve_monotonic(tp, size + more, site);
 	if (!h.at) {
 		callstack_done(&stack);
 		return h;
 	}
 	memcpy(&tid, h.at + 12, 4);
-	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, &stack, counts, n_counts);
+	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, site, &stack, counts, n_counts);
 	callstack_done(&stack);
 	h.at += more;
 	if (h.producer)
@@ -214,9 +216,9 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 	return h;
 }
 
-struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size)
+struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size, const void *site)
 {
 	struct caller caller = CALLER_();
 
-	return reserve_with_contexts_from(tp, size, &caller);
+	return reserve_with_contexts_from(tp, size, site, &caller);
 }

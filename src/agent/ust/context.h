@@ -11,9 +11,10 @@ char *context_fields(uint32_t contexts, char *at, const char *end, unsigned *ret
 size_t context_fields_size(uint32_t contexts);
 
 /* A tracepoint's `reserve` where its channel adds something. */
-struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size);
+struct spoor_handle reserve_with_contexts(struct spoor_tracepoint *tp, size_t size, const void *site);
 /* The same, where it was not the site that called us. */
-struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size_t size, const struct caller *caller);
+struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size_t size, const void *site,
+					       const struct caller *caller);
 
 /* The CPU that this thread is on. */
 uint64_t context_cpu(void);

@@ -35,31 +35,34 @@ static void count_lost(const struct class *c, size_t size)
 	}
 }
 
-struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size)
+struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size, const void *site)
 {
-	const struct caller site = CALLER_();
+	const struct caller caller = CALLER_();
 	char *at = NULL;
 
 	if (size <= RESERVE_MOST)
-		at = draft_begin(&site);
+		at = draft_begin(&caller);
 	if (!at) {
 		count_lost(tp->agent, size);
 		return NO_HANDLE;
 	}
 	*(uint64_t *)(at + size - 8) = 0; /* the padding; the fields come over it */
+	*(const void **)at = site;       /* where a record has its head */
 	return (struct spoor_handle){ at, NULL };
 }
 
 /* Stamped there: whatever this thread wrote into that packet meanwhile, in signal handlers, lies before it. */
-static void deliver(const struct class *c, unsigned slot, const char *draft, size_t size, const struct caller *site)
+static void deliver(const struct class *c, unsigned slot, const char *draft, size_t size, const struct caller *caller)
 {
+	const void *site = *(const void *const *)draft;
 	struct spoor_tracepoint one = { .id = c->ids[slot], .slot = (uint16_t)SPOOR_SLOT_OFFSET(slot) };
 	struct spoor_handle h;
 
 	if (slots[slot].contexts)
-		h = reserve_with_contexts_from(&one, size, site);
+		h = reserve_with_contexts_from(&one, size, site, caller);
 	else
-		h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(&one, size) : reserve_monotonic(&one, size);
+		h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(&one, size, site) :
+							reserve_monotonic(&one, size, site);
 	if (!h.at)
 		return;
 	spoor_copy_(h.at + SPOOR_RECORD_HEAD_, draft + SPOOR_RECORD_HEAD_, size - SPOOR_RECORD_HEAD_);
@@ -69,7 +72,7 @@ static void deliver(const struct class *c, unsigned slot, const char *draft, siz
 		aside_commit(h.at, size);
 }
 
-static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *site)
+static void deliver_to_all(const struct class *c, const char *draft, size_t size, const struct caller *caller)
 {
 	uint32_t refused = __atomic_load_n(&c->refused, __ATOMIC_ACQUIRE);
 	uint32_t left = __atomic_load_n(&c->slots, __ATOMIC_ACQUIRE) | refused;
@@ -78,23 +81,23 @@ static void deliver_to_all(const struct class *c, const char *draft, size_t size
 		unsigned slot = (unsigned)__builtin_ctz(left);
 		const struct filter *f = __atomic_load_n(&c->filters[slot], __ATOMIC_RELAXED);
 
-		if (f && !filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, site->pc))
+		if (f && !filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, *(const uintptr_t *)draft))
 			continue;
 		if (refused >> slot & 1)
 			slot_lose(&slots[slot]);
 		else
-			deliver(c, slot, draft, size, site);
+			deliver(c, slot, draft, size, caller);
 	}
 }
 
 void commit_called(struct spoor_tracepoint *tp, char *at, size_t size)
 {
-	const struct caller *site = draft_site(at);
+	const struct caller *caller = draft_site(at);
 
-	if (!site) {
+	if (!caller) {
 		aside_commit(at, size);
 		return;
 	}
-	deliver_to_all(tp->agent, at, size, site);
+	deliver_to_all(tp->agent, at, size, caller);
 	draft_end(at);
 }

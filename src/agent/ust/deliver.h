@@ -7,5 +7,5 @@
 #include <spoor/site.h>
 
 /* A tracepoint's `reserve` where that is so, and the ops' commit. */
-struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size);
+struct spoor_handle reserve_draft(struct spoor_tracepoint *tp, size_t size, const void *site);
 void commit_called(struct spoor_tracepoint *tp, char *at, size_t size);

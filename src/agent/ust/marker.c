@@ -167,7 +167,7 @@ void marker_record(struct spoor_tracepoint *tp, const char *format, ...)
 	va_end(args);
 	size = SPOOR_RECORD_SIZE_(size);
 	WITH_FRAME_POINTER_();
-	h = tp->reserve(tp, size);
+	h = tp->reserve(tp, size, __builtin_return_address(0));
 	if (!h.at)
 		return;
 	put_values(h.at + SPOOR_RECORD_HEAD_, values, n);

@@ -74,7 +74,7 @@ static bool site_is_on(const struct spoor_site *s, const struct class *c)
 	return is_on(c) && (c->record || desc_of(s)->kind != SPOOR_DESC_ELSEWHERE);
 }
 
-static struct spoor_handle (*reserve_of(const struct class *c))(struct spoor_tracepoint *tp, size_t size)
+static __typeof__(&reserve_nothing) reserve_of(const struct class *c)
 {
 	unsigned slot = c->slots ? (unsigned)__builtin_ctz(c->slots) : 0;
 

@@ -27,8 +27,9 @@ SPOOR_INLINE_ char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_pl
 	return spoor_put_string_(at, place->function, function);
 }
 
-static __attribute__((noinline, unused, format(printf, 3, 0))) SPOOR_UNWATCHED_ void
-spoor_lttng_text_(struct spoor_tracepoint *tp, const struct spoor_lttng_place_ *place, const char *format, va_list args)
+static __attribute__((noinline, unused, format(printf, 4, 0))) SPOOR_UNWATCHED_ void
+spoor_lttng_text_(struct spoor_tracepoint *tp, const void *site, const struct spoor_lttng_place_ *place,
+		  const char *format, va_list args)
 {
 	const size_t file = place ? spoor_string_length_(place->file) : 0;
 	const size_t function = place ? spoor_string_length_(place->function) : 0;
@@ -46,7 +47,7 @@ spoor_lttng_text_(struct spoor_tracepoint *tp, const struct spoor_lttng_place_ *
 	if (n >= sizeof(text) && (SPOOR_RECORD_HEAD_ + head + 2 + n) % 8 == 0)
 		n++; /* where vsnprintf ends with its NUL: in the text, as padding would be none */
 	size = SPOOR_RECORD_SIZE_(head + 2 + n);
-	h = tp->reserve(tp, size);
+	h = tp->reserve(tp, size, site);
 	if (h.at) {
 		const uint16_t count = (uint16_t)n;
 

@@ -35,7 +35,7 @@ static const struct {
 static __attribute__((noinline, unused, format(printf, 1, 0), no_instrument_function))
 void spoor_lttng_vtracef_(const char *format, va_list args)
 {
-	spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracef___event, NULL, format, args);
+	spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracef___event, __builtin_return_address(0), NULL, format, args);
 }
 
 static __attribute__((noinline, unused, format(printf, 1, 2), no_instrument_function))
@@ -44,7 +44,7 @@ void spoor_lttng_tracef_(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	spoor_lttng_vtracef_(format, args);
+	spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracef___event, __builtin_return_address(0), NULL, format, args);
 	va_end(args);
 }
 #define SPOOR_LTTNG_TRACEF_ON_() lttng_ust_tracepoint_enabled(lttng_ust_tracef, event)
@@ -53,12 +53,12 @@ void spoor_lttng_tracef_(const char *format, ...)
 #define lttng_ust_tracef(format, ...)                                   \
 	do {                                                            \
 		if (SPOOR_LTTNG_TRACEF_ON_())                           \
-			spoor_lttng_tracef_(format, ##__VA_ARGS__);     \
+			SPOOR_CALL_(spoor_lttng_tracef_(format, ##__VA_ARGS__)); \
 	} while (0)
 #define lttng_ust_vtracef(format, args)                         \
 	do {                                                    \
 		if (SPOOR_LTTNG_TRACEF_ON_())                   \
-			spoor_lttng_vtracef_(format, args);     \
+			SPOOR_CALL_(spoor_lttng_vtracef_(format, args)); \
 	} while (0)
 
 #if LTTNG_UST_COMPAT_API(0)

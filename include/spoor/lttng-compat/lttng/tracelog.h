@@ -42,16 +42,19 @@
 	{                                                                                                           \
 		const struct spoor_lttng_place_ place = { file, function, line };                                   \
 	\
-		spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracelog___##level, &place, format, args);              \
+		spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracelog___##level, __builtin_return_address(0), &place, \
+				  format, args);                                                                    \
 	}                                                                                                           \
 	static __attribute__((noinline, unused, format(printf, 4, 5), no_instrument_function))                      \
 	void spoor_lttng_log_##level(                                                                               \
 		const char *file, int line, const char *function, const char *format, ...)                          \
 	{                                                                                                           \
+		const struct spoor_lttng_place_ place = { file, function, line };                                   \
 		va_list args;                                                                                       \
 	\
 		va_start(args, format);                                                                             \
-		spoor_lttng_vlog_##level(file, line, function, format, args);                                       \
+		spoor_lttng_text_(&spoor_lttng_tp_lttng_ust_tracelog___##level, __builtin_return_address(0), &place, \
+				  format, args);                                                                    \
 		va_end(args);                                                                                       \
 	}
 #define SPOOR_LTTNG_LOG_ON_(level) lttng_ust_tracepoint_enabled(lttng_ust_tracelog, level)

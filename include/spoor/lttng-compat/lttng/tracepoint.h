@@ -137,20 +137,22 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 #define SPOOR_LTTNG_DECLARE2_(symbol, text, args)                                                                    \
 	static struct spoor_tracepoint spoor_lttng_tp_##symbol __attribute__((unused));                             \
 	SPOOR_LTTNG_DESC_(spoor_lttng_desc_##symbol, 0, text)                                                       \
-	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(SPOOR_LTTNG_PROTO_(args))                                     \
+	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(const void *site SPOOR_LTTNG_MORE_PROTO_(args))               \
 		__attribute__((weak, visibility("hidden")));                                                        \
 	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_                                                   \
 	void lttng_ust_tracepoint_cb_##symbol(SPOOR_LTTNG_PROTO_(args))                                             \
 	{                                                                                                           \
+		const void *const spoor_site_ = __builtin_return_address(0);                                        \
 		void (*spoor_emit_)(void);                                                                          \
 	\
 		if (spoor_lttng_emit_##symbol) {                                                                    \
-			spoor_lttng_emit_##symbol(SPOOR_LTTNG_NAMES_(args));                                        \
+			spoor_lttng_emit_##symbol(spoor_site_ SPOOR_LTTNG_MORE_NAMES_(args));                       \
 			return;                                                                                     \
 		}                                                                                                   \
 		spoor_emit_ = spoor_lttng_tp_##symbol.ops->elsewhere(&spoor_lttng_tp_##symbol);                     \
 		if (spoor_emit_)                                                                                    \
-			((void (*)(SPOOR_LTTNG_PROTO_(args)))spoor_emit_)(SPOOR_LTTNG_NAMES_(args));                \
+			((void (*)(const void *SPOOR_LTTNG_MORE_PROTO_(args)))spoor_emit_)(                         \
+				spoor_site_ SPOOR_LTTNG_MORE_NAMES_(args));                                         \
 		spoor_lttng_tp_##symbol.ops->probes_end();                                                          \
 	}
 
@@ -165,7 +167,7 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 #define SPOOR_LTTNG_TRACEPOINT_(provider, name, ...)                                              \
 	do {                                                                                   \
 		if (SPOOR_LTTNG_ENABLED_(provider, name))                              \
-			lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__);            \
+			SPOOR_CALL_(lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__)); \
 	} while (0)
 #else
 #define SPOOR_LTTNG_ENABLED_(provider, name)                                                     \
@@ -189,7 +191,7 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 		goto spoor_off_;                                                                         \
 	spoor_on_:                                                                                       \
 		if (SPOOR_SITE_ON_(spoor_lttng_tp_##provider##___##name))                                \
-			lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__);                      \
+			SPOOR_CALL_(lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__));         \
 	spoor_off_:;                                                                                     \
 	} while (0)
 #endif
