@@ -425,7 +425,8 @@ def test_where_a_site_is(build, tmp_path, ours, where, level):
     program = compile_to(tmp_path / "types", f"gcc {level} -no-pie -fno-pie -fomit-frame-pointer", sources, *ours[0],
                          *ours[1], *rest, "-ldl")
     said = lttng.run(["nm", "-S", program]).stdout
-    code = [(int(at, 16), int(size, 16), name) for at, size, name in re.findall(r"^(\w+) (\w+) [Tt] (\S+)$", said, re.M)]
+    code = [(int(at, 16), int(size, 16), name)
+            for at, size, name in re.findall(r"^(\w+) (\w+) [Tt] (\S+)$", said, re.M)]
     _, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_CONTEXT="ip")
     assert len(trace.events) > 20
     for e in trace.events:
