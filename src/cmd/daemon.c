@@ -192,8 +192,7 @@ static int check_relay(const struct spoor_relay_client_options *o, struct spoor_
 		int r = spoor_endpoint_parse(o->url, &any, e);
 
 		if (!r && any.tls && (!o->tls.ca || !o->tls.cert))
-			r = spoor_fail(e, EINVAL, "%s needs certificates: --relay-ca, --relay-cert and --relay-key",
-				       o->url);
+			r = spoor_fail(e, EINVAL, "%s needs certificates: --relay-ca and --relay-cert", o->url);
 		if (!r && o->memory > SPOOR_RELAY_MEMORY_MOST)
 			r = spoor_fail(e, EINVAL, "--relay-memory: at most 4G");
 		return r;

@@ -95,7 +95,7 @@ static int parse(int argc, char **argv, struct options *o, struct spoor_error *e
 		return r;
 	if (o->o.at.tls ? !o->tls.ca || !o->tls.cert : o->tls.ca || o->tls.cert || o->tls.key)
 		return spoor_fail(e, EINVAL,
-				  o->o.at.tls ? "tls:// needs --ca, --cert and --key" : "certificates are for tls://");
+				  o->o.at.tls ? "tls:// needs --ca and --cert" : "certificates are for tls://");
 	return 0;
 }
 

@@ -250,7 +250,7 @@ def test_wrong_words(build, tmp_path, ca, certificates):
         (["-o", tmp_path / "r", "--listen", "tcp://127.0.0.1:99999"], 2, "no address of a relay"),
         (["-o", tmp_path / "r", "--listen", "tcp://[::1"], 2, "no address of a relay"),
         (["-o", tmp_path / "r", "--listen", "tcp://127.0.0.1:"], 2, "no address of a relay"),
-        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0"], 2, "needs --ca"),
+        (["-o", tmp_path / "r", "--listen", "tls://127.0.0.1:0"], 2, "needs --ca and --cert\n"),
         (["-o", tmp_path / "r", "--ca", "x"], 2, "for tls://"),
         (["-o", tmp_path / "r", "--max-clients", "0"], 2, "--max-clients"),
         (["-o", tmp_path / "r", "--patience", "long"], 2, "--patience"),
@@ -276,7 +276,7 @@ def test_wrong_words(build, tmp_path, ca, certificates):
     daemon = [
         (["--relay", "tcp://192.0.2.1"], "only encrypted"), (["--relay", "relay.example"], "no address of a relay"),
         (["--relay", "tls://a b"], "no address of a relay"), (["--relay", "tls://localhost"], "--relay-cert"),
-        (["--relay", "tls://localhost", "--relay-ca", "x"], "--relay-ca, --relay-cert and --relay-key"),
+        (["--relay", "tls://localhost", "--relay-ca", "x"], "needs certificates: --relay-ca and --relay-cert\n"),
         (["--relay-ca", "x"], "for --relay"),
         (["--relay", "tcp://localhost", "--relay-memory", "3"], "--relay-memory"),
         (["--relay", "tcp://localhost", "--relay-memory", "5G"], "--relay-memory: at most 4G"),
