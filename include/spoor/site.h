@@ -75,7 +75,7 @@ enum spoor_desc_kind {
 
 /*
  * What an event is: constant, without pointers, 8-aligned. Fields are in the form of definitions in shared memory
- * (docs/formats/ust-memory.md); those of markers are in the format, those of ELSEWHERE in its definition.
+ * (src/agent/core/arena.h); those of markers are in the format, those of ELSEWHERE in its definition.
  *
  *   +-------------------+---------------------------------------------+-------+------------+
  *   | struct spoor_desc | provider\0 name\0 (others: format\0)        | to 8  | fields ... |

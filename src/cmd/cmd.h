@@ -11,7 +11,7 @@
 #define SPOOR_EXIT_FAILED 1
 #define SPOOR_EXIT_USAGE 2
 #define SPOOR_EXIT_ON_ITS_WAY 3 /* `ust end`: the trace is not at the relay yet */
-#define SPOOR_EXIT_INTERNAL 125 /* `record -- CMD`: Spoor itself failed */
+#define SPOOR_EXIT_INTERNAL 125 /* `record`, `stat`, `ust run -- CMD`: Spoor itself failed */
 
 int spoor_cmd_check(int argc, char **argv);
 int spoor_cmd_daemon(int argc, char **argv);

@@ -349,7 +349,7 @@ struct spoor_config {
 	char text[0];
 };
 
-/* A count of Spoor's own, final when the recording ended. Names: docs/formats/trace.md. */
+/* A count of Spoor's own, final when the recording ended. Names: define_counters(), src/collect. */
 struct spoor_counter {
 	struct spoor_event_header h;
 	spoor_u64 value;

@@ -11,7 +11,7 @@
  * What is tried is tried on a scratch page, before any site depends on it. What a process may do is not tried where a
  * seccomp filter was there first, which may kill for it, unless there is no other way.
  *
- * The kernel takes some 2 us to write a byte so, and no more to write a page. Where there is one thread, as when a
+ * The kernel takes some 3 us to write a byte so, and no more to write a page. Where there is one thread, as when a
  * program begins, a page's sites are written at once, with what is between them, which nobody else can be changing
  * then but a debugger or the kernel's uprobes. A breakpoint that has gone meanwhile would stay, and end the program:
  * what looks like one is never written. With more threads each byte is written by itself.
