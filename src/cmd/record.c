@@ -40,8 +40,9 @@ static const char *show(const char *text, char *buf, size_t size)
 
 static void say_end(const struct spoor_record_options *o, const struct spoor_session_result *r)
 {
-	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX),
-		 user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX), lost = r->kernel.raw_lost, late = r->objects.overflow;
+	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX);
+	uint64_t user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
+	uint64_t lost = r->kernel.raw_lost, late = r->objects.overflow;
 	char user_time[32], system_time[32], losses[64], shown[PATH_MAX];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
