@@ -77,7 +77,6 @@ int spoor_probe_register(const struct spoor_desc *desc, const char *file, unsign
 int spoor_probe_unregister(const struct spoor_desc *desc, const char *file, unsigned line, void (*probe)(void),
 			   void *data) SPOOR_WEAK_;
 void spoor_probe_synchronize(void) SPOOR_WEAK_;
-/* For who makes threads by clone() without CLONE_SETTLS: before that, in the thread whose storage they get. */
 void spoor_thread_init(void) SPOOR_WEAK_;
 #ifdef __cplusplus
 }
@@ -88,6 +87,17 @@ static __inline__ __attribute__((unused)) void tracepoint_synchronize_unregister
 	if (spoor_probe_synchronize)
 		spoor_probe_synchronize();
 }
+
+/*
+ * For who makes threads by clone() without CLONE_SETTLS: before that, in the thread whose storage they get. Without the
+ * library the call is nothing; the name alone is the library's function, or NULL.
+ */
+static __inline__ __attribute__((unused)) void spoor_thread_init_(void)
+{
+	if (spoor_thread_init)
+		spoor_thread_init();
+}
+#define spoor_thread_init() spoor_thread_init_()
 
 #define SPOOR_NO_LIBRARY_ (-38) /* -ENOSYS */
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What tracepoints and markers record, by whichever compiler, and what their probes are called with."""
 import json
+import os
 import struct
 import subprocess
 
@@ -422,6 +423,45 @@ def test_disabled_nothing_is_compiled(tmp_path):
     sections = subprocess.run(["readelf", "-SW", program], capture_output=True, text=True, check=True).stdout
     assert "spoor" not in sections
     assert subprocess.run([program], capture_output=True, text=True, timeout=10).stdout == "-38\n" * 8
+
+
+THREAD_INIT = """
+#include <spoor/tracepoint.h>
+int main(int argc, char **argv)
+{
+	void (*volatile init)(void) = spoor_thread_init;
+
+	(void)argv;
+	spoor_thread_init();
+	if (argc > 0 && spoor_thread_init) /* as was to be asked once */
+		spoor_thread_init();
+	if (init)
+		init();
+	return 0;
+}
+"""
+
+
+LIBRARY = """
+#include <stdio.h>
+void spoor_thread_init(void);
+void spoor_thread_init(void) { puts("called"); }
+"""
+
+
+@pytest.mark.parametrize("way", ["", "-O0", "-static", "-flto", "-fPIC", "-DSPOOR_DISABLE", "-DSPOOR_DISABLE -O0"])
+@pytest.mark.parametrize("compiler", ["gcc -pedantic", "g++ -pedantic", "clang -pedantic", "clang++ -pedantic"])
+def test_storage_of_threads_without_the_library(tmp_path, compiler, way):
+    """The call is nothing without the library, and the library's where there is one."""
+    (tmp_path / "init.c").write_text(THREAD_INIT)
+    (tmp_path / "library.c").write_text(LIBRARY)
+    library = tracing.build_program(tmp_path / "library.so", tmp_path / "library.c", "-shared", "-fPIC")
+    made = tracing.build_program(tmp_path / "library.o", tmp_path / "library.c", "-c")
+    for more, preload, calls in [([], "", 0), ([made], "", 3), *([] if way == "-static" else [([], library, 3)])]:
+        program = tracing.build_program(tmp_path / "init", tmp_path / "init.c", *way.split(), *more, compiler=compiler)
+        run = subprocess.run([program], env=os.environ | {"LD_PRELOAD": str(preload)}, capture_output=True, text=True,
+                             timeout=10)
+        assert run.returncode == 0 and run.stdout == "called\n" * calls
 
 
 @pytest.mark.parametrize("expression, kept", [

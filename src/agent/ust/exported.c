@@ -102,6 +102,7 @@ EXPORT int spoor_marker_unregister(const char *name, marker_probe_func *probe, v
 	return calls()->marker_unregister(name, probe, data);
 }
 
+#undef spoor_thread_init /* programs' way to it */
 EXPORT void spoor_thread_init(void)
 {
 	calls()->thread_init();
