@@ -20,9 +20,9 @@ WAYS = ["-O0", "-O3 -funroll-loops", "-fPIC -pie", "-fno-pic -no-pie", "-flto", 
         "-fuse-ld=lld -flto", "-fuse-ld=lld -flto=thin -ffunction-sections -Wl,--gc-sections"]
 
 
-def flags(build, *more):
+def flags(build, *more, package="spoor-ust"):
     env = os.environ | {"PKG_CONFIG_PATH": str(build / "meson-uninstalled")}
-    run = subprocess.run(["pkg-config", *more, "spoor-ust"], env=env, capture_output=True, text=True, check=True)
+    run = subprocess.run(["pkg-config", *more, package], env=env, capture_output=True, text=True, check=True)
     return run.stdout.split()
 
 
@@ -78,6 +78,28 @@ def test_linked(build, tmp_path, way):
     run, _ = tracing.traced(build, tmp_path / "out", program, "count", 101, preload=False)
     assert run.returncode == 0, run.stderr
     check(tmp_path / "out")
+
+
+NAMESAKES = """
+#include <spoor/tracepoint.h>
+#include <ust/marker.h>
+#include <core/lock.h>
+#include <base/time.h>
+int main(void) { trace_mark(mine_event, "n %d", OWN_LOCK + OWN_TIME); return 0; }
+"""
+
+
+@pytest.mark.parametrize("package", ["spoor-ust", "spoor-lttng-ust"])
+def test_from_the_build_tree_only_what_is_for_programs(build, tmp_path, package):
+    """A program's headers may be called as those are that the library is made of."""
+    for name, text in ("core/lock.h", "#define OWN_LOCK 1\n"), ("base/time.h", "#define OWN_TIME 2\n"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    (tmp_path / "mine.c").write_text(NAMESAKES)
+    words = flags(build, "--cflags", "--libs", package=package)
+    subprocess.run(["gcc", "-o", "mine", "mine.c", *words, "-I."], cwd=tmp_path, check=True, timeout=60)
+    _, (trace,) = tracing.traced(build, tmp_path / "out", tmp_path / "mine", preload=False)
+    assert [e.values for e in trace.events] == [{"n": 3}]
 
 
 OTHERS_SIGURG = """
