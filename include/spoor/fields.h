@@ -69,9 +69,18 @@ template <class T> struct spoor_sign_<T *, false> {
 
 /* What is neither would be read as what it is not: an array of a negative size does not compile. */
 #define SPOOR_REAL_(type) (__builtin_classify_type((type)0) == 8)
+/* As large as the others, and no number of theirs. */
+#if defined(__DEC64_MANT_DIG__) && !defined(__cplusplus)
+#define SPOOR_DECIMAL_(type) \
+	(__builtin_types_compatible_p(type, _Decimal32) || __builtin_types_compatible_p(type, _Decimal64))
+#else
+#define SPOOR_DECIMAL_(type) 0
+#endif
 #define SPOOR_UNLESS_(wrong) sizeof(char[(wrong) ? -1 : 1])
 #define SPOOR_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(SPOOR_REAL_(type) || sizeof(type) > 8))
-#define SPOOR_REAL_WIDTH_(type) (sizeof(type) * SPOOR_UNLESS_(!SPOOR_REAL_(type) || sizeof(type) > 8))
+#define SPOOR_REAL_WIDTH_(type)                                                \
+	(sizeof(type) * SPOOR_UNLESS_(!SPOOR_REAL_(type) || SPOOR_DECIMAL_(type) || \
+				      (sizeof(type) != 4 && sizeof(type) != 8)))
 #define SPOOR_ARRAY_COUNT_(count) ((count) * SPOOR_UNLESS_((count) < 1 || (count) > 65535))
 
 /* Integers */

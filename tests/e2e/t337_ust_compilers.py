@@ -143,6 +143,8 @@ FIELDS = {
     "float as an integer": ("float n", "spoor_int(float, n, n)"),
     "integer as a float": ("int n", "spoor_float(int, n, n)"),
     "long double": ("long double n", "spoor_float(long double, n, n)"),
+    **{f"{t} as a float or double": (f"{t} n", f"spoor_float({t}, n, n)")
+       for t in ("_Float16", "__bf16", "_Decimal32", "_Decimal64", "const _Decimal64", "_Decimal128")},
     "wider than 64 bits": ("__int128 n", "spoor_hex(__int128, n, n)"),
     "array of floats": ("const float *n", "spoor_array(float, n, n, 3)"),
     "sequence of doubles": ("const double *n", "spoor_sequence_hex(double, n, n, 3)"),
@@ -200,7 +202,8 @@ def test_what_is_not_constant_does_not_compile(tmp_path, compiler):
         assert run.returncode == 1 and "error" in run.stderr, what
 
 
-@pytest.mark.parametrize("compiler", ["gcc", "clang", "g++", "clang++"])
+@pytest.mark.parametrize("compiler", [c for c in ("gcc", "clang", "clang-19", "g++", "clang++", "clang++-19")
+                                      if shutil.which(c)])
 def test_fields_of_wrong_types_do_not_compile(tmp_path, compiler):
     for what, (parameter, field) in FIELDS.items():
         (tmp_path / "x.c").write_text(
