@@ -9,8 +9,9 @@
  * The format is a string literal; the compiler checks the arguments as printf's. Each conversion makes a field, named
  * by the word before it and typed by the conversion; a `#` hint before it says how an integer is stored: "size #2u%zu"
  * in two bytes, "port #n2u%u" two bytes in network order. %b and %w32d of C23 are understood, with whichever libc; %ls
- * is an address. Not understood: arguments by number (%1$d), %n, %C and %S, decimal floating point, conversions that a
- * program registers, more than 64 arguments; events of such a marker have no fields.
+ * is an address, %lc the number of a character. %m makes a field `errno`: the number that it has once the arguments
+ * have been evaluated. Not understood: arguments by number (%1$d), %n, %C and %S, decimal floating point, conversions
+ * that a program registers, more than 64 arguments; events of such a marker have no fields.
  *
  *	spoor_log("cache is %d%% full", percent);
  *

@@ -355,6 +355,50 @@ def test_logs(trace):
     assert [list(e.values.values()) for e in trace.events if e.name == log.name] == [[99, "all"]]
 
 
+OTHERS_OF_PRINTF = """
+#include <errno.h>
+#include <stdio.h>
+#include <wchar.h>
+#include <spoor/marker.h>
+static void probe(void *data, void *call_data, const char *format, va_list *args)
+{
+	(void)data;
+	(void)call_data;
+	vprintf(format, *args);
+	errno = EBUSY;
+}
+static const char *name(void) { errno = ENOENT; return "none"; }
+int main(void)
+{
+	int n;
+
+	marker_probe_register("probed", NULL, probe, NULL);
+	marker_probe_register("probed", "errno %m, n %d: %m\\n", probe, &n);
+	errno = EPERM;
+	trace_mark(probed, "errno %m, n %d: %m\\n", errno);
+	trace_mark(wide, "was %d, %lc last %lc", errno, (wint_t)0x20ac, (wint_t)0x1f600);
+	spoor_log("cannot open %s: %m", name());
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang -O0", "g++"])
+def test_errno_and_wide_characters(build, spoor, tmp_path, compiler):
+    """errno is what printf would have found, also after probes, of which none changes it for others."""
+    (tmp_path / "others.c").write_text(OTHERS_OF_PRINTF)
+    program = tracing.build_program(tmp_path / "others", tmp_path / "others.c", compiler=compiler)
+    run, (trace,) = tracing.traced(build, tmp_path / "out", program)
+    assert run.stdout == "errno Operation not permitted, n 1: Operation not permitted\n" * 2
+    assert [e.values for e in trace.events] == [dict(errno=1, n=1, errno_3=1), dict(was=1, arg2=0x20ac, last=0x1f600),
+                                                dict(open="none", errno=2)]
+    spoor("ust", "run", "-e", "*:wide", "-e", "log:*", "-o", "t.spoor", "--", program)
+    wide, log = spoor("report", "--events", "t.spoor").stdout.splitlines()[:2]
+    assert wide.endswith("marker:wide was=1 arg2=0x20ac last=0x1f600") and log.endswith(' open="none" errno=2')
+    told = subprocess.run(["babeltrace2", tmp_path / "t.spoor"], capture_output=True, text=True, check=True).stdout
+    assert 'open = "none", errno = 2' in told
+
+
 def test_places(trace):
     """gcc takes a statement's first line, clang its last."""
     source = (tracing.DATA / "ust_types.c").read_text().splitlines()

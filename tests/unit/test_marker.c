@@ -69,13 +69,22 @@ static void formats(void **state)
 		{ "h", SPOOR_DEF_INT, 0, 8, 10, SPOOR_DEF_SIGNED },
 	};
 
+	static const struct expected others[] = {
+		{ "open", SPOOR_DEF_STRING, 0, 1, 10, 0 },
+		{ "errno", SPOOR_DEF_INT, 0, 4, 10, SPOOR_DEF_SIGNED },
+		{ "errno_3", SPOOR_DEF_INT, 0, 4, 10, SPOOR_DEF_SIGNED },
+		{ "arg4", SPOOR_DEF_INT, 0, 4, 16, 0 },
+		{ "last", SPOOR_DEF_INT, 0, 4, 16, 0 },
+	};
+
 	(void)state;
 	check("myint %d mystring %s", 2, two, 2);
 	check("a %hhd b=%hu, c: %lx d %zo e %p f %.3f", 6, sizes, 6);
 	check("size #1u%zu port #n2u%u id #4x%lx", 3, hints, 3);
 	check("%d x %d x %d %*.*s", 6, names, 4);
 	check("a %#b b %lB c %w8d d %w16x e %w32u f %w64i g %wf8u h %wf16d", 8, bits, 8);
-	check("100%% of it, %m", 0, NULL, 0);
+	check("100%% of it", 0, NULL, 0);
+	check("cannot open %s: %m, error %*.*m, %lc, last %lc", 7, others, 5);
 	check("", 0, NULL, 0);
 }
 

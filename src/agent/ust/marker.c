@@ -107,6 +107,9 @@ static unsigned take_values(const struct marker_plan *plan, va_list args, struct
 			d = a->pass == PASS_DOUBLE ? va_arg(args, double) : (double)va_arg(args, long double);
 			memcpy(&v.bits, &d, sizeof(d));
 			break;
+		case PASS_ERRNO:
+			v.bits = (uint64_t)errno;
+			break;
 		case PASS_STRING:
 			take_string(a, va_arg(args, const char *), precision, &v);
 			precision = -1;
@@ -139,16 +142,19 @@ static void put_values(char *at, const struct value *values, unsigned n)
 
 static void call_probes(struct spoor_tracepoint *tp, const char *format, va_list args)
 {
+	const int error = errno; /* what %m means, in each of them and to who records */
 	const struct spoor_probe *p;
 
 	for (p = probes_begin(tp); p->function; p++) {
 		va_list copy;
 
 		va_copy(copy, args);
+		errno = error;
 		((marker_probe_func *)p->function)(p->data, NULL, format, &copy);
 		va_end(copy);
 	}
 	probes_end();
+	errno = error;
 }
 
 void marker_record(struct spoor_tracepoint *tp, const char *format, ...)

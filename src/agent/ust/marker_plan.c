@@ -208,6 +208,11 @@ static int add_integer(struct parser *p, const char *percent, const struct conve
 	struct marker_argument *a;
 	int r;
 
+	if (c->letter == 'c' && c->length == 'l') { /* wide: which one, a wint_t */
+		struct conversion wide = { .letter = 'x' };
+
+		return add_integer(p, percent, &wide);
+	}
 	if (c->letter == 'x' || c->letter == 'X')
 		f.base = 16;
 	if (c->letter == 'o')
@@ -257,6 +262,17 @@ static int add_string(struct parser *p, const char *percent, const struct conver
 	return add_field(p, percent, f);
 }
 
+/* What %m shows the text of, named as by a word before it. */
+static int add_errno(struct parser *p)
+{
+	static const char name[] = "errno";
+	const struct spoor_def_field f = { .type = SPOOR_DEF_INT, .base = 10, .bytes = 4, .flags = SPOOR_DEF_SIGNED };
+
+	p->text = name;
+	p->hint = NULL;
+	return add_argument(p, PASS_ERRNO, 4) ?: add_field(p, name + strlen(name), f);
+}
+
 static int add_conversion(struct parser *p, const char *percent, const struct conversion *c)
 {
 	struct spoor_def_field number = { .type = SPOOR_DEF_FLOAT, .base = 10, .bytes = 8, .flags = SPOOR_DEF_SIGNED };
@@ -270,8 +286,9 @@ static int add_conversion(struct parser *p, const char *percent, const struct co
 		return r;
 	switch (c->letter) {
 	case '%':
-	case 'm':
 		return 0;
+	case 'm':
+		return add_errno(p);
 	case 'n':
 		return -EINVAL;
 	case 's':

@@ -14,6 +14,7 @@ enum marker_pass { /* how it is passed */
 	PASS_STRING,
 	PASS_PRECISION, /* an int that bounds the string that follows; not stored */
 	PASS_SKIPPED,   /* an int that is only about looks */
+	PASS_ERRNO,     /* not at all: it is the thread's */
 };
 
 struct marker_argument {
