@@ -538,6 +538,16 @@ def test_list_of_file(spoor, ticker):
     assert spoor("ust", "list", "999999999").returncode == 1
 
 
+def test_list_of_what_is_not_linked(spoor, tmp_path):
+    """Nor does it say that there are none."""
+    objects = [tracing.build_program(tmp_path / f"{i}.o", "ust_ticker.c", "-c") for i in "ab"]
+    subprocess.run(["ld", "-r", "-o", tmp_path / "both.o", objects[0]], check=True)
+    subprocess.run(["ar", "rcs", tmp_path / "both.a", *objects], check=True)
+    for name, says in ("a.o", "not linked"), ("both.o", "not linked"), ("both.a", "no program or library"):
+        run = spoor("ust", "list", tmp_path / name)
+        assert run.returncode == 1 and not run.stdout and f"{name}: " in run.stderr and says in run.stderr
+
+
 def test_container(spoor, ticker, events, tmp_path):
     """Another pid and mount namespace: threads under the host's numbers."""
     run = spoor("ust", "run", "-o", "t.spoor", "--", "unshare", "--fork", "--pid", "--mount-proc", ticker, 2, 307, 100)

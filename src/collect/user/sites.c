@@ -75,6 +75,8 @@ int spoor_site_file_open(const char *path, struct site_file *f, struct spoor_err
 	if (!read_at(f, 0, &h, sizeof(h)) || memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    h.e_ident[EI_DATA] != ELFDATA2LSB || h.e_machine != EM_X86_64)
 		return spoor_fail(e, ENOEXEC, "%s: no program or library for x86-64", path);
+	if (h.e_type == ET_REL) /* linking says where its sites are */
+		return spoor_fail(e, ENOEXEC, "%s: is not linked: list the program or library that has it", path);
 	if (h.e_phentsize != sizeof(Elf64_Phdr) && h.e_phnum)
 		return spoor_fail(e, EBADMSG, "%s: its program headers make no sense", path);
 	f->segments = calloc(h.e_phnum ? h.e_phnum : 1, sizeof(*f->segments));

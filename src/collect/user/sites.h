@@ -38,7 +38,10 @@ struct spoor_site_info {
 
 typedef void (*spoor_site_fn)(void *ctx, const struct spoor_site_info *site);
 
-/* Calls each() for all sites. Returns how many; -ENOEXEC: no ELF file for x86-64; -EBADMSG: its sites make no sense. */
+/*
+ * Calls each() for all sites. Returns how many; -ENOEXEC: no ELF file for x86-64, or not linked; -EBADMSG: its sites
+ * make no sense.
+ */
 int spoor_sites_of_file(const char *path, spoor_site_fn each, void *ctx, struct spoor_error *e);
 /* Of a process: of all files that it maps as code, with their states. -ESRCH, -EACCES. */
 int spoor_sites_of_process(uint32_t pid, bool sdt, spoor_site_fn each, void *ctx, struct spoor_error *e);
