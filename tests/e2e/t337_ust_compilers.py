@@ -322,6 +322,24 @@ def test_declarations_of_two_compilers(tmp_path, one, two, by):
                 assert wrong.returncode != 0 and "different_declarations_of_t__e" in wrong.stderr, (linker, wrong)
 
 
+# The declaration above: written otherwise, or as it is.
+PROTO, FIELD = "TP_PROTO(int n, const char *s)", "spoor_int(int, n, n)"
+OTHERWISE = [(PROTO, "TP_PROTO( int n, const char *s )"), (PROTO, "TP_PROTO(int n,const char *s)"),
+             (PROTO, "TP_PROTO(int n, const char* s)"), (PROTO, "TP_PROTO(NUMBER n, const char *s)"),
+             (FIELD, "spoor_int(signed int, n, n)"), (FIELD, "spoor_int(int, m, n)"), (FIELD, "spoor_hex(int, n, n)")]
+ALIKE = [(PROTO, " TP_PROTO(int  n, /* as it is */\n const char *s) "), (FIELD, "spoor_int( int ,n, n )"),
+         (FIELD, "spoor_int(NUMBER, n, n)"), (FIELD, "spoor_int(int, n, n + 1)")]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_how_declarations_are_written(tmp_path, compiler):
+    for text, instead in OTHERWISE + ALIKE:
+        other = "#define NUMBER int\n" + HEADER.replace(text, instead, 1)
+        objects = two_objects(tmp_path, compiler, "g++", HEADER, other)
+        run = subprocess.run([compiler, "-o", tmp_path / "x", *objects], capture_output=True, text=True, timeout=60)
+        assert ("different_declarations_of_t__e" in run.stderr) == ((text, instead) in OTHERWISE), (instead, run.stderr)
+
+
 # In which gcc and clang have other words for a value, and which assemblers refuse.
 ODD = """#include <limits.h>
 #include <spoor/tracepoint.h>
