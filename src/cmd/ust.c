@@ -51,7 +51,9 @@ const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t siz
 
 const char *spoor_ust_not_recorded(const struct spoor_ust_apart *a, char *to, size_t size)
 {
-	snprintf(to, size, "%u %s that came %s not recorded: %s%s", a->n, spoor_plural(a->n, "program", "programs"),
+	const char *how = !a->unreached ? "came" : a->unreached < a->n ? "came or ran already" : "ran already";
+
+	snprintf(to, size, "%u %s that %s %s not recorded: %s%s", a->n, spoor_plural(a->n, "program", "programs"), how,
 		 spoor_plural(a->n, "is", "are"), a->why, a->differ ? "; others for other reasons" : "");
 	return to;
 }

@@ -312,9 +312,10 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 		    "found no room, at a daemon or to wait for one; what those wrote that ended before there was "
 		    "some is not here.");
 	put_comings(out, info->programs_not_recorded, "Not recorded",
-		    "that came: as many other sessions and channels as can at once did, there was no memory for the "
-		    "buffers, a limit (ulimit) or a directory's rights did not let them be, their libspoor-ust was of "
-		    "another version, or they do not obey the recorder's user; their user events are not here.");
+		    "that came or ran already: as many other sessions and channels as can at once did, there was no "
+		    "memory for the buffers, a limit (ulimit) or a directory's rights did not let them be, their "
+		    "libspoor-ust was of another version, they do not obey the recorder's user, or no signal reached "
+		    "them; their user events are not here.");
 }
 
 static void put_user_events(struct spoor_view *v)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """SIGURG, by which programs are called: whom it gets to, and that it stays the program's own, too."""
+import signal
 import subprocess
 from pathlib import Path
 
@@ -85,3 +86,56 @@ def test_signal_of_a_program_that_is_called_again(daemon, urgent, tmp_path):  # 
     assert p.stdout.readline() == b"loaded\n"
     ask(p, b"u")
     assert handled(p) == (1, 0)
+
+
+@pytest.fixture
+def reset(daemon, tmp_path):  # noqa: F811
+    program = tracing.build_program(tmp_path / "reset", "ust_reset.c")
+    return lambda how, **more: daemon.program(program, how, stdin=subprocess.PIPE, **more)
+
+
+RESET = "SIGURG was taken from it"
+
+
+@pytest.mark.parametrize("how", ["default", "ignore"])
+def test_who_took_it_away_is_told_of(daemon, reset, how):  # noqa: F811
+    """As PostgreSQL does: by commands for all, and for it alone, by status and by end. Each is counted once."""
+    one, other = reset(how), reset(how)
+    elsewhere = reset(how, SPOOR_UST_SOCKET="/nowhere"), reset(how, SPOOR_UST_OUTPUT=str(daemon.cwd))
+    run = daemon.ust("start", "-o", "t.spoor", one.pid, check=False)
+    assert run.returncode == 1 and run.stderr == f"spoor ust: {one.pid}: {RESET}\n"
+    for words in ("start", "-o", "t.spoor"), ("enable", "zoo:*", "-a"):
+        said = daemon.ust(*words).stdout
+        assert all(f"{p.pid}: {RESET}\n" in said for p in (one, other)) and "2 others did not do it" in said, said
+        assert not any(line.startswith(f"{p.pid}:") for p in elsewhere for line in said.splitlines()), said
+    assert f"{one.pid}: {RESET}\n" in daemon.ust("enable", "zoo:*", one.pid, check=False).stdout
+    line = f"2 programs that ran already are not recorded: {RESET}\n"
+    assert f"  {line}" in daemon.ust("status").stdout
+    said = daemon.ust("end").stdout
+    assert said.startswith("0 events of 0 programs") and line in said and "no program with sites" not in said, said
+    daemon.events()
+    assert daemon.summary["programs_not_recorded"] == 2
+
+
+def test_very_many_that_took_it_away(daemon, reset):  # noqa: F811
+    """Some are named, all are counted."""
+    all_of_them = [reset("default").pid for _ in range(23)]
+    said = daemon.ust("start", "-o", "t.spoor").stdout
+    assert said.count(RESET) == 16 and "and 7 more that no signal reaches\n" in said, said
+    assert "23 others did not do it" in said
+    assert daemon.ust("enable", "zoo:*", *all_of_them, check=False).stdout.count(RESET) == 23
+    assert f"23 programs that ran already are not recorded: {RESET}\n" in daemon.ust("end").stdout
+
+
+def test_who_blocks_it_is_told_of_until_he_comes(daemon, reset):  # noqa: F811
+    p = reset("block")
+    said = daemon.ust("start", "-o", "t.spoor").stdout
+    assert f"{p.pid}: it does not answer: is SIGURG blocked there?\n" in said
+    assert "  1 program that ran already is not recorded: it blocks SIGURG\n" in daemon.ust("status").stdout
+    daemon.kill(signal.SIGTERM)
+    daemon.start()
+    assert "  1 program that ran already is not recorded: it blocks SIGURG\n" in daemon.ust("status").stdout
+    tell(p)
+    wait_for(lambda: daemon.line(p.pid))
+    assert "not recorded" not in daemon.ust("status").stdout
+    assert "not recorded" not in daemon.ust("end").stdout

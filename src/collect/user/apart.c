@@ -63,12 +63,12 @@ static void forget_ended(struct spoor_ust_session *s)
 }
 
 /* There is a power of two of room. */
-void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier)
+void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_apart_who *who)
 {
 	size_t n = s->n_apart_who;
 	void *grown;
 
-	if (!p->start_time)
+	if (!who->process.start_time)
 		return;
 	if (n >= FORGET_FROM && !(n & (n - 1)))
 		forget_ended(s);
@@ -79,17 +79,41 @@ void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_proces
 			return;
 		s->apart_who = grown;
 	}
-	s->apart_who[s->n_apart_who++] = (struct spoor_apart_who){ *p, earlier };
+	s->apart_who[s->n_apart_who++] = *who;
+}
+
+static void count(struct spoor_ust_session *s, const struct spoor_apart_who *who, const char *why)
+{
+	struct spoor_ust_apart *a = &s->apart;
+
+	a->differ |= a->n && strcmp(a->why, why);
+	snprintf(a->why, sizeof(a->why), "%s", why);
+	a->n++;
+	a->unreached += who->unreached;
+	spoor_apart_note(s, who);
 }
 
 void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why)
 {
-	struct spoor_ust_apart *a = &s->apart;
+	if (!is_known(s, p))
+		count(s, &(struct spoor_apart_who){ .process = *p }, why);
+}
 
-	if (is_known(s, p))
+void spoor_apart_unreached(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why)
+{
+	if (!is_known(s, p))
+		count(s, &(struct spoor_apart_who){ .process = *p, .unreached = true }, why);
+}
+
+void spoor_apart_comes(struct spoor_ust_session *s, const struct spoor_ust_process *p)
+{
+	for (size_t i = 0; i < s->n_apart_who; i++) {
+		if (!s->apart_who[i].unreached || !is_same(&s->apart_who[i].process, p))
+			continue;
+		s->apart_who[i] = s->apart_who[s->n_apart_who - 1];
+		s->n_apart_who--;
+		s->apart.n -= s->apart.n > 0;
+		s->apart.unreached -= s->apart.unreached > 0;
 		return;
-	a->differ |= a->n && strcmp(a->why, why);
-	snprintf(a->why, sizeof(a->why), "%s", why);
-	a->n++;
-	spoor_apart_note(s, p, false);
+	}
 }

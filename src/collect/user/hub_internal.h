@@ -2,7 +2,7 @@
 #pragma once
 /*
  * The hub's parts: hub.c (sockets), hub_accept.c, hub_rounds.c, hub_end.c, program.c (traced programs), request.c
- * (clients), kick.c.
+ * (clients), kick.c, unreached.c.
  */
 #include <sys/types.h>
 #include <sys/socket.h>
@@ -113,6 +113,7 @@ struct spoor_hub_request {
 	char text[1024];      /* of the last line */
 	uint32_t *expected; /* processes that were kicked, and have not come yet */
 	unsigned n_expected;
+	unsigned n_unreached; /* programs of ours that no signal reaches (unreached.c) */
 };
 
 struct hub_board {
@@ -360,3 +361,8 @@ void spoor_recall_heard(struct spoor_hub *h, uint32_t pid); /* that program, tha
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q);
 void spoor_kick(struct hub_program *p); /* not if it would come to the program itself, which does not know of it */
 const char *spoor_kick_fails(uint32_t pid); /* why it does not get there, while the process runs; NULL: it does */
+
+/* unreached.c: q NULL: nobody wants to know */
+void spoor_unreached_note(struct spoor_hub *h, const struct spoor_hub_request *q, uint32_t pid, const char *why);
+void spoor_unreached_tell(struct spoor_hub *h, struct spoor_hub_request *q, uint32_t pid, int result, const char *why);
+void spoor_unreached_sum_up(struct spoor_hub_request *q); /* of those that were not named */

@@ -35,8 +35,8 @@ const char *spoor_kick_fails(uint32_t pid)
 	if (taker == SPOOR_URGENT_TAKEN)
 		return SPOOR_URGENT_IS_TAKEN;
 	if (taker == SPOOR_URGENT_BLOCKED)
-		return "it blocks SIGURG";
-	return spoor_urgent_is_handled(pid) ? NULL : "SIGURG was taken from it";
+		return SPOOR_URGENT_IS_BLOCKED;
+	return spoor_urgent_is_handled(pid) ? NULL : SPOOR_URGENT_IS_RESET;
 }
 
 /* Much may be said to it at once: what /proc says holds for a moment. */
@@ -131,9 +131,11 @@ static char *environment_of(uint32_t pid, size_t *ret_len)
  */
 static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
+	static const char alone[] = "SPOOR_UST_OUTPUT=";
 	const size_t n = sizeof(SPOOR_CONTROL_VARIABLE);
 	size_t most = MOST_ENVIRONMENT / (1 + sizeof(char *));
 	bool standard = leads_here(h, pid, SPOOR_CONTROL_SOCKET), overwritten = true, seen = standard;
+	const char *named = NULL;
 	size_t len = 0;
 	_cleanup_(spoor_freep) char *all = environment_of(pid, &len);
 	char path[PATH_MAX];
@@ -143,14 +145,18 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 	/* execve() counts a pointer for each: there are no more. */
 	for (const char *variable = all; variable < all + len && most--; variable += strlen(variable) + 1) {
 		overwritten = overwritten && !strchr(variable, '=');
-		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n])
-			return may_be_ours(h, pid, variable + n);
+		if (!strncmp(variable, alone, sizeof(alone) - 1) && variable[sizeof(alone) - 1])
+			return false;
+		if (!strncmp(variable, SPOOR_CONTROL_VARIABLE "=", n) && variable[n] && !named)
+			named = variable + n;
 		if (!strncmp(variable, "XDG_RUNTIME_DIR=", 16) && !seen) { /* getenv() takes the first */
 			seen = true;
 			snprintf(path, sizeof(path), "%s/%s", variable + 16, SPOOR_CONTROL_USER_SOCKET);
 			standard = leads_here(h, pid, path);
 		}
 	}
+	if (named)
+		return may_be_ours(h, pid, named);
 	return standard || (len && overwritten);
 }
 
@@ -163,7 +169,15 @@ static bool is_known(struct spoor_hub *h, uint32_t pid)
 	return false;
 }
 
-/* 0: it is here; 1: it can be kicked. -EACCES: another user's, or one that gave it up to be looked into. */
+/* 1: it is; has: the library. -EACCES: another user's, or one that gave it up to be looked into. */
+static int is_ours(const struct spoor_hub *h, uint32_t pid, int has)
+{
+	if (has <= 0)
+		return has == -EACCES || has == -EPERM ? -EACCES : -ENOENT;
+	return looks_here(h, pid) ? 1 : -EBUSY;
+}
+
+/* 0: it is here; 1: it can be kicked. -ENOTCONN: it does not handle SIGURG, whether it has the library or not. */
 static int may_kick(struct spoor_hub *h, uint32_t pid)
 {
 	int r;
@@ -173,20 +187,33 @@ static int may_kick(struct spoor_hub *h, uint32_t pid)
 	if (!spoor_process_start(pid))
 		return -ESRCH;
 	if (!spoor_urgent_is_handled(pid))
-		return -ENOENT;
-	r = has_library(pid);
+		return -ENOTCONN;
+	r = is_ours(h, pid, has_library(pid));
 	if (r <= 0)
-		return r == -EACCES || r == -EPERM ? -EACCES : -ENOENT;
-	if (!looks_here(h, pid))
-		return -EBUSY;
+		return r;
 	return spoor_urgent_find_taker(pid) == SPOOR_URGENT_TAKEN ? -EADDRINUSE : 1;
+}
+
+/* Of one process that is asked for: -ENOTCONN only if it is one of ours. */
+static int reason_of(const struct spoor_hub *h, uint32_t pid, int r)
+{
+	int ours = r == -ENOTCONN ? is_ours(h, pid, has_library(pid)) : 1;
+
+	return ours < 0 ? ours : r;
+}
+
+/* Of any process there is: one of ours by the library's name, for to look into all files would take too long. */
+static bool is_out_of_reach(const struct spoor_hub *h, uint32_t pid, int r)
+{
+	return r == -EADDRINUSE || (r == -ENOTCONN && is_ours(h, pid, maps(pid, "/libspoor-ust", buffers)) > 0);
 }
 
 static const char *why_not(int r)
 {
-	return r == -ENOENT ? "libspoor-ust is not in it, or SIGURG was taken from it" :
+	return r == -ENOENT ? "libspoor-ust is not in it" :
 	       r == -EACCES ? "the daemon may not look into it: run it as root" :
-	       r == -EBUSY  ? "it obeys another recorder" :
+	       r == -EBUSY  ? "it obeys another recorder, or records alone" :
+	       r == -ENOTCONN ? SPOOR_URGENT_IS_RESET :
 	       r == -ESRCH  ? "there is none" :
 	       r == -EADDRINUSE ? SPOOR_URGENT_IS_TAKEN :
 				  "";
@@ -194,7 +221,7 @@ static const char *why_not(int r)
 
 int spoor_hub_reaches(struct spoor_hub *h, uint32_t pid, struct spoor_error *e)
 {
-	int r = may_kick(h, pid);
+	int r = reason_of(h, pid, may_kick(h, pid));
 
 	return r < 0 ? spoor_fail(e, -r, "%u: %s", pid, why_not(r)) : 0;
 }
@@ -249,9 +276,11 @@ int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 		int r = pid != (uint32_t)getpid() ? try_kick(h, pid, q) : 0;
 
 		n += r > 0;
-		if (r == -EADDRINUSE && q && q->again)
-			spoor_request_done(q, pid, r, SPOOR_URGENT_IS_TAKEN);
+		if (q && q->again && is_out_of_reach(h, pid, r))
+			spoor_unreached_tell(h, q, pid, r, why_not(r));
 	}
+	if (q && q->again)
+		spoor_unreached_sum_up(q);
 	return n;
 }
 
@@ -267,8 +296,10 @@ int spoor_hub_kick(struct spoor_hub *h, const struct spoor_ust_session *s, uint3
 	}
 	if (!pid)
 		return spoor_kick_all(h, q);
-	n = try_kick(h, pid, q);
-	if (n < 0 && q)
+	n = reason_of(h, pid, try_kick(h, pid, q));
+	if (n == -ENOTCONN || n == -EADDRINUSE)
+		spoor_unreached_tell(h, q, pid, n, why_not(n));
+	else if (n < 0)
 		spoor_request_done(q, pid, n, why_not(n));
 	return n;
 }

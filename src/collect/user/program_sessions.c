@@ -118,6 +118,8 @@ struct hub_member *spoor_program_add_member(struct hub_program *p, struct spoor_
 
 	if (m)
 		return m;
+	if (p->n_sites)
+		spoor_apart_comes(s, spoor_program_process(p));
 	if (p->n_members == SPOOR_UST_MOST_SESSIONS) {
 		stay_apart(p, s, full);
 		return NULL;

@@ -13,6 +13,7 @@
 #include "base/strings.h"
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
+#include "collect/user/urgent.h"
 
 #define PATIENCE_NS SPOOR_NS_PER_SEC
 #define MOST_WAIT_MS 500 /* for a client to read, in all */
@@ -254,6 +255,8 @@ static void give_up(struct spoor_hub *h, struct spoor_hub_request *q)
 		send_text(q, line, false);
 		q->refused++;
 		q->programs++;
+		if (spoor_urgent_find_taker(q->expected[i]) == SPOOR_URGENT_BLOCKED)
+			spoor_unreached_note(h, q, q->expected[i], SPOOR_URGENT_IS_BLOCKED);
 	}
 	q->n_expected = 0;
 	for (struct hub_program *p = h->first; p; p = p->next)

@@ -75,9 +75,10 @@ struct spoor_ust_retired {
 	bool sent; /* all of it is on its way to the relay, and snapshots do not have it */
 };
 
-/* Programs with sites that came and cannot be recorded. */
+/* Programs with sites that came, or ran already, and cannot be recorded. */
 struct spoor_ust_apart {
 	unsigned n;
+	unsigned unreached; /* of these: they ran already, and have not come: no signal reaches them */
 	char why[241]; /* of the last one */
 	bool differ;   /* of others it is something else */
 };
@@ -85,6 +86,7 @@ struct spoor_ust_apart {
 struct spoor_apart_who {
 	struct spoor_ust_process process;
 	bool earlier; /* a recorder before us counted it, and it has not come again yet */
+	bool unreached;
 };
 
 /* Whether a program is recorded from its begin on. */
@@ -191,7 +193,11 @@ void spoor_ust_session_forget_ended(struct spoor_ust_session *s);
 bool spoor_apart_has(const struct spoor_ust_session *s, const struct spoor_ust_process *p); /* it did */
 void spoor_apart_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
 /* One that is counted already. */
-void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_ust_process *p, bool earlier);
+void spoor_apart_note(struct spoor_ust_session *s, const struct spoor_apart_who *who);
+/* It ran already, and no signal reaches it; */
+void spoor_apart_unreached(struct spoor_ust_session *s, const struct spoor_ust_process *p, const char *why);
+/* it comes all the same. */
+void spoor_apart_comes(struct spoor_ust_session *s, const struct spoor_ust_process *p);
 /* It comes, and has sites. true: it had come to a recorder before us, and *how is as it did there. */
 bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, enum spoor_coming *how);
 /* Changes with each program that comes late, while it runs, not at all, or first. */

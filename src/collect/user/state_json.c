@@ -62,15 +62,24 @@ static json_t *singles_json(const struct spoor_ust_session *s)
 	return who;
 }
 
+static json_t *who_json(const struct spoor_apart_who *w)
+{
+	json_t *j = process_json(&w->process);
+
+	json_array_append_new(j, json_boolean(w->unreached));
+	return j;
+}
+
 /* Why is what a program said. */
 static json_t *apart_json(const struct spoor_ust_session *s)
 {
 	json_t *who = json_array(), *why = json_string(s->apart.why);
 
 	for (size_t i = 0; i < s->n_apart_who; i++)
-		json_array_append_new(who, process_json(&s->apart_who[i].process));
-	return json_pack("{s:I, s:o, s:b, s:o}", "programs", (json_int_t)s->apart.n, "why", why ? why : json_string(""),
-			 "differ", s->apart.differ, "who", who);
+		json_array_append_new(who, who_json(&s->apart_who[i]));
+	return json_pack("{s:I, s:I, s:o, s:b, s:o}", "programs", (json_int_t)s->apart.n, "unreached",
+			 (json_int_t)s->apart.unreached, "why", why ? why : json_string(""), "differ", s->apart.differ,
+			 "who", who);
 }
 
 void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how)
@@ -242,6 +251,7 @@ static int read_texts(const json_t *j, struct spoor_state_session *s)
 static int read_apart(const json_t *j, struct spoor_ust_apart *a)
 {
 	a->n = number(j, "programs");
+	a->unreached = number(j, "unreached");
 	a->differ = json_is_true(json_object_get(j, "differ"));
 	return copy(a->why, sizeof(a->why), j, "why");
 }
@@ -288,9 +298,10 @@ void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s)
 	const json_t *who = json_object_get(json_object_get(j, "not_recorded"), "who");
 
 	for (size_t i = 0; i < json_array_size(who); i++) {
-		struct spoor_ust_process p = read_process(json_array_get(who, i));
+		const json_t *one = json_array_get(who, i);
+		struct spoor_apart_who w = { read_process(one), true, json_is_true(json_array_get(one, 2)) };
 
-		spoor_apart_note(s, &p, true);
+		spoor_apart_note(s, &w);
 	}
 }
 

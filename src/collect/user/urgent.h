@@ -9,6 +9,9 @@
 
 #define SPOOR_URGENT_IS_TAKEN "a thread of it waits for all signals, SIGURG too (sigwait(), signalfd())"
 
+#define SPOOR_URGENT_IS_BLOCKED "it blocks SIGURG"
+#define SPOOR_URGENT_IS_RESET "SIGURG was taken from it"
+
 enum spoor_urgent_taker {
 	SPOOR_URGENT_HANDLED,
 	SPOOR_URGENT_BLOCKED, /* by all threads */
