@@ -328,6 +328,22 @@ def test_recover_takes_each_buffer_once(spoor, build, ticker, tmp_path):
                          "was taken\n"
 
 
+@pytest.mark.parametrize("order", [["cut", "alone"], ["alone", "cut"], ["cut", "shorter", "alone"]])
+def test_recover_takes_the_whole_one_of_copies(spoor, build, ticker, tmp_path, order):
+    """Not one that a copy which broke off has left, wherever that is named."""
+    subprocess.run([ticker, "1", "5000"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)
+    arena, = (tmp_path / "alone").glob("*.arena")
+    for name, size in ("cut", 65536), ("shorter", 4096):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / arena.name).write_bytes(arena.read_bytes()[:size])
+    run = spoor("ust", "recover", "-o", "t.spoor", *order)
+    assert run.returncode == 0 and run.stdout == "5500 events of 1 program in t.spoor\n", run
+    n = len(order) - 1
+    assert f"spoor ust: {n} file{'s are' if n > 1 else ' is'} left out" in run.stderr and "is cut" not in run.stderr
+    assert f"cut/{arena.name}: another file has the same program's buffer, and was taken" in run.stderr \
+        or f"shorter/{arena.name}: another" in run.stderr, run
+
+
 def test_recover_of_a_cut_file(spoor, build, ticker, tmp_path, events):
     """Wherever it is cut: every event that is there wholly, in order, and what is missing is told."""
     subprocess.run([ticker, "1", "5003"], env=tracing.environment(build, tmp_path / "alone"), check=True, timeout=60)

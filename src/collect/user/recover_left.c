@@ -26,6 +26,7 @@ static void free_left(struct spoor_left *l)
 	spoor_source_done(&l->source);
 	spoor_user_clock_done(&l->clock);
 	spoor_closep(&l->spill_fd);
+	free(l->path);
 	free(l);
 }
 
@@ -209,10 +210,24 @@ static int pass_over(const struct spoor_left *l, const struct spoor_left *known,
 	return spoor_fail(e, EEXIST, "%s: another file has the same program's buffer, and was taken", path);
 }
 
+/* Of copies the larger one is taken: the other was cut. */
+static int replace(struct spoor_lefts *all, struct spoor_left **known, struct spoor_left *l, struct spoor_error *e)
+{
+	struct spoor_left *before = *known;
+	int err = pass_over(before, l, before->path, e);
+	size_t i = 0;
+
+	while (all->all[i] != before)
+		i++;
+	all->all[i] = *known = l;
+	free_left(before);
+	return err;
+}
+
 static int add_left(struct spoor_lefts *all, const char *path, struct spoor_error *e)
 {
 	_cleanup_(free_leftp) struct spoor_left *l = calloc(1, sizeof(*l));
-	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), *const *known;
+	struct spoor_left **grown = reallocarray(all->all, all->n + 1, sizeof(*grown)), **known;
 	_cleanup_(spoor_closep) int fd = -1;
 	struct spoor_error inner = { "" };
 	uint8_t *data = NULL;
@@ -225,6 +240,9 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	if (!l || !grown)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	l->spill_fd = -1;
+	l->path = strdup(path);
+	if (!l->path)
+		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	err = read_file(path, &fd, &st, &data, &size, e);
 	if (err)
 		return err;
@@ -234,7 +252,7 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 	if (err)
 		return spoor_fail(e, -err, "%s: %s", path, inner.text);
 	known = tfind(l, &all->by_uuid, by_uuid);
-	if (known)
+	if (known && l->source.arena->size <= (*known)->source.arena->size)
 		return pass_over(l, *known, path, e);
 	l->runs = same_boot(&l->source.arena->head) &&
 		  spoor_process_runs(l->source.arena->head.pid, l->source.arena->head.start_time);
@@ -245,6 +263,8 @@ static int add_left(struct spoor_lefts *all, const char *path, struct spoor_erro
 		return err;
 	take_clocks(l);
 	l->source.clock = &l->clock;
+	if (known)
+		return replace(all, known, TAKE_PTR(l), e);
 	if (!tsearch(l, &all->by_uuid, by_uuid))
 		return spoor_fail(e, ENOMEM, "%s: out of memory", path);
 	all->all[all->n++] = TAKE_PTR(l);

@@ -6,6 +6,7 @@
 #include "collect/user/taker.h"
 
 struct spoor_left {
+	char *path;
 	struct spoor_source source;
 	struct spoor_user_clock clock;
 	int spill_fd;
@@ -25,7 +26,8 @@ struct spoor_lefts {
 
 /*
  * A file, or all files of a directory. One that cannot be read does not take the others with it. One that is there
- * already, also as a copy, is not taken again. What was spilled stands for the buffers that it is of. -ENOMEM.
+ * already, also as a copy, is not taken again: of copies of different sizes the largest is, for others were cut. What
+ * was spilled stands for the buffers that it is of. -ENOMEM.
  */
 int spoor_lefts_add(struct spoor_lefts *all, const char *path, struct spoor_error *e);
 void spoor_lefts_done(struct spoor_lefts *all);
