@@ -99,7 +99,8 @@ def test_losses_are_told_once(daemon, ticker, number):
     assert daemon.summary["discarded"] == 3_000_000 - written
 
 
-LOST, LOST_LARGE, GONE = 1024 + 64, 1024 + 72, 64  # in the arena; in a packet's header
+LOST, LOST_LARGE, SHARED, CHILDREN = 1024 + 64, 1024 + 72, 1024 + 96, 1024 + 120  # in the arena
+GONE = 64  # in a packet's header
 
 
 def offered(daemon, arena):
@@ -157,6 +158,37 @@ def test_counts_that_cannot_be(daemon, mode, again):
     assert summary["discarded"] == 5 * n + 102 and not summary["overwritten"], summary
     assert sorted(p["lost"] for p in summary["programs"]) == [5] * (n - 1) + [107]
     assert [p["malformed"] > 0 for p in summary["programs"]].count(True) == n - 1
+
+
+def test_count_of_shared_packets_that_cannot_be(daemon):
+    """It is as it was, and told as garbage; what was lost is believed as ever."""
+    daemon.ust("start", "-o", "t.spoor")
+    _kept, arena = offered(daemon, with_losses("discard", 5))
+    arena.put(SHARED, "<Q", 13)
+    wait_for(lambda: ", 13 in shared packets" in daemon.ust("status").stdout)
+    for value in 1 << 60, 11, 17:
+        arena.put(SHARED, "<Q", value)
+        said = daemon.ust("status").stdout
+        assert ", 13 in shared packets, some made no sense" in said, said
+    arena.put(LOST, "<Q", 107)
+    said = daemon.ust("end").stdout
+    assert ", 107 lost; " in said and "wrote what made no sense" in said, said
+
+
+@pytest.mark.parametrize("what, value", [(LOST, 1 << 48), (LOST_LARGE, 1 << 48), (CHILDREN, 0xffffffff),
+                                         (CHILDREN, 1 << 60)])
+def test_counts_of_a_file_that_cannot_be(spoor, tmp_path, what, value):
+    """Its program ran since this boot, and not longer than it has been since the file was made."""
+    arena = with_losses("discard", 5 if what == CHILDREN else 0)
+    for number, told in (7, True), (value, False):
+        arena.put(what, "<Q", number)
+        (tmp_path / "x.arena").write_bytes(arena.map[:])
+        run = spoor("ust", "recover", "-o", f"{told}.spoor", "x.arena")
+        said = run.stdout + run.stderr
+        assert run.returncode == 0 and said.startswith("1 event of 1 program"), run
+        assert ("7 child processes" in said or ", 7 lost" in said) == told and str(value) not in said, said
+        assert ("wrote what made no sense into its own buffer, in 1 place" in said) != told, said
+        assert (", 5 lost" in said) == (what == CHILDREN), said
 
 
 UNDESCRIBED = "events have no description that makes sense"

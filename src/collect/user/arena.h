@@ -56,6 +56,8 @@ struct spoor_user_arena {
 	uint64_t lost, overwritten; /* as its program said last, and can have been */
 	uint64_t lost_at;           /* when it said so, ns */
 	bool counts_bad, counts_bad_before;
+	uint64_t shared; /* likewise: events in shared packets */
+	bool shared_bad;
 	uint64_t malformed, malformed_before;
 	char what[96]; /* of the first: what was wrong */
 };
@@ -82,13 +84,13 @@ void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what);
 uint64_t spoor_user_arena_lost(struct spoor_user_arena *a);
 /*
  * Of those that were lost when it was asked last, by child processes that could have no buffers; and, without a daemon,
- * how many such there were.
+ * how many such there were: what cannot be is garbage, and none.
  */
 uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a);
-uint32_t spoor_user_arena_children(const struct spoor_user_arena *a);
+uint32_t spoor_user_arena_children(struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a);
-/* Of a live one: events that were written into shared packets, as the program says. */
-uint64_t spoor_user_arena_shared(const struct spoor_user_arena *a);
+/* Of a live one: events that were written into shared packets, as the program says, and as far as that can be. */
+uint64_t spoor_user_arena_shared(struct spoor_user_arena *a);
 /* How its program ended, of which nothing is known but that it is gone: ENDED, CRASHED, or UNSEEN. */
 enum spoor_program_state spoor_user_arena_end(const struct spoor_user_arena *a);
 const struct spoor_arena_channel *spoor_user_arena_channel(const struct spoor_user_arena *a, unsigned packet);

@@ -11,6 +11,8 @@
 #include "base/time.h"
 #include "collect/user/arena_internal.h"
 
+#define FORK_NS 10000ULL /* of a CPU, at least */
+
 void spoor_user_arena_garbage(struct spoor_user_arena *a, const char *what)
 {
 	if (!a->malformed++)
@@ -106,14 +108,25 @@ void spoor_user_arena_clocks(struct spoor_user_arena *a, struct spoor_user_clock
 	}
 }
 
-/* Each takes more than a nanosecond of a CPU. How long the program of a file ran, and on how many, nobody knows. */
+static bool is_of_this_boot(const struct spoor_user_arena *a)
+{
+	uint8_t ours[16];
+
+	return !spoor_boot_id(ours) && !memcmp(ours, a->head.boot_id, sizeof(ours));
+}
+
+/*
+ * Each takes more than a nanosecond of a CPU. How long the program of a file ran, and on how many, nobody knows, but
+ * that it was since this boot, if it is of that.
+ */
 bool spoor_user_arena_can_have(const struct spoor_user_arena *a, uint64_t n, uint64_t since)
 {
 	static uint64_t cpus;
 	uint64_t now = spoor_now_monotonic();
 
-	if (!a->mapped)
+	if (!a->mapped && (n >= 1ULL << 56 || !is_of_this_boot(a)))
 		return n < 1ULL << 56;
+	since = a->mapped ? since : a->head.made;
 	if (!cpus)
 		cpus = sysconf(_SC_NPROCESSORS_CONF);
 	return n / cpus <= (since <= now ? now - since : now); /* else `made` is of another time namespace */
@@ -167,20 +180,39 @@ uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a)
 	return sum < a->lost ? sum : a->lost;
 }
 
-uint64_t spoor_user_arena_shared(const struct spoor_user_arena *a)
+/* UINT64_MAX: no such number. */
+static uint64_t sum_of_shared(const struct spoor_user_arena *a)
 {
 	uint64_t sum = 0;
 
 	for (unsigned i = 0; i < a->head.n_channels; i++)
-		sum += LOAD(live(a)->channels[i].shared);
+		if (__builtin_add_overflow(sum, LOAD(live(a)->channels[i].shared), &sum))
+			return UINT64_MAX;
 	return sum;
 }
 
-uint32_t spoor_user_arena_children(const struct spoor_user_arena *a)
+/* The losses do not depend on it: they are believed as they were. */
+uint64_t spoor_user_arena_shared(struct spoor_user_arena *a)
+{
+	uint64_t sum = sum_of_shared(a);
+
+	if (a->shared_bad)
+		return a->shared;
+	if (sum >= a->shared && spoor_user_arena_can_have(a, sum, a->head.made))
+		return a->shared = sum;
+	a->shared_bad = true;
+	spoor_user_arena_garbage(a, "how many events it wrote into shared packets");
+	return a->shared;
+}
+
+uint32_t spoor_user_arena_children(struct spoor_user_arena *a)
 {
 	uint64_t n = LOAD(live(a)->channels[0].children);
 
-	return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+	if (n < UINT32_MAX && spoor_user_arena_can_have(a, n * FORK_NS, a->head.made))
+		return (uint32_t)n;
+	spoor_user_arena_garbage(a, "how many children could have no buffers");
+	return 0;
 }
 
 uint64_t spoor_user_arena_memory(const struct spoor_user_arena *a)

@@ -263,6 +263,8 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		struct spoor_source *s = &r->left.all[i]->source;
 		unsigned state = spoor_user_arena_end(s->arena);
 
+		r->ret->children += spoor_user_arena_children(s->arena); /* before it is asked what made no sense */
+
 		if (s->arena->malformed || s->arena->size < s->arena->head.size)
 			state = SPOOR_PROGRAM_DAMAGED;
 		else if (r->left.all[i]->runs && state != SPOOR_PROGRAM_ENDED) /* its process may execute another */
@@ -277,7 +279,6 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		spoor_source_damaged(s, &r->ret->damaged);
 		r->ret->lost += spoor_user_arena_lost(s->arena);
 		r->ret->lost_child += spoor_user_arena_lost_child(s->arena);
-		r->ret->children += spoor_user_arena_children(s->arena);
 		r->ret->overwritten += spoor_user_arena_overwritten(s->arena);
 	}
 }
