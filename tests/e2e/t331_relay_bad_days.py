@@ -414,6 +414,19 @@ def test_mutations(relay):
     assert rss_kb(relay.process.pid) < 64 << 10
 
 
+def test_strangers_fill_no_log(relay):
+    """Some of those that are refused are named; all are counted, also as the relay ends. Senders are named as ever."""
+    for i in range(307):
+        speak(relay, HOSTILE["http" if i % 2 else "up"])
+    assert types(speak(relay, hello(name=b"good.spoor") + op(16, 1)))[0] == 2
+    named = relay.said().count(": disconnected\n")
+    assert 10 <= named <= 30 and "h/good.spoor: receiving" in relay.said(), named
+    relay.kill(signal.SIGTERM)
+    named = relay.said().count(": disconnected\n")
+    more = re.findall(r"(\d+) more connections were refused or broken off\n", relay.said())
+    assert more and named + sum(map(int, more)) == 307, relay.said()
+
+
 def test_somebody_elses_trace(relay):
     """Without the secret there is no way to it: another trace is begun."""
     speak(relay, SESSION)

@@ -46,12 +46,20 @@ static const char *name_of(const struct relay_client *c, char *buf, size_t size)
 	return buf;
 }
 
-/* The last words. */
-static void refuse(struct relay_client *c, int error, const char *text)
+static void say_of(const struct relay_client *c, const char *what, const char *more)
 {
 	char name[320];
 
-	spoor_relay_say(c->relay, "%s: %s: disconnected", name_of(c, name, sizeof(name)), text);
+	if (c->trace)
+		spoor_relay_say(c->relay, "%s: %s%s", name_of(c, name, sizeof(name)), what, more);
+	else
+		spoor_relay_say_of_stranger(c->relay, "%s: %s%s", c->from, what, more);
+}
+
+/* The last words. */
+static void refuse(struct relay_client *c, int error, const char *text)
+{
+	say_of(c, text, ": disconnected");
 	if (c->n_out > sizeof(c->out) / 2 || c->digest)
 		c->dead = true; /* in the middle of something */
 	put_refusal(c, SPOOR_RELAY_REFUSE, error, text);
@@ -300,7 +308,7 @@ static int take_messages(struct relay_client *c, uint64_t now)
 
 static void end(struct relay_client *c, int err)
 {
-	char name[320], why[320];
+	char why[320];
 
 	c->dead = true;
 	if (err == -EBADMSG)
@@ -316,7 +324,7 @@ static void end(struct relay_client *c, int err)
 			 !c->trace->ended   ? "its sender has left" :
 			 c->trace->in_order ? "complete" :
 					      "its sender has ended it, and not in order");
-	spoor_relay_say(c->relay, "%s: %s", name_of(c, name, sizeof(name)), why);
+	say_of(c, why, "");
 }
 
 static int receive(struct relay_client *c, uint64_t now)

@@ -19,16 +19,43 @@
 
 #define TICK (250 * 1000000ULL)
 #define MOST_EVENTS 64
+/* Nobody needs a certificate, nor a trace, to be refused: he is not to fill a log. */
+#define MOST_STRANGERS 10
+#define STRANGERS_NS (10 * SPOOR_NS_PER_SEC)
+
+static void say(struct spoor_relay *r, const char *fmt, va_list ap)
+{
+	char text[640];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	r->o.say(r->o.ctx, text);
+}
 
 void spoor_relay_say(struct spoor_relay *r, const char *fmt, ...)
 {
-	char text[640];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	say(r, fmt, ap);
 	va_end(ap);
-	r->o.say(r->o.ctx, text);
+}
+
+void spoor_relay_say_of_stranger(struct spoor_relay *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (r->n_strangers++ >= MOST_STRANGERS)
+		return;
+	va_start(ap, fmt);
+	say(r, fmt, ap);
+	va_end(ap);
+}
+
+static void tell_more_strangers(struct spoor_relay *r)
+{
+	if (r->n_strangers > MOST_STRANGERS)
+		spoor_relay_say(r, "%u more connections were refused or broken off", r->n_strangers - MOST_STRANGERS);
+	r->n_strangers = 0;
 }
 
 /* ---- clients come and go ---- */
@@ -91,7 +118,7 @@ static bool make_room(struct spoor_relay *r, uint64_t now)
 			oldest = c;
 	if (!oldest)
 		return false;
-	spoor_relay_say(r, "%s: too many connections: disconnected", oldest->from);
+	spoor_relay_say_of_stranger(r, "%s: too many connections: disconnected", oldest->from);
 	free_client(oldest, now);
 	return true;
 }
@@ -105,7 +132,7 @@ static void take_in(struct spoor_relay *r, int fd, const struct sockaddr *a, soc
 
 	getnameinfo(a, len, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
 	if (!c) {
-		spoor_relay_say(r, "%s: refused: there are %u connections already", host, r->n_clients);
+		spoor_relay_say_of_stranger(r, "%s: refused: there are %u connections already", host, r->n_clients);
 		close(fd);
 		return;
 	}
@@ -181,6 +208,10 @@ static void tick(struct spoor_relay *r, uint64_t now)
 		if (!c->dead)
 			spoor_served_tick(c, now);
 	relay_traces_tick(&r->traces, now, r->o.patience, stays_away, r);
+	if (now < r->strangers_due)
+		return;
+	r->strangers_due = now + STRANGERS_NS;
+	tell_more_strangers(r);
 }
 
 int spoor_relay_serve(struct spoor_relay *r)
@@ -272,6 +303,7 @@ void spoor_relay_close(struct spoor_relay *r)
 		return;
 	while (r->first)
 		free_client(r->first, 0);
+	tell_more_strangers(r);
 	relay_traces_close(&r->traces);
 	if (r->listen_fd >= 0)
 		close(r->listen_fd);

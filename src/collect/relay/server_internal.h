@@ -33,12 +33,16 @@ struct spoor_relay {
 	struct relay_client *first;
 	unsigned n_clients;
 	uint64_t due;
+	unsigned n_strangers; /* of whom there was something to say, said or not, until: */
+	uint64_t strangers_due;
 	bool busy;     /* some client has more */
 	bool no_files; /* there was one too few, which was said */
 	bool deaf;     /* there is one too few now */
 };
 
 void spoor_relay_say(struct spoor_relay *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Of a client whom anybody can be: some lines, and how many more there were. */
+void spoor_relay_say_of_stranger(struct spoor_relay *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* served.c: what there is to read, carry out, and send. Sets dead. */
 void spoor_served_turn(struct relay_client *c, uint64_t now);
