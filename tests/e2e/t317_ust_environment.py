@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 import tracing
-from daemons import open_place  # noqa: F401 (fixture)
+from daemons import daemon, open_place  # noqa: F401 (fixtures)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,14 @@ def test_what_cannot_be_is_said(build, actor, tmp_path, name, value, says):
     run, traces = tracing.traced(build, tmp_path / "out", actor, "count", 101, **{f"SPOOR_UST_{name}": value})
     assert run.returncode == 0 and run.stdout == "recorded actor:step 0 101\n" and not traces
     assert run.stderr.startswith("spoor-ust: ") and run.stderr.count("\n") == 1 and says in run.stderr, run.stderr
+
+
+def test_who_records_alone_has_no_recorder(daemon, actor, tmp_path):  # noqa: F811
+    """Whatever else is said of where one is."""
+    daemon.ust("start", "-o", "t.spoor")
+    _, (trace,) = tracing.traced(daemon.build, tmp_path / "out", actor, "count", 101, SPOOR_UST_SOCKET=daemon.socket)
+    assert len(trace.events) == 101
+    assert daemon.ust("end").stdout.startswith("0 events of 0 programs")
 
 
 @pytest.mark.parametrize("name, value, mode, block_us", [
