@@ -43,14 +43,15 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 	uint64_t kernel = sum(r->kernel.walks, SPOOR_WALK_STATUS_MAX);
 	uint64_t user = sum(r->objects.walks, SPOOR_WALK_STATUS_MAX);
 	uint64_t lost = r->kernel.raw_lost, late = r->objects.overflow;
-	char user_time[32], system_time[32], losses[64], shown[PATH_MAX];
+	char user_time[32], system_time[32], losses[64], dropped[48], shown[PATH_MAX];
 
 	spoor_format_duration(r->user_ns, user_time, sizeof(user_time));
 	spoor_format_duration(r->system_ns, system_time, sizeof(system_time));
 	fprintf(stderr,
-		"spoor: %lu %s, %lu lost; %lu %s walked in the kernel, %lu in user space; %.1f MB in %s; "
+		"spoor: %lu %s, %lu lost%s; %lu %s walked in the kernel, %lu in user space; %.1f MB in %s; "
 		"own cost %s user, %s system\n",
-		r->consumer.events, spoor_plural(r->consumer.events, "event", "events"), r->consumer.discarded, kernel,
+		r->consumer.events, spoor_plural(r->consumer.events, "event", "events"), r->consumer.discarded,
+		spoor_ust_dropped(r->dropped, dropped, sizeof(dropped)), kernel,
 		spoor_plural(kernel, "stack", "stacks"), user, r->bytes / 1e6, show(o->s.output, shown, sizeof(shown)),
 		user_time, system_time);
 	if (o->s.ust)

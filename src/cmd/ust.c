@@ -38,14 +38,24 @@ const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size
 	return to;
 }
 
+const char *spoor_ust_dropped(unsigned segments, char *to, size_t size)
+{
+	*to = '\0';
+	if (segments)
+		snprintf(to, size, ", the oldest %u %s dropped", segments,
+			 spoor_plural(segments, "segment", "segments"));
+	return to;
+}
+
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size)
 {
-	char losses[64];
+	char losses[64], dropped[48];
 
-	snprintf(to, size, "%" PRIu64 " %s of %u %s, %s; %.1f MB", r->events,
+	snprintf(to, size, "%" PRIu64 " %s of %u %s, %s%s; %.1f MB", r->events,
 		 spoor_plural(r->events, "event", "events"), r->programs,
 		 spoor_plural(r->programs, "program", "programs"),
-		 spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)), r->bytes / 1e6);
+		 spoor_ust_losses(r->lost, r->overwritten, losses, sizeof(losses)),
+		 spoor_ust_dropped(r->dropped, dropped, sizeof(dropped)), r->bytes / 1e6);
 	return to;
 }
 

@@ -18,6 +18,8 @@ int spoor_ust_cmd_recover(int argc, char **argv);
 void spoor_ust_say(const char *text);
 /* "0 lost", "0 lost, 198528 overwritten" */
 const char *spoor_ust_losses(uint64_t lost, uint64_t overwritten, char *to, size_t size);
+/* ", the oldest 41 segments dropped"; "": none were */
+const char *spoor_ust_dropped(unsigned segments, char *to, size_t size);
 /* "1472 events of 1 program, 0 lost; 0.1 MB" */
 const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t size);
 /* "cat[12] wrote what made no sense into its own buffer, in 3 places; ..." */

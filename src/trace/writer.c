@@ -341,6 +341,11 @@ uint64_t spoor_writer_bytes(const struct spoor_writer *w)
 	return bytes;
 }
 
+unsigned spoor_writer_dropped(const struct spoor_writer *w)
+{
+	return w->n_dropped;
+}
+
 void spoor_writer_suspend(struct spoor_writer *w)
 {
 	w->suspended = true;

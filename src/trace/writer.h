@@ -183,6 +183,7 @@ int spoor_writer_old_definitions(struct spoor_writer *w, int (*each)(void *ctx, 
 unsigned spoor_writer_descriptors(const struct spoor_writer *w, int *ret, unsigned most);
 
 uint64_t spoor_writer_bytes(const struct spoor_writer *w);
+unsigned spoor_writer_dropped(const struct spoor_writer *w); /* segments, for max_size */
 /* Counts events as lost that are not even tried: their definitions could not be written. */
 void spoor_writer_lose(struct spoor_writer *w, unsigned cpu, unsigned level, const struct iovec *spans, int n_spans);
 /* Events that could not be written so far: a full disk, a vanished directory. */

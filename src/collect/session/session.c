@@ -478,6 +478,7 @@ int spoor_session_run(const struct spoor_session_options *o, struct spoor_sessio
 
 		ret->consumer.discarded += spoor_writer_lost(s.writer);
 		ret->bytes = spoor_writer_bytes(s.writer);
+		ret->dropped = spoor_writer_dropped(s.writer);
 		c = spoor_writer_close(s.writer, &close_error);
 		if (c && !ret->warning[0])
 			snprintf(ret->warning, sizeof(ret->warning), "%s", close_error.text);

@@ -43,6 +43,7 @@ struct spoor_session_result {
 	enum spoor_session_end end;
 	int wait_status; /* of the command, as wait(2) */
 	uint64_t bytes;  /* written */
+	unsigned dropped; /* segments, to keep to max_size */
 	struct spoor_consumer_counts consumer;
 	struct spoor_objects_counts objects;
 	struct spoor_kernel_stats kernel;

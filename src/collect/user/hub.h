@@ -91,6 +91,7 @@ struct spoor_hub_result {
 	uint64_t overwritten; /* not lost: by newer events, in channels that are to do that */
 	uint64_t refused; /* of what is lost: it found no room on the way to the relay; */
 	uint64_t undescribed; /* its class has no description that makes sense */
+	unsigned dropped; /* segments, to keep to the trace's largest size: what was in them is among the events */
 	unsigned programs, crashed;
 	struct spoor_user_damaged damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */

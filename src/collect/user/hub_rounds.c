@@ -366,6 +366,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.refused = s->sender ? s->refused : 0,
 		.undescribed = counts.undescribed,
 		.bytes = spoor_writer_bytes(s->w),
+		.dropped = s->o.writer ? 0 : spoor_writer_dropped(s->w),
 		.programs = s->n_programs,
 		.crashed = s->n_crashed,
 		.damaged = s->damaged,
