@@ -139,8 +139,8 @@ static void say_nothing(const struct spoor_hub_result *result)
 		fprintf(stderr, "spoor: %s\n", spoor_ust_for_nothing(result, text, sizeof(text)));
 	else
 		fprintf(stderr,
-			"spoor: no event came: has the command tracepoints ('spoor ust list FILE')? In a container the "
-			"recorder's socket and the library must be there, too\n");
+			"spoor: no event came: has the command tracepoints ('spoor ust list FILE'), and was any asked "
+			"for? In a container the recorder's socket and the library must be there, too\n");
 }
 
 void spoor_ust_say_end(const struct spoor_hub_result *result)

@@ -494,6 +494,12 @@ def test_heirs_that_keep_the_recorder_waiting(spoor, tmp_path, events, word):
     assert names["zoo:tick"] == len(word) and names["getppid"] and not summary["discarded"], (names, summary)
 
 
+def test_run_that_asks_for_no_event(spoor, ticker):
+    """The program is not wanted, and need not come: that it has no tracepoints is not the only reason."""
+    run = spoor("ust", "run", "-o", "t.spoor", "-e", "!*", "--", ticker, "1", "3")
+    assert run.returncode == 0 and "no event came" in run.stderr and "and was any asked for?" in run.stderr, run
+
+
 def test_record_with_ust_says_what_run_does(spoor, ticker):
     """How programs ended, and that there is nothing of them."""
     command = f"{ticker} 1 0 100 > out & until grep -q ready out; do sleep 0.1; done; kill -9 $!; wait"
