@@ -70,6 +70,9 @@ static int stream_advance(struct spoor_trace *t, struct spoor_stream *s)
 		if (r < 0)
 			return r;
 		spoor_cursor_open(t, &s->c, f->path, f->segment, f->instance); /* if it cannot: noted */
+		/* What its other stream loaded was written before; this file's definitions were before its events. */
+		if (t->following && spoor_segment_load_more(f->segment) < 0)
+			return -ENOMEM;
 		s->c.last_ts = last_ts;
 		s->c.discarded = s->discarded;
 	}

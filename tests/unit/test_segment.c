@@ -169,6 +169,38 @@ static void test_removed_while_read(void **state)
 	}
 }
 
+/* What a segment's other stream had loaded is not all by then: definitions are written before the events. */
+static void test_defined_while_followed(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	struct spoor_event ev;
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 1);
+	write_calls_on(f, 1, 300, 1);
+	rotate(f);
+	define_stack(f, 200, 1);
+	assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+	write_calls_on(f, 0, 200, 1);
+	write_calls_on(f, 1, 400, 1);
+	t = open_trace(f);
+	spoor_trace_follow(t);
+	do
+		assert_int_equal(spoor_trace_next(t, &ev), 1);
+	while (ev.h->ts < 200);
+	assert_non_null(spoor_segment_stack(ev.segment, 1)); /* while the other stream is in the segment before */
+	define_stack(f, 500, 2);
+	assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+	write_calls_on(f, 1, 500, 1);
+	do
+		assert_int_equal(spoor_trace_next(t, &ev), 1);
+	while (ev.h->ts < 500);
+	assert_non_null(spoor_segment_stack(ev.segment, 2));
+	spoor_trace_close(t);
+	close_writer(f);
+}
+
 static unsigned count_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -451,6 +483,7 @@ int main(void)
 		TEST_OF_TRACE(test_rotation_without_a_manifest),
 		TEST_OF_TRACE(test_dropped_while_read),
 		TEST_OF_TRACE(test_removed_while_read),
+		TEST_OF_TRACE(test_defined_while_followed),
 		TEST_OF_TRACE(test_segments_keep_no_mappings),
 		TEST_OF_TRACE(test_take_over),
 		TEST_OF_TRACE(test_max_size),
