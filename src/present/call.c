@@ -60,10 +60,28 @@ static void put_quoted(FILE *out, const char *s, size_t len, int cut)
 	fputs(cut ? "\"..." : "\"", out);
 }
 
-static void put_path(FILE *out, const struct spoor_call *call, const struct spoor_call_arg *arg)
+/* The flag is the call's: what was cut is a path of as much as is kept, and a payload of less than there was. */
+static int is_cut(const struct spoor_call *call, unsigned i)
 {
+	const struct spoor_call_arg *arg = &call->args[i];
+	uint64_t size;
+
+	if (!(call->flags & SPOOR_EVENT_TRUNCATED))
+		return 0;
+	if (arg_kind(call, i) == SPOOR_ARG_PATH)
+		return strlen(arg->path) == SPOOR_MAX_STRING - 1;
+	size = arg[1].value;
+	if (arg_kind(call, i) == SPOOR_ARG_BUF_OUT && (uint64_t)call->ret < size)
+		size = (uint64_t)call->ret;
+	return arg->len < size;
+}
+
+static void put_path(FILE *out, const struct spoor_call *call, unsigned i)
+{
+	const struct spoor_call_arg *arg = &call->args[i];
+
 	if (arg->path && (arg->path[0] || (arg->value && !(call->flags & SPOOR_EVENT_UNREADABLE))))
-		put_quoted(out, arg->path, strlen(arg->path), call->flags & SPOOR_EVENT_TRUNCATED);
+		put_quoted(out, arg->path, strlen(arg->path), is_cut(call, i));
 	else
 		put_address(out, arg->value);
 }
@@ -95,7 +113,7 @@ static void put_arg(FILE *out, const struct spoor_call *call, unsigned i, const 
 		spoor_put_file(out, segment, arg->file);
 		return;
 	case SPOOR_ARG_PATH:
-		put_path(out, call, arg);
+		put_path(out, call, i);
 		return;
 	case SPOOR_ARG_SIGNAL:
 		put_signal(out, arg->value);
@@ -110,7 +128,7 @@ static void put_arg(FILE *out, const struct spoor_call *call, unsigned i, const 
 	case SPOOR_ARG_BUF_IN:
 	case SPOOR_ARG_BUF_OUT:
 		if (arg->bytes)
-			put_quoted(out, (const char *)arg->bytes, arg->len, call->flags & SPOOR_EVENT_TRUNCATED);
+			put_quoted(out, (const char *)arg->bytes, arg->len, is_cut(call, i));
 		else
 			put_address(out, arg->value);
 		return;

@@ -56,6 +56,7 @@ enum spoor_event_flag {
 	SPOOR_EVENT_TRUNCATED = 2,    /* a string or payload is longer than what was kept */
 	SPOOR_EVENT_UNREADABLE = 4,   /* a pointed-to argument could not be read */
 };
+#define SPOOR_MAX_STRING 896 /* bytes that are kept of a path among the arguments, with its NUL */
 
 /*
  * Event ids. 0..511: x86-64 system calls by number; 512..1023: 512 + i386 number (int 0x80);

@@ -285,6 +285,29 @@ def test_payload(spoor, program, read, tmp_path):
             assert bool(call.get("truncated")) == (kept == text[:16])
 
 
+@pytest.mark.parametrize("payload", [4, 64])
+def test_what_was_cut(spoor, read, tmp_path, payload):
+    """Of a call's arguments those are marked that were cut, whatever became of the others."""
+    names = "symlink", "readlink", "rename", "write"
+    script = ("import os; os.symlink('t' * 1000, 'short'); os.symlink('quokkas', 'link'); os.readlink('link'); "
+              "os.readlink('/' * 1000 + os.path.abspath('link')); os.rename('short', './' + '/' * 1000 + 'new'); "
+              "os.write(1, b'wombats')")
+    assert spoor("record", "-s", payload, "-e", ",".join(names), "-o", "t.spoor", "--", "/usr/bin/python3", "-c",
+                 script).returncode == 0
+    listed = spoor("report", "--events", "t.spoor").stdout
+    shown = [[name, *re.findall(r'"[^"]*"[.]*', args)]
+             for name, args in re.findall(rf" ({'|'.join(names)})\((.*)\) = ", listed)]
+    many = "/" * 895
+    quokkas, wombats = ('"quok"...', '"womb"...') if payload == 4 else ('"quokkas"', '"wombats"')
+    begin = next(i for i, call in enumerate(shown) if call[0] == "symlink")  # python3 asks before for links of its own
+    assert shown[begin:begin + 6] == [
+        ["symlink", f'"{"t" * 895}"...', '"short"'], ["symlink", '"quokkas"', '"link"'],
+        ["readlink", '"link"', quokkas], ["readlink", f'"{many}"...', quokkas],
+        ["rename", '"short"', f'".{many[1:]}"...'], ["write", wombats]]
+    calls = [c for c in read(tmp_path / "t.spoor").whole().calls if c["event"] in names][-6:]
+    assert [bool(c.get("truncated")) for c in calls] == [True, False, payload == 4, True, True, payload == 4]
+
+
 def test_row_memory(record, start, program, read):
     """libc's rows do not fit: said once, and a walk that comes there ends."""
     recording = record("-p", start(program, "ticks").pid, "-m", "all", "-S", "32", "--row-memory", "64k")

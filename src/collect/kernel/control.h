@@ -83,7 +83,6 @@ enum spoor_map_call {
 /* Packed arguments, file ids and strings of one call: at most 90 bytes before the strings, two strings of at most
  * SPOOR_MAX_STRING; a power of two for the verifier. */
 #define SPOOR_MAX_DATA 2048
-#define SPOOR_MAX_STRING 896
 #define SPOOR_RAW_STACK 32768 /* a power of two for the verifier */
 
 #define SPOOR_NR_EXECVE 59
