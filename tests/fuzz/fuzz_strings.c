@@ -6,6 +6,9 @@
 
 #include "base/cleanup.h"
 #include "base/strings.h"
+#include "cmd/report_times.h"
+#include "collect/session/settings.h"
+#include "trace/reader_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -24,6 +27,28 @@ static void escapes(const char *s, size_t len)
 	assert(n <= len && strcspn(buf, "/ *\n\033") == strlen(buf));
 }
 
+/* --from and --to, of a trace without events that began in 2025. What is one of them is the other, and a span. */
+static void times(const char *s)
+{
+	struct spoor_trace t = { .info.epoch_offset = 1763722800123456789 };
+	struct spoor_select from = {}, to = {}, both = {};
+	struct spoor_error e = { "" };
+	int r = spoor_report_times(s, NULL, &t, &from, &e);
+
+	assert(!r == !*e.text);
+	assert(spoor_report_times(NULL, s, &t, &to, &e) == r);
+	assert(spoor_report_times(s, s, &t, &both, &e) == r);
+	assert(r || (both.from == from.from && both.to == to.to && both.from <= both.to));
+}
+
+static void setting(const char *s)
+{
+	struct spoor_error e = { "" };
+	int r = spoor_settings_understood(s, &e);
+
+	assert(!r == !*e.text);
+}
+
 /* Option grammars: anything typed is either taken or refused. */
 static void grammars(const char *s)
 {
@@ -38,6 +63,8 @@ static void grammars(const char *s)
 	if (strlen(s) < 16 && !spoor_globs_add(&globs, s))
 		spoor_globs_match(&globs, "apache2");
 	spoor_globs_done(&globs);
+	times(s);
+	setting(s);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
