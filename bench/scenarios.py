@@ -10,7 +10,7 @@ import typing
 import tools
 from measure import Failed, Process, Run, Scratch, first_line, text_of
 from servers import SERVERS, call, storm_source
-from tools import (AGAIN, BPFTRACE_COUNT, BPFTRACE_PRINTF, BPFTRACE_USTACK, FLOOR_COUNTERS, FLOOR_EMPTY, FLOOR_RECORD,
+from tools import (AGAIN, BPFTRACE_COUNT, BPFTRACE_USTACK, FLOOR_COUNTERS, FLOOR_EMPTY, FLOOR_RECORD,
                    NATIVE, PEERS, PERF_TRACE, PERF_TRACE_S, STAT, STAT_NO_BLOCKED, STAT_SITE, STRACE, STRACE_C,
                    STRACE_K, Spoor, Target)
 
@@ -188,9 +188,8 @@ def run_server(name):
     return run
 
 
-def server_cases(strace_k=True):
-    contestants = [NATIVE, AGAIN, FLOOR_RECORD, BARE, DEFAULT, *FIGURE_6.values(), BPFTRACE_COUNT, BPFTRACE_USTACK,
-                   BPFTRACE_PRINTF, PERF_TRACE, PERF_TRACE_S, STRACE, *([STRACE_K] if strace_k else [])]
+def server_cases():
+    contestants = [NATIVE, AGAIN, FLOOR_RECORD, BARE, DEFAULT, *FIGURE_6.values(), *PEERS]
     return [Case(t.name, t, floor=FLOOR_RECORD.name) for t in contestants]
 
 
@@ -252,10 +251,24 @@ def run_elapsed(case, settings, tree=False):
         return tools.run_under(case.tool, argv, ctx, lambda _: seconds_written(scratch), 1200)
 
 
+MAKE_ONLY = ["make"]
+
+
+def storm_cases():
+    contestants = [NATIVE, AGAIN, FLOOR_RECORD, BARE, DEFAULT, BPFTRACE_COUNT, BPFTRACE_USTACK, PERF_TRACE,
+                   PERF_TRACE_S, STRACE]
+    # What takes others seconds takes strace -k minutes: less work, beside a native run of the same.
+    return [*[Case(t.name, t) for t in contestants],
+            *[Case(f"{t.name}, make only", t, MAKE_ONLY, "native, make only") for t in (NATIVE, STRACE_K)]]
+
+
 def run_storm(case, settings):
+    if settings.quick and case.tool is STRACE_K:
+        raise Failed("it takes minutes: not with --quick")
     directory, _ = storm_source(settings.cache)
     call(["make", "-s", "-C", directory, "clean"], 60)
-    again = "" if settings.quick or not os.path.exists(f"{directory}/configure") else "./configure -q && "
+    whole = not settings.quick and case.work != MAKE_ONLY and os.path.exists(f"{directory}/configure")
+    again = "./configure -q && " if whole else ""
     script = os.path.join(settings.cache, "storm.sh")
     with open(script, "w", encoding="ascii") as f:
         f.write(f"cd {directory} && export FORCE_UNSAFE_CONFIGURE=1 && {again}make -s -j2 >/dev/null 2>&1\n")
@@ -297,7 +310,7 @@ def run_cpu(case, settings):
 
 
 def cpu_cases():
-    contestants = [NATIVE, AGAIN, FLOOR_RECORD, DEFAULT, *FIGURE_6.values(), BPFTRACE_COUNT]
+    contestants = [NATIVE, AGAIN, FLOOR_RECORD, DEFAULT, *FIGURE_6.values(), BPFTRACE_COUNT, BPFTRACE_USTACK]
     return [Case(f"{t.name}, {w}", t, [w], f"native, {w}", f"{FLOOR_RECORD.name}, {w}")
             for w in CPU_WORK for t in contestants]
 
@@ -414,10 +427,9 @@ def all_scenarios():
         Scenario("redis", "redis-benchmark, GET, 50 clients", "requests/s", "higher", server_cases(),
                  run_server("redis"), 3),
         Scenario("mariadb", "MariaDB, sysbench oltp_read_only, 4 threads", "transactions/s", "higher",
-                 server_cases(False), run_server("mariadb"), 3),
+                 server_cases(), run_server("mariadb"), 3),
         Scenario("storm", "A fork/exec storm: make -j2 of a real package", "s", "lower",
-                 [Case(t.name, t) for t in (NATIVE, AGAIN, FLOOR_RECORD, BARE, DEFAULT, BPFTRACE_COUNT,
-                                            BPFTRACE_USTACK, PERF_TRACE_S, STRACE)], run_storm, 5),
+                 storm_cases(), run_storm, 5),
         Scenario("cpu", "Pure CPU: python3, xz, openssl", "s", "lower", cpu_cases(), run_cpu, 5),
         Scenario("reading", "Reading back", "million events/s", "higher",
                  [Case(name, NATIVE, native="spoor report") for name in READERS], Reading(), 5,
