@@ -293,21 +293,30 @@ static int write_into_reserve(struct spoor_writer *w, const json_t *j)
 
 /*
  * Beyond a quota of btrfs there may be room for a file, but not for a rename. So over the old manifest, in one write,
- * which a kill does not cut; blanks are what is left of a longer one.
+ * which a kill does not cut; blanks are what is left of a longer one. The old one has its room already, so that it can
+ * be put back where there is none for the new one.
  */
 static int write_over(struct spoor_writer *w, const json_t *j)
 {
 	_cleanup_(spoor_freep) char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-	_cleanup_(spoor_closep) int fd = openat(w->root_fd, "manifest", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-	_cleanup_(spoor_freep) char *padded = NULL;
-	int len;
+	_cleanup_(spoor_closep) int fd = openat(w->root_fd, "manifest", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	_cleanup_(spoor_freep) char *padded = NULL, *old = malloc(w->manifest_len);
+	ssize_t old_len, len, n;
 
-	if (!text || fd < 0)
-		return text ? -errno : -ENOMEM;
+	if (fd < 0)
+		return -errno;
+	if (!text || !old)
+		return -ENOMEM;
+	old_len = pread(fd, old, w->manifest_len, 0);
 	len = asprintf(&padded, "%-*s\n", (int)w->manifest_len, text);
 	if (len < 0)
 		return -ENOMEM;
-	return pwrite(fd, padded, len, 0) == len ? 0 : -ENOSPC;
+	n = pwrite(fd, padded, len, 0);
+	if (n == len)
+		return 0;
+	if (n > 0 && (pwrite(fd, old, old_len, 0) != old_len || ftruncate(fd, old_len)))
+		return -EIO;
+	return -ENOSPC;
 }
 
 static int write_last(struct spoor_writer *w, int in_order)

@@ -71,7 +71,8 @@ static int stream_advance(struct spoor_trace *t, struct spoor_stream *s)
 			return r;
 		spoor_cursor_open(t, &s->c, f->path, f->segment, f->instance); /* if it cannot: noted */
 		/* What its other stream loaded was written before; this file's definitions were before its events. */
-		if (t->following && spoor_segment_load_more(f->segment) < 0)
+		if (t->following && (spoor_segment_load_more(f->segment) < 0 ||
+				     (f->segment->kernel && spoor_segment_load_more(f->segment->kernel) < 0)))
 			return -ENOMEM;
 		s->c.last_ts = last_ts;
 		s->c.discarded = s->discarded;

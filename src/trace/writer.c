@@ -363,6 +363,7 @@ int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
 
 	if (!w)
 		return 0;
+	w->quota_until = 0; /* what is left is small, and the last */
 	if (w->parts[0].previous)
 		r = spoor_writer_segment_end(w, e);
 	r2 = spoor_writer_flush(w, r < 0 ? NULL : e);

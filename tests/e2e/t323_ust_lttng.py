@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Providers of LTTng-UST, unchanged, on Spoor. The oracle: the same program, built for and recorded by LTTng-UST."""
+import json
 import re
 import shutil
 import subprocess
@@ -66,8 +67,8 @@ def test_disabled(tmp_path, ours):
     assert "spoor" not in lttng.run(["readelf", "-SW", program]).stdout
 
 
-def provider(tmp_path, ours, name="libtypes_tp.so"):
-    return compile_to(tmp_path / name, "gcc", ["types_tp.c"], "-shared", "-fPIC", *ours[0])
+def provider(tmp_path, ours, name="libtypes_tp.so", source="types_tp.c"):
+    return compile_to(tmp_path / name, "gcc", [source], "-shared", "-fPIC", *ours[0])
 
 
 def test_the_provider_in_a_library(build, tmp_path, ours, theirs):
@@ -414,21 +415,25 @@ def test_example_of_libraries_in_cxx(build, tmp_path, ours):
     lttng.same(lttng.events(tmp_path / "t.spoor"), lttng.events(tmp_path / "trace"))
 
 
+PLACES = ["place_many", "place_few", "place_do", "place_tracef", "place_tracelog", "place_vtracelog"]
+
+
 @pytest.mark.parametrize("where", ["program", "library"])
-@pytest.mark.parametrize("level", ["-O2", "-O0"])
-def test_where_a_site_is(build, tmp_path, ours, where, level):
-    """In the program's own code (tracef's, too), not in what the header makes of a tracepoint; without frame pointers,
-    nor anybody who has rows."""
-    sources, rest = SOURCES, []
-    if where == "library":
-        sources, rest = ["types.c", "types_more.c"], [provider(tmp_path, ours), f"-Wl,-rpath,{tmp_path}"]
-    program = compile_to(tmp_path / "types", f"gcc {level} -no-pie -fno-pie -fomit-frame-pointer", sources, *ours[0],
-                         *ours[1], *rest, "-ldl")
+@pytest.mark.parametrize("compiler", ["gcc", "gcc -O0", "clang"])
+def test_where_a_site_is(build, spoor, tmp_path, ours, where, compiler):
+    """In the program's own function, not in what the header makes of a tracepoint; without frame pointers, and nobody
+    has rows. With rows call stacks begin there, too."""
+    program = compile_to(tmp_path / "places", f"{compiler} -no-pie -fno-pie -fomit-frame-pointer",
+                         ["places.c"] + ["places_tp.c"] * (where == "program"), *ours[0], *ours[1], "-ldl",
+                         *([provider(tmp_path, ours, source="places_tp.c"), f"-Wl,-rpath,{tmp_path}"]
+                           if where == "library" else []))
     said = lttng.run(["nm", "-S", program]).stdout
-    code = [(int(at, 16), int(size, 16), name)
+    code = [(int(at, 16), int(size, 16), name.split(".")[0])
             for at, size, name in re.findall(r"^(\w+) (\w+) [Tt] (\S+)$", said, re.M)]
     _, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_CONTEXT="ip")
-    assert len(trace.events) > 20
-    for e in trace.events:
-        at, = [name for begin, size, name in code if begin < e.values["ip"] <= begin + size]
-        assert not at.startswith(("lttng", "spoor")), (e.name, at)
+    found = [name for e in trace.events for begin, size, name in code if begin < e.values["ip"] <= begin + size]
+    assert found == PLACES * 3
+    run = spoor("ust", "run", "--stack", "all,16", "-o", "t.spoor", "--", program)
+    assert run.returncode == 0, run.stderr
+    events = [json.loads(line) for line in spoor("report", "-f", "json", "t.spoor").stdout.splitlines()[:-1]]
+    assert [e["stack"][0]["function"].split(".")[0] for e in events if "stack" in e] == PLACES * 3

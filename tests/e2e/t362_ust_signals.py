@@ -139,3 +139,14 @@ def test_who_blocks_it_is_told_of_until_he_comes(daemon, reset):  # noqa: F811
     wait_for(lambda: daemon.line(p.pid))
     assert "not recorded" not in daemon.ust("status").stdout
     assert "not recorded" not in daemon.ust("end").stdout
+
+
+def test_who_is_about_to_execute_is_not_accused(daemon, tmp_path):  # noqa: F811
+    """A child of posix_spawn() handles no signal until it has executed, and its parent's library is in it."""
+    p = daemon.program(tracing.build_program(tmp_path / "spawns", "ust_spawns.c"), stdin=subprocess.PIPE)
+    daemon.ust("start", "-o", "t.spoor")
+    for _ in range(30):
+        assert RESET not in daemon.ust("enable", "zoo:*", "-a").stdout
+    assert "not recorded" not in daemon.ust("status").stdout
+    p.kill()
+    assert "not recorded" not in daemon.ust("end").stdout

@@ -212,18 +212,26 @@ static int step(struct walk *w, const struct spoor_rule *rule)
 	return r == SPOOR_WALK_COMPLETE && w->lack ? SPOOR_WALK_NO_ROWS : r;
 }
 
-/* skip: frames that are not taken, at the begin. */
-static int walk_frames(struct walk *w, unsigned skip)
+#define HELPERS 4 /* of a site, at most: one, and of what LTTng-UST's macros make up to three */
+
+/* Takes frames from the one on that is at the site; 0: from the second one on. NO_SITE: it is not among the first. */
+enum { NO_SITE = -1 };
+static int walk_frames(struct walk *w, uintptr_t site)
 {
+	bool begun = false;
+
 	for (; w->depth < MAX_DEPTH; w->depth++) {
 		struct spoor_rule rule = rule_of(w, w->s.pc - !w->s.exact);
 		int r;
 
-		if (w->depth >= skip && takes(w) && !take(w)) /* mode app can take no more: that is complete */
+		begun = begun || (site ? w->s.pc == site : w->depth == 1);
+		if (begun && takes(w) && !take(w)) /* mode app can take no more: that is complete */
 			return w->mode == SPOOR_STACK_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
+		if (!begun && w->depth == HELPERS)
+			return NO_SITE;
 		r = step(w, &rule);
 		if (r != SPOOR_WALK_NEXT)
-			return r;
+			return begun || !site ? r : NO_SITE;
 	}
 	return SPOOR_WALK_TRUNCATED;
 }
@@ -301,7 +309,7 @@ static struct scratch *enter(uintptr_t sp)
 
 void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret)
 {
-	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
+	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } }, begin;
 	int status;
 
 	if (unlikely(__atomic_load_n(&awaited, __ATOMIC_RELAXED)))
@@ -318,7 +326,12 @@ void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t
 		w.low = w.sc->stack.low;
 		w.size = w.sc->stack.high - w.low - 7;
 	}
-	status = walk_frames(&w, 1);
+	begin = w;
+	status = walk_frames(&w, site);
+	if (status == NO_SITE) {
+		w = begin;
+		status = walk_frames(&w, 0);
+	}
 	await(&w);
 	if (!w.n && w.guessed) { /* better the site than nothing */
 		w.s = (struct spoor_frame_state){ .pc = site };

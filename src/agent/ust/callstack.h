@@ -18,8 +18,8 @@ struct callstack {
 
 /*
  * The stack of an event of that slot, in the slot's mode, the objects of its addresses defined in the slot's arena. It
- * begins at the site: what called us is the site's helper. site: where that returns to, which is all that is taken
- * where the helper cannot be walked.
+ * begins at the site: what called us is the site's helper. site: where that, or what called it, returns to, which is
+ * all that is taken where helpers cannot be walked.
  * Async-signal-safe; takes no lock but to define an object that is new. To be given back by callstack_done().
  */
 void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret);

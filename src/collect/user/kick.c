@@ -8,9 +8,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 
 #define MOST_LOOKS 20 /* for those that others had forked before they were called */
 #define FOUND_NS (20 * 1000000ULL)
+#define SETTLES_US 30000 /* what a process that executes takes until its library listens, as a rule */
 #define RECALLS 4 /* looks at most, until nobody is found; the last is but a wait for who was called */
 #define RECALL_NS (100 * 1000000ULL)
 #define MOST_ENVIRONMENT (6 << 20) /* bytes: more execve() gives no program */
@@ -125,9 +128,24 @@ static char *environment_of(uint32_t pid, size_t *ret_len)
 	return words;
 }
 
+/* Whether it was given rights as it was executed (set-user-id, file capabilities): it obeys no variable. */
+static bool is_secure(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	char path[64];
+	ElfW(auxv_t) a;
+
+	snprintf(path, sizeof(path), "/proc/%u/auxv", spoor_process_thread(pid));
+	f = fopen(path, "re");
+	while (f && fread(&a, sizeof(a), 1, f) == 1)
+		if (a.a_type == AT_SECURE)
+			return a.a_un.a_val;
+	return false;
+}
+
 /*
- * Does the program look for a recorder where we are? What its environment was when it began tells; a setuid program's
- * does not matter to it. Who has put a title over it (setproctitle()) is asked himself.
+ * Does the program look for a recorder where we are? What its environment was when it began tells. Who has put a title
+ * over it (setproctitle()) is asked himself.
  */
 static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 {
@@ -142,6 +160,8 @@ static bool looks_here(const struct spoor_hub *h, uint32_t pid)
 
 	if (!all)
 		return true;
+	if (is_secure(pid))
+		return standard;
 	/* execve() counts a pointer for each: there are no more. */
 	for (const char *variable = all; variable < all + len && most--; variable += strlen(variable) + 1) {
 		overwritten = overwritten && !strchr(variable, '=');
@@ -261,6 +281,40 @@ static size_t all_processes(uint32_t **ret)
 	return n;
 }
 
+/* Who seems to be out of reach. */
+struct suspect {
+	uint32_t pid;
+	uint64_t start;
+	struct stat exe;
+};
+
+static struct suspect suspect(uint32_t pid)
+{
+	struct suspect s = { .pid = pid, .start = spoor_process_start(pid) };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/exe", pid);
+	if (stat(path, &s.exe))
+		s.start = 0;
+	return s;
+}
+
+/* Who is about to execute something (posix_spawn()), or has just done so, handles no signal for a moment. */
+static void tell_unreached(struct spoor_hub *h, struct spoor_hub_request *q, const struct suspect *all, size_t n)
+{
+	if (n)
+		usleep(SETTLES_US);
+	for (size_t i = 0; i < n; i++) {
+		struct suspect now = suspect(all[i].pid);
+		int r = may_kick(h, now.pid);
+
+		if (now.start && now.start == all[i].start && now.exe.st_ino == all[i].exe.st_ino &&
+		    is_out_of_reach(h, now.pid, r))
+			spoor_unreached_tell(h, q, now.pid, r, why_not(r));
+	}
+	spoor_unreached_sum_up(q);
+}
+
 /*
  * The youngest first: they are the likeliest to end before we get to them, when they have forked the next. What is none
  * of ours is passed over; which of ours cannot be called is told, once.
@@ -268,19 +322,22 @@ static size_t all_processes(uint32_t **ret)
 int spoor_kick_all(struct spoor_hub *h, struct spoor_hub_request *q)
 {
 	_cleanup_(spoor_freep) uint32_t *all = NULL;
-	size_t left = all_processes(&all);
+	_cleanup_(spoor_freep) struct suspect *suspects = NULL;
+	size_t left = all_processes(&all), n_suspects = 0;
 	int n = 0;
 
+	if (q && q->again)
+		suspects = calloc(left, sizeof(*suspects));
 	while (left--) {
 		uint32_t pid = all[left];
 		int r = pid != (uint32_t)getpid() ? try_kick(h, pid, q) : 0;
 
 		n += r > 0;
-		if (q && q->again && is_out_of_reach(h, pid, r))
-			spoor_unreached_tell(h, q, pid, r, why_not(r));
+		if (suspects && is_out_of_reach(h, pid, r))
+			suspects[n_suspects++] = suspect(pid);
 	}
-	if (q && q->again)
-		spoor_unreached_sum_up(q);
+	if (suspects)
+		tell_unreached(h, q, suspects, n_suspects);
 	return n;
 }
 

@@ -28,7 +28,7 @@ SPOOR_INLINE_ char *spoor_lttng_put_place_(char *at, const struct spoor_lttng_pl
 }
 
 static __attribute__((noinline, unused, format(printf, 4, 0))) SPOOR_UNWATCHED_ void
-spoor_lttng_text_(struct spoor_tracepoint *tp, const void *site, const struct spoor_lttng_place_ *place,
+spoor_lttng_text_(struct spoor_tracepoint *tp, const void *spoor_site_, const struct spoor_lttng_place_ *place,
 		  const char *format, va_list args)
 {
 	const size_t file = place ? spoor_string_length_(place->file) : 0;
@@ -47,7 +47,7 @@ spoor_lttng_text_(struct spoor_tracepoint *tp, const void *site, const struct sp
 	if (n >= sizeof(text) && (SPOOR_RECORD_HEAD_ + head + 2 + n) % 8 == 0)
 		n++; /* where vsnprintf ends with its NUL: in the text, as padding would be none */
 	size = SPOOR_RECORD_SIZE_(head + 2 + n);
-	h = tp->reserve(tp, size, site);
+	h = tp->reserve(tp, size, spoor_site_);
 	if (h.at) {
 		const uint16_t count = (uint16_t)n;
 

@@ -81,13 +81,13 @@ SPOOR_LTTNG_LOG_(LTTNG_UST_TRACEPOINT_LOGLEVEL_DEBUG)
 #define SPOOR_LTTNG_TRACELOG_(level, format, ...)                                                               \
 	do {                                                                                                    \
 		if (SPOOR_LTTNG_LOG_ON_(level))                                                                 \
-			spoor_lttng_log_##level(__FILE__, __LINE__, __func__, format, ##__VA_ARGS__);           \
+			SPOOR_CALL_(spoor_lttng_log_##level(__FILE__, __LINE__, __func__, format, ##__VA_ARGS__)); \
 	} while (0)
 #define lttng_ust_vtracelog(level, format, args) SPOOR_LTTNG_VTRACELOG_(level, format, args)
 #define SPOOR_LTTNG_VTRACELOG_(level, format, args)                                                     \
 	do {                                                                                            \
 		if (SPOOR_LTTNG_LOG_ON_(level))                                                         \
-			spoor_lttng_vlog_##level(__FILE__, __LINE__, __func__, format, args);           \
+			SPOOR_CALL_(spoor_lttng_vlog_##level(__FILE__, __LINE__, __func__, format, args)); \
 	} while (0)
 
 #if LTTNG_UST_COMPAT_API(0)

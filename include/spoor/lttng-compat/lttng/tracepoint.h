@@ -137,7 +137,7 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 #define SPOOR_LTTNG_DECLARE2_(symbol, text, args)                                                                    \
 	static struct spoor_tracepoint spoor_lttng_tp_##symbol __attribute__((unused));                             \
 	SPOOR_LTTNG_DESC_(spoor_lttng_desc_##symbol, 0, text)                                                       \
-	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(const void *site SPOOR_LTTNG_MORE_PROTO_(args))               \
+	SPOOR_LTTNG_C_ void spoor_lttng_emit_##symbol(const void *spoor_site_ SPOOR_LTTNG_MORE_PROTO_(args))        \
 		__attribute__((weak, visibility("hidden")));                                                        \
 	static __attribute__((noinline, unused)) SPOOR_UNWATCHED_                                                   \
 	void lttng_ust_tracepoint_cb_##symbol(SPOOR_LTTNG_PROTO_(args))                                             \
@@ -199,7 +199,7 @@ static __inline__ __attribute__((unused)) void tracepoint_disable_destructors(vo
 /* A site of its own, since the one that was asked before may be in another source. */
 #define SPOOR_LTTNG_DO_(provider, name, ...)                                                       \
 	(SPOOR_LTTNG_ENABLED_(provider, name) ?                                                    \
-		 (void)lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__) :                        \
+		 __extension__({ SPOOR_CALL_(lttng_ust_tracepoint_cb_##provider##___##name(__VA_ARGS__)); }) : \
 		 (void)0)
 
 #endif /* !SPOOR_DISABLE */
