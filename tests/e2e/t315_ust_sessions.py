@@ -442,7 +442,8 @@ def test_rule_of_a_number_that_another_has(daemon, ticker):
 
 
 def with_number(daemon, pid, *argv):
-    """A program that gets this pid."""
+    """A program that gets this pid. What began in the clock tick of another of that number is the same to all."""
+    time.sleep(2 / os.sysconf("SC_CLK_TCK"))
     for _ in range(200):
         Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
         p = daemon.program(*argv)
