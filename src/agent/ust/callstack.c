@@ -41,7 +41,7 @@ struct scratch {
 	uint32_t serial; /* of the walk */
 	struct {
 		uint32_t walk; /* that met the object last */
-		uint16_t taken;
+		uint16_t left; /* so many of its call sites may still be taken */
 		uint16_t defined;
 	} met[CODE_OBJECTS + 1]; /* by number; 0: no object */
 	struct cached rules[CACHED];
@@ -55,9 +55,10 @@ struct walk {
 	uintptr_t low, size; /* of the own stack */
 	unsigned mode, budget, n, depth;
 	bool guessed;  /* by frame pointers: addresses may be anything from here on */
+	bool counts;   /* what is taken of an object: the mode limits it */
 	bool unclassified; /* some object is: the recorder is yet to say whose call sites are taken */
-	unsigned lack; /* 1 << enum code_rows of the objects that were guessed through for want of rows */
-	struct code_object *object; /* of the frame at hand */
+	unsigned lack;   /* 1 << enum code_rows of the objects that were guessed through for want of rows */
+	unsigned object; /* number of that of the frame at hand */
 };
 
 /* ---- memory, registers ---- */
@@ -108,26 +109,56 @@ static struct spoor_rule rule_in(const struct code_object *o, uintptr_t pc)
 	return rule;
 }
 
-/* Of the object at hand, the first time in this walk. Defined: its number may occur in the event. */
-static void meet(struct walk *w, unsigned number)
+/* How many call sites of an object (NULL: of code of none) may be taken. */
+static unsigned most_of(struct walk *w, const struct code_object *o)
+{
+	const struct output *out = w->slot->output;
+	const struct code_class *c;
+
+	if (w->mode == SPOOR_STACK_ALL || !out) /* none: the event goes nowhere */
+		return UINT16_MAX;
+	if (w->mode == SPOOR_STACK_LIB)
+		return 1;
+	c = code_class_of(o, out);
+	w->unclassified |= !c;
+	if (!c)
+		return UINT16_MAX;
+	if (w->mode == SPOOR_STACK_APP || w->mode == SPOOR_STACK_APP_ALL)
+		return c->app ? UINT16_MAX : 0;
+	return c->limit;
+}
+
+/* What is asked once in a walk. Defined: its number may occur in the event. */
+static void meet(struct walk *w, struct code_object *o)
 {
 	struct scratch *sc = w->sc;
 
-	sc->met[number].walk = sc->serial;
-	sc->met[number].taken = 0;
-	sc->met[number].defined = w->object && code_object_define(w->object, w->slot);
+	w->object = o ? code_object_number(o) : 0;
+	if (sc->met[w->object].walk == sc->serial)
+		return;
+	sc->met[w->object].walk = sc->serial;
+	sc->met[w->object].left = (uint16_t)most_of(w, o);
+	sc->met[w->object].defined = o && code_object_define(o, w->slot);
+}
+
+static bool is_cached(const struct cached *c, uintptr_t pc)
+{
+	return c->pc == pc && c->epoch == __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
 }
 
 static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struct cached *c, uintptr_t pc)
 {
 	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
-	struct code_object *o = code_object_of(pc, !w->guessed);
+	struct code_object *o = is_cached(c, pc) ? code_object_numbered(c->object) : NULL;
 
-	w->object = o;
-	if (o) {
-		*c = (struct cached){ pc, rule_in(o, pc), code_object_number(o), epoch };
-		return c->rule;
+	if (!o || !code_object_is_there(o, pc, !w->guessed)) {
+		o = code_object_of(pc, !w->guessed);
+		if (o)
+			*c = (struct cached){ pc, rule_in(o, pc), code_object_number(o), epoch };
 	}
+	meet(w, o);
+	if (o)
+		return c->rule;
 	/* Not remembered: it may become an object's without our being told. */
 	return w->s.signal && pc < NO_CODE ? just_called : frame_pointer;
 }
@@ -135,47 +166,22 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)
 {
 	struct cached *c = &w->sc->rules[pc * 0x9e3779b97f4a7c15ULL >> 56 & (CACHED - 1)];
-	struct spoor_rule rule;
-	unsigned number;
 
-	if (likely(c->pc == pc && c->epoch == __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE))) {
-		w->object = code_object_numbered(c->object);
-		if (likely(w->sc->met[c->object].walk == w->sc->serial))
-			return c->rule;
-		if (likely(code_object_is_there(w->object, pc, !w->guessed))) {
-			meet(w, c->object);
-			return c->rule;
-		}
-	}
-	rule = look_up(w, c, pc);
-	number = w->object ? code_object_number(w->object) : 0;
-	if (w->sc->met[number].walk != w->sc->serial)
-		meet(w, number);
-	return rule;
+	if (unlikely(!is_cached(c, pc) || w->sc->met[c->object].walk != w->sc->serial))
+		return look_up(w, c, pc);
+	w->object = c->object;
+	return c->rule;
 }
 
 /* ---- the scope: which call sites are taken ---- */
 
 static bool takes(struct walk *w)
 {
-	unsigned number = w->object ? code_object_number(w->object) : 0, limit = 1;
-	const struct output *out = w->slot->output;
-	const struct code_class *c = NULL;
+	uint16_t *left = &w->sc->met[w->object].left;
 
-	if (w->mode == SPOOR_STACK_ALL || !out) /* none: the event goes nowhere */
-		return true;
-	if (w->mode != SPOOR_STACK_LIB) {
-		c = code_class_of(w->object, out);
-		w->unclassified |= !c;
-		if (!c)
-			return true;
-		limit = c->limit;
-	}
-	if (w->mode == SPOOR_STACK_APP || w->mode == SPOOR_STACK_APP_ALL)
-		return c->app;
-	if (w->sc->met[number].taken >= limit)
+	if (!*left)
 		return false;
-	w->sc->met[number].taken++;
+	*left -= w->counts;
 	return true;
 }
 
@@ -184,7 +190,7 @@ static bool take(struct walk *w)
 {
 	uint64_t frame = w->s.pc | (w->s.exact ? SPOOR_ADDRESS_INTERRUPTED : 0);
 
-	if (!w->object || !w->sc->met[code_object_number(w->object)].defined)
+	if (!w->sc->met[w->object].defined)
 		frame |= SPOOR_ADDRESS_BARE;
 	w->sc->frames[w->n++] = frame;
 	return w->n < w->budget;
@@ -196,44 +202,66 @@ static bool take(struct walk *w)
  * Most code uses rbp for anything. Where that is 0, or led past frames, a walk looks as if it had come to the outermost
  * one: after an object that had no rows it is not believed.
  */
-static int step(struct walk *w, const struct spoor_rule *rule)
+static __attribute__((noinline)) int step_rare(struct walk *w, struct spoor_rule rule)
 {
 	uintptr_t sp = w->s.sp;
-	int r = spoor_walk_common(w, &w->s, rule);
+	int r = spoor_walk_step(w, &w->s, &rule);
 
-	if (r == SPOOR_WALK_RARE)
-		r = spoor_walk_step(w, &w->s, rule);
-	if (rule->op == SPOOR_RULE_FP) {
+	if (rule.op == SPOOR_RULE_FP) {
 		w->guessed = true;
-		w->lack |= (unsigned)rule->cfa_off;
+		w->lack |= (unsigned)rule.cfa_off;
 		if (r == SPOOR_WALK_NEXT && (w->s.sp <= sp || w->s.pc >> 47))
 			return SPOOR_WALK_NO_ROWS;
 	}
+	return r;
+}
+
+static inline int step(struct walk *w, struct spoor_rule rule)
+{
+	int r = spoor_walk_common(w, &w->s, &rule);
+
+	w->depth++;
+	if (r == SPOOR_WALK_RARE)
+		r = step_rare(w, rule);
 	return r == SPOOR_WALK_COMPLETE && w->lack ? SPOOR_WALK_NO_ROWS : r;
+}
+
+static inline struct spoor_rule rule_here(struct walk *w)
+{
+	return rule_of(w, w->s.pc - !w->s.exact);
 }
 
 #define HELPERS 4 /* of a site, at most: one, and of what LTTng-UST's macros make up to three */
 
-/* Takes frames from the one on that is at the site; 0: from the second one on. NO_SITE: it is not among the first. */
-enum { NO_SITE = -1 };
+/* To the frame that is at the site; where none of the first is, to the second one. */
+static int leave_helpers(struct walk *w, uintptr_t site)
+{
+	struct spoor_frame_state begin = w->s;
+	int r = SPOOR_WALK_NEXT;
+
+	while (w->depth < HELPERS && r == SPOOR_WALK_NEXT) {
+		r = step(w, rule_here(w));
+		if (r == SPOOR_WALK_NEXT && w->s.pc == site)
+			return r;
+	}
+	w->s = begin;
+	w->depth = w->lack = 0;
+	w->guessed = false;
+	return step(w, rule_here(w));
+}
+
 static int walk_frames(struct walk *w, uintptr_t site)
 {
-	bool begun = false;
+	int r = leave_helpers(w, site);
 
-	for (; w->depth < MAX_DEPTH; w->depth++) {
-		struct spoor_rule rule = rule_of(w, w->s.pc - !w->s.exact);
-		int r;
+	while (r == SPOOR_WALK_NEXT && w->depth < MAX_DEPTH) {
+		struct spoor_rule rule = rule_here(w);
 
-		begun = begun || (site ? w->s.pc == site : w->depth == 1);
-		if (begun && takes(w) && !take(w)) /* mode app can take no more: that is complete */
+		if (takes(w) && !take(w)) /* mode app can take no more: that is complete */
 			return w->mode == SPOOR_STACK_APP ? SPOOR_WALK_COMPLETE : SPOOR_WALK_BUDGET;
-		if (!begun && w->depth == HELPERS)
-			return NO_SITE;
-		r = step(w, &rule);
-		if (r != SPOOR_WALK_NEXT)
-			return begun || !site ? r : NO_SITE;
+		r = step(w, rule);
 	}
-	return SPOOR_WALK_TRUNCATED;
+	return r == SPOOR_WALK_NEXT ? SPOOR_WALK_TRUNCATED : r;
 }
 
 static unsigned budget_of(const struct slot *s, unsigned mode)
@@ -309,7 +337,7 @@ static struct scratch *enter(uintptr_t sp)
 
 void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret)
 {
-	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } }, begin;
+	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
 	int status;
 
 	if (unlikely(__atomic_load_n(&awaited, __ATOMIC_RELAXED)))
@@ -320,18 +348,14 @@ void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t
 		return;
 	w.mode = s->stack_mode ?: SPOOR_STACK_APP_ALL;
 	w.budget = budget_of(s, w.mode);
+	w.counts = w.mode == SPOOR_STACK_LIB || w.mode == SPOOR_STACK_CUSTOM;
 	w.sc->serial++;
 	thread_stack_begin(&w.sc->stack, caller->sp);
 	if (caller->sp - w.sc->stack.low < w.sc->stack.high - w.sc->stack.low) {
 		w.low = w.sc->stack.low;
 		w.size = w.sc->stack.high - w.low - 7;
 	}
-	begin = w;
 	status = walk_frames(&w, site);
-	if (status == NO_SITE) {
-		w = begin;
-		status = walk_frames(&w, 0);
-	}
 	await(&w);
 	if (!w.n && w.guessed) { /* better the site than nothing */
 		w.s = (struct spoor_frame_state){ .pc = site };
