@@ -21,7 +21,8 @@ static inline int spoor_load(struct walk *w, __u64 at, __u64 *ret);
 static inline int spoor_reg(struct walk *w, __u32 reg, __u64 *ret);
 #include "unwind/walk_core.h"
 
-#define CACHED 256 /* rules of a thread; a power of two */
+#define SETS 256 /* of a thread's rules, by their addresses; a power of two */
+#define WAYS 2	 /* rules in one: as few addresses as a stack has would often share one, which is slow each time */
 #define MAX_DEPTH 2048
 #define NO_CODE 4096 /* below there is none; elsewhere code of no object may be, as JIT compilers make it */
 #define LOOK_EVERY 10000000 /* ns: so often who waits for rows asks whether there are some */
@@ -44,7 +45,7 @@ struct scratch {
 		uint16_t left; /* so many of its call sites may still be taken */
 		uint16_t defined;
 	} met[CODE_OBJECTS + 1]; /* by number; 0: no object */
-	struct cached rules[CACHED];
+	struct cached rules[SETS][WAYS];
 };
 _Static_assert(sizeof(struct scratch) <= SPOOR_SCRATCH - SPOOR_SCRATCH_PERF, "");
 
@@ -146,15 +147,19 @@ static bool is_cached(const struct cached *c, uintptr_t pc)
 	return c->pc == pc && c->epoch == __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
 }
 
-static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struct cached *c, uintptr_t pc)
+static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struct cached set[WAYS], uintptr_t pc)
 {
 	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
-	struct code_object *o = is_cached(c, pc) ? code_object_numbered(c->object) : NULL;
+	struct cached *c = is_cached(&set[0], pc) ? &set[0] : is_cached(&set[1], pc) ? &set[1] : NULL;
+	struct code_object *o = c ? code_object_numbered(c->object) : NULL;
 
 	if (!o || !code_object_is_there(o, pc, !w->guessed)) {
 		o = code_object_of(pc, !w->guessed);
-		if (o)
-			*c = (struct cached){ pc, rule_in(o, pc), code_object_number(o), epoch };
+		c = &set[0];
+		if (o) {
+			set[1] = set[0];
+			set[0] = (struct cached){ pc, rule_in(o, pc), code_object_number(o), epoch };
+		}
 	}
 	meet(w, o);
 	if (o)
@@ -163,12 +168,18 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 	return w->s.signal && pc < NO_CODE ? just_called : frame_pointer;
 }
 
+static inline bool is_met(const struct walk *w, const struct cached *c)
+{
+	return w->sc->met[c->object].walk == w->sc->serial;
+}
+
 static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)
 {
-	struct cached *c = &w->sc->rules[pc * 0x9e3779b97f4a7c15ULL >> 56 & (CACHED - 1)];
+	struct cached *set = w->sc->rules[pc * 0x9e3779b97f4a7c15ULL >> 56 & (SETS - 1)];
+	struct cached *c = likely(is_cached(&set[0], pc)) ? &set[0] : &set[1];
 
-	if (unlikely(!is_cached(c, pc) || w->sc->met[c->object].walk != w->sc->serial))
-		return look_up(w, c, pc);
+	if (unlikely(!is_cached(c, pc) || !is_met(w, c)))
+		return look_up(w, set, pc);
 	w->object = c->object;
 	return c->rule;
 }
