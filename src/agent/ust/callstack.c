@@ -348,9 +348,15 @@ static struct scratch *enter(uintptr_t sp)
 
 void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t site, struct callstack *ret)
 {
-	struct walk w = { .slot = s, .s = { .pc = caller->pc, .sp = caller->sp, .bp = caller->bp } };
+	struct walk w;
 	int status;
 
+	/* One by one: cleared as a whole by `rep stos` it would take as long as a frame. */
+	w.slot = s;
+	w.s = (struct spoor_frame_state){ .pc = caller->pc, .sp = caller->sp, .bp = caller->bp };
+	w.low = w.size = 0;
+	w.n = w.depth = w.lack = w.object = 0;
+	w.guessed = w.unclassified = false;
 	if (unlikely(__atomic_load_n(&awaited, __ATOMIC_RELAXED)))
 		look_for_it();
 	*ret = (struct callstack){ .head = { SPOOR_WALK_LOST, SPOOR_WAY_ROWS } };
