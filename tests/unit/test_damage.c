@@ -3,7 +3,9 @@
 #include "trace_fixture.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -113,6 +115,75 @@ static void test_many_definitions_without_space(void **state)
 		assert_non_null(spoor_segment_stack(ev.segment, id));
 	assert_int_equal(spoor_trace_info(t)->n_damages, 0);
 	spoor_trace_close(t);
+}
+
+#define COUNTERS 400
+
+/* They make a manifest of more than is kept for it. */
+static void define_counters(struct fixture *f)
+{
+	for (unsigned i = 0; i < COUNTERS; i++) {
+		struct {
+			struct spoor_counter c;
+			char name[100];
+		} b = { .c = { .h = { .ts = 200, .id = SPOOR_EV_COUNTER, .size4 = sizeof(b) / 4 } } };
+
+		snprintf(b.name, sizeof(b.name), "%099u", i);
+		assert_int_equal(spoor_writer_define(f->w, &b.c.h), 0);
+	}
+	assert_int_equal(spoor_writer_flush(f->w, &f->e), 0);
+}
+
+static size_t read_manifest(struct fixture *f, char *ret, size_t size)
+{
+	char path[128];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/manifest", f->path);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	n = fread(ret, 1, size, file);
+	fclose(file);
+	return n;
+}
+
+static void fill_disk(struct fixture *f)
+{
+	static const char page[4096];
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/fill", f->dir);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_true(fd >= 0);
+	while (write(fd, page, sizeof(page)) == sizeof(page))
+		;
+	assert_int_equal(errno, ENOSPC);
+	close(fd);
+}
+
+/* The last one finds room for a part of it, over the old one at last: that stays as it was. */
+static void test_manifest_without_space(void **state)
+{
+	struct fixture *f = *state;
+	char old[8192], left[sizeof(old)];
+	size_t len;
+
+	assert_int_equal(unshare(CLONE_NEWNS), 0);
+	assert_int_equal(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	assert_int_equal(mount("none", f->dir, "tmpfs", 0, "size=4m"), 0);
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 10);
+	define_counters(f);
+	len = read_manifest(f, old, sizeof(old));
+	assert_in_range(len, 100, 4096); /* one page: what is beyond it needs more room */
+	fill_disk(f);
+	assert_int_equal(spoor_writer_close(f->w, &f->e), -ENOSPC);
+	assert_int_equal(read_manifest(f, left, sizeof(left)), len);
+	assert_memory_equal(left, old, len);
+	assert_reads(f, 10 + COUNTERS, 0);
+	assert_int_equal(umount(f->dir), 0);
 }
 
 static void test_directory_vanishes(void **state)
@@ -438,6 +509,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST_OF_TRACE(test_no_space),
 		TEST_OF_TRACE(test_many_definitions_without_space),
+		TEST_OF_TRACE(test_manifest_without_space),
 		TEST_OF_TRACE(test_directory_vanishes),
 		TEST_OF_TRACE(test_truncated),
 		TEST_OF_TRACE(test_repair),
