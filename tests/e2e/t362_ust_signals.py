@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """SIGURG, by which programs are called: whom it gets to, and that it stays the program's own, too."""
+import os
+import shutil
 import signal
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
 import tracing
-from daemons import PATIENCE, daemon  # noqa: F401
+from daemons import PATIENCE, daemon, open_place  # noqa: F401
 from processes import children, sleeps_in, tell, wait_for
 from t314_ust_hostile_recorder import kick
 from t346_ust_waiting import traced
@@ -115,6 +118,32 @@ def test_who_took_it_away_is_told_of(daemon, reset, how):  # noqa: F811
     assert said.startswith("0 events of 0 programs") and line in said and "no program with sites" not in said, said
     daemon.events()
     assert daemon.summary["programs_not_recorded"] == 2
+
+
+CAP_NET_RAW = 13
+
+
+def give_rights(program, by):
+    program.chmod(0o4755 if by == "setuid" else 0o755)
+    if by == "capability":  # struct vfs_cap_data: revision 2, effective; permitted, inheritable
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << CAP_NET_RAW, 0, 0, 0))
+
+
+@pytest.mark.parametrize("by", ["setuid", "capability"])
+def test_who_was_given_rights_is_not_told_of(daemon, open_place, by):  # noqa: F811
+    """It obeys the machine's recorder alone, whatever its environment names; who has no more rights obeys that."""
+    shutil.copy(tracing.agent(daemon.build), open_place)
+    plain = tracing.build_program(open_place / "reset", "ust_reset.c", "-Wl,--no-as-needed",
+                                  open_place / "libspoor-ust.so.0", f"-Wl,-rpath,{open_place}")
+    secure = Path(shutil.copy(plain, open_place / "secure"))
+    give_rights(secure, by)
+    one, other = (daemon.program("setpriv", "--reuid=12345", "--clear-groups", program, preload=False,
+                                 stdin=subprocess.PIPE) for program in (plain, secure))
+    said = daemon.ust("start", "-o", "t.spoor").stdout
+    assert f"{one.pid}: {RESET}\n" in said and f"{other.pid}:" not in said and "1 other did not do it" in said, said
+    run = daemon.ust("enable", "zoo:*", other.pid, check=False)
+    assert run.returncode == 1 and f"{other.pid}: it obeys another recorder" in run.stderr + run.stdout, run
+    assert f"1 program that ran already is not recorded: {RESET}\n" in daemon.ust("end").stdout
 
 
 def test_very_many_that_took_it_away(daemon, reset):  # noqa: F811
