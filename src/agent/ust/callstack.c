@@ -151,7 +151,7 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 {
 	uint32_t epoch = __atomic_load_n(&code_epoch, __ATOMIC_ACQUIRE);
 	struct cached *c = is_cached(&set[0], pc) ? &set[0] : is_cached(&set[1], pc) ? &set[1] : NULL;
-	unsigned number = c ? __atomic_load_n(&c->object, __ATOMIC_RELAXED) : 0; /* 0: a handler forked, which wipes it */
+	unsigned number = c ? __atomic_load_n(&c->object, __ATOMIC_RELAXED) : 0; /* 0: wiped by a fork in a handler */
 	struct code_object *o = number ? code_object_numbered(number) : NULL;
 
 	if (!o || !code_object_is_there(o, pc, !w->guessed)) {
