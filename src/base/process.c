@@ -40,6 +40,25 @@ char spoor_process_state(uint32_t pid)
 	return state_of(pid, &start);
 }
 
+bool spoor_process_is_behind(uint32_t pid)
+{
+	_cleanup_(spoor_fclosep) FILE *f = NULL;
+	unsigned long long mask, come = 0, blocked = 0;
+	char path[64], line[256], state = 0;
+
+	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "State: %c", &state) == 1)
+			continue;
+		if (sscanf(line, "SigPnd: %llx", &mask) == 1 || sscanf(line, "ShdPnd: %llx", &mask) == 1)
+			come |= mask;
+		else
+			sscanf(line, "SigBlk: %llx", &blocked);
+	}
+	return state != 'T' && state != 't' && come & ~blocked; /* one that is stopped gets round to nothing */
+}
+
 uint32_t spoor_process_thread(uint32_t pid)
 {
 	_cleanup_(spoor_closedirp) DIR *threads = NULL;

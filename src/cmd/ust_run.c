@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
@@ -24,6 +25,8 @@
 #include "collect/session/command.h"
 #include "collect/user/perf.h"
 #include "collect/user/private.h"
+
+#define AWAIT_NS 5000000000ULL /* for a command that has a signal to die of */
 
 struct run {
 	struct spoor_ust_cmd_options o;
@@ -212,6 +215,8 @@ static void take_signals(struct run *r)
 
 static void loop(struct run *r)
 {
+	uint64_t until;
+
 	while (!r->stop) {
 		struct pollfd fds[] = { { .fd = spoor_hub_fd(r->private.hub), .events = POLLIN },
 					{ .fd = r->signal_fd, .events = POLLIN } };
@@ -224,10 +229,17 @@ static void loop(struct run *r)
 		if (r->session->failed)
 			r->stop = true;
 	}
-	/* A terminal's Ctrl-C went to the command, too: where it ends of it, that is what is told. */
-	for (int i = 0; i < 20 && !r->ended; i++) {
+	/*
+	 * A terminal's Ctrl-C went to the command, too: where it ends of it, that is what is told. On a busy machine it
+	 * may be long before it runs again.
+	 */
+	until = spoor_now_monotonic() + AWAIT_NS;
+	for (int i = 0; i < 20 && !r->ended && spoor_now_monotonic() < until;) {
+		bool behind = spoor_process_is_behind(r->child.pid);
+
 		usleep(10000);
 		take_signals(r);
+		i += !behind;
 	}
 	spoor_hub_serve(r->private.hub);
 }

@@ -186,6 +186,26 @@ def test_ctrl_c_reaches_the_command_too(record, read, actor):
     read(recording.trace)
 
 
+HOLD = """import os, time
+os.sched_setaffinity(0, {%d})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+print("ready", flush=True)
+until = time.monotonic() + 0.7
+while time.monotonic() < until: pass"""
+
+
+@pytest.mark.parametrize("verb", [["record", "-o", "t.spoor"], ["stat"], ["ust", "run", "-o", "t.spoor"]], ids=str)
+def test_ctrl_c_reaches_a_command_that_does_not_get_to_run(build, start, actor, verb):
+    """Its processor is another's when the signal comes. It ends of it once it runs, and that is told."""
+    cpu = max(os.sched_getaffinity(0))
+    program = start(build / "spoor", *verb, "--", "taskset", "-c", cpu, actor(), "sleep", start_new_session=True,
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    ready(program)
+    ready(start("/usr/bin/python3", "-c", HOLD % cpu))
+    os.killpg(program.pid, signal.SIGINT)
+    assert program.wait(20) == 128 + signal.SIGINT
+
+
 def test_target_gone(record, read, start, actor):
     targets = [ready(start(actor(), "sleep")) for _ in range(2)]
     recording = record("-p", targets[0].pid, "-p", targets[1].pid)

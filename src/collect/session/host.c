@@ -16,6 +16,8 @@
 #include "collect/session/check.h"
 #include "collect/session/privileges.h"
 
+#define AWAIT_NS 5000000000ULL /* for a command that has a signal to die of */
+
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e)
 {
 	int r;
@@ -197,10 +199,18 @@ void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(voi
 
 void spoor_host_await_command(struct spoor_host *h)
 {
-	for (int i = 0; i < 20 && h->command.pid && h->end == SPOOR_END_SIGNAL; i++) {
+	uint64_t until = spoor_now_monotonic() + AWAIT_NS;
+
+	if (h->end != SPOOR_END_SIGNAL)
+		return;
+	take_signals(h);
+	/* Its signal comes with ours; but on a busy machine it may be long before it runs again. */
+	for (int i = 0; i < 20 && h->command.pid && spoor_now_monotonic() < until;) {
+		bool behind = spoor_process_is_behind(h->command.pid);
+
+		usleep(10000);
 		take_signals(h);
-		if (h->command.pid)
-			usleep(10000);
+		i += !behind;
 	}
 }
 
