@@ -254,7 +254,7 @@ static int failed(const struct stat *s)
 static int say_end(const struct stat *s, const struct spoor_counting_result *r)
 {
 	if (r->lost_stacks)
-		fprintf(stderr, "spoor: %lu call sites are unknown: there was no room for their stacks\n",
+		fprintf(stderr, "spoor: %lu call sites are unknown: there was no room for their stacks, or no time\n",
 			(unsigned long)r->lost_stacks);
 	if (s->error) {
 		fprintf(stderr, "spoor stat: cannot write: %s\n", strerror(-s->error));

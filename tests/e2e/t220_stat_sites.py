@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """`spoor stat --by site` says what `spoor record` of the same run says."""
 import json
+import os
+import re
+import signal
 import subprocess
+import time
 from collections import Counter
 
 import pytest
+
+from processes import tell, wait_for
 
 
 def place(f):
@@ -153,6 +159,29 @@ def test_python_as_recorded(both, start, mode, sites):
     assert max(n for (name, _), n in ours.items() if name == "getppid") == 997
     longest = max(len(frames) for _, frames in ours)
     assert longest <= 1 if mode == "app" else longest > 1
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_rows_that_come_late(counting_under_way, start, chain, tmp_path, in_time):
+    """A busy machine may be longer at them than a program lives, and some seconds more: 3. After 12 it is told."""
+    target = start("sh", "-c", f"read x; exec {chain}")
+    stat = counting_under_way("-p", target.pid, "--follow", "--by", "site", "-e", "getppid",
+                              env=os.environ | {"SPOOR_CACHE_DIR": str(tmp_path / "rows")})
+    compiler = stat.helpers()["spoor-rows"]
+    os.kill(compiler, signal.SIGSTOP)
+    tell(target)
+    assert target.wait(20) == 0
+    if in_time:
+        time.sleep(3)
+    else:
+        wait_for(stat.prints)
+    os.kill(compiler, signal.SIGCONT)
+    assert stat.wait() == 0
+    (c,) = stat.counters()
+    (call,) = c.whole().tasks[0]["syscalls"]
+    assert [(s["site"].split()[0], s["calls"]) for s in call["sites"]] == [("inner" if in_time else "[stack", 10)]
+    unknown = re.findall(r"^spoor: (\d+) call sites are unknown", stat.said(), re.M)
+    assert not unknown if in_time else int(unknown[0]) >= 10, stat.said()
 
 
 def test_chain_labels(count, chain):

@@ -7,6 +7,7 @@
 #include "base/time.h"
 
 #define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
+#define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
 #define COLLECT_MS 50       /* what ended processes left is taken at most so often, */
 #define SITES_MS 1000       /* and by site so often in any case: what was handed out raw fills the kernel's sums */
 #define SMALL_RING 65536    /* only walks write there */
@@ -90,10 +91,10 @@ static void make_room(void *ctx)
 }
 
 /* Waits a while for stacks that the loader has not unwound yet. */
-static void settle(struct spoor_counting *c)
+static void settle(struct spoor_counting *c, uint64_t most_ns)
 {
 	if (c->sites)
-		spoor_host_settle(&c->host, SETTLE_NS, drain, c->sites);
+		spoor_host_settle(&c->host, most_ns, drain, c->sites);
 }
 
 static int begin(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
@@ -116,7 +117,7 @@ static int begin(struct spoor_counting *c, const struct spoor_counting_options *
 		r = spoor_host_go(&c->host, 0, e);
 	if (r || o->targets.argv)
 		return r;
-	settle(c); /* who sleeps now can be looked at now */
+	settle(c, SETTLE_NS); /* who sleeps now can be looked at now */
 	if (o->ready)
 		o->ready(o->ctx, c->host.attached);
 	return 0;
@@ -132,7 +133,7 @@ static void hand_out_finals(struct spoor_counting *c, const struct spoor_countin
 {
 	if (!o->each_exit)
 		return;
-	settle(c);
+	settle(c, SETTLE_NS);
 	o->finals(o->ctx, c);
 }
 
@@ -147,8 +148,14 @@ static void collect(struct spoor_counting *c, const struct spoor_counting_option
 
 static int look(struct spoor_counting *c, const struct spoor_counting_options *o, enum spoor_counting_why why)
 {
+	struct spoor_objects_counts objects;
+
 	if (why == SPOOR_COUNTING_END || !o->on_fd)
-		settle(c); /* else somebody waits at a keyboard */
+		settle(c, SETTLE_NS); /* else somebody waits at a keyboard */
+	if (c->sites) {
+		spoor_objects_counts(c->host.objects, &objects);
+		c->late = objects.waiting;
+	}
 	return o->look(o->ctx, c, why);
 }
 
@@ -200,7 +207,7 @@ static uint64_t lost_stacks(const struct spoor_counting *c)
 		return 0;
 	spoor_kernel_stats(c->host.kernel, &stats);
 	spoor_objects_counts(c->host.objects, &objects);
-	return stats.raw_lost + objects.overflow + spoor_site_stacks_lost(c->sites);
+	return stats.raw_lost + objects.overflow + c->late + spoor_site_stacks_lost(c->sites);
 }
 
 static int end(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_counting_result *ret)
@@ -208,6 +215,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	int r;
 
 	spoor_host_await_command(&c->host);
+	settle(c, END_NS); /* what has ended is known whole */
 	if (o->each_exit) {
 		spoor_counts_collect(c->counts);
 		hand_out_finals(c, o);

@@ -21,6 +21,7 @@ struct spoor_counting {
 	struct spoor_host host;
 	struct spoor_counts *counts;     /* for spoor_counts_take() and spoor_counts_lost() */
 	struct spoor_site_stacks *sites; /* by_site; else NULL. Settled when it is time to look */
+	uint64_t late;                   /* raw stacks that were not unwound when it was looked last */
 };
 
 struct spoor_counting_options {
@@ -54,7 +55,7 @@ struct spoor_counting_result {
 	enum spoor_session_end end;
 	int wait_status;       /* of the command, as wait(2) */
 	uint64_t lost_threads; /* no kernel memory for their counters: they were not counted */
-	uint64_t lost_stacks;  /* by_site: calls that stand under no site, because there was no room for their stack */
+	uint64_t lost_stacks;  /* by_site: calls that stand under no site, for want of room or time for their stack */
 };
 
 /*

@@ -108,6 +108,7 @@ static void append(struct spoor_objects *s, struct work *w)
 	if (!w->next)
 		s->last = &w->next;
 	s->n_waiting++;
+	s->counts.waiting += w->kind == WORK_RAW;
 	s->bytes_waiting += w->bytes;
 }
 
@@ -178,6 +179,7 @@ static void *loader(void *arg)
 			stuck = 0;
 		}
 		s->n_waiting--;
+		s->counts.waiting -= w->kind == WORK_RAW;
 		s->bytes_waiting -= w->bytes;
 		if (again)
 			append(s, w);

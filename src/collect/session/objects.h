@@ -109,6 +109,7 @@ struct spoor_objects_counts {
 	uint64_t row_bytes;
 	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* raw stacks unwound, by status */
 	uint64_t overflow;                     /* raw stacks given up: too many waiting */
+	uint64_t waiting;                      /* raw stacks not unwound yet */
 	uint64_t last_new_ns;                  /* when the last object became known to the kernel, CLOCK_MONOTONIC */
 };
 void spoor_objects_counts(struct spoor_objects *s, struct spoor_objects_counts *ret);
