@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A relay, daemons that send to it, and a network between them that can be cut, slowed and stopped."""
+import fnmatch
 import os
 import random
 import select
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -173,6 +175,17 @@ class Proxy(threading.Thread):
         self.listener.close()
         for pair in list(self.pairs):
             self.drop(pair)
+
+
+def written(directory, pattern):
+    """[size] of the files there of such a name. What is renamed while they are looked for, as segments are that begin,
+    may be missing."""
+    sizes = []
+    for where, _, names in os.walk(directory):
+        for name in fnmatch.filter(names, pattern):
+            with suppress(FileNotFoundError):
+                sizes.append(os.stat(os.path.join(where, name)).st_size)
+    return sizes
 
 
 def rss_kb(pid, which="VmHWM"):

@@ -11,7 +11,7 @@ import pytest
 
 from daemons import PATIENCE, in_a_row, ticker  # noqa: F401 (fixtures)
 from processes import wait_for
-from relaying import Relay, Sender, finish, relay, sender, there  # noqa: F401 (fixtures)
+from relaying import Relay, Sender, finish, relay, sender, there, written  # noqa: F401 (fixtures)
 
 
 def test_three_hosts(relay, sender, ticker, tmp_path):  # noqa: F811
@@ -270,7 +270,7 @@ def test_trace_removed(relay, sender, ticker):  # noqa: F811
     s = sender("host")
     s.ust("start", "-o", "t.spoor")
     program = s.program(ticker, 1, 0, 1000)
-    wait_for(lambda: list(relay.directory.rglob("lane0")))
+    wait_for(lambda: written(relay.directory, "lane0"))
     subprocess.run(["rm", "-r", relay.directory / "host"], check=True)
     wait_for(lambda: "removed" in s.status())
     assert program.poll() is None

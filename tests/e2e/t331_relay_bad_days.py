@@ -17,7 +17,7 @@ import pytest
 
 from daemons import ticker  # noqa: F401 (fixtures)
 from processes import wait_for
-from relaying import Proxy, Relay, Sender, rss_kb
+from relaying import Proxy, Relay, Sender, rss_kb, written
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
 from make_relay_corpus import SESSION, head, hello, op  # noqa: E402
@@ -168,7 +168,7 @@ def test_damaged_on_the_way(build, tmp_path, sender, ca, ticker):  # noqa: F811
     try:
         s = sender("host", proxy.url.replace("tcp", "tls"), *own(ca.issue("one", "DNS:one"), ca, "relay-"))
         s.ust("start", "-o", "t.spoor")
-        wait_for(lambda: list(r.directory.rglob("manifest")))
+        wait_for(lambda: written(r.directory, "manifest"))
         proxy.armed = True
         p = s.program(ticker, 1, 1009, 20)
         p.wait(30)
@@ -192,7 +192,7 @@ def test_network_that_stands_still(build, tmp_path, sender, ca, ticker):  # noqa
     try:
         s = sender("host", proxy.url.replace("tcp", "tls"), *own(ca.issue("two", "DNS:two"), ca, "relay-"))
         s.ust("start", "-o", "t.spoor", "--buffers", "64M")
-        wait_for(lambda: list(r.directory.rglob("manifest")))
+        wait_for(lambda: written(r.directory, "manifest"))
         proxy.holds = (0,)
         p = s.program(ticker, 16, 0, 200)  # what each writes in a round is one record of TLS
         wait_for(lambda: float(re.search(r"; ([\d.]+) MB wait;", s.status())[1]) > 4)
@@ -225,7 +225,7 @@ def test_another_certificate(tls, sender, ca, certificates, ticker, build):  # n
     r = tls()
     s = sender("host", r.url, *own(certificates["host"], ca, "relay-"))
     s.ust("start", "-o", "t.spoor")
-    wait_for(lambda: list(r.directory.rglob("manifest")))
+    wait_for(lambda: written(r.directory, "manifest"))
     s.kill()
     s.options = ["--relay", r.url, "--host-name", "host", *own(certificates["elsewhere"], ca, "relay-")]
     run = subprocess.run([build / "spoor", "daemon", "--socket", s.socket, *s.options], capture_output=True, text=True,
@@ -510,7 +510,7 @@ def test_daemon_waits_for_the_relay(build, tmp_path, sender, relay, ticker):  # 
     s = sender("host", relay.url)
     s.ust("start", "-o", "t.spoor")
     p = s.program(ticker, 1, 0, 500)
-    wait_for(lambda: list(relay.directory.rglob("lane0")))
+    wait_for(lambda: written(relay.directory, "lane0"))
     relay.kill()
     s.kill()
     words = [build / "spoor", "daemon", "--socket", s.socket, *s.options]

@@ -13,7 +13,7 @@ import time
 import pytest
 from daemons import all_of_two_threads, counters, exactly, stop_and_start, ticker  # noqa: F401 (fixtures)
 from processes import go, wait_for
-from relaying import Relay, Sender, finish, proxy, relay, sender, there  # noqa: F401 (fixtures)
+from relaying import Relay, Sender, finish, proxy, relay, sender, there, written  # noqa: F401 (fixtures)
 
 CUTS = int(os.environ.get("SPOOR_TEST_CUTS", "60"))
 KILLS = int(os.environ.get("SPOOR_TEST_KILLS", "12"))
@@ -106,7 +106,7 @@ def test_daemon_killed_with_more_at_the_relay_than_it_knows(relay, sender, proxy
     p.holds = (1,)
     program = s.program(ticker, 1, n, stdin=subprocess.PIPE, TICKER_WAITS="1")
     go(program)
-    wait_for(lambda: sum(f.stat().st_size for f in relay.directory.rglob("lane*")) > least, 60)
+    wait_for(lambda: sum(written(relay.directory, "lane*")) > least, 60)
     s.kill()
     p.cut()
     p.holds = ()
@@ -256,8 +256,8 @@ def test_sender_stays_away(build, tmp_path, ticker):  # noqa: F811
     try:
         s.ust("start", "-o", "t.spoor")
         s.program(ticker, 1, 1009).wait(20)
-        wait_for(lambda: (r.directory / "host/t.spoor/manifest").exists() and sum(
-            f.stat().st_size for f in r.directory.rglob("lane*")) > 10000)
+        wait_for(lambda: (r.directory / "host/t.spoor/manifest").exists() and
+                 sum(written(r.directory, "lane*")) > 10000)
         s.kill()
         wait_for(lambda: "does not come back" in r.said())
         assert len(s.ticks(r.directory / "host/t.spoor")) == 1
