@@ -91,7 +91,9 @@ static int why_not_loaded(int r, struct spoor_error *e)
 		return spoor_fail(e, EPERM, "this kernel refuses BPF programs: %s", found);
 	}
 	if (r == -ENOMEM)
-		return spoor_fail(e, ENOMEM, "no memory for the kernel side: use smaller --buffers");
+		return spoor_fail(e, ENOMEM,
+				  "no memory for the kernel side: use smaller --buffers, or raise the limit of memory "
+				  "that it runs under");
 	if (access(SPOOR_BTF, R_OK))
 		return spoor_fail(e, ENOENT,
 				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "

@@ -158,7 +158,7 @@ static bool drain(void *ctx)
 		s->host.stop = true;
 		s->host.end = SPOOR_END_FAILED;
 	}
-	return spoor_consumer_rotating(s->consumer);
+	return spoor_consumer_rotating(s->consumer) && !s->full;
 }
 
 static void make_room(void *ctx)
