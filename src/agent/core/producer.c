@@ -97,7 +97,7 @@ static struct block *new_block(uint32_t tid, uint32_t level)
 	b->level = level;
 	b->flags = 0;
 	if (b->scratch)
-		*(uintptr_t *)b->scratch = 0;
+		memset(b->scratch, 0, SPOOR_SCRATCH_OWN);
 	return b;
 }
 

@@ -10,16 +10,17 @@
  *	 | before          |                                      | the program's arguments   |
  *	 +-----------------+--------------------------------------+---------------------------+
  *
- * high: glibc puts a thread's descriptor (fs:0) above its stack; the first thread's stack begins below what
+ * high: glibc puts a thread's descriptor (fs:0) above its stack, but for the first thread, whose stack begins below what
  * AT_RANDOM points to. That all between is readable the kernel is asked once, and again when the stack has grown: what
  * lies between a frame and its thread's descriptor stays as long as the thread. Other stacks (signal stacks,
- * makecontext) are read by a system call that cannot fault.
+ * makecontext), below which a guard page or the loader's memory lies, are read by a system call that cannot fault.
  */
 #include "agent/core/sys.h"
 
 #define STACK_WINDOW 1024 /* bytes read at once where it is not certain that they are there */
 
 struct thread_stack {
+	/* Of one thread: all 0 for another. */
 	uintptr_t low, high; /* 0: not known */
 	uintptr_t refused;   /* no own stack is here: its first 64 KiB. 0: nowhere yet */
 	uintptr_t at;        /* of what the window holds */

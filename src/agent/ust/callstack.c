@@ -48,12 +48,13 @@ struct scratch {
 	struct cached rules[SETS][WAYS];
 };
 _Static_assert(sizeof(struct scratch) <= SPOOR_SCRATCH - SPOOR_SCRATCH_PERF, "");
+_Static_assert(offsetof(struct scratch, stack.at) == SPOOR_SCRATCH_OWN, "");
 
 struct walk {
 	struct scratch *sc;
 	const struct slot *slot;
 	struct spoor_frame_state s;
-	uintptr_t low, size; /* of the own stack */
+	uintptr_t low, size; /* of what is in use of the own stack */
 	unsigned mode, budget, n, depth;
 	bool guessed;  /* by frame pointers: addresses may be anything from here on */
 	bool counts;   /* what is taken of an object: the mode limits it */
@@ -369,8 +370,8 @@ void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t
 	w.counts = w.mode == SPOOR_STACK_LIB || w.mode == SPOOR_STACK_CUSTOM;
 	w.sc->serial++;
 	thread_stack_begin(&w.sc->stack, caller->sp);
-	if (caller->sp - w.sc->stack.low < w.sc->stack.high - w.sc->stack.low) {
-		w.low = w.sc->stack.low;
+	if (caller->sp >= w.sc->stack.low && caller->sp + 8 <= w.sc->stack.high) {
+		w.low = caller->sp;
 		w.size = w.sc->stack.high - w.low - 7;
 	}
 	status = walk_frames(&w, site);
