@@ -10,7 +10,7 @@
  *	 | before          |                                      | the program's arguments   |
  *	 +-----------------+--------------------------------------+---------------------------+
  *
- * high: glibc puts a thread's descriptor (fs:0) above its stack, but for the first thread, whose stack begins below what
+ * high: glibc puts a thread's descriptor (fs:0) above its stack; not the first thread's, whose stack begins below what
  * AT_RANDOM points to. That all between is readable the kernel is asked once, and again when the stack has grown: what
  * lies between a frame and its thread's descriptor stays as long as the thread. Other stacks (signal stacks,
  * makecontext), below which a guard page or the loader's memory lies, are read by a system call that cannot fault.
