@@ -238,6 +238,7 @@ static void loop(struct run *r)
 		bool behind = spoor_process_is_behind(r->child.pid);
 
 		usleep(10000);
+		spoor_hub_serve(r->private.hub);
 		take_signals(r);
 		i += !behind;
 	}

@@ -117,10 +117,11 @@ def test_alone_on_a_small_stack(build, spoor, program, tmp_path):
     assert spoor("ust", "recover", "-o", "t.spoor", "alone").stdout.startswith("10002 events of 2 programs")
 
 
+@pytest.mark.parametrize("thread", [[], ["thread"]], ids=["first", "thread"])
 @pytest.mark.parametrize("where", ["coroutine", "signal"])
-def test_memory_about_a_stack_is_freed(build, tmp_path, where):
+def test_memory_about_a_stack_is_freed(build, tmp_path, where, thread):
     """Where rows are not there, a walk follows rbp: what was once there to be read may be no more."""
     program = tracing.build_program(tmp_path / "freed", "ust_freed.c", "-O2", "-fno-omit-frame-pointer")
-    run, (trace, *_) = tracing.traced(build, tmp_path / "out", program, where, SPOOR_UST_CONTEXT="callstack")
+    run, (trace, *_) = tracing.traced(build, tmp_path / "out", program, where, *thread, SPOOR_UST_CONTEXT="callstack")
     assert run.returncode == 0, run
     assert [e.values["n"] for e in trace.events] == [0, 1, 2]

@@ -111,7 +111,7 @@ struct block *block_deeper(struct block *b);
  * it, or 0. NULL: none. With its signals blocked.
  */
 #define SPOOR_SCRATCH (32 << 10)
-#define SPOOR_SCRATCH_OWN 32   /* of these, at the begin: its thread's, 0 for a new one */
+#define SPOOR_SCRATCH_OWN 40   /* of these, at the begin: its thread's, 0 for a new one */
 #define SPOOR_SCRATCH_PERF 512 /* of these, at the end: for counters */
 void *block_scratch(struct block *b);
 /* Takes the room of some slots from all producers of all threads, so that they ask before their next event. */

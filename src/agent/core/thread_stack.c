@@ -30,19 +30,6 @@ static uintptr_t descriptor(void)
 	return fs;
 }
 
-/* fs:0 of the first thread is in memory of the loader's, with anything below. In a child of another it is as there. */
-static bool is_first(void)
-{
-	static uintptr_t first;
-	uintptr_t at = __atomic_load_n(&first, __ATOMIC_RELAXED);
-
-	if (!at && sys_tid() == sys_pid()) {
-		at = descriptor();
-		__atomic_store_n(&first, at, __ATOMIC_RELAXED);
-	}
-	return at == descriptor();
-}
-
 static bool try(struct thread_stack *s, uintptr_t sp, uintptr_t high)
 {
 	if (sp >= high || high - sp > DEEPEST || !is_readable(sp, high))
@@ -63,7 +50,8 @@ void thread_stack_begin(struct thread_stack *s, uintptr_t sp)
 		s->low = sp & ~(PAGE - 1);
 		return;
 	}
-	if ((is_first() || !try(s, sp, descriptor())) && !try(s, sp, getauxval(AT_RANDOM)))
+	s->lasts = try(s, sp, getauxval(AT_RANDOM));
+	if (!s->lasts && !try(s, sp, descriptor()))
 		s->refused = sp & ~(REGION - 1);
 }
 

@@ -10,10 +10,11 @@
  *	 | before          |                                      | the program's arguments   |
  *	 +-----------------+--------------------------------------+---------------------------+
  *
- * high: glibc puts a thread's descriptor (fs:0) above its stack; not the first thread's, whose stack begins below what
+ * high: glibc puts a thread's descriptor (fs:0) above its stack; the first thread's stack begins below what
  * AT_RANDOM points to. That all between is readable the kernel is asked once, and again when the stack has grown: what
- * lies between a frame and its thread's descriptor stays as long as the thread. Other stacks (signal stacks,
- * makecontext), below which a guard page or the loader's memory lies, are read by a system call that cannot fault.
+ * lies between a frame and its thread's descriptor stays as long as the thread. But what looks so may be another stack
+ * (a signal stack, makecontext) that other memory lies above, which comes and goes: its frames stay, what only might be
+ * one may not. Stacks that are not below a descriptor are read by a system call that cannot fault.
  */
 #include "agent/core/sys.h"
 
@@ -23,6 +24,7 @@ struct thread_stack {
 	/* Of one thread: all 0 for another. */
 	uintptr_t low, high; /* 0: not known */
 	uintptr_t refused;   /* no own stack is here: its first 64 KiB. 0: nowhere yet */
+	bool lasts;          /* all of it, whatever the program does: the first thread's */
 	uintptr_t at;        /* of what the window holds */
 	size_t n;
 	uint64_t window[STACK_WINDOW / 8];

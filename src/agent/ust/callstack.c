@@ -39,7 +39,7 @@ struct scratch {
 	uintptr_t walking; /* stack pointer of the walk that uses it; 0: none */
 	struct thread_stack stack;
 	uint64_t frames[SPOOR_ARENA_MAX_FRAMES];
-	uint32_t serial; /* of the walk */
+	uint32_t serial; /* of the last walk */
 	struct {
 		uint32_t walk; /* that met the object last */
 		uint16_t left; /* so many of its call sites may still be taken */
@@ -56,6 +56,7 @@ struct walk {
 	struct spoor_frame_state s;
 	uintptr_t low, size; /* of what is in use of the own stack */
 	unsigned mode, budget, n, depth;
+	uint32_t serial;
 	bool guessed;  /* by frame pointers: addresses may be anything from here on */
 	bool counts;   /* what is taken of an object: the mode limits it */
 	bool unclassified; /* some object is: the recorder is yet to say whose call sites are taken */
@@ -136,9 +137,9 @@ static void meet(struct walk *w, struct code_object *o)
 	struct scratch *sc = w->sc;
 
 	w->object = o ? code_object_number(o) : 0;
-	if (sc->met[w->object].walk == sc->serial)
+	if (sc->met[w->object].walk == w->serial)
 		return;
-	sc->met[w->object].walk = sc->serial;
+	sc->met[w->object].walk = w->serial;
 	sc->met[w->object].left = (uint16_t)most_of(w, o);
 	sc->met[w->object].defined = o && code_object_define(o, w->slot);
 }
@@ -172,7 +173,7 @@ static __attribute__((noinline)) struct spoor_rule look_up(struct walk *w, struc
 
 static inline bool is_met(const struct walk *w, const struct cached *c)
 {
-	return w->sc->met[c->object].walk == w->sc->serial;
+	return w->sc->met[c->object].walk == w->serial;
 }
 
 static inline struct spoor_rule rule_of(struct walk *w, uintptr_t pc)
@@ -218,8 +219,11 @@ static bool take(struct walk *w)
 static __attribute__((noinline)) int step_rare(struct walk *w, struct spoor_rule rule)
 {
 	uintptr_t sp = w->s.sp;
-	int r = spoor_walk_step(w, &w->s, &rule);
+	int r;
 
+	if (rule.op == SPOOR_RULE_FP && !w->sc->stack.lasts)
+		w->size = 0; /* rbp may point anywhere: nothing is read directly from here on */
+	r = spoor_walk_step(w, &w->s, &rule);
 	if (rule.op == SPOOR_RULE_FP) {
 		w->guessed = true;
 		w->lack |= (unsigned)rule.cfa_off;
@@ -368,7 +372,7 @@ void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t
 	w.mode = s->stack_mode ?: SPOOR_STACK_APP_ALL;
 	w.budget = budget_of(s, w.mode);
 	w.counts = w.mode == SPOOR_STACK_LIB || w.mode == SPOOR_STACK_CUSTOM;
-	w.sc->serial++;
+	w.serial = ++w.sc->serial;
 	thread_stack_begin(&w.sc->stack, caller->sp);
 	if (caller->sp >= w.sc->stack.low && caller->sp + 8 <= w.sc->stack.high) {
 		w.low = caller->sp;
@@ -381,6 +385,8 @@ void callstack_take(const struct slot *s, const struct caller *caller, uintptr_t
 		rule_of(&w, site - 1);
 		take(&w);
 	}
+	if (unlikely(w.sc->serial != w.serial)) /* a handler has forked: wiped in the child, with what was taken */
+		return;
 	ret->frames = w.sc->frames;
 	ret->head[0] = (uint16_t)status;
 	ret->head[1] = w.guessed ? SPOOR_WAY_FRAME_POINTERS : SPOOR_WAY_ROWS;

@@ -81,7 +81,8 @@ static int open_sites(struct spoor_counting *c, const struct spoor_counting_opti
 
 static bool drain(void *ctx)
 {
-	spoor_site_stacks_drain(ctx);
+	if (ctx)
+		spoor_site_stacks_drain(ctx);
 	return false;
 }
 
@@ -95,6 +96,19 @@ static void settle(struct spoor_counting *c, uint64_t most_ns)
 {
 	if (c->sites)
 		spoor_host_settle(&c->host, most_ns, drain, c->sites);
+}
+
+/* Returns how many raw stacks are still with the loader, whatever it has done meanwhile. */
+static uint64_t drain_all(struct spoor_counting *c)
+{
+	struct spoor_objects_counts before, after;
+
+	do {
+		spoor_objects_counts(c->host.objects, &before);
+		drain(c->sites);
+		spoor_objects_counts(c->host.objects, &after);
+	} while (after.waiting != before.waiting);
+	return after.waiting;
 }
 
 static int begin(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_error *e)
@@ -148,14 +162,10 @@ static void collect(struct spoor_counting *c, const struct spoor_counting_option
 
 static int look(struct spoor_counting *c, const struct spoor_counting_options *o, enum spoor_counting_why why)
 {
-	struct spoor_objects_counts objects;
-
 	if (why == SPOOR_COUNTING_END || !o->on_fd)
 		settle(c, SETTLE_NS); /* else somebody waits at a keyboard */
-	if (c->sites) {
-		spoor_objects_counts(c->host.objects, &objects);
-		c->late = objects.waiting;
-	}
+	if (c->sites)
+		c->late = drain_all(c);
 	return o->look(o->ctx, c, why);
 }
 
@@ -214,8 +224,9 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 {
 	int r;
 
-	spoor_host_await_command(&c->host);
-	settle(c, END_NS); /* what has ended is known whole */
+	spoor_host_await_command(&c->host, drain, c->sites);
+	if (c->host.end == SPOOR_END_COMMAND || c->host.end == SPOOR_END_TARGETS) /* others are counted on meanwhile */
+		settle(c, END_NS);
 	if (o->each_exit) {
 		spoor_counts_collect(c->counts);
 		hand_out_finals(c, o);

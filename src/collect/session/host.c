@@ -197,7 +197,7 @@ void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(voi
 	drain(ctx); /* what the loader has unwound meanwhile */
 }
 
-void spoor_host_await_command(struct spoor_host *h)
+void spoor_host_await_command(struct spoor_host *h, bool (*drain)(void *ctx), void *ctx)
 {
 	uint64_t until = spoor_now_monotonic() + AWAIT_NS;
 
@@ -209,6 +209,7 @@ void spoor_host_await_command(struct spoor_host *h)
 		bool behind = spoor_process_is_behind(h->command.pid);
 
 		usleep(10000);
+		drain(ctx);
 		take_signals(h);
 		i += !behind;
 	}

@@ -423,7 +423,7 @@ static void end(struct session *s)
 	uint64_t until;
 	struct rusage ru;
 
-	spoor_host_await_command(&s->host);
+	spoor_host_await_command(&s->host, drain, s);
 	if (s->snapshot || s->ending)
 		fprintf(stderr, "spoor: no snapshot: the recording ended before its segment did\n");
 	spoor_user_part_end(&s->user, &r->user, make_room, s);
