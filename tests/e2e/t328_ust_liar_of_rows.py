@@ -1,32 +1,39 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A recorder that lies about rows: programs that walk their stacks by them do what they would have done."""
+"""A recorder that lies about rows: programs that walk their stacks by them do what they would have done. And one that
+is late with them."""
 import fcntl
 import mmap
 import os
+import re
 import socket
 import struct
 import subprocess
 import threading
 import time
+from pathlib import Path
 from random import Random
 
 import pytest
 
 import tracing
 from fakeprogram import board, message
-from t314_ust_hostile_recorder import rule
+from t314_ust_hostile_recorder import kick, rule
+from t324_ust_stacks import chain, events, functions # noqa: F401 (fixtures)
 from userwalks import told, walks # noqa: F401 (fixture)
+
+LAYOUT = Path(__file__).resolve().parents[2] / "src/unwind/row_layout.h"
+VERSION = int(re.search(r"SPOOR_ROW_FILE_VERSION (\d+)", LAYOUT.read_text())[1])
 
 
 def definitions(fd):
-    """Objects that the arena defines: [(start, end, bias)]."""
+    """Objects that the arena defines: [(id, start, end, bias)]."""
     with mmap.mmap(fd, 0) as m:
         used, at, found = struct.unpack_from("<Q", m, 192)[0], 4096, []
         end = at + used
         while at < end:
-            size, kind, _ = struct.unpack_from("<IHH", m, at)
+            size, kind, number = struct.unpack_from("<IHH", m, at)
             if kind == 2:
-                found.append(struct.unpack_from("<QQQ", m, at + 8))
+                found.append((number, *struct.unpack_from("<QQQ", m, at + 8)))
             at += size
     return found
 
@@ -45,8 +52,8 @@ def random_rows(random, start, end, bias):
     rows = b"".join(struct.pack("<HH", i * 65536 // n_rows, random.choice([random.randrange(n_rules), 65535]))
                     for i in range(n_rows))
     size = 96 + len(pages) + len(rules) + len(rows)
-    head = struct.pack("<8sIIQQQQQQIIIIIIII", b"SPOORROW", 7, 96, size, 0, 0, 0, 0, start - bias & ~0xffff, n_pages,
-                       n_rules, n_rows, 0, 0, 0, 0, 0)
+    head = struct.pack("<8sIIQQQQQQIIIIIIII", b"SPOORROW", VERSION, 96, size, 0, 0, 0, 0, start - bias & ~0xffff,
+                       n_pages, n_rules, n_rows, 0, 0, 0, 0, 0)
     data = bytearray(head + pages + rules + rows)
     if random.random() < 0.2:
         data[random.randrange(96)] ^= 1 << random.randrange(8)
@@ -61,20 +68,24 @@ def memfd_of(data, sealed=True):
     return fd
 
 
+CHANNEL = struct.pack("<32sIIIIIHHII", b"c", 0, 0, 1, 0, 32, 4, 512, 0, 0)
+SETUP = message(16, struct.pack("<IIQIIHHI", 3, 1, 0, 1, 1, 0, 1, 0) + CHANNEL * 8)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_of_a_liar(build, walks, tmp_path, seed):
     """Whatever the rows say, and whatever else comes in their place: the program does what it would have done."""
     program, made = walks("default"), Random(seed)
     path = tmp_path / "sock"
-    channel = struct.pack("<32sIIIIIHHII", b"c", 0, 0, 1, 0, 32, 4, 512, 0, 0)
 
     def lie():
         peer, _ = server.accept()
         peer.recv(4096)
         _, fds, _, _ = socket.recv_fds(peer, 4096, 1)
-        for start, end, bias in definitions(fds[0]):
+        for number, start, end, bias in definitions(fds[0]):
             rows = memfd_of(random_rows(made, start, end, bias), made.random() < 0.9)
-            asked = message(24, struct.pack("<QQQIHH", start, end, bias, 1, made.randrange(2), made.randrange(9)))
+            asked = message(24, struct.pack("<QQQIHH", start, end, bias, 1, made.randrange(2), made.randrange(9)),
+                            serial=number)
             socket.send_fds(peer, [asked], [rows] if made.random() < 0.9 else [fds[0], rows])
             os.close(rows)
         kept.append((peer, fds))
@@ -83,8 +94,7 @@ def test_rows_of_a_liar(build, walks, tmp_path, seed):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(path))
         server.listen(10)
-        setup = message(16, struct.pack("<IIQIIHHI", 3, 1, 0, 1, 1, 0, 1, 0) + channel * 8)
-        (tmp_path / "sock.sessions").write_bytes(board(setup, rule(), beat=time.monotonic_ns()))
+        (tmp_path / "sock.sessions").write_bytes(board(SETUP, rule(), beat=time.monotonic_ns()))
         liar = threading.Thread(target=lie, daemon=True)
         liar.start()
         env = tracing.environment(build, None, SPOOR_UST_SOCKET=path, NO_ROWS="1")  # of what is loaded later none come
@@ -92,3 +102,45 @@ def test_rows_of_a_liar(build, walks, tmp_path, seed):
         liar.join(10)
     assert kept and run.returncode == 0 and run.stdout.endswith("done\n") and not run.stderr, run
     assert len(told(run.stdout)) >= 28
+
+
+def no_rows(start, end, bias):
+    """A table whose pages are empty: walks end there. It does not fit in where a plugin was, which is to come back."""
+    n_pages, n_rows = (end - start >> 16) + 1, 1 << 14
+    size = 8 * n_pages + 8 + 4 * n_rows
+    return struct.pack("<8sIIQQQQQQIIIIIIII", b"SPOORROW", VERSION, 96, 96 + size, 0, 0, 0, 0,
+                       start - bias & ~0xffff, n_pages, 1, n_rows, 0, 0, 0, 0, 0) + bytes(size)
+
+
+def test_rows_of_what_another_has_replaced(spoor, build, chain, events, tmp_path): # noqa: F811
+    """They are for what they were asked for, once it comes back, and not for what lies there now."""
+    path, plugins = tmp_path / "sock", [chain.parent / "one.so", chain.parent / "two.so"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(path))
+        server.listen(1)
+        (tmp_path / "sock.sessions").write_bytes(board(SETUP, rule(), beat=time.monotonic_ns()))
+        p = subprocess.Popen([chain, *plugins], env=tracing.environment(build, None, SPOOR_UST_SOCKET=path, TWICE="1"),
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            peer, _ = server.accept()
+            peer.recv(4096)
+            _, (arena,), _, _ = socket.recv_fds(peer, 4096, 1)
+            assert p.stdout.readline() == b"ready\n"
+            (number, *one), (_, *two) = definitions(arena)[-2:]
+            assert one == two
+            rows = memfd_of(no_rows(*one))
+            socket.send_fds(peer, [message(24, struct.pack("<QQQIHH", *one, 1, 1, 0), serial=number)], [rows])
+            kick(p)
+            time.sleep(0.1) # or its listener does, if it has one
+            p.communicate(b"\n", timeout=20)
+        finally:
+            p.kill()
+            p.wait()
+    (tmp_path / "out").mkdir()
+    with open(arena, "rb") as f:
+        (tmp_path / "out" / "late.arena").write_bytes(f.read())
+    os.close(rows)
+    assert spoor("ust", "recover", "out", "-o", "t.spoor").returncode == 0
+    found = [[f for f in functions(e) if f in ("outer", "one", "two", "main")] for e in events("t.spoor")]
+    assert found == [["outer", "main"], ["outer", "one", "main"], ["outer", "two", "main"],
+                     ["outer", "main"], ["outer", "one"], ["outer", "two", "main"]]

@@ -295,8 +295,10 @@ static void take_from_board(const union message *m)
 
 static void send_with(union message *m, unsigned type, size_t size, const int *fds, size_t n_fds)
 {
+	uint32_t of = m->head.serial, serial = take();
+
 	m->head = (struct spoor_control_head){ SPOOR_CONTROL_MAGIC, SPOOR_CONTROL_VERSION, (uint16_t)type,
-					       (uint32_t)size, take() };
+					       (uint32_t)size, of ? of : serial };
 	if (damage.wanted) {
 		m->all[damage.at % size] = damage.value;
 		if (damage.cut)
@@ -523,6 +525,7 @@ static void deed_rows(void)
 	m.rows.app = take();
 	m.rows.limit = take();
 	if (which < 200) {
+		m.head.serial = code_object_number(o);
 		m.rows.start = o->start;
 		m.rows.end = o->end;
 		m.rows.bias = o->bias;

@@ -58,7 +58,10 @@ struct spoor_control_head {
 	__u16 version;
 	__u16 type;   /* enum spoor_control_type */
 	__u32 size;   /* of the whole message */
-	/* of DONE: that of what is done; of HELLO: the board's it follows, 0: none; of ARENA: the last change known */
+	/*
+	 * Of DONE: that of what is done; of HELLO: the board's it follows, 0: none; of ARENA: the last change known; of
+	 * ROWS: the id of the object's definition.
+	 */
 	__u32 serial;
 };
 
@@ -175,7 +178,7 @@ struct spoor_control_end { /* the session is over: its arena is ended and forgot
  */
 struct spoor_control_rows {
 	struct spoor_control_head head;
-	__u64 start, end, bias; /* as in struct spoor_def_object */
+	__u64 start, end, bias; /* as in struct spoor_def_object; all 0: code of no object is meant */
 	__u32 session;          /* whose call sites are meant by: */
 	__u16 app;              /* 1: it is the application's own code */
 	__u16 limit;            /* SPOOR_STACK_CUSTOM: call sites to take of it */

@@ -377,7 +377,7 @@ enum spoor_def_object_flag {
 	SPOOR_DEF_OBJECT_DELETED = 4, /* its file had lost its name when this was written */
 };
 struct spoor_def_object {
-	struct spoor_def def; /* id: 0 */
+	struct spoor_def def; /* id: the program's number of it, of the same object always the same; 0: none */
 	__u64 start, end;     /* its addresses */
 	__u64 bias;           /* an address less that is one of the ELF file */
 	__u64 since;          /* stamp of the arena's clock; 0: from the begin */

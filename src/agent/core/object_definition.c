@@ -12,6 +12,8 @@
 
 #define FOR_CLASSES (64 << 10) /* bytes */
 
+_Static_assert(CODE_OBJECTS <= UINT16_MAX, "their numbers are ids of definitions");
+
 static uint64_t ns_of(struct timespec t)
 {
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
@@ -78,6 +80,7 @@ static int define(struct code_object *o, struct arena_made *made)
 	d->build_id_len = o->id_len;
 	memcpy(d->build_id, o->id, o->id_len);
 	d->def.type = SPOOR_DEF_OBJECT;
+	d->def.id = (uint16_t)code_object_number(o);
 	d->def.size = (uint32_t)((sizeof(*d) + n + 1 + 7) & ~7UL);
 	return define_object(made, &d->def);
 }
@@ -157,22 +160,21 @@ unsigned code_objects_awaited(const struct slot *s)
 
 void code_object_answer(const struct code_answer *a, const struct output *out)
 {
-	uint32_t i;
+	struct code_object *o;
 
 	if (!a->start && !a->end && !a->bias)
 		classify(&code_anonymous[out - outputs], a->app, a->limit, output_generation(out));
-	for (i = n_code_objects; i--;) {
-		struct code_object *o = &code_objects[i];
-
-		if (o->gone || o->start != a->start || o->end != a->end || o->bias != a->bias)
-			continue;
-		classify(&o->in[out - outputs], a->app, a->limit, output_generation(out));
-		if (o->rows != CODE_ROWS_THERE) {
-			bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
-
-			__atomic_store_n(&o->rows, there ? CODE_ROWS_THERE : CODE_ROWS_NONE, __ATOMIC_RELEASE);
-		}
-		code_new_epoch();
+	if (!a->object || a->object > n_code_objects)
 		return;
+	/* It may be gone: it may come back. */
+	o = code_object_numbered(a->object);
+	if (o->start != a->start || o->end != a->end || o->bias != a->bias)
+		return;
+	classify(&o->in[out - outputs], a->app, a->limit, output_generation(out));
+	if (o->rows != CODE_ROWS_THERE) {
+		bool there = a->fd >= 0 && !rows_map(a->fd, &o->table);
+
+		__atomic_store_n(&o->rows, there ? CODE_ROWS_THERE : CODE_ROWS_NONE, __ATOMIC_RELEASE);
 	}
+	code_new_epoch();
 }

@@ -79,6 +79,7 @@ static inline const struct code_class *code_class_of(const struct code_object *o
  */
 struct code_answer {
 	uintptr_t start, end, bias;
+	unsigned object; /* its number: others may have lain there, or do so now */
 	int fd;
 	uint16_t app, limit;
 };

@@ -185,7 +185,8 @@ void spoor_agent_rows(const struct spoor_control_rows *m, int fd)
 {
 	const struct session *s = m->session ? find(m->session) : NULL;
 	struct code_answer a = {
-		.start = m->start, .end = m->end, .bias = m->bias, .fd = fd, .app = m->app, .limit = m->limit
+		.start = m->start, .end = m->end, .bias = m->bias, .object = m->head.serial,
+		.fd = fd, .app = m->app, .limit = m->limit
 	};
 
 	if (s && s->output)

@@ -33,7 +33,7 @@ static int send_rows(struct hub_program *p, struct spoor_control_rows *m, int fd
 					       .version = SPOOR_CONTROL_VERSION,
 					       .type = SPOOR_CONTROL_ROWS,
 					       .size = sizeof(*m),
-					       .serial = ++p->hub->serial };
+					       .serial = m->head.serial };
 	r = spoor_fds_send(p->sock.fd, m, sizeof(*m), &fd, fd >= 0, MSG_DONTWAIT);
 	if (r)
 		return r;
@@ -113,7 +113,8 @@ void spoor_hub_tell_rows(struct spoor_hub *h)
 	while (spoor_user_rows_take(h->rows, &a)) {
 		struct hub_program *p = find(h, a.owner.program);
 		const struct spoor_ust_session *s = p ? session_of(p, a.owner.session) : NULL;
-		struct spoor_control_rows m = { .start = a.def->start, .end = a.def->end, .bias = a.def->bias };
+		struct spoor_control_rows m = { .head.serial = a.def->def.id, .start = a.def->start,
+						.end = a.def->end, .bias = a.def->bias };
 
 		if (s)
 			tell(p, s, m, a.def->path, a.def->flags & SPOOR_DEF_OBJECT_MAIN, a.fd);
