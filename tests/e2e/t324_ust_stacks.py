@@ -100,9 +100,13 @@ def test_they_are_at_one_address(build, chain, tmp_path):
         assert o.ino == os.stat(o.path).st_ino and o.size == os.stat(o.path).st_size and len(o.build_id) == 40
 
 
-def test_plugins_that_take_turns_for_long(spoor, chain, events):
+@pytest.mark.parametrize("build_id", ["sha1", "none"])
+def test_plugins_that_take_turns_for_long(spoor, chain, events, tmp_path, build_id):
     """Each time that one comes to where the other was it is told anew: 1,600 times."""
-    plugins = [str(chain.parent / f"{p}.so") for p in PLUGINS * 400]
+    for name in ("one", "two"):
+        tracing.build_program(tmp_path / f"{name}.so", "ust_chain_plugin.c", *FP, f"-DNAME={name}", "-shared", "-fPIC",
+                              f"-Wl,--build-id={build_id}")
+    plugins = [str(tmp_path / f"{p}.so") for p in PLUGINS * 400]
     run = spoor("ust", "run", "--stack", "all,64", "-o", "t.spoor", "--", chain, *plugins)
     assert run.returncode == 0 and ", 0 lost" in run.stderr, run.stderr
     found = {e["fields"]["n"]: {f.get("object") for f in e["stack"][3:5]} for e in events("t.spoor")}

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -12,6 +13,7 @@
 
 #define PAGE 4096UL
 #define MOST_NOTES 4096
+#define LOOKS 512 /* bytes, by which what has no build-id is known: ELF header, first program headers */
 
 struct code_object code_objects[CODE_OBJECTS];
 uint32_t n_code_objects;
@@ -91,6 +93,59 @@ void code_object_read_headers(struct code_object *o, uintptr_t at, unsigned n)
 	for (; n && !o->id_at && is_within(o, at, sizeof(ph)) && code_peek(&ph, at, sizeof(ph)); n--, at += sizeof(ph))
 		if (ph.p_type == PT_NOTE)
 			read_notes(o, o->bias + ph.p_vaddr, ph.p_memsz, ph.p_align);
+}
+
+static uint64_t mixed(uint64_t hash, uint64_t value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 32;
+}
+
+/* Where n bytes can be read: held, they are there; else in the copy that is made. NULL: they are not there. */
+static const void *bytes_at(uintptr_t at, size_t n, void *copy, bool held)
+{
+	return held ? (const void *)at : code_peek(copy, at, n) ? copy : NULL;
+}
+
+/* To its NUL. 0: it cannot be read. */
+static uint64_t hash_of_name(uintptr_t at, bool held)
+{
+	uint64_t hash = 1;
+	char copy[128];
+	size_t i, n, left;
+
+	for (left = PATH_MAX; left; left -= n < left ? n : left, at += n) {
+		const char *c;
+
+		n = sizeof(copy) - at % sizeof(copy); /* not beyond a page */
+		c = bytes_at(at, n, copy, held);
+		if (!c)
+			return 0;
+		for (i = 0; i < n; i++) {
+			if (!c[i])
+				return hash;
+			hash = mixed(hash, (unsigned char)c[i]);
+		}
+	}
+	return hash;
+}
+
+/* Link maps, addresses and sizes recur; and objects of one source are laid out alike, so that headers do, too. */
+static uint64_t looks_of(const struct code_object *o, bool held)
+{
+	uint64_t copy[LOOKS / sizeof(uint64_t)], hash;
+	uintptr_t name_at = (uintptr_t)o->map + offsetof(struct link_map, l_name);
+	const uintptr_t *name = bytes_at(name_at, sizeof(*name), copy, held);
+	const uint64_t *words;
+	size_t i;
+
+	hash = name ? hash_of_name(*name, held) : 0;
+	words = hash ? bytes_at(o->start, LOOKS, copy, held) : NULL;
+	if (!words)
+		return 0;
+	for (i = 0; i < LOOKS / sizeof(*words); i++)
+		hash = mixed(hash, words[i]);
+	return hash | 1;
 }
 
 /* ---- what is there from the begin ---- */
@@ -174,7 +229,7 @@ bool code_object_is_there(const struct code_object *o, uintptr_t pc, bool held)
 	if (!find_loaded(pc, &now) || now.map != o->map || now.start != o->start || now.end != o->end)
 		return false;
 	if (!o->id_at)
-		return true;
+		return !o->looks || looks_of(o, held) == o->looks;
 	if (held)
 		return !memcmp((const void *)o->id_at, o->id, o->id_len);
 	return code_peek(id, o->id_at, o->id_len) && !memcmp(id, o->id, o->id_len);
@@ -202,11 +257,12 @@ static struct code_object *come_back(const struct code_object *o)
 {
 	uint32_t i, k;
 
-	for (i = 0; o->id_len && i < n_code_objects; i++) {
+	for (i = 0; (o->id_len || o->looks) && i < n_code_objects; i++) {
 		struct code_object *old = &code_objects[i];
 
 		if (!old->gone || old->start != o->start || old->end != o->end || old->bias != o->bias ||
-		    old->id_at != o->id_at || old->id_len != o->id_len || memcmp(old->id, o->id, o->id_len))
+		    old->id_at != o->id_at || old->id_len != o->id_len || memcmp(old->id, o->id, o->id_len) ||
+		    old->looks != o->looks)
 			continue;
 		old->map = o->map;
 		for (k = 0; old->covered && k < SPOOR_OUTPUTS; k++)
@@ -232,6 +288,8 @@ static struct code_object *add(uintptr_t pc)
 	if (code_peek(&header, o.start, sizeof(header)) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
 	    header.e_phentsize == sizeof(ElfW(Phdr)))
 		code_object_read_headers(&o, o.start + header.e_phoff, header.e_phnum);
+	if (!o.id_at)
+		o.looks = looks_of(&o, false);
 	old = come_back(&o);
 	if (old)
 		return old;

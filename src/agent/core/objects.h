@@ -38,6 +38,7 @@ struct code_object {
 	struct spoor_row_table table;
 	uintptr_t id_at; /* where its build-id is in memory; 0: it has none */
 	uint8_t id_len, id[32];
+	uint64_t looks; /* where it has none: a hash of its name and headers; 0: these cannot be read */
 	struct code_class in[SPOOR_OUTPUTS];
 };
 
