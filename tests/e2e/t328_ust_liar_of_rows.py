@@ -16,10 +16,11 @@ from random import Random
 import pytest
 
 import tracing
-from fakeprogram import board, message
+from fakeprogram import DONE, board, message
+from processes import wait_for
 from t314_ust_hostile_recorder import kick, rule
-from t324_ust_stacks import chain, events, functions # noqa: F401 (fixtures)
-from userwalks import told, walks # noqa: F401 (fixture)
+from t324_ust_stacks import chain, events, functions  # noqa: F401 (fixtures)
+from userwalks import told, walks  # noqa: F401 (fixture)
 
 LAYOUT = Path(__file__).resolve().parents[2] / "src/unwind/row_layout.h"
 VERSION = int(re.search(r"SPOOR_ROW_FILE_VERSION (\d+)", LAYOUT.read_text())[1])
@@ -112,7 +113,15 @@ def no_rows(start, end, bias):
                        start - bias & ~0xffff, n_pages, 1, n_rows, 0, 0, 0, 0, 0) + bytes(size)
 
 
-def test_rows_of_what_another_has_replaced(spoor, build, chain, events, tmp_path): # noqa: F811
+def is_done(peer):
+    """Has the program answered to a rule?"""
+    try:
+        return struct.unpack_from("<H", peer.recv(4096, socket.MSG_DONTWAIT), 6)[0] == DONE
+    except BlockingIOError:
+        return False
+
+
+def test_rows_of_what_another_has_replaced(spoor, build, chain, events, tmp_path):  # noqa: F811
     """They are for what they were asked for, once it comes back, and not for what lies there now."""
     path, plugins = tmp_path / "sock", [chain.parent / "one.so", chain.parent / "two.so"]
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -130,8 +139,8 @@ def test_rows_of_what_another_has_replaced(spoor, build, chain, events, tmp_path
             assert one == two
             rows = memfd_of(no_rows(*one))
             socket.send_fds(peer, [message(24, struct.pack("<QQQIHH", *one, 1, 1, 0), serial=number)], [rows])
-            kick(p)
-            time.sleep(0.1) # or its listener does, if it has one
+            peer.send(rule())
+            wait_for(lambda: kick(p) or is_done(peer))  # in order: it has taken the rows
             p.communicate(b"\n", timeout=20)
         finally:
             p.kill()
