@@ -270,7 +270,8 @@ def spoors_in(folder, build):
 def test_no_more_files(build, tmp_path, inodes):
     """A segment that cannot begin ends the recording at once; the target goes on."""
     busy = "import os, time\nfor i in range(750_000):\n if i % 50 == 0: time.sleep(.001)\n os.getppid()"
-    script = (f"taskset -c {min(os.sched_getaffinity(0))} python3 -c '{busy}' & {build}/spoor record --max-size 4M -o disk/t.spoor -p $!; "
+    script = (f"taskset -c {min(os.sched_getaffinity(0))} python3 -c '{busy}' & "
+              f"{build}/spoor record --max-size 4M -o disk/t.spoor -p $!; "
               "echo code $?; kill $!; wait $!; echo killed $?")
     began = time.monotonic()
     run = private_disk(script, tmp_path, f"30m,nr_inodes={inodes}")
