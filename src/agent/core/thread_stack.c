@@ -30,12 +30,13 @@ static uintptr_t descriptor(void)
 	return fs;
 }
 
-static bool try(struct thread_stack *s, uintptr_t sp, uintptr_t high)
+static bool try(struct thread_stack *s, uintptr_t sp, uintptr_t high, bool lasts)
 {
 	if (sp >= high || high - sp > DEEPEST || !is_readable(sp, high))
 		return false;
 	s->low = sp & ~(PAGE - 1);
 	s->high = high;
+	s->lasts = lasts;
 	return true;
 }
 
@@ -50,8 +51,7 @@ void thread_stack_begin(struct thread_stack *s, uintptr_t sp)
 		s->low = sp & ~(PAGE - 1);
 		return;
 	}
-	s->lasts = try(s, sp, getauxval(AT_RANDOM));
-	if (!s->lasts && !try(s, sp, descriptor()))
+	if (!try(s, sp, getauxval(AT_RANDOM), true) && !try(s, sp, descriptor(), false))
 		s->refused = sp & ~(REGION - 1);
 }
 
