@@ -111,7 +111,7 @@ static const void *bytes_at(uintptr_t at, size_t n, void *copy, bool held)
 static uint64_t hash_of_name(uintptr_t at, bool held)
 {
 	uint64_t hash = 1;
-	char copy[128];
+	char copy[128] = "";
 	size_t i, n, left;
 
 	for (left = PATH_MAX; left; left -= n < left ? n : left, at += n) {
@@ -133,7 +133,7 @@ static uint64_t hash_of_name(uintptr_t at, bool held)
 /* Link maps, addresses and sizes recur; and objects of one source are laid out alike, so that headers do, too. */
 static uint64_t looks_of(const struct code_object *o, bool held)
 {
-	uint64_t copy[LOOKS / sizeof(uint64_t)], hash;
+	uint64_t copy[LOOKS / sizeof(uint64_t)] = { 0 }, hash;
 	uintptr_t name_at = (uintptr_t)o->map + offsetof(struct link_map, l_name);
 	const uintptr_t *name = bytes_at(name_at, sizeof(*name), copy, held);
 	const uint64_t *words;
