@@ -102,12 +102,13 @@ static void settle(struct spoor_counting *c, uint64_t most_ns)
 static uint64_t drain_all(struct spoor_counting *c)
 {
 	struct spoor_objects_counts before, after;
+	int tries = 10; /* targets that go on may make more each time */
 
 	do {
 		spoor_objects_counts(c->host.objects, &before);
 		drain(c->sites);
 		spoor_objects_counts(c->host.objects, &after);
-	} while (after.waiting != before.waiting);
+	} while (after.waiting != before.waiting && --tries);
 	return after.waiting;
 }
 
@@ -164,7 +165,7 @@ static int look(struct spoor_counting *c, const struct spoor_counting_options *o
 {
 	if (why == SPOOR_COUNTING_END || !o->on_fd)
 		settle(c, SETTLE_NS); /* else somebody waits at a keyboard */
-	if (c->sites)
+	if (c->sites && why == SPOOR_COUNTING_END)
 		c->late = drain_all(c);
 	return o->look(o->ctx, c, why);
 }

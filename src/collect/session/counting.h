@@ -21,7 +21,7 @@ struct spoor_counting {
 	struct spoor_host host;
 	struct spoor_counts *counts;     /* for spoor_counts_take() and spoor_counts_lost() */
 	struct spoor_site_stacks *sites; /* by_site; else NULL. Settled when it is time to look */
-	uint64_t late;                   /* raw stacks that were not unwound when it was looked last */
+	uint64_t late;                   /* raw stacks that were not unwound at the end */
 };
 
 struct spoor_counting_options {
