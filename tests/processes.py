@@ -9,11 +9,11 @@ from pathlib import Path
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
-def wait_for(condition, seconds=20, every=0.005):
-    """Polls until condition() is true and returns its value."""
+def wait_for(condition, seconds=20, every=0.005, found=str):
+    """Polls until condition() is true and returns its value. found(): what there is when that was in vain."""
     until = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < until, f"waited {seconds} s in vain"
+        assert time.monotonic() < until, f"waited {seconds} s in vain {found()}"
         time.sleep(every)
     return value
 

@@ -83,6 +83,13 @@ class Sender(Daemon):
     def status(self):
         return self.ust("status").stdout
 
+    def found(self):
+        """All that can be seen of it and its programs, where something does not happen."""
+        stacks = [subprocess.run(["gdb", "-q", "-nx", "-batch", "-p", str(p.pid), "-ex", "thread apply all backtrace"],
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+                  for p in [self.process, *self.running]]
+        return "\n".join([self.said(), self.status(), *stacks])
+
     def close(self):
         for p in self.running:
             if p.poll() is None:

@@ -90,14 +90,15 @@ def test_old_losses_are_told_once(relay, sender, ticker, build, options):  # noq
     s = sender("host", None, "--relay-memory", "1M")
     s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "2M", *options)
     first = s.program(ticker, 1, 0)
-    wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()), 120)
+    wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()), 120, found=s.found)
     first.send_signal(signal.SIGSTOP)
     segments = relay.directory / "host/t.spoor/host/ust"
     program = s.program(ticker, 1, 0)
     if options:
-        wait_for(lambda: min(segments.glob("seg-*"), default=segments).name > "seg-000009", 240)
+        wait_for(lambda: min(segments.glob("seg-*"), default=segments).name > "seg-000009", 240, found=s.found)
     else:
-        wait_for(lambda: sum(f.stat().st_size for f in segments.glob("*/lane*")) > 64 << 20, 240)
+        wait_for(lambda: sum(f.stat().st_size for f in segments.glob("*/lane*")) > 64 << 20, 240,
+                 found=s.found)
     s.finish(program)
     s.kill()
     s.start()
