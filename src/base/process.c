@@ -40,13 +40,14 @@ char spoor_process_state(uint32_t pid)
 	return state_of(pid, &start);
 }
 
-bool spoor_process_is_behind(uint32_t pid)
+/* A signal that it does not block has come to it, or to its process. One that is stopped gets round to nothing. */
+static bool thread_is_behind(uint32_t tid)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	unsigned long long mask, come = 0, blocked = 0;
 	char path[64], line[256], state = 0;
 
-	snprintf(path, sizeof(path), "/proc/%u/status", pid);
+	snprintf(path, sizeof(path), "/proc/%u/status", tid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "State: %c", &state) == 1)
@@ -56,27 +57,44 @@ bool spoor_process_is_behind(uint32_t pid)
 		else
 			sscanf(line, "SigBlk: %llx", &blocked);
 	}
-	return state != 'T' && state != 't' && come & ~blocked; /* one that is stopped gets round to nothing */
+	return state != 'T' && state != 't' && come & ~blocked;
 }
 
-uint32_t spoor_process_thread(uint32_t pid)
+/* The first thread of pid for which is_one() is true; 0: none. */
+static uint32_t find_thread(uint32_t pid, bool (*is_one)(uint32_t tid))
 {
 	_cleanup_(spoor_closedirp) DIR *threads = NULL;
 	struct dirent *d;
-	uint64_t start;
 	char path[64];
 
-	if (!has_ended(state_of(pid, &start)))
-		return pid;
 	snprintf(path, sizeof(path), "/proc/%u/task", pid);
 	threads = opendir(path);
 	while (threads && (d = readdir(threads))) {
 		uint32_t tid = (uint32_t)strtoul(d->d_name, NULL, 10);
 
-		if (tid && !has_ended(state_of(tid, &start)))
+		if (tid && is_one(tid))
 			return tid;
 	}
-	return pid;
+	return 0;
+}
+
+bool spoor_process_is_behind(uint32_t pid)
+{
+	return find_thread(pid, thread_is_behind);
+}
+
+static bool lives(uint32_t tid)
+{
+	uint64_t start;
+
+	return !has_ended(state_of(tid, &start));
+}
+
+uint32_t spoor_process_thread(uint32_t pid)
+{
+	uint32_t other = lives(pid) ? 0 : find_thread(pid, lives);
+
+	return other ? other : pid;
 }
 
 void spoor_process_name(uint32_t pid, char name[16])

@@ -12,7 +12,7 @@ uint64_t spoor_process_start(uint32_t pid);
 bool spoor_process_runs(uint32_t pid, uint64_t start_time);
 /* Its first thread's state, a letter as in proc(5); '\0': there is none. */
 char spoor_process_state(uint32_t pid);
-/* Has a signal come that it neither blocks nor has got round to yet? An end by it counts until it can be waited for. */
+/* Has a signal come that a thread neither blocks nor has got round to yet? One that ends it, until it is waited for. */
 bool spoor_process_is_behind(uint32_t pid);
 /* Its first thread's name; "": there is none. */
 void spoor_process_name(uint32_t pid, char name[16]);

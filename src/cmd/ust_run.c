@@ -26,8 +26,6 @@
 #include "collect/user/perf.h"
 #include "collect/user/private.h"
 
-#define AWAIT_NS 5000000000ULL /* for a command that has a signal to die of */
-
 struct run {
 	struct spoor_ust_cmd_options o;
 	char **argv;
@@ -37,7 +35,7 @@ struct run {
 	struct spoor_ust_session *session;
 	struct spoor_command child;
 	int signal_fd;
-	bool stop, ended, named, made_usttrace; /* named: the trace, by -o */
+	bool stop, named, made_usttrace; /* named: the trace, by -o */
 	int status, snapshot_signal;
 	unsigned n_snapshots;
 };
@@ -203,8 +201,10 @@ static void take_signals(struct run *r)
 
 	while (read(r->signal_fd, &si, sizeof(si)) == sizeof(si)) {
 		if (si.ssi_signo == SIGCHLD) {
-			if (!r->ended && waitpid(r->child.pid, &r->status, WNOHANG) == r->child.pid)
-				r->ended = r->stop = true;
+			if (r->child.pid && waitpid(r->child.pid, &r->status, WNOHANG) == r->child.pid) {
+				r->child.pid = 0;
+				r->stop = true;
+			}
 		} else if ((int)si.ssi_signo == r->snapshot_signal) {
 			take_snapshot(r);
 		} else {
@@ -213,10 +213,16 @@ static void take_signals(struct run *r)
 	}
 }
 
+static void serve(void *ctx)
+{
+	struct run *r = ctx;
+
+	spoor_hub_serve(r->private.hub);
+	take_signals(r);
+}
+
 static void loop(struct run *r)
 {
-	uint64_t until;
-
 	while (!r->stop) {
 		struct pollfd fds[] = { { .fd = spoor_hub_fd(r->private.hub), .events = POLLIN },
 					{ .fd = r->signal_fd, .events = POLLIN } };
@@ -229,19 +235,7 @@ static void loop(struct run *r)
 		if (r->session->failed)
 			r->stop = true;
 	}
-	/*
-	 * A terminal's Ctrl-C went to the command, too: where it ends of it, that is what is told. On a busy machine it
-	 * may be long before it runs again.
-	 */
-	until = spoor_now_monotonic() + AWAIT_NS;
-	for (int i = 0; i < 20 && !r->ended && spoor_now_monotonic() < until;) {
-		bool behind = spoor_process_is_behind(r->child.pid);
-
-		usleep(10000);
-		spoor_hub_serve(r->private.hub);
-		take_signals(r);
-		i += !behind;
-	}
+	spoor_command_await(&r->child, serve, r);
 	spoor_hub_serve(r->private.hub);
 }
 
@@ -287,7 +281,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 	say_end(&r, &result);
 	if (result.why[0])
 		return SPOOR_EXIT_INTERNAL;
-	if (!r.ended)
+	if (r.child.pid)
 		return SPOOR_EXIT_OK;
 	return WIFEXITED(r.status) ? WEXITSTATUS(r.status) : 128 + WTERMSIG(r.status);
 }

@@ -15,7 +15,13 @@
 
 #include "base/cleanup.h"
 #include "base/descriptors.h"
+#include "base/process.h"
 #include "base/signals.h"
+#include "base/time.h"
+
+#define AWAIT_NS (5 * SPOOR_NS_PER_SEC) /* on a busy machine it may be long before it runs again */
+#define STEP_US 10000
+#define STEPS 20
 
 bool spoor_command_runnable(const char *path)
 {
@@ -141,4 +147,17 @@ int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 		return spoor_fail(e, err, "%s: cannot execute: the interpreter or loader that it names is not there",
 				  c->path);
 	return spoor_fail(e, err, "%s: cannot execute: %s", c->path, strerror(err));
+}
+
+void spoor_command_await(const struct spoor_command *c, void (*serve)(void *ctx), void *ctx)
+{
+	uint64_t until = spoor_now_monotonic() + AWAIT_NS;
+
+	for (int i = 0; i < STEPS && c->pid && spoor_now_monotonic() < until;) {
+		bool behind = spoor_process_is_behind(c->pid);
+
+		usleep(STEP_US);
+		serve(ctx);
+		i += !behind;
+	}
 }

@@ -16,7 +16,6 @@
 #include "collect/session/check.h"
 #include "collect/session/privileges.h"
 
-#define AWAIT_NS 5000000000ULL /* for a command that has a signal to die of */
 
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e)
 {
@@ -197,22 +196,26 @@ void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(voi
 	drain(ctx); /* what the loader has unwound meanwhile */
 }
 
+struct awaiting {
+	struct spoor_host *host;
+	bool (*drain)(void *ctx);
+	void *ctx;
+};
+
+static void serve(void *ctx)
+{
+	struct awaiting *a = ctx;
+
+	a->drain(a->ctx);
+	take_signals(a->host);
+}
+
 void spoor_host_await_command(struct spoor_host *h, bool (*drain)(void *ctx), void *ctx)
 {
-	uint64_t until = spoor_now_monotonic() + AWAIT_NS;
-
 	if (h->end != SPOOR_END_SIGNAL)
 		return;
 	take_signals(h);
-	/* Its signal comes with ours; but on a busy machine it may be long before it runs again. */
-	for (int i = 0; i < 20 && h->command.pid && spoor_now_monotonic() < until;) {
-		bool behind = spoor_process_is_behind(h->command.pid);
-
-		usleep(10000);
-		drain(ctx);
-		take_signals(h);
-		i += !behind;
-	}
+	spoor_command_await(&h->command, serve, &(struct awaiting){ h, drain, ctx });
 }
 
 void spoor_host_done(struct spoor_host *h)

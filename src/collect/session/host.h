@@ -68,6 +68,6 @@ void spoor_host_see_end(struct spoor_host *h, uint64_t now);
  * rings and the loader have; it says whether there is something else to wait for.
  */
 void spoor_host_settle(struct spoor_host *h, uint64_t most_ns, bool (*drain)(void *ctx), void *ctx);
-/* Ctrl-C on a terminal goes to the command too: where it ends of it, its end is what is told. drain(): as above. */
+/* spoor_command_await() where a signal ended the recording. drain(): as above. */
 void spoor_host_await_command(struct spoor_host *h, bool (*drain)(void *ctx), void *ctx);
 void spoor_host_done(struct spoor_host *h);
