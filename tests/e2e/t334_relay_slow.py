@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from collections import deque
 
 import pytest
@@ -90,6 +91,11 @@ def test_old_losses_are_told_once(relay, sender, ticker, build, options):  # noq
     s = sender("host", None, "--relay-memory", "1M")
     s.ust("start", "-o", "t.spoor", "-e", "zoo:tick", "--buffers", "2M", *options)
     first = s.program(ticker, 1, 0)
+    # Its packets full, a program writes into those that all share, which costs it as much time as a daemon that is
+    # quick (all of it in memory) needs to take what it writes: then nothing is lost for minutes.
+    s.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.2)
+    s.process.send_signal(signal.SIGCONT)
     wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()), 120, found=s.found)
     first.send_signal(signal.SIGSTOP)
     segments = relay.directory / "host/t.spoor/host/ust"
