@@ -64,9 +64,10 @@ static void tell_program(void *ctx, const struct spoor_hub_program_info *p)
 	if (p->refused[0])
 		snprintf(line, sizeof(line), "%u %s: not recorded: %s", p->pid, p->comm, p->refused);
 	else
-		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s%s%s", p->pid, p->comm, p->events,
+		snprintf(line, sizeof(line), "%u %s: %" PRIu64 " %s, %s%s%s%s%s%s%s%s", p->pid, p->comm, p->events,
 			 spoor_plural(p->events, "event", "events"), losses, shared,
-			 p->malformed ? ", some made no sense" : "", single_of(p), comings[p->how % 3], reached, stuck);
+			 p->malformed ? ", some made no sense" : "", single_of(p), comings[p->how % 3], reached, stuck,
+			 p->resumed ? ", events counted since this daemon began" : "");
 	spoor_hub_answer(c->q, line);
 }
 

@@ -323,7 +323,7 @@ static void put_user_events(struct spoor_view *v)
 	char count[32], time[32];
 
 	spoor_format_count(v->tally.user_events, count, sizeof(count));
-	spoor_format_duration(v->last_ts - v->first_ts, time, sizeof(time));
+	spoor_format_duration(v->last_user_ts - v->first_user_ts, time, sizeof(time));
 	if (spoor_view_has_calls(v) && !v->tally.user_events)
 		return;
 	fprintf(v->out, "%sUser events: %s, within %s.\n", spoor_view_has_calls(v) ? "" : "\n", count, time);

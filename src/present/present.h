@@ -38,7 +38,8 @@ struct spoor_view {
 
 	struct spoor_tally tally; /* filled while reading */
 	struct spoor_programs programs;
-	uint64_t first_ts, last_ts;
+	uint64_t first_ts, last_ts; /* of all that the trace has */
+	uint64_t first_user_ts, last_user_ts;
 	uint8_t start_is_bound; /* of the completed call at hand: it began before, and took at least its time */
 	uint32_t user_pid; /* of the user event at hand; 0: unknown */
 	uint8_t writer_away;    /* as it was told */

@@ -56,7 +56,9 @@ static int give_other(struct spoor_view *v, const struct spoor_event *ev, spoor_
 	if (ev->class) {
 		if (!wanted_user(v, ev))
 			return 0;
-		v->tally.user_events++;
+		if (!v->tally.user_events++)
+			v->first_user_ts = ev->h->ts;
+		v->last_user_ts = ev->h->ts;
 	}
 	return other ? other(v, ev, p) : 0;
 }

@@ -318,6 +318,19 @@ def test_rows_are_asked_for_again(daemon, row_server, ticker, tmp_path): # noqa:
     assert "unwind rows" not in daemon.process.stderr.read()
 
 
+def test_helpers_have_no_buffers(daemon, ticker):  # noqa: F811
+    """What a daemon has forked maps no buffers of programs: it would keep their memory, and look like one of them."""
+    def helpers():
+        return {Path(f"/proc/{pid}/comm").read_text(): Path(f"/proc/{pid}/maps").read_text()
+                for pid in children(daemon.process.pid)}
+
+    daemon.ust("start", "-o", "t.spoor", "--context", "callstack")
+    daemon.program(ticker, 1, 0, 500)
+    wait_for(lambda: "spoor-rows\n" in helpers())
+    assert not any("memfd:spoor-ust" in maps for maps in helpers().values())
+    assert "1 program, " in (said := daemon.ust("enable", "zoo:*", "-a").stdout) and "not do it" not in said
+
+
 def test_chosen_by_name(spoor, chain, events):
     """Stacks of those events that are asked for."""
     spoor("ust", "run", "--stack", "all,64", "-o", "t.spoor", "--", *arguments(chain))

@@ -111,6 +111,7 @@ def test_single_programs_stay_stopped(daemon, ticker, number):
         next_daemon(daemon, number, stopped, other)
         is_recorded(daemon, other)
     assert " 0 events, 0 lost, stopped" in daemon.line(stopped.pid)
+    assert daemon.line(stopped.pid).endswith(", events counted since this daemon began")
     daemon.kill()
     state = daemon.cwd / "ust.sock.state"
     saved = json.loads(state.read_text())

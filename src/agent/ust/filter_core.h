@@ -362,7 +362,8 @@ static inline const char *filter_parse(const char *expression, struct filter *re
 	filter_space_(&p);
 	*ret_at = p.at;
 	if (root >= 0 && *p.at)
-		return "there is more than an expression";
+		return strchr("&|^[", *p.at) ? "there are no operators on bits, and no elements of arrays" :
+					       "there is more than an expression";
 	if (root < 0)
 		return p.wrong;
 	ret->first = filter_link_(ret, (uint8_t)root, FILTER_YES, FILTER_NO);

@@ -201,6 +201,7 @@ int spoor_user_arena_map(int fd, struct spoor_user_arena **ret, struct spoor_err
 	base = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return spoor_fail(e, errno, "the program's buffer cannot be mapped: %s", strerror(errno));
+	madvise(base, st.st_size, MADV_DONTFORK); /* our helpers live on, and would keep its memory */
 	a = aligned(sizeof(*a));
 	if (!a) {
 		munmap(base, st.st_size);

@@ -190,6 +190,7 @@ struct spoor_hub_program_info {
 	bool records, single; /* it was told to; it does not do as the session does */
 	unsigned n_stuck;     /* of n_sites: cannot be switched on, since the program may not change its code */
 	uint64_t events, lost, overwritten, malformed;
+	bool resumed;    /* a recorder before us had others of its events */
 	uint64_t shared; /* events that found no packet of their thread's own */
 	enum spoor_coming how;
 	bool listens; /* has its thread; else it is kicked */

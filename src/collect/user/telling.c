@@ -162,6 +162,7 @@ void spoor_hub_programs(struct spoor_hub *h, const struct spoor_ust_session *s,
 		info.n_arenas = m->n_arenas;
 		for (size_t i = 0; i < m->n_arenas; i++) {
 			info.events += m->arenas[i]->n;
+			info.resumed |= m->arenas[i]->known;
 			info.lost += spoor_source_lost(m->arenas[i]);
 			info.overwritten += spoor_source_overwritten(m->arenas[i]);
 			info.shared += spoor_user_arena_shared(m->arenas[i]->arena);
