@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -11,6 +12,7 @@
 #include <seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -234,13 +236,28 @@ static int drop_privileges(void)
 	return 0;
 }
 
-/* Nothing of the process we come from stays: descriptors, signals, terminal. */
+/* Rings and settings of the kernel side, buffers of programs, what the process we come from tells its watcher. */
+static int unmap_shared(void)
+{
+	_cleanup_(spoor_fclosep) FILE *f = fopen("/proc/self/maps", "re");
+	char line[PATH_MAX + 128], shared;
+	unsigned long begin, end;
+
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %*3c%c", &begin, &end, &shared) == 3 && shared == 's')
+			munmap((void *)begin, end - begin);
+	return 0;
+}
+
+/* Nothing of the process we come from stays: shared memory, descriptors, signals, terminal. */
 static int detach(int sock)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), i;
 	sigset_t none;
 
-	if (null < 0)
+	if (null < 0 || unmap_shared() < 0)
 		return -errno;
 	/* Out of the way of the numbers that are about to be replaced. */
 	sock = fcntl(sock, F_DUPFD_CLOEXEC, SOCK_FD + 1);

@@ -247,12 +247,13 @@ def test_with_the_kernel_side(spoor, chain, events):
 
 LOOKS = """for i in 1 2 3 4 5 6 7 8; do "$0"; done
 ps --no-headers --ppid $PPID -o comm,euid
+for p in $(pgrep -P $PPID spoor-rows); do echo shares $(grep -c '^[^ ]* ...s ' /proc/$p/maps); done
 grep -hs CapPrm /proc/$PPID/task/*/status || true""" # some that open files have ended by then
 
 
 def test_rows_with_the_kernel_side(spoor, chain, events):
     """There is no cache through which the kernel side's row compiler would help: the other one works, too. Both are
-    nobody's, and no thread has kept what that took. (The first programs may not have waited long enough.)"""
+    nobody's, share no memory, and no thread has kept what that took. (The first programs may not have waited long enough.)"""
     run = spoor("record", "--ust", "--ust-context", "callstack", "-m", "all", "-S", "64", "-o", "t.spoor", "--",
                 "sh", "-c", LOOKS, chain, env=os.environ | {"SPOOR_CACHE_DIR": "/proc/none"})
     assert run.returncode == 0, run.stderr
@@ -261,6 +262,7 @@ def test_rows_with_the_kernel_side(spoor, chain, events):
     check(found[-1], None, chain)
     lines = [line.split() for line in run.stdout.splitlines()]
     assert lines.count(["spoor-rows", "65534"]) == 2 and not lines.count(["spoor-rows", "0"]), run.stdout
+    assert [k[1] for k in lines if k[0] == "shares"] == ["0"] * 2, run.stdout
     sys_nice = 1 << 23  # of the thread that loads at once
     assert len({int(k[1], 16) & ~sys_nice for k in lines if k[0] == "CapPrm:"}) == 1, run.stdout
 
