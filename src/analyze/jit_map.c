@@ -10,7 +10,14 @@
 
 #include "base/cleanup.h"
 
-/* The whole file with a NUL behind it. */
+/* Where a map that is being written was emptied there is a hole: what stands behind it counts. */
+static void break_at_nuls(char *text, size_t size)
+{
+	for (char *nul = text; (nul = memchr(nul, 0, size - (size_t)(nul - text))); nul++)
+		*nul = '\n';
+}
+
+/* The whole file with a NUL behind it, the only one. */
 static int read_map(int fd, char **ret)
 {
 	_cleanup_(spoor_freep) char *text = NULL;
@@ -32,6 +39,7 @@ static int read_map(int fd, char **ret)
 			break;
 		done += (size_t)n;
 	}
+	break_at_nuls(text, done);
 	text[done] = 0;
 	*ret = TAKE_PTR(text);
 	return 0;

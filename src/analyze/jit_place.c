@@ -34,7 +34,10 @@ static bool is_too_old(const struct spoor_jit_places *places, const struct spoor
 	return o->start && written + SLACK_NS < o->start + places->trace.epoch_offset;
 }
 
-/* root: O_PATH of the process's, beyond which no link in it leads; or AT_FDCWD. */
+/*
+ * Whoever made it: names are all that it gives. root: O_PATH of the process's, beyond which no link in it leads; or
+ * AT_FDCWD.
+ */
 static int open_map(int root, const char *path, const struct spoor_jit_places *places,
 		    const struct spoor_traced_process *o)
 {
@@ -43,8 +46,8 @@ static int open_map(int root, const char *path, const struct spoor_jit_places *p
 	struct stat st;
 
 	fd = root == AT_FDCWD ? open(path, flags) : spoor_open_in_root(root, path, flags);
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_mode & S_IWOTH ||
-	    st.st_size > SPOOR_JIT_MAP_MAX || is_too_old(places, o, &st))
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > SPOOR_JIT_MAP_MAX ||
+	    is_too_old(places, o, &st))
 		return -ENOENT;
 	return TAKE_FD(fd);
 }

@@ -113,6 +113,14 @@ static int collect(struct pack *p)
 
 /* ---- packing ---- */
 
+/* Of those that change: maps of code made at run time get longer as a process runs. */
+static bool is_longer(int fd, int than)
+{
+	struct stat now, before;
+
+	return !fstat(fd, &now) && !fstat(than, &before) && now.st_size > before.st_size;
+}
+
 /* Also replaces what is damaged. */
 static int add(struct pack *p, const struct spoor_packed_name *name, int fd, const uint64_t *expected, const char *path)
 {
@@ -122,7 +130,7 @@ static int add(struct pack *p, const struct spoor_packed_name *name, int fd, con
 	int r;
 
 	if (spoor_packed_get(p->packed, name, &old, hash) == 0 &&
-	    (!expected || !memcmp(hash, expected, sizeof(hash)))) {
+	    (expected ? !memcmp(hash, expected, sizeof(hash)) : !is_longer(fd, old))) {
 		item.state = SPOOR_PACK_ALREADY;
 		say(p, item);
 		return 0;

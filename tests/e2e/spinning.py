@@ -108,9 +108,9 @@ def functions(event):
 @pytest.fixture
 def ticking(start, program, record):
     """A recording of a program that calls getppid two thousand times a second at most."""
-    def run(*options):
+    def run(*options, **more):
         ticker = start(program, "ticks").pid
-        recording = record("-p", ticker, "-e", "getppid", *options)
+        recording = record("-p", ticker, "-e", "getppid", *options, **more)
         recording.ticker = ticker
         return recording
     return run

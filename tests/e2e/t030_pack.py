@@ -155,13 +155,18 @@ def test_vdso(spoor, program, recorded):
 
 
 def test_just_in_time(spoor, program, recorded):
+    """A map that anybody may write (umask 0), has lost its begin (it was emptied while it was written), and grows."""
     trace = recorded(program, "jit")
     pid = report(spoor, trace)[0][0]["pid"]
-    made = f"/tmp/perf-{pid}.map"
+    made = Path(f"/tmp/perf-{pid}.map")
+    text = made.read_bytes()
     try:
-        assert states(pack(spoor, trace))[f"perf-{pid}.map", "jit"] == "packed"
+        made.chmod(0o666)
+        for so_far, state in ((b"", "packed"), (b"", "already"), (b"\0" * 99 + text, "packed"), (text, "already")):
+            made.write_bytes(so_far)
+            assert states(pack(spoor, trace))[made.name, "jit"] == state
     finally:
-        os.unlink(made)
+        made.unlink()
     events, _ = report(spoor, trace)
     assert sum(e["event"] == "getpid" and e["stack"][0]["function"] == "quokka_made" for e in events) == 53
 

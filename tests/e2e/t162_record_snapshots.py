@@ -20,6 +20,7 @@ def test_snapshot(ticking, read, change, tmp_path):
         else:
             change(recording.trace, "snapshot")
         path = tmp_path / f"t.snapshot-{number}.spoor"
+        assert number == 1 or path.exists()
         wait_for(lambda: f"snapshot in {path.name}" in recording.said())
         assert recording.process.poll() is None
         kept = read(path, ended=False)
@@ -28,6 +29,14 @@ def test_snapshot(ticking, read, change, tmp_path):
     assert recording.stop() == 0
     assert read(recording.trace).count() > kept.count()
     assert read(path, ended=False).count() == kept.count()
+
+
+def test_snapshot_that_cannot_be(ticking, change):
+    """Its name would be longer than any file's: who asks for it hears it, and so does who started the recording."""
+    recording = ticking("--snapshot-on", "SIGUSR2", trace="x" * 240 + ".spoor")
+    why = "no snapshot: " + "x" * 240
+    assert why in change(recording.trace, "snapshot", refused=True) and why in recording.said()
+    assert recording.stop() == 0
 
 
 def test_snapshot_asked_for_while_one_is_taken(ticking, spoor, change, tmp_path):

@@ -43,6 +43,7 @@ struct session {
 	long untold;   /* of so many calls in flight the segment has still to be told; -errno: that is tried again */
 	bool said_crowded;
 	unsigned n_snapshots;
+	struct spoor_error no_snapshot; /* why the last one failed; "": it did not */
 };
 
 static void describe_mode(const struct spoor_session_options *o, char *buf, size_t size)
@@ -225,12 +226,14 @@ static void say_progress(struct session *s)
 		c.events, spoor_plural(c.events, "event", "events"), c.discarded, spoor_writer_bytes(s->writer) / 1e6);
 }
 
-static void say_snapshot(const char *what, const char *text)
+/* path: of one that failed NULL, and no_snapshot says why. */
+static void say_snapshot(const struct session *s, const char *path)
 {
+	const char *text = path ? path : s->no_snapshot.text;
 	char shown[PATH_MAX];
 
 	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
-	fprintf(stderr, "spoor: %s%s\n", what, shown);
+	fprintf(stderr, "spoor: %s%s\n", path ? "snapshot in " : "no snapshot: ", shown);
 }
 
 /*
@@ -239,7 +242,6 @@ static void say_snapshot(const char *what, const char *text)
  */
 static void take_snapshot(struct session *s)
 {
-	struct spoor_error e = { "" };
 	char path[PATH_MAX];
 	size_t len = strlen(s->o->output), dot = len > 6 && !strcmp(s->o->output + len - 6, ".spoor") ? len - 6 : len;
 	int r;
@@ -247,8 +249,8 @@ static void take_snapshot(struct session *s)
 	do
 		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
 	while (!access(path, F_OK));
-	r = spoor_writer_snapshot(s->writer, path, &e);
-	say_snapshot(r ? "no snapshot: " : "snapshot in ", r ? e.text : path);
+	r = spoor_writer_snapshot(s->writer, path, &s->no_snapshot);
+	say_snapshot(s, r ? NULL : path);
 }
 
 /* Two segments, and what both are told while one ends, must fit below --max-size: else some hangs are missing. */
@@ -277,8 +279,8 @@ static void repeat(struct session *s)
 
 static void begin_segment(struct session *s)
 {
-	struct spoor_error e = { "" };
 	bool snapshot = s->snapshot;
+	struct spoor_error e = { "" };
 
 	s->snapshot = false;
 	if (!spoor_consumer_rotate(s->consumer, &e)) {
@@ -286,7 +288,8 @@ static void begin_segment(struct session *s)
 		spoor_user_part_segment(&s->user);
 		repeat(s);
 	} else if (snapshot) {
-		say_snapshot("no snapshot: ", e.text);
+		s->no_snapshot = e;
+		say_snapshot(s, NULL);
 	}
 }
 
@@ -323,6 +326,23 @@ static int meet(struct session *s, struct spoor_error *e)
 	return n < 0 ? spoor_fail(e, -n, "done, but which calls are under way cannot be told: %s", strerror(-n)) : 0;
 }
 
+/* Who is told that it is done wants to have it. */
+static int snapshot_now(struct session *s, struct spoor_error *e)
+{
+	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
+
+	s->no_snapshot = (struct spoor_error){ "" };
+	s->snapshot = true;
+	while ((s->snapshot || s->ending) && spoor_now_monotonic() < until) {
+		drain(s);
+		rotate(s);
+		usleep(1000);
+	}
+	if (s->snapshot || s->ending)
+		return spoor_fail(e, ETIMEDOUT, "it takes long: spoor record will say where the snapshot is");
+	return s->no_snapshot.text[0] ? spoor_fail(e, EIO, "no snapshot: %s", s->no_snapshot.text) : 0;
+}
+
 static int on_command(void *ctx, const char *text, bool check, struct spoor_error *e)
 {
 	struct session *s = ctx;
@@ -332,8 +352,7 @@ static int on_command(void *ctx, const char *text, bool check, struct spoor_erro
 		if (!s->o->snapshot_signal)
 			return spoor_fail(e, EINVAL,
 					  "snapshots are of flight recorders: start with --snapshot-on SIGNAL");
-		s->snapshot |= !check;
-		return 0;
+		return check ? 0 : snapshot_now(s, e);
 	}
 	if (check)
 		return spoor_settings_check(&s->settings, text, e);
