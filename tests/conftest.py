@@ -203,8 +203,10 @@ def nothing_attached():
     def left(had):
         found = set()
         for kind in ("prog", "map", "link"):
-            out = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
-            found |= {(kind, o["id"]) for o in json.loads(out)}
+            run = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True)
+            if run.returncode:  # others' come and go
+                return True
+            found |= {(kind, o["id"]) for o in json.loads(run.stdout)}
         return found & had
 
     def check(running):

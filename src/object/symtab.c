@@ -142,7 +142,7 @@ static unsigned underscores(const char *s)
 	return (unsigned)strspn(s, "_");
 }
 
-/* By address; of one address the best name comes last. */
+/* By address; of one address the latest, or the best name, comes last. */
 static int compare(const void *pa, const void *pb)
 {
 	const struct spoor_symbol *a = pa, *b = pb;
@@ -150,6 +150,8 @@ static int compare(const void *pa, const void *pb)
 
 	if (a->addr != b->addr)
 		return a->addr < b->addr ? -1 : 1;
+	if (a->order != b->order)
+		return a->order < b->order ? -1 : 1;
 	if (a->rank != b->rank)
 		return a->rank < b->rank ? -1 : 1;
 	if (underscores(a->name) != underscores(b->name))

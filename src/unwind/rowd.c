@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "object/identity.h"
@@ -20,6 +21,7 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 /* A worker ends itself in time; this is for one that does not. */
 #define REPLY_MS ((SPOOR_ROWD_SECONDS + 1) * 1000)
+#define UNKILLED_MS 1000
 
 struct spoor_rowd {
 	pid_t pid; /* of the server; 0: none */
@@ -34,9 +36,13 @@ static void stop_server(struct spoor_rowd *d)
 	d->sock = -1;
 	if (d->pid <= 0)
 		return;
-	kill(d->pid, SIGKILL);
-	while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
-		;
+	/* At the end of its socket it ends, too: in vain is it waited for only where it may not be killed, and hangs. */
+	if (kill(d->pid, SIGKILL) < 0)
+		for (int i = 0; i < UNKILLED_MS && !waitpid(d->pid, NULL, WNOHANG); i++)
+			usleep(1000);
+	else
+		while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
+			;
 	d->pid = 0;
 }
 

@@ -100,11 +100,13 @@ NO_BTF = {"/sys/kernel/btf": {}}
 LOCKED = {"/sys/kernel/security": {"lockdown": "none integrity [confidentiality]"}}
 
 
-def test_kernel_without_btf(elsewhere, tmp_path):
-    found = results(elsewhere(NO_BTF, "check", "-f", "json").stdout)
+@pytest.mark.parametrize("without", [NO_BTF, {"/sys/kernel/btf": {"vmlinux": ""}},
+                                     {"/sys/kernel/btf": {"vmlinux": "this is none"}}], ids=["none", "empty", "other"])
+def test_kernel_without_btf(elsewhere, tmp_path, without):
+    found = results(elsewhere(without, "check", "-f", "json").stdout)
     assert found["btf"]["state"] == "no" and "CONFIG_DEBUG_INFO_BTF=y" in found["btf"]["advice"]
     assert found["sys_enter"]["state"] == "no" and found["sys_enter"]["advice"] == "see btf"
-    run = elsewhere(NO_BTF, "record", "-o", "t.spoor", "--", "true")
+    run = elsewhere(without, "record", "-o", "t.spoor", "--", "true")
     assert run.returncode == 125 and run.stderr.count("\n") == 1 and not (tmp_path / "t.spoor").exists()
     assert "no BTF" in run.stderr and "CONFIG_DEBUG_INFO_BTF=y" in run.stderr
 

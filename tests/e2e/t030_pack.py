@@ -36,7 +36,8 @@ static void just_in_time(void)
 	map = fopen(path, "w");
 	/* What was there before has a line still. */
 	fprintf(map, "%lx %x gone\n", (unsigned long)made, 64);
-	fprintf(map, "%lx %zx gone\n", (unsigned long)made, sizeof(code));
+	for (int i = 0; i < 5000; i++)
+		fprintf(map, "%lx %zx gone\n", (unsigned long)made, sizeof(code));
 	fprintf(map, "%lx %zx quokka_made\n", (unsigned long)made, sizeof(code));
 	fclose(map);
 	memcpy((void *)made, code, sizeof(code));

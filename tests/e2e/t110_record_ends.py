@@ -238,8 +238,8 @@ def test_nothing_stays(record, read, start, actor, nothing_attached):
     assert helpers and not [c for c in helpers if os.path.exists(f"/proc/{c}")]
 
 
-KEPT = {"bpf", "perfmon", "sys_ptrace", "dac_read_search", "checkpoint_restore"}
-BITS = {"dac_read_search": 2, "sys_ptrace": 19, "sys_admin": 21, "sys_nice": 23, "perfmon": 38, "bpf": 39,
+KEPT = {"bpf", "perfmon", "sys_ptrace", "dac_read_search", "checkpoint_restore", "kill"}
+BITS = {"dac_read_search": 2, "kill": 5, "sys_ptrace": 19, "sys_admin": 21, "sys_nice": 23, "perfmon": 38, "bpf": 39,
         "checkpoint_restore": 40}
 
 
@@ -258,6 +258,14 @@ def test_capabilities_are_given_up(record, start, actor, options, more):
         own = allowed | (1 << BITS["sys_nice"]) * (int(tid) != recording.pid)
         assert len(sets) == 3 and not any(int(caps, 16) & ~own for caps in sets), held
     assert recording.stop() == 0
+
+
+def test_row_compiler_that_stands_still(record, start, actor):
+    """It is another user's, and killed all the same."""
+    recording = record("-p", ready(start(actor(), "sleep")).pid)
+    (compiler,) = [p for p in children(recording.pid) if Path(f"/proc/{p}/comm").read_text() == "spoor-rows\n"]
+    os.kill(compiler, signal.SIGSTOP)
+    assert recording.stop() == 0 and not Path(f"/proc/{compiler}").exists()
 
 
 def on_a_terminal(argv, cwd, enough=None):

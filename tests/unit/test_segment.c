@@ -118,6 +118,27 @@ static void test_rotation_without_a_manifest(void **state)
 	spoor_trace_close(t);
 }
 
+/* Whoever hears that a segment could not be ended stops: what it wrote until then is not called whole. */
+static void test_segment_that_cannot_end(void **state)
+{
+	struct fixture *f = *state;
+	struct spoor_trace *t;
+	char in_its_way[300];
+
+	open_writer(f, (struct spoor_writer_options){});
+	write_calls_on(f, 0, 100, 3);
+	snprintf(in_its_way, sizeof(in_its_way), "%s/manifest.new", f->path);
+	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
+	assert_int_equal(mkdir(in_its_way, 0700), 0);
+	assert_true(spoor_writer_segment_end(f->w, &f->e) < 0);
+	assert_int_equal(rmdir(in_its_way), 0);
+	close_writer(f);
+	t = open_trace(f);
+	assert_int_equal(count(t), 3);
+	assert_false(spoor_trace_info(t)->ended);
+	spoor_trace_close(t);
+}
+
 /* It was found, and is dropped before it is opened: the reader goes on with the others, and says how many went. */
 static void test_dropped_while_read(void **state)
 {
@@ -481,6 +502,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST_OF_TRACE(test_rotation),
 		TEST_OF_TRACE(test_rotation_without_a_manifest),
+		TEST_OF_TRACE(test_segment_that_cannot_end),
 		TEST_OF_TRACE(test_dropped_while_read),
 		TEST_OF_TRACE(test_removed_while_read),
 		TEST_OF_TRACE(test_defined_while_followed),

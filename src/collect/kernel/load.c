@@ -94,9 +94,9 @@ static int why_not_loaded(int r, struct spoor_error *e)
 		return spoor_fail(e, ENOMEM,
 				  "no memory for the kernel side: use smaller --buffers, or raise the limit of memory "
 				  "that it runs under");
-	if (access(SPOOR_BTF, R_OK))
+	if (spoor_kernel_btf())
 		return spoor_fail(e, ENOENT,
-				  "this kernel has no BTF (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "
+				  "this kernel has no BTF that can be read (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "
 				  "it), and mount /sys",
 				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);

@@ -1,11 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "collect/kernel/refusal.h"
 
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+
+int spoor_kernel_btf(void)
+{
+	struct btf *types;
+
+	if (access(SPOOR_BTF, R_OK))
+		return -errno;
+	types = btf__parse_raw(SPOOR_BTF);
+	if (!types)
+		return -EINVAL;
+	btf__free(types);
+	return 0;
+}
 
 /*
  * All kernels that Spoor runs on know both functions; a locked down one hides that which reads kernel memory.

@@ -6,6 +6,8 @@
 
 #define SPOOR_LOCKDOWN "/sys/kernel/security/lockdown"
 #define SPOOR_BTF "/sys/kernel/btf/vmlinux"
+/* Can the kernel's type information be read? 0, -EINVAL: it is no such, or -errno. */
+int spoor_kernel_btf(void);
 
 /*
  * Is the kernel locked down for confidentiality, so that no BPF program may read its memory (integrity lets them)?

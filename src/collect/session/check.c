@@ -154,15 +154,16 @@ static void check_kernel(struct spoor_check *c)
 
 static void check_btf(struct spoor_check *c)
 {
+	int r = spoor_kernel_btf();
 	struct stat st;
 
-	if (!access(SPOOR_BTF, R_OK) && !stat(SPOOR_BTF, &st)) {
+	if (!r && !stat(SPOOR_BTF, &st)) {
 		spoor_check_set(c, SPOOR_CHECK_OK, "the kernel's type information: %jd KiB",
 				(intmax_t)st.st_size / 1024);
 		return;
 	}
-	spoor_check_set(c, SPOOR_CHECK_NO, SPOOR_BTF ": %s", strerror(errno));
-	spoor_check_advise(c, errno == ENOENT ?
+	spoor_check_set(c, SPOOR_CHECK_NO, SPOOR_BTF ": %s", r == -EINVAL ? "it makes no sense" : strerror(-r));
+	spoor_check_advise(c, r == -ENOENT || r == -EINVAL ?
 				      "use a kernel with CONFIG_DEBUG_INFO_BTF=y (Debian's have it), and mount /sys" :
 				      "run as root");
 }

@@ -113,7 +113,7 @@ static void explain(struct spoor_check *c, const struct probe *probe, const char
 	spoor_check_set(c, probe->without, "%s: cannot %s: %s", probe->what, step, strerror(-err));
 	if (!spoor_check_capable(CAP_BPF) || !spoor_check_capable(CAP_PERFMON))
 		spoor_check_advise(c, "see cap_bpf and cap_perfmon");
-	else if (access(SPOOR_BTF, R_OK))
+	else if (spoor_kernel_btf())
 		spoor_check_advise(c, "see btf");
 	else if (spoor_kernel_locked_down(SPOOR_LOCKDOWN, found, sizeof(found)))
 		spoor_check_advise(c, "see lockdown");

@@ -26,8 +26,12 @@ int spoor_privileges_check(struct spoor_error *e)
 				    "CAP_PERFMON are");
 }
 
-/* SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. */
-static const uint8_t kept[] = { CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE };
+/*
+ * SYS_ADMIN stands for BPF and PERFMON on kernels and in containers that know it only. KILL is for our row compiler,
+ * which is nobody's.
+ */
+static const uint8_t kept[] = { CAP_BPF,  CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_CHECKPOINT_RESTORE,
+				CAP_KILL };
 
 void spoor_privileges_drop(uint64_t also)
 {
