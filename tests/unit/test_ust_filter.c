@@ -190,7 +190,8 @@ static void test_wrong(void **state)
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 		if (!filter_parse(all[i], &parsed, &at))
 			fail_msg("'%s' is taken", all[i]);
-	assert_string_equal(filter_parse("n & 1", &parsed, &at), "there are no operators on bits, and no elements of arrays");
+	assert_string_equal(filter_parse("n & 1", &parsed, &at),
+			    "there are no operators on bits, and no elements of arrays");
 	assert_string_equal(filter_parse("n > -5ms", &parsed, &at), "this is no number of at most 64 bits");
 	assert_string_equal(at, "-5ms"); /* all of it, and not where it stops to be one */
 	memset(deep, '(', sizeof(deep));
