@@ -36,7 +36,7 @@ static void stop_server(struct spoor_rowd *d)
 	d->sock = -1;
 	if (d->pid <= 0)
 		return;
-	/* At the end of its socket it ends, too: in vain is it waited for only where it may not be killed, and hangs. */
+	/* At the end of its socket it ends, too. Who hangs, and may not be killed, is not waited for. */
 	if (kill(d->pid, SIGKILL) < 0)
 		for (int i = 0; i < UNKILLED_MS && !waitpid(d->pid, NULL, WNOHANG); i++)
 			usleep(1000);

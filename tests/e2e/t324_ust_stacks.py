@@ -253,7 +253,7 @@ grep -hs CapPrm /proc/$PPID/task/*/status || true""" # some that open files have
 
 def test_rows_with_the_kernel_side(spoor, chain, events):
     """There is no cache through which the kernel side's row compiler would help: the other one works, too. Both are
-    nobody's, share no memory, and no thread has kept what that took. (The first programs may not have waited long enough.)"""
+    nobody's, share no memory, and no thread has kept what that took. (The first may not have waited long enough.)"""
     run = spoor("record", "--ust", "--ust-context", "callstack", "-m", "all", "-S", "64", "-o", "t.spoor", "--",
                 "sh", "-c", LOOKS, chain, env=os.environ | {"SPOOR_CACHE_DIR": "/proc/none"})
     assert run.returncode == 0, run.stderr

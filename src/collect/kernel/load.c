@@ -96,8 +96,8 @@ static int why_not_loaded(int r, struct spoor_error *e)
 				  "that it runs under");
 	if (spoor_kernel_btf())
 		return spoor_fail(e, ENOENT,
-				  "this kernel has no BTF that can be read (%s): use one with CONFIG_DEBUG_INFO_BTF=y (Debian's have "
-				  "it), and mount /sys",
+				  "this kernel has no BTF that can be read (%s): use one with CONFIG_DEBUG_INFO_BTF=y "
+				  "(Debian's have it), and mount /sys",
 				  SPOOR_BTF);
 	return spoor_fail(e, -r, "cannot load the kernel side: %s (%s)", strerror(-r), last_words);
 }

@@ -16,7 +16,6 @@
 #include "collect/session/check.h"
 #include "collect/session/privileges.h"
 
-
 int spoor_host_check(struct spoor_host *h, const struct spoor_targets *t, struct spoor_error *e)
 {
 	int r;
