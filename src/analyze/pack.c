@@ -113,12 +113,27 @@ static int collect(struct pack *p)
 
 /* ---- packing ---- */
 
-/* Of those that change: maps of code made at run time get longer as a process runs. */
-static bool is_longer(int fd, int than)
+/* Maps of code made at run time get longer as a process runs: does this one go on where that ends? */
+static bool goes_on(int fd, int before)
 {
-	struct stat now, before;
+	char now[4096], then[4096];
+	off_t at = 0;
+	ssize_t n;
 
-	return !fstat(fd, &now) && !fstat(than, &before) && now.st_size > before.st_size;
+	while ((n = pread(before, then, sizeof(then), at)) > 0) {
+		if (pread(fd, now, (size_t)n, at) != n || memcmp(now, then, (size_t)n))
+			return false;
+		at += n;
+	}
+	return n == 0 && pread(fd, now, 1, at) == 1;
+}
+
+static bool is_up_to_date(const struct spoor_packed_name *name, int fd, int old, const uint64_t hash[2],
+			  const uint64_t *expected)
+{
+	if (expected)
+		return !memcmp(hash, expected, 2 * sizeof(*hash));
+	return name->kind != SPOOR_PACKED_JIT || !goes_on(fd, old);
 }
 
 /* Also replaces what is damaged. */
@@ -129,8 +144,7 @@ static int add(struct pack *p, const struct spoor_packed_name *name, int fd, con
 	uint64_t hash[2];
 	int r;
 
-	if (spoor_packed_get(p->packed, name, &old, hash) == 0 &&
-	    (expected ? !memcmp(hash, expected, sizeof(hash)) : !is_longer(fd, old))) {
+	if (spoor_packed_get(p->packed, name, &old, hash) == 0 && is_up_to_date(name, fd, old, hash, expected)) {
 		item.state = SPOOR_PACK_ALREADY;
 		say(p, item);
 		return 0;

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/process.h"
 #include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"

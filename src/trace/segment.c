@@ -346,10 +346,12 @@ static int close_previous(struct spoor_writer *w, struct writer_part *p, struct 
 	return r;
 }
 
-static int end_segment(struct spoor_writer *w, struct spoor_error *e)
+int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
 {
 	int r = 0, r2;
 
+	if (!w->parts[0].previous)
+		return spoor_fail(e, EINVAL, "%s: no rotation is under way", w->path);
 	if (make_closed_room(w) < 0)
 		return spoor_fail(e, ENOMEM, "%s: out of memory", w->path);
 	for (unsigned i = 0; w->kernel && i < w->kernel->n_streams; i++)
@@ -363,15 +365,4 @@ static int end_segment(struct spoor_writer *w, struct spoor_error *e)
 	w->n_closed++;
 	r2 = drop_oldest(w, count_surplus(w, 0), r < 0 ? NULL : e);
 	return r < 0 ? r : r2;
-}
-
-int spoor_writer_segment_end(struct spoor_writer *w, struct spoor_error *e)
-{
-	int r;
-
-	if (!w->parts[0].previous)
-		return spoor_fail(e, EINVAL, "%s: no rotation is under way", w->path);
-	r = end_segment(w, e);
-	w->failed |= r < 0; /* it may be but the manifest, but whoever hears of it stops */
-	return r;
 }

@@ -357,6 +357,11 @@ void spoor_writer_last(struct spoor_writer *w)
 		spoor_checkpoint_forget(w);
 }
 
+void spoor_writer_fails(struct spoor_writer *w)
+{
+	w->failed = true;
+}
+
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
 {
 	int r = 0, r2;

@@ -195,5 +195,7 @@ void spoor_writer_lost_before(struct spoor_writer *w, uint64_t lost);
 /* From now on each of them is shown to lost() as it is counted. */
 void spoor_writer_on_loss(struct spoor_writer *w, void (*lost)(void *ctx, const struct spoor_event_header *event),
 			  void *ctx);
+/* Who has heard of a failure and goes no further: the trace is not called whole, even if nothing of it is missing. */
+void spoor_writer_fails(struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e);

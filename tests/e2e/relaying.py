@@ -86,9 +86,9 @@ class Sender(Daemon):
     def found(self):
         """All that can be seen of it and its programs, where something does not happen."""
         stacks = [subprocess.run(["gdb", "-q", "-nx", "-batch", "-p", str(p.pid), "-ex", "thread apply all backtrace"],
-                                 stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
                   for p in [self.process, *self.running]]
-        return "\n".join([self.said(), self.status(), *stacks])
+        return "\n".join([self.said(), self.ust("status", check=False).stdout, *stacks])
 
     def close(self):
         for p in self.running:

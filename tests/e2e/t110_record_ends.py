@@ -263,7 +263,7 @@ def test_capabilities_are_given_up(record, start, actor, options, more):
 def test_row_compiler_that_stands_still(record, start, actor):
     """It is another user's, and killed all the same."""
     recording = record("-p", ready(start(actor(), "sleep")).pid)
-    (compiler,) = [p for p in children(recording.pid) if Path(f"/proc/{p}/comm").read_text() == "spoor-rows\n"]
+    compiler = wait_for(lambda: recording.helpers().get("spoor-rows"))
     os.kill(compiler, signal.SIGSTOP)
     assert recording.stop() == 0 and not Path(f"/proc/{compiler}").exists()
 

@@ -45,6 +45,7 @@ def test_snapshot_asked_for_while_one_is_taken(ticking, spoor, change, tmp_path)
     for _ in range(7):
         asked = time.time()
         let_it_tick(recording.ticker, 1)
+        recording.process.send_signal(signal.SIGUSR2)
         change(recording.trace, "snapshot")
 
     def has_all():

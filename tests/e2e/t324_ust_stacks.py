@@ -15,7 +15,7 @@ import pytest
 
 import tracing
 from processes import NOBODY, children, wait_for
-from daemons import daemon, ticker  # noqa: F401 (fixtures)
+from daemons import daemon, keeper_pid, ticker  # noqa: F401 (fixtures)
 
 FP = ["-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
 ALONE = {"SPOOR_UST_CONTEXT": "callstack", "SPOOR_UST_STACK": "all,64"} # without a recorder
@@ -322,14 +322,22 @@ def test_rows_are_asked_for_again(daemon, row_server, ticker, tmp_path): # noqa:
 
 def test_helpers_have_no_buffers(daemon, ticker):  # noqa: F811
     """What a daemon has forked maps no buffers of programs: it would keep their memory, and look like one of them."""
-    def helpers():
+    def helpers(keeper=None):
         return {Path(f"/proc/{pid}/comm").read_text(): Path(f"/proc/{pid}/maps").read_text()
-                for pid in children(daemon.process.pid)}
+                for pid in [keeper or os.getpid(), *children(daemon.process.pid)]}
+
+    def another(keeper):
+        now = keeper_pid(f"{daemon.socket}.keeper")
+        return now if now != keeper else None
 
     daemon.ust("start", "-o", "t.spoor", "--context", "callstack")
     daemon.program(ticker, 1, 0, 500)
     wait_for(lambda: "spoor-rows\n" in helpers())
-    assert not any("memfd:spoor-ust" in maps for maps in helpers().values())
+    keeper = another(None)
+    os.kill(keeper, signal.SIGKILL)
+    found = helpers(wait_for(lambda: another(keeper)))
+    assert {"spoor-rows\n", "trace-keeper\n"} <= set(found)
+    assert not any("memfd:spoor-ust" in maps for maps in found.values())
     assert "1 program, " in (said := daemon.ust("enable", "zoo:*", "-a").stdout) and "not do it" not in said
 
 

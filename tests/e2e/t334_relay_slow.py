@@ -94,7 +94,7 @@ def test_old_losses_are_told_once(relay, sender, ticker, build, options):  # noq
     # Its packets full, a program writes into those that all share, which costs it as much time as a daemon that is
     # quick (all of it in memory) needs to take what it writes: then nothing is lost for minutes.
     s.process.send_signal(signal.SIGSTOP)
-    time.sleep(0.2)
+    time.sleep(1)
     s.process.send_signal(signal.SIGCONT)
     wait_for(lambda: re.search(rf"{first.pid} ticker: .* [1-9]\d* lost", s.status()), 120, found=s.found)
     first.send_signal(signal.SIGSTOP)

@@ -118,7 +118,7 @@ static void test_rotation_without_a_manifest(void **state)
 	spoor_trace_close(t);
 }
 
-/* Whoever hears that a segment could not be ended stops: what it wrote until then is not called whole. */
+/* Whoever hears that a segment could not be ended, and stops: what it wrote until then is not called whole. */
 static void test_segment_that_cannot_end(void **state)
 {
 	struct fixture *f = *state;
@@ -131,6 +131,7 @@ static void test_segment_that_cannot_end(void **state)
 	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
 	assert_int_equal(mkdir(in_its_way, 0700), 0);
 	assert_true(spoor_writer_segment_end(f->w, &f->e) < 0);
+	spoor_writer_fails(f->w);
 	assert_int_equal(rmdir(in_its_way), 0);
 	close_writer(f);
 	t = open_trace(f);

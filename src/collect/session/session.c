@@ -21,6 +21,7 @@
 #include "collect/session/settings.h"
 
 #define SETTLE_NS SPOOR_NS_PER_SEC
+#define SNAPSHOT_NS (5 * SPOOR_NS_PER_SEC) /* it waits for the stacks of a segment, too */
 #define MOST_MEETINGS 16 /* at the end */
 #define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
 #define ROTATING_MS 20                 /* the rings are looked at so often while a segment is being ended */
@@ -155,6 +156,7 @@ static bool drain(void *ctx)
 
 	if (r < 0 && !s->full) {
 		snprintf(s->result->warning, sizeof(s->result->warning), "%s", e.text);
+		spoor_writer_fails(s->writer);
 		s->full = true;
 		s->host.stop = true;
 		s->host.end = SPOOR_END_FAILED;
@@ -246,6 +248,7 @@ static void take_snapshot(struct session *s)
 	size_t len = strlen(s->o->output), dot = len > 6 && !strcmp(s->o->output + len - 6, ".spoor") ? len - 6 : len;
 	int r;
 
+	s->no_snapshot = (struct spoor_error){ "" };
 	do
 		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
 	while (!access(path, F_OK));
@@ -329,17 +332,20 @@ static int meet(struct session *s, struct spoor_error *e)
 /* Who is told that it is done wants to have it. */
 static int snapshot_now(struct session *s, struct spoor_error *e)
 {
-	uint64_t until = spoor_now_monotonic() + SETTLE_NS;
+	uint64_t until = spoor_now_monotonic() + SNAPSHOT_NS;
 
 	s->no_snapshot = (struct spoor_error){ "" };
 	s->snapshot = true;
-	while ((s->snapshot || s->ending) && spoor_now_monotonic() < until) {
+	while ((s->snapshot || s->ending) && !s->host.stop && spoor_now_monotonic() < until) {
+		usleep(1000);
+		spoor_user_part_serve(&s->user);
 		drain(s);
 		rotate(s);
-		usleep(1000);
 	}
+	if (s->host.stop && (s->snapshot || s->ending))
+		return spoor_fail(e, EIO, "no snapshot: the recording ends");
 	if (s->snapshot || s->ending)
-		return spoor_fail(e, ETIMEDOUT, "it takes long: spoor record will say where the snapshot is");
+		return spoor_fail(e, ETIMEDOUT, "the snapshot takes long: the recording says when it is there");
 	return s->no_snapshot.text[0] ? spoor_fail(e, EIO, "no snapshot: %s", s->no_snapshot.text) : 0;
 }
 

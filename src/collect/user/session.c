@@ -188,6 +188,8 @@ void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
 	if (!s->failed)
 		snprintf(s->why, sizeof(s->why), "%s", why);
 	s->failed = true;
+	if (!s->o.writer)
+		spoor_writer_fails(s->w);
 }
 
 /* ---- rounds ---- */
