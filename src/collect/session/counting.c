@@ -7,7 +7,8 @@
 #include "base/time.h"
 
 #define SETTLE_NS (2 * SPOOR_NS_PER_SEC)
-#define END_NS (10 * SPOOR_NS_PER_SEC) /* for what is still to be unwound at the end, on however busy a machine */
+/* For what is still to be unwound at the end: a row compiler that hangs is killed after 11 s, and another one asked. */
+#define END_NS (13 * SPOOR_NS_PER_SEC)
 #define COLLECT_MS 50       /* what ended processes left is taken at most so often, */
 #define SITES_MS 1000       /* and by site so often in any case: what was handed out raw fills the kernel's sums */
 #define SMALL_RING 65536    /* only walks write there */
