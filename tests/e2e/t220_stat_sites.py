@@ -2,6 +2,7 @@
 """`spoor stat --by site` says what `spoor record` of the same run says."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -179,6 +180,25 @@ def test_rows_that_come_late(counting_under_way, start, chain, tmp_path, answers
     (call,) = c.whole().tasks[0]["syscalls"]
     assert [(s["site"].split()[0], s["calls"]) for s in call["sites"]] == [("inner", 10)]
     assert "call sites are unknown" not in stat.said()
+
+
+def test_no_room_for_stacks(counting_under_way, start, tmp_path):
+    """A program calls and calls while the row compiler stands still: what finds no room is counted, and told."""
+    target = start("sh", "-c", "read x; exec perl -e 'getppid for 1..100000'")
+    stat = counting_under_way("-p", target.pid, "--follow", "--by", "site", "-e", "getppid",
+                              env=os.environ | {"SPOOR_CACHE_DIR": str(tmp_path / "rows")})
+    compiler = stat.helpers()["spoor-rows"]
+    os.kill(compiler, signal.SIGSTOP)
+    tell(target)
+    assert target.wait(20) == 0
+    os.kill(compiler, signal.SIGCONT)
+    assert stat.wait() == 0
+    (c,) = stat.counters()
+    (call,) = c.whole().tasks[0]["syscalls"]
+    calls = {s["site"]: s["calls"] for s in call["sites"]}
+    (unknown,) = map(int, re.findall(r"^spoor: (\d+) call sites are unknown", stat.said(), re.M))
+    assert call["calls"] == sum(calls.values()) == 100000
+    assert unknown == sum(n for name, n in calls.items() if name.endswith(" lost]")) > 0
 
 
 def test_chain_labels(count, chain):

@@ -93,19 +93,26 @@ static void rotate(struct fixture *f)
 	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
 }
 
+/* As on a full disk: no manifest can be written, or again. */
+static void let_manifests_be(struct fixture *f, int yes)
+{
+	char in_their_way[300];
+
+	snprintf(in_their_way, sizeof(in_their_way), "%s/manifest.new", f->path);
+	assert_int_equal(yes ? rmdir(in_their_way) : mkdir(in_their_way, 0700), 0);
+}
+
 /* A disk that is full for a moment ends no rotation for ever. */
 static void test_rotation_without_a_manifest(void **state)
 {
 	struct fixture *f = *state;
 	struct spoor_trace *t;
-	char in_its_way[300];
 
 	open_writer(f, (struct spoor_writer_options){});
 	write_calls_on(f, 0, 100, 3);
-	snprintf(in_its_way, sizeof(in_its_way), "%s/manifest.new", f->path);
-	assert_int_equal(mkdir(in_its_way, 0700), 0);
+	let_manifests_be(f, 0);
 	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
-	assert_int_equal(rmdir(in_its_way), 0);
+	let_manifests_be(f, 1);
 	assert_int_equal(spoor_writer_switch_stream(f->w, 0, 0), 0);
 	assert_int_equal(spoor_writer_segment_end(f->w, &f->e), 0);
 	write_calls_on(f, 0, 200, 5);
@@ -123,16 +130,14 @@ static void test_segment_that_cannot_end(void **state)
 {
 	struct fixture *f = *state;
 	struct spoor_trace *t;
-	char in_its_way[300];
 
 	open_writer(f, (struct spoor_writer_options){});
 	write_calls_on(f, 0, 100, 3);
-	snprintf(in_its_way, sizeof(in_its_way), "%s/manifest.new", f->path);
 	assert_int_equal(spoor_writer_segment_begin(f->w, &f->e), 0);
-	assert_int_equal(mkdir(in_its_way, 0700), 0);
+	let_manifests_be(f, 0);
 	assert_true(spoor_writer_segment_end(f->w, &f->e) < 0);
 	spoor_writer_fails(f->w);
-	assert_int_equal(rmdir(in_its_way), 0);
+	let_manifests_be(f, 1);
 	close_writer(f);
 	t = open_trace(f);
 	assert_int_equal(count(t), 3);
