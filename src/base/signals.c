@@ -28,23 +28,49 @@ void spoor_signals_survive(int of_write)
 		sigaction(of_write, &handle, NULL);
 }
 
-int spoor_signals_watch(int other, struct spoor_error *e)
+static bool is_ending(int sig)
 {
-	struct sigaction hangup;
+	struct sigaction now;
+
+	return sig == SIGINT || sig == SIGTERM ||
+	       (sig == SIGHUP && !sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN);
+}
+
+bool spoor_signals_told_to_end(void)
+{
+	sigset_t set;
+
+	if (sigpending(&set))
+		return false;
+	for (int sig = 1; sig < NSIG; sig++)
+		if (is_ending(sig) && sigismember(&set, sig))
+			return true;
+	return false;
+}
+
+static int watch(int also, int other, struct spoor_error *e)
+{
 	sigset_t set;
 	int fd;
 
 	sigemptyset(&set);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGCHLD);
-	if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN)
-		sigaddset(&set, SIGHUP);
-	if (other)
-		sigaddset(&set, other);
+	for (int sig = 1; sig < NSIG; sig++)
+		if (is_ending(sig) || sig == also || sig == other)
+			sigaddset(&set, sig);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return fd < 0 ? spoor_fail(e, errno, "cannot wait for signals (signalfd): %s", strerror(errno)) : fd;
+}
+
+int spoor_signals_watch(int other, struct spoor_error *e)
+{
+	return watch(SIGCHLD, other, e);
+}
+
+int spoor_signals_serve(struct spoor_error *e)
+{
+	signal(SIGPIPE, SIG_IGN);
+	return watch(0, 0, e);
 }
 
 void spoor_signals_restore(void)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #pragma once
 /* Signals of a process that records, and as it began with them. Not thread-safe. */
+#include <stdbool.h>
+
 #include "base/error.h"
 
 /*
@@ -20,6 +22,15 @@ void spoor_signals_survive(int of_write);
  * Returns a signalfd of these, which is the caller's, or -errno.
  */
 int spoor_signals_watch(int other, struct spoor_error *e);
+
+/*
+ * The same for who serves until he is told to end, without SIGCHLD. A peer that is gone is an error of a call, not a
+ * signal: SIGPIPE is ignored.
+ */
+int spoor_signals_serve(struct spoor_error *e);
+
+/* Of those that are blocked, does one that ends it wait to be read? */
+bool spoor_signals_told_to_end(void);
 
 /* As they were at the beginning: for what a child executes. */
 void spoor_signals_restore(void);

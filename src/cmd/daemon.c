@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/daemon.h"
 #include "cmd/options.h"
-#include "cmd/server.h"
 #include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/user/keeper.h"
@@ -245,7 +245,7 @@ int spoor_cmd_daemon(int argc, char **argv)
 	if (r)
 		return spoor_cmd_misuse("daemon", &e);
 	spoor_descriptors_raise();
-	r = signal_fd = spoor_server_signals(&e);
+	r = signal_fd = spoor_signals_serve(&e);
 	if (!o.socket)
 		o.socket = getenv(SPOOR_CONTROL_VARIABLE);
 	if (o.socket && *o.socket)

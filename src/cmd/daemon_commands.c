@@ -111,7 +111,7 @@ static int check_listeners(const struct command *c, struct spoor_error *e)
 
 static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable, struct spoor_error *e)
 {
-	bool any = !c->w.n_pids;
+	bool any = !c->w.n_pids || c->is_new; /* they were there when it was made */
 	int r = 0;
 
 	for (unsigned k = 0; k < (c->w.n_pids ? c->w.n_pids : 1) && !r; k++) {
@@ -127,8 +127,6 @@ static int add_rules(struct command *c, struct spoor_ust_session *s, bool enable
 
 			r = add_rule(c, s, rule->pattern, &process, rule->enable ? enable : !enable, rule->channels, e);
 		}
-		for (unsigned i = 0; i < c->w.n_names && !r; i++)
-			r = add_rule(c, s, c->w.names[i], &process, enable, 1U << c->w.o.channel, e);
 	}
 	return r || any ? r : fail_gone(c, e);
 }
@@ -149,10 +147,12 @@ static int change_events(struct command *c, bool enable, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!c->w.o.n_rules && !c->w.n_names)
+	if (!c->w.o.n_rules)
 		return spoor_fail(e, EINVAL, "%s which events? e.g. 'server:*'", c->w.word);
 	if (!c->w.all && !c->w.n_pids)
 		return spoor_fail(e, EINVAL, "%s in which programs? PID... or -a", c->w.word);
+	if (enable && !s->ruled)
+		spoor_ust_options_settle(&c->w.o);
 	if (enable)
 		spoor_hub_enables(c->q);
 	r = add_rules(c, s, enable, e);
@@ -170,6 +170,9 @@ static int new_session(struct command *c, struct spoor_ust_session **ret, struct
 
 	if (!c->w.o.output[0])
 		return spoor_fail(e, EINVAL, "a new session needs a place for its trace: -o NAME.spoor");
+	if (c->w.o.n_rules * (c->w.n_pids ? c->w.n_pids : 1) > SPOOR_UST_MAX_RULES)
+		return spoor_fail(e, E2BIG, "more than %d rules: so many events in each of so many processes",
+				  SPOOR_UST_MAX_RULES);
 	c->w.o.s.name = c->w.session;
 	c->w.o.s.output = c->w.o.output;
 	c->w.o.s.command = "spoor ust start";
@@ -196,6 +199,8 @@ static int create(struct command *c, struct spoor_error *e)
 	if (s)
 		return fail_exists(s, e);
 	c->is_new = true;
+	if (c->w.o.n_rules)
+		spoor_ust_options_settle(&c->w.o);
 	r = check_processes(c, e);
 	if (!r)
 		r = new_session(c, &s, e);
@@ -222,7 +227,6 @@ static int record(struct command *c, struct spoor_ust_session *s, bool on, struc
 static int start(struct command *c, struct spoor_error *e)
 {
 	struct spoor_ust_session *s = spoor_hub_find(c->h, c->w.session);
-	bool says = c->w.o.n_rules || c->w.n_names;
 	int r;
 
 	c->is_new = !s;
@@ -233,14 +237,14 @@ static int start(struct command *c, struct spoor_error *e)
 				  "session '%s' exists already: its buffers, limits and channels stay as they are; "
 				  "-s NAME -o TRACE makes another one",
 				  s->name);
+	if (!s || !s->ruled)
+		spoor_ust_options_settle(&c->w.o); /* without a word it is all */
 	r = s ? 0 : check_listeners(c, e);
 	if (!r && !s)
 		r = new_session(c, &s, e);
 	if (r || !s)
 		return r;
 	spoor_hub_enables(c->q);
-	if (!s->ruled && !says)
-		spoor_ust_options_settle(&c->w.o);
 	r = add_rules(c, s, true, e);
 	if (r)
 		return r;

@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #include "base/descriptors.h"
+#include "base/signals.h"
 #include "base/strings.h"
 #include "base/time.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
-#include "cmd/server.h"
 #include "collect/relay/protocol.h"
 #include "collect/relay/server.h"
 #include "collect/relay/tls.h"
@@ -125,7 +125,7 @@ int spoor_cmd_relay(int argc, char **argv)
 	if (r)
 		return spoor_cmd_misuse("relay", &e);
 	spoor_descriptors_raise();
-	r = signal_fd = spoor_server_signals(&e);
+	r = signal_fd = spoor_signals_serve(&e);
 	if (r >= 0 && o.o.at.tls)
 		r = spoor_tls_new(&o.tls, true, &o.o.tls, &e);
 	if (r >= 0)

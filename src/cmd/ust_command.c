@@ -106,6 +106,8 @@ static int check_session(const char *name, struct spoor_error *e)
 
 static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)
 {
+	int r;
+
 	for (int i = optind; i < argc; i++) {
 		uint64_t pid;
 
@@ -118,7 +120,10 @@ static int take_arguments(struct spoor_ust_command *c, int argc, char **argv, st
 	}
 	if (c->all && c->n_pids)
 		return spoor_fail(e, EINVAL, "-a and PIDs do not go together");
-	return check_arguments(c, e);
+	r = check_arguments(c, e);
+	for (unsigned i = 0; i < c->n_names && !r; i++) /* as behind -e */
+		r = spoor_take_ust_event(&c->o, c->names[i], e);
+	return r;
 }
 
 int spoor_ust_command_parse(struct spoor_ust_command *c, int argc, char **argv, struct spoor_error *e)

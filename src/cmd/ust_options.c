@@ -53,7 +53,7 @@ int spoor_take_ust_event(void *options, const char *arg, struct spoor_error *e)
 	int r;
 
 	if (o->n_rules == SPOOR_UST_OPTION_RULES)
-		return spoor_fail(e, E2BIG, "-e: at most %d at once", SPOOR_UST_OPTION_RULES);
+		return spoor_fail(e, E2BIG, "more than %d events", SPOOR_UST_OPTION_RULES);
 	r = spoor_ust_rule_option(arg, true, &o->rules[o->n_rules], e);
 	if (r)
 		return r;
@@ -406,13 +406,11 @@ int spoor_take_ust_buffers(void *buffers, const char *arg, struct spoor_error *e
 void spoor_ust_options_settle(struct spoor_ust_cmd_options *o)
 {
 	if (!o->n_rules || !o->rules[0].rule.enable) { /* "all but" begins with all */
-		unsigned n = o->n_rules < SPOOR_UST_OPTION_RULES ? o->n_rules : SPOOR_UST_OPTION_RULES - 1;
 		uint8_t channels = o->n_rules ? o->rules[0].rule.channels : 1;
 
-		memmove(&o->rules[1], &o->rules[0], n * sizeof(o->rules[0]));
+		memmove(&o->rules[1], &o->rules[0], o->n_rules++ * sizeof(o->rules[0]));
 		spoor_ust_rule_option("*", true, &o->rules[0], NULL);
 		o->rules[0].rule.channels = channels;
-		o->n_rules = n + 1;
 	}
 	for (unsigned i = 0; i < o->n_rules; i++) {
 		if (!o->rules[i].rule.enable)

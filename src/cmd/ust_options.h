@@ -12,7 +12,7 @@
 
 struct spoor_ust_cmd_options {
 	struct spoor_ust_options s;
-	struct spoor_ust_rule rules[SPOOR_UST_OPTION_RULES];
+	struct spoor_ust_rule rules[1 + SPOOR_UST_OPTION_RULES]; /* with "all" in front of "all but" */
 	unsigned n_rules;
 	uint8_t level; /* 255: any */
 	const char *filter;

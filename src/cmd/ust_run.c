@@ -261,6 +261,7 @@ int spoor_ust_cmd_run(int argc, char **argv)
 	err = begin(&r, &e);
 	if (err) {
 		spoor_ust_say(spoor_error_text(&e, err));
+		spoor_command_drop(&r.child);
 		if (r.session && r.private.hub)
 			spoor_hub_end(r.private.hub, r.session, NULL, NULL);
 		spoor_private_close(&r.private);

@@ -86,16 +86,19 @@ static int open_through(uint32_t id, const struct spoor_mapped_file *m)
 	return open_if_same(path, m);
 }
 
+static bool is_octal(char c)
+{
+	return c >= '0' && c <= '7';
+}
+
 /* A field of /proc/PID/mountinfo: blanks, tabs, newlines and backslashes are \ooo there. */
 static void unescape(char *text)
 {
 	char *to = text;
 
 	for (const char *at = text; *at; to++) {
-		unsigned code;
-
-		if (*at == '\\' && sscanf(at + 1, "%3o", &code) == 1) {
-			*to = (char)code;
+		if (*at == '\\' && is_octal(at[1]) && is_octal(at[2]) && is_octal(at[3])) {
+			*to = (char)((at[1] - '0') << 6 | (at[2] - '0') << 3 | (at[3] - '0'));
 			at += 4;
 		} else {
 			*to = *at++;
@@ -120,7 +123,6 @@ static int open_by_mounts(const char *process, const struct spoor_mapped_file *m
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
 	_cleanup_(spoor_freep) char *line = NULL;
-	char root[PATH_MAX], point[PATH_MAX];
 	unsigned major_number, minor_number;
 	size_t room = 0;
 	int fd = -ENOENT;
@@ -128,9 +130,10 @@ static int open_by_mounts(const char *process, const struct spoor_mapped_file *m
 	snprintf(path, PATH_ROOM, "%s/mountinfo", process);
 	f = fopen(path, "re");
 	while (f && fd < 0 && fd != -ETIMEDOUT && getline(&line, &room, f) > 0) {
+		_cleanup_(spoor_freep) char *root = NULL, *point = NULL;
 		const char *rest;
 
-		if (sscanf(line, "%*d %*d %u:%u %4095s %4095s", &major_number, &minor_number, root, point) != 4 ||
+		if (sscanf(line, "%*d %*d %u:%u %ms %ms", &major_number, &minor_number, &root, &point) != 4 ||
 		    ((uint64_t)major_number << 20 | minor_number) != m->dev)
 			continue;
 		unescape(root);
@@ -217,13 +220,15 @@ char *spoor_mapped_file_elsewhere(const struct spoor_mapped_file *m)
 int spoor_mapped_file_at(uint32_t pid, uint64_t address, struct spoor_mapped_file *ret)
 {
 	_cleanup_(spoor_fclosep) FILE *f = NULL;
-	char line[4400], path[64];
+	_cleanup_(spoor_freep) char *line = NULL;
+	size_t room = 0;
+	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%u/maps", pid);
 	f = fopen(path, "re");
 	if (!f)
 		return -errno;
-	while (fgets(line, sizeof(line), f)) {
+	while (getline(&line, &room, f) > 0) {
 		uint64_t start, end, ino;
 
 		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &start, &end, &ino) != 3 ||

@@ -335,6 +335,31 @@ def test_levels_and_exclusions(daemon, ticker):
     assert {e["event"] for e in daemon.events("u.spoor")} == {"zoo:rare"}
 
 
+@pytest.mark.parametrize("words", [[("start", "-o", "t.spoor", "-e", "!zoo:t*")],
+                                   [("start", "-o", "t.spoor", "--", "!zoo:t*")],
+                                   [("create", "-o", "t.spoor", "-e", "!zoo:t*"), ("start",)],
+                                   [("create", "-o", "t.spoor"), ("enable", "-a", "-e", "!zoo:t*"), ("start",)],
+                                   [("create", "-o", "t.spoor"), ("start", "-e", "!zoo:t*")],
+                                   [("start", "-o", "t.spoor", *["-e", "!no:thing"] * 63, "-e", "!zoo:t*")]])
+def test_all_but(daemon, ticker, words):
+    """What a session is told first is not to be: then all else is."""
+    for line in words:
+        daemon.ust(*line)
+    daemon.program(ticker, 1, 100).wait(20)
+    daemon.ust("end")
+    assert {e["event"] for e in daemon.events()} == {"zoo:rare"}
+
+
+def test_too_many_rules_make_no_session(daemon, ticker):
+    programs = [daemon.program(ticker, 1, 0, 500).pid for _ in range(17)]
+    events = [word for i in range(64) for word in ("-e", f"zoo:t*{i}")]
+    for verb in ("create", "start"):
+        run = daemon.ust(verb, "-o", "t.spoor", *events, *programs, check=False)
+        assert run.returncode == 1 and "more than 1024 rules" in run.stderr and run.stderr.count("\n") == 1
+        assert not (daemon.cwd / "t.spoor").exists()
+    daemon.ust("start", "-o", "t.spoor", *events, *programs[1:])
+
+
 def test_children(daemon, ticker):
     """A child by fork is recorded on its own from its first event, with nothing preloaded for it."""
     daemon.ust("start", "-o", "t.spoor")

@@ -26,6 +26,35 @@ def test_the_socket_that_the_environment_names(build, tmp_path):
     assert (run.returncode, run.stdout) == (0, "no session\n"), run
 
 
+@pytest.mark.parametrize("nohup", [False, True])
+@pytest.mark.parametrize("words", [["daemon", "--socket", "s"], ["relay", "-o", "d", "--listen", "tcp://127.0.0.1:0"]])
+def test_hangup(build, tmp_path, words, nohup):
+    """The end of the terminal ends them, unless nohup(1) started them."""
+    with subprocess.Popen([*(["nohup"] if nohup else []), build / "spoor", *words], cwd=tmp_path, text=True,
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as p:
+        assert "ready at" in p.stderr.readline()
+        p.send_signal(signal.SIGHUP)
+        wait_for(lambda: int(status(p.pid, "ShdPnd"), 16) == 0 or p.poll() is not None)
+        if nohup:
+            time.sleep(0.2)
+            assert p.poll() is None
+            p.terminate()
+        assert p.wait(PATIENCE) == 0
+
+
+@pytest.mark.parametrize("words", [["ust", "run"], ["stat"], ["record"]])
+def test_interrupted_before_the_command(build, tmp_path, words):
+    """Ctrl-C came first: who pressed it does not want the command to begin."""
+    def press():
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    run = subprocess.run([build / "spoor", *words, "--", "touch", "ran"], cwd=tmp_path, capture_output=True, text=True,
+                         preexec_fn=press, timeout=PATIENCE)
+    assert run.returncode == 125 and not os.listdir(tmp_path)
+    assert run.stderr == f"spoor {words[0]}: ended by a signal before the command began\n"
+
+
 def is_called(pid):
     """SIGURG waits for a program that is stopped."""
     return int(status(pid, "ShdPnd"), 16) >> (signal.SIGURG - 1) & 1

@@ -131,6 +131,8 @@ int spoor_command_go(struct spoor_command *c, struct spoor_error *e)
 	int err = 0;
 	ssize_t n;
 
+	if (spoor_signals_told_to_end())
+		return spoor_fail(e, EINTR, "ended by a signal before the command began");
 	if (write(c->go_fd, "g", 1) != 1)
 		err = errno;
 	close(c->go_fd);

@@ -19,7 +19,10 @@ struct spoor_command {
 };
 
 int spoor_command_fork(char **argv, const char *path, struct spoor_command *ret, struct spoor_error *e);
-/* Lets it execve. Returns 0, or -errno of the execve. */
+/*
+ * Lets it execve. Returns 0, or -errno of the execve; -EINTR: somebody pressed Ctrl-C before, and does not want it to
+ * begin. It waits on then, to be dropped.
+ */
 int spoor_command_go(struct spoor_command *c, struct spoor_error *e);
 /* One that still waits ends, and with it its copies of our descriptors: helpers end at the end of their sockets. */
 void spoor_command_drop(struct spoor_command *c);

@@ -59,7 +59,7 @@ struct spoor_counting_result {
 };
 
 /*
- * Counts until the end. Returns 0, or -errno with e filled. Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD meanwhile. Not
+ * Counts until the end. Returns 0, or -errno with e filled. Blocks what spoor_signals_watch() does meanwhile. Not
  * reentrant.
  */
 int spoor_counting_run(const struct spoor_counting_options *o, struct spoor_counting_result *ret,

@@ -50,17 +50,6 @@ int spoor_host_block_signals(struct spoor_host *h, int other, struct spoor_error
 	return h->signal_fd < 0 ? h->signal_fd : 0;
 }
 
-/* Who presses Ctrl-C before the command began does not want it to begin. */
-int spoor_host_see_interrupt(struct spoor_error *e)
-{
-	sigset_t set;
-
-	sigpending(&set);
-	if (!sigismember(&set, SIGINT) && !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP))
-		return 0;
-	return spoor_fail(e, EINTR, "ended by a signal before the command began");
-}
-
 int spoor_host_attach(struct spoor_host *h, struct spoor_error *e)
 {
 	const struct spoor_targets *t = h->targets;

@@ -43,7 +43,6 @@ int spoor_host_open(struct spoor_host *h, struct spoor_kernel_options *ko, struc
 /* From here on signals that end a collection (and `other`, if not 0) wait to be read. */
 int spoor_host_block_signals(struct spoor_host *h, int other, struct spoor_error *e);
 /* Loads the rows of what the targets map, forks the command, attaches. */
-int spoor_host_see_interrupt(struct spoor_error *e);
 int spoor_host_attach(struct spoor_host *h, struct spoor_error *e);
 /* Takes in what runs, gives up privileges, lets the command go. `keep`: see spoor_privileges_drop(). */
 int spoor_host_go(struct spoor_host *h, uint64_t keep, struct spoor_error *e);

@@ -197,8 +197,6 @@ static int begin(struct session *s, struct spoor_error *e)
 	s->host.ctx = s;
 	s->host.duration_ns = s->o->duration_ns;
 	r = spoor_host_attach(&s->host, e);
-	if (!r && t->argv)
-		r = spoor_host_see_interrupt(e);
 	if (r)
 		return r;
 	spoor_consumer_clock(s->consumer);

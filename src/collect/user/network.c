@@ -11,38 +11,25 @@
 #include "collect/user/network.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/signals.h"
+#include "base/strings.h"
 #include "trace/digest.h"
 
 #define WAIT_MS 500
 
-static bool told_to_end(void)
-{
-	sigset_t set;
-
-	return !sigpending(&set) && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT));
-}
-
-static const char *name_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 int spoor_network_open(struct spoor_ust_session *s, struct spoor_error *e)
 {
 	struct spoor_store *store;
-	int r = spoor_relay_client_send(s->o.relay, name_of(s->output), s->o.token, s->o.resume, &s->sender, e);
+	int r = spoor_relay_client_send(s->o.relay, spoor_basename(s->output), s->o.token, s->o.resume, &s->sender, e);
 
 	if (r || !s->o.resume)
 		return r;
 	do
 		r = spoor_sender_welcome(s->sender, WAIT_MS, e);
-	while (r == -ETIMEDOUT && !told_to_end());
+	while (r == -ETIMEDOUT && !spoor_signals_told_to_end());
 	if (r)
 		return r;
 	store = spoor_sender_store(s->sender);
