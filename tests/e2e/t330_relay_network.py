@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -58,22 +59,33 @@ def test_names(relay, sender, ticker):  # noqa: F811
 
 
 @pytest.fixture
-def several(build, tmp_path):
-    """A relay, and a sender to it by a name that has other addresses before the one at which it listens."""
-    relay = Relay(build, tmp_path / "several", host="127.0.0.5").start()  # noqa: F811
-    etc = tmp_path / "etc"
-    etc.mkdir()
-    with suppress(OSError):
-        shutil.copy("/etc/ld.so.cache", etc)
-    (etc / "hosts").write_text("".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)))
-    (etc / "nsswitch.conf").write_text("hosts: files\n")
-    (etc / "host.conf").write_text("multi on\n")
-    s = Sender(build, tmp_path, "alpha", f"tcp://localhost:{relay.port}")
-    s.enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec",
-               'mount --bind "$0" /etc; exec "$@"', etc]
-    yield relay, s.start()
-    s.close()
-    relay.kill()
+def elsewhere(build, tmp_path):
+    """elsewhere(address, **files) -> a relay there, and a sender to it by name in a mount namespace with this /etc."""
+    made = []
+
+    def make(address, **files):
+        relay = Relay(build, tmp_path / "several", host=address).start()  # noqa: F811
+        etc = tmp_path / "etc"
+        etc.mkdir()
+        with suppress(OSError):
+            shutil.copy("/etc/ld.so.cache", etc)
+        for name, text in files.items():
+            (etc / f"{name.replace('_', '.')}").write_text(text)
+        s = Sender(build, tmp_path, "alpha", f"tcp://localhost:{relay.port}")
+        s.enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec",
+                   'mount --bind "$0" /etc; exec "$@"', etc]
+        made.extend((s, relay))
+        return relay, s.start(), etc
+    yield make
+    for what in made:
+        what.close() if isinstance(what, Sender) else what.kill()
+
+
+@pytest.fixture
+def several(elsewhere):
+    """The name has other addresses before the one at which it listens."""
+    return elsewhere("127.0.0.5", hosts="".join(f"127.0.0.{n} localhost\n" for n in range(1, 6)),
+                     nsswitch_conf="hosts: files\n", host_conf="multi on\n")[:2]
 
 
 def test_host_of_several_addresses(several, ticker):  # noqa: F811
@@ -86,6 +98,26 @@ def test_host_of_several_addresses(several, ticker):  # noqa: F811
     relay.start()
     finish(s, relay)
     assert sorted(len(n) for n in there(s, relay).values()) == [101, 103]
+
+
+def test_resolver_that_does_not_answer(elsewhere, ticker):  # noqa: F811
+    """It holds up neither commands nor the daemon's end; what was recorded comes once there is an answer."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as resolver:
+        resolver.bind(("127.7.7.7", 53))
+        relay, s, etc = elsewhere("127.0.0.5", nsswitch_conf="hosts: dns\n",  # noqa: F811
+                                  resolv_conf="nameserver 127.7.7.7\noptions timeout:60 attempts:1\n")
+        s.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+        s.program(ticker, 1, 101).wait(20)
+        wait_for(lambda: "no answer where its address is asked for yet" in s.status())
+        s.ust("start", "-s", "b", "-o", "b.spoor", "-e", "zoo:tick")
+        s.ust("end", "-s", "b", check=False)
+        s.process.terminate()
+        assert s.process.wait(20) == 0
+        (etc / "nsswitch.conf").write_text("hosts: files\n")
+        (etc / "hosts").write_text("127.0.0.5 localhost\n")
+        s.start()
+    finish(s, relay)
+    assert [len(n) for n in there(s, relay).values()] == [101]
 
 
 def test_host_called_as_a_traces_file(relay, sender, ticker):  # noqa: F811

@@ -141,7 +141,8 @@ static size_t count(va_list args)
 int ends_execl(const char *path, const char *arg, ...)
 {
 	va_list args;
-	int r = MAY_END(NEXT(execv)(path, COLLECT(arg, args)));
+	char **argv = COLLECT(arg, args);
+	int r = MAY_END(NEXT(execv)(path, argv));
 
 	va_end(args);
 	return r;
@@ -150,7 +151,8 @@ int ends_execl(const char *path, const char *arg, ...)
 int ends_execlp(const char *file, const char *arg, ...)
 {
 	va_list args;
-	int r = MAY_END(NEXT(execvp)(file, COLLECT(arg, args)));
+	char **argv = COLLECT(arg, args); /* alloca() has no place among a call's arguments */
+	int r = MAY_END(NEXT(execvp)(file, argv));
 
 	va_end(args);
 	return r;

@@ -69,6 +69,28 @@ int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, bool
 	return 0;
 }
 
+void relay_queue_take_back(struct relay_queue *q, uint64_t added)
+{
+	struct relay_queued **at = &q->first, *k;
+
+	q->last = NULL;
+	for (; *at && (*at)->op.head.number <= added; at = &(*at)->next)
+		q->last = *at;
+	k = *at;
+	*at = NULL;
+	if (q->unsent && q->unsent->op.head.number > added)
+		q->unsent = NULL;
+	while (k) {
+		struct relay_queued *next = k->next;
+
+		q->bytes -= size_of(k);
+		q->events -= k->events ? size_of(k) : 0;
+		free(k);
+		k = next;
+	}
+	q->added = added;
+}
+
 int relay_queue_remove(struct relay_queue *q, uint64_t number)
 {
 	uint64_t most = q->unsent ? q->unsent->op.head.number - 1 : q->added;

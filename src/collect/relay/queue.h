@@ -33,6 +33,8 @@ struct relay_cursor {
 	size_t at; /* of the first */
 };
 int relay_queue_add(struct relay_queue *q, const struct spoor_relay_op *op, bool events, struct relay_cursor *c);
+/* Those behind the first `added` are not to be, as if they had never been added: none of them was sent. */
+void relay_queue_take_back(struct relay_queue *q, uint64_t added);
 /* All up to this number were carried out. -EBADMSG: they were not sent. */
 int relay_queue_remove(struct relay_queue *q, uint64_t number);
 /* A new connection: everything that is left is to be sent. */

@@ -57,7 +57,7 @@ static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct i
 	       bool events)
 {
 	struct relay_cursor c = { iov, n, 0 };
-	uint64_t end = op->offset + len;
+	const uint64_t end = op->offset + len, before_it = s->queue.added;
 	int r;
 
 	do {
@@ -68,6 +68,8 @@ static int add(struct spoor_sender *s, struct spoor_relay_op *op, const struct i
 		op->flag |= op->head.type == SPOOR_RELAY_MANIFEST;
 		op->offset += before < SPOOR_RELAY_DATA ? before : SPOOR_RELAY_DATA;
 	} while (!r && op->offset < end);
+	if (r)
+		relay_queue_take_back(&s->queue, before_it);
 	return r;
 }
 

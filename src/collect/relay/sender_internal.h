@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "collect/relay/channel.h"
+#include "collect/relay/lookup.h"
 #include "collect/relay/queue.h"
 #include "collect/relay/sender.h"
 
@@ -32,6 +33,7 @@ struct spoor_sender {
 
 	/* the thread's: */
 	struct spoor_channel channel;
+	struct spoor_lookup *lookup; /* of the relay's host, under way; NULL: none */
 	uint8_t in[4096 + SPOOR_RELAY_DATA];
 	_Alignas(8) uint8_t message[4096 + SPOOR_RELAY_DATA];
 	size_t n_in;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The sender's connection: made, used, lost and made again by a thread that does nothing else. */
 #include <errno.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -109,44 +108,61 @@ static const struct addrinfo *choose(struct spoor_sender *s, const struct addrin
 	return all;
 }
 
-static int begin_connecting(struct spoor_sender *s)
+static int connect_to(struct spoor_sender *s, const struct addrinfo *to)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *all = NULL;
-	const struct addrinfo *to;
-	int one = 1, fd = -1, r;
+	int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1, r;
 
-	if (s->o.to.host[0] >= '0' && s->o.to.host[0] <= '9')
-		hints.ai_flags = 0;
-	r = getaddrinfo(s->o.to.host, s->o.to.port, &hints, &all);
-	if (r) {
-		s->n_addresses = 0;
-		snprintf(s->channel.why, sizeof(s->channel.why), "%s", gai_strerror(r));
-		return -EPROTO;
-	}
-	to = choose(s, all);
-	fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	r = fd < 0 ? -errno : 0;
-	if (!r && connect(fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS)
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, to->ai_addr, to->ai_addrlen) && errno != EINPROGRESS) {
 		r = -errno;
-	freeaddrinfo(all);
-	if (r) {
-		if (fd >= 0)
-			close(fd);
+		close(fd);
 		return r;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	s->began = s->heard = s->asked = spoor_now_monotonic();
 	return spoor_channel_init(&s->channel, fd, s->o.tls, s->o.to.host);
+}
+
+static int use_answer(struct spoor_sender *s, int r, const struct addrinfo *all)
+{
+	if (!r)
+		return connect_to(s, choose(s, all));
+	s->n_addresses = 0;
+	snprintf(s->channel.why, sizeof(s->channel.why), "%s", gai_strerror(r));
+	return -EPROTO;
+}
+
+static void say_no_answer(struct spoor_sender *s)
+{
+	char text[320];
+
+	snprintf(text, sizeof(text), "%.80s:%s: no answer where its address is asked for yet", s->o.to.host,
+		 s->o.to.port);
+	spoor_sender_say(s, text);
 }
 
 static void connect_again(struct spoor_sender *s, uint64_t now)
 {
-	int r;
+	const struct addrinfo *all;
+	int r = 0, answer;
 
 	if (s->channel.fd >= 0 || now < s->next_try)
 		return;
 	s->channel.why[0] = '\0';
-	s->began = s->heard = s->asked = now;
-	r = begin_connecting(s);
+	if (!s->lookup) {
+		s->began = now;
+		r = spoor_lookup_begin(&s->o.to, &s->lookup);
+	}
+	if (!r && !spoor_lookup_answered(s->lookup, &answer, &all)) {
+		if (now - s->began > OPENING)
+			say_no_answer(s);
+		return;
+	}
+	if (!r)
+		r = use_answer(s, answer, all);
+	spoor_lookup_free(s->lookup);
+	s->lookup = NULL;
 	if (r)
 		trouble(s, -r);
 }
@@ -269,17 +285,19 @@ static int turn(struct spoor_sender *s)
 
 static void wait_for_something(struct spoor_sender *s, uint64_t now, bool idle)
 {
-	struct pollfd fds[] = { { .fd = s->wake, .events = POLLIN }, { .fd = s->channel.fd, .events = POLLIN } };
+	struct pollfd fds[] = { { .fd = s->wake, .events = POLLIN },
+				{ .fd = s->channel.fd, .events = POLLIN },
+				{ .fd = s->lookup ? spoor_lookup_fd(s->lookup) : -1, .events = POLLIN } };
 	int timeout = 1000;
 	uint64_t n;
 
-	if (s->channel.fd < 0 && !idle)
+	if (s->channel.fd < 0 && !s->lookup && !idle)
 		timeout = s->next_try > now ? (int)((s->next_try - now) / MS) + 1 : 0;
 	if (s->channel.fd >= 0 && !s->channel.open && (!s->channel.ssl || s->channel.wants_out))
 		fds[1].events |= POLLOUT;
 	if (s->channel.open && has_to_send(s))
 		fds[1].events |= POLLOUT;
-	poll(fds, 2, timeout);
+	poll(fds, 3, timeout);
 	if (fds[0].revents && read(s->wake, &n, sizeof(n)) < 0)
 		return;
 }
@@ -324,5 +342,6 @@ void *spoor_sender_run(void *sender)
 			trouble(s, -r);
 	}
 	lose_connection(s);
+	spoor_lookup_free(s->lookup);
 	return NULL;
 }

@@ -232,6 +232,17 @@ static void say_unheld(struct spoor_settings *s)
 	s->unheld = s->last;
 }
 
+static void say_unmeasured(struct spoor_settings *s, int error)
+{
+	char text[160];
+
+	if (s->unmeasured)
+		return;
+	s->unmeasured = true;
+	snprintf(text, sizeof(text), "overhead: not measured, and mode and S stay: %s", strerror(error));
+	write_change(s, text);
+}
+
 static void judge(struct spoor_settings *s, uint64_t wall)
 {
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN); /* others that there might be have no time */
@@ -276,11 +287,14 @@ void spoor_settings_govern(struct spoor_settings *s, uint64_t now)
 		return;
 	if (s->stats_fd < 0) {
 		s->stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);
+		if (s->stats_fd < 0)
+			say_unmeasured(s, -s->stats_fd);
 		spoor_kernel_run_time(s->kernel, &s->sample_ns, &runs);
 		s->sample_begin = now;
 		s->next_sample = now + SAMPLE_NS;
 		return;
 	}
+	s->unmeasured = false;
 	judge(s, now - s->sample_begin);
 	close(s->stats_fd);
 	s->stats_fd = -1;

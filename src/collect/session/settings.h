@@ -25,6 +25,7 @@ struct spoor_settings {
 	enum spoor_mode most_now; /* none has a dearer one at present: `most`, app or none */
 	unsigned most_budget;     /* what the user asked for: never exceeded */
 	int stats_fd; /* while the kernel counts our programs' run time; -1: not */
+	bool unmeasured; /* it does not: that was said */
 	uint64_t sample_begin, sample_ns, next_sample;
 	unsigned calm; /* samples in a row far below the limit */
 	unsigned last; /* measured, per mille */

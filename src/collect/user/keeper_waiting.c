@@ -234,6 +234,10 @@ int keeper_let_in(struct keeper *k, int listener, uint32_t id)
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return -errno;
+	if (!spoor_beyond_root_lets_in(listener, fd)) { /* or he would wait here, if the daemon went before it looked */
+		spoor_fds_hang_up(fd);
+		return -EAGAIN;
+	}
 	k->met[k->n_met++] = (struct keeper_met){ id, fd };
 	return fd;
 }
