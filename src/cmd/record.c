@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* `spoor record`: options in, a recording (src/collect/session/session.c), one line out. */
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/signals.h"
 #include "base/strings.h"
@@ -124,6 +126,22 @@ static void say_hidden(const struct spoor_session_options *o, size_t processes)
 		processes, spoor_plural(processes, "process", "processes"), why);
 }
 
+static void say(const struct spoor_session_options *o, const char *text)
+{
+	char shown[2 * PATH_MAX];
+
+	fprintf(stderr, "spoor: %s\n", show(text, shown, sizeof(shown)));
+}
+
+static const char clear[] = "\r\033[K";
+
+static void say_progress(const struct spoor_session_options *o, uint64_t ns, uint64_t events, uint64_t lost,
+			 uint64_t bytes)
+{
+	fprintf(stderr, "%s%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB ", clear, ns / SPOOR_NS_PER_SEC, events,
+		spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
+}
+
 static int send_sets(const struct spoor_record_options *o)
 {
 	struct spoor_error e = { "" };
@@ -148,9 +166,14 @@ int spoor_cmd_record(int argc, char **argv)
 	spoor_signals_survive(SIGPIPE);
 	o.s.ready = say_ready;
 	o.s.hidden = say_hidden;
+	o.s.say = say;
+	if (isatty(STDERR_FILENO) && !o.s.targets.argv) /* a command has the terminal for itself */
+		o.s.progress = say_progress;
 	do
 		r = spoor_session_run(&o.s, &result, &e);
 	while (r == -EEXIST && !access(o.s.output, F_OK) && spoor_record_choose_output(&o));
+	if (o.s.progress)
+		fputs(clear, stderr);
 	if (r) {
 		spoor_cmd_say("record", spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;

@@ -252,6 +252,5 @@ int spoor_record_parse(struct spoor_record_options *o, int argc, char **argv)
 	choose_memory(o);
 	o->s.cache_dir = spoor_cache_directory(o->cache);
 	o->s.command = o->command;
-	o->s.progress = isatty(STDERR_FILENO) && !o->s.targets.argv; /* a command has the terminal for itself */
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/capability.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,20 @@ struct session {
 	unsigned n_snapshots;
 	struct spoor_error no_snapshot; /* why the last one failed; "": it did not */
 };
+
+/* What happens on the way. */
+static void __attribute__((format(printf, 2, 3))) say(const struct session *s, const char *format, ...)
+{
+	char text[PATH_MAX + 64];
+	va_list args;
+
+	if (!s->o->say)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	s->o->say(s->o, text);
+}
 
 static void describe_mode(const struct spoor_session_options *o, char *buf, size_t size)
 {
@@ -137,7 +152,7 @@ static int open_consumer(struct session *s, struct spoor_error *e)
 		return r;
 	s->remote_fd = spoor_remote_listen(o->output, &why);
 	if (s->remote_fd < 0)
-		fprintf(stderr, "spoor: %s; 'record --set' will not reach this recording\n", why.text);
+		say(s, "%s; 'record --set' will not reach this recording", why.text);
 	spoor_settings_init(&s->settings, s->host.kernel, s->writer, &o->filter, o->mode, o->budget, o->overhead,
 			    o->custom.n > 0);
 	return spoor_consumer_new(s->host.kernel, s->host.objects, s->writer,
@@ -222,18 +237,7 @@ static void say_progress(struct session *s)
 		return;
 	s->said = now;
 	spoor_consumer_counts(s->consumer, &c);
-	fprintf(stderr, "\r%lus  %lu %s  %lu lost  %.1f MB \033[K", (now - s->host.began) / SPOOR_NS_PER_SEC,
-		c.events, spoor_plural(c.events, "event", "events"), c.discarded, spoor_writer_bytes(s->writer) / 1e6);
-}
-
-/* path: of one that failed NULL, and no_snapshot says why. */
-static void say_snapshot(const struct session *s, const char *path)
-{
-	const char *text = path ? path : s->no_snapshot.text;
-	char shown[PATH_MAX];
-
-	spoor_escape_line(text, strlen(text), shown, sizeof(shown));
-	fprintf(stderr, "spoor: %s%s\n", path ? "snapshot in " : "no snapshot: ", shown);
+	s->o->progress(s->o, now - s->host.began, c.events, c.discarded, spoor_writer_bytes(s->writer));
 }
 
 /*
@@ -251,7 +255,7 @@ static void take_snapshot(struct session *s)
 		snprintf(path, sizeof(path), "%.*s.snapshot-%u.spoor", (int)dot, s->o->output, ++s->n_snapshots);
 	while (!access(path, F_OK));
 	r = spoor_writer_snapshot(s->writer, path, &s->no_snapshot);
-	say_snapshot(s, r ? NULL : path);
+	say(s, "%s%s", r ? "no snapshot: " : "snapshot in ", r ? s->no_snapshot.text : path);
 }
 
 /* Two segments, and what both are told while one ends, must fit below --max-size: else some hangs are missing. */
@@ -260,8 +264,8 @@ static void say_crowded(struct session *s, uint64_t lost)
 	if (!lost || !s->o->max_size || s->said_crowded)
 		return;
 	s->said_crowded = true;
-	fprintf(stderr, "spoor: %lu %s found no room below --max-size as a segment was told of the calls under way: "
-			"give it more\n", lost, spoor_plural(lost, "event", "events"));
+	say(s, "%lu %s found no room below --max-size as a segment was told of the calls under way: give it more", lost,
+	    spoor_plural(lost, "event", "events"));
 }
 
 /* The new segment has all that it needs, whatever older ones are dropped; that alone makes it no fuller. */
@@ -290,7 +294,7 @@ static void begin_segment(struct session *s)
 		repeat(s);
 	} else if (snapshot) {
 		s->no_snapshot = e;
-		say_snapshot(s, NULL);
+		say(s, "no snapshot: %s", s->no_snapshot.text);
 	}
 }
 
@@ -379,8 +383,8 @@ static void run(struct session *s)
 			spoor_remote_serve(s->remote_fd, on_command, s);
 		drain(s);
 		if (spoor_rescue_killed(&s->rescue))
-			fprintf(stderr, "spoor: trace-rescue was killed; if spoor is killed as well, the last %d ms "
-					"will be missing\n", SPOOR_LOOK_MS);
+			say(s, "trace-rescue was killed; if spoor is killed as well, the last %d ms will be missing",
+			    SPOOR_LOOK_MS);
 		spoor_settings_govern(&s->settings, spoor_now_monotonic());
 		rotate(s);
 		say_progress(s);
@@ -448,7 +452,7 @@ static void end(struct session *s)
 
 	spoor_host_await_command(&s->host, drain, s);
 	if (s->snapshot || s->ending)
-		fprintf(stderr, "spoor: no snapshot: the recording ended before its segment did\n");
+		say(s, "no snapshot: the recording ended before its segment did");
 	spoor_user_part_end(&s->user, &r->user, make_room, s);
 	spoor_consumer_ends(s->consumer);
 	until = spoor_now_monotonic() + END_NS;
@@ -478,8 +482,6 @@ static void end(struct session *s)
 	r->overhead = s->settings.unheld;
 	r->kernel_bytes = spoor_kernel_memory(s->host.kernel);
 	define_counters(s);
-	if (s->o->progress)
-		fprintf(stderr, "\r\033[K");
 }
 
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e)

@@ -32,11 +32,15 @@ struct spoor_session_options {
 	uint64_t row_memory;   /* bytes of kernel memory for unwind rows, taken by need */
 	const char *cache_dir; /* NULL: none */
 	bool copy_memory;      /* user memory is copied by the kernel's helper, also where it can be read in place */
-	bool progress;         /* a line on stderr, if that is a terminal */
 	/* Called before anything is attached if the user may not look into so many processes. May be NULL. */
 	void (*hidden)(const struct spoor_session_options *o, size_t processes);
 	/* Called once everything is attached; threads: how many were taken in. May be NULL. */
 	void (*ready)(const struct spoor_session_options *o, long threads);
+	/* What happened on the way, a line that may hold names as they are. May be NULL. */
+	void (*say)(const struct spoor_session_options *o, const char *text);
+	/* How it goes, twice a second: what is recorded, lost and written since it began. May be NULL. */
+	void (*progress)(const struct spoor_session_options *o, uint64_t ns, uint64_t events, uint64_t lost,
+			 uint64_t bytes);
 };
 
 struct spoor_session_result {
@@ -58,6 +62,6 @@ struct spoor_session_result {
 
 /*
  * Runs a recording to its end. Returns 0 when a proper trace was written, else -errno with e filled; *ret is filled in
- * both cases. Blocks SIGINT, SIGTERM and SIGCHLD meanwhile. Not reentrant.
+ * both cases. Blocks what spoor_signals_watch() does meanwhile. Not reentrant.
  */
 int spoor_session_run(const struct spoor_session_options *o, struct spoor_session_result *ret, struct spoor_error *e);
