@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "trace/schema.h"
 #include "trace/syscalls.h"
 
@@ -22,9 +23,21 @@ static void put_uuid(FILE *f, const uint8_t *u)
 
 void spoor_put_literal(FILE *f, const char *s)
 {
+	const char *end = s + strlen(s);
+	uint32_t code;
+	int n;
+
 	fputc('"', f);
-	for (; *s; s++)
-		fputc(*s < ' ' || *s > '~' || *s == '"' || *s == '\\' ? '?' : *s, f);
+	for (; s < end; s += n ? n : 1) {
+		n = spoor_utf8_decode(s, end - s, &code);
+		if (!n || code < ' ' || (code >= 0x7f && code < 0xa0)) {
+			fputc('?', f);
+			continue;
+		}
+		if (code == '"' || code == '\\')
+			fputc('\\', f);
+		fwrite(s, n, 1, f);
+	}
 	fputc('"', f);
 }
 

@@ -106,7 +106,7 @@ struct spoor_metadata {
 };
 /* The parts of a trace have uuids of their own, for readers of CTF take what has one uuid for one trace. */
 void spoor_part_uuid(const uint8_t recording[16], unsigned stream_id, uint8_t ret[16]);
-/* A string literal in it; what is not plain ASCII becomes '?', for readers differ in the escapes they know. */
+/* A string literal in it: quotes and backslashes are escaped; control characters and what is no UTF-8 become '?'. */
 void spoor_put_literal(FILE *f, const char *s);
 /* CTF 1.8 text. free() *ret. Returns 0 or -ENOMEM. */
 int spoor_schema_metadata(const struct spoor_metadata *m, char **ret, size_t *ret_len);

@@ -6,6 +6,7 @@ import struct
 import subprocess
 
 import arenas
+import bt2
 import pytest
 import tracing
 
@@ -558,6 +559,32 @@ def test_labels_that_their_type_cannot_hold(build, spoor, tmp_path):
     _, (trace,) = tracing.traced(build, tmp_path / "out", program, SPOOR_UST_FILTER=
                                  'a == "m1" && b == "m1" && c == "m1" && d == "m1" || a == "300" || d == "none"')
     assert [v["d"] for v in values(trace, "x:y")] == [-1, 44]
+
+
+SPOKEN = r"""
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(x, y, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_enum(int, n, n, spoor_label("q\"uo\\te", 0),
+	spoor_label("\xc3\xa9 %s", 1), spoor_label("\\n", 2), spoor_label("a\n\x7f\xc2\x9b\xff", 3))))
+
+int main(void)
+{
+	for (int i = 0; i < 4; i++)
+		spoor_trace(x, y, i);
+	return 0;
+}
+"""
+
+
+def test_labels_of_any_characters(spoor, tmp_path):
+    """Readers of CTF have them as they are, but for what would be none, or be obeyed."""
+    source = tmp_path / "spoken.c"
+    source.write_text(SPOKEN)
+    spoor("ust", "run", "-o", "t.spoor", "--", tracing.build_program(tmp_path / "spoken", source))
+    labels = [str(*m.event.payload_field["n"].labels) for m in bt2.TraceCollectionMessageIterator(
+        str(tmp_path / "t.spoor")) if type(m) is bt2._EventMessageConst and m.event.name == "x:y"]
+    assert labels == ["q\"uo\\te", "\u00e9 %s", "\\n", "a????"]
+    told = [json.loads(line) for line in spoor("report", "--format", "json", "t.spoor").stdout.splitlines()]
+    assert [e["fields"]["n"]["name"] for e in told[:4]] == [*labels[:3], "a\n\x7f\x9b\udcff"]
 
 
 def test_descriptions_that_are_too_large(build, spoor, tmp_path):
