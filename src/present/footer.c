@@ -163,7 +163,9 @@ static void put_losses(struct spoor_view *v)
 
 	full -= child;
 	undescribed = info->lost_undescribed < full ? info->lost_undescribed : full;
-	put_lost(v->out, full - undescribed, "event was", "events were", "discarded because a buffer was full");
+	put_lost(v->out, full - undescribed, "event was", "events were",
+		 info->has_calls ? "discarded because a buffer was full" :
+				   "discarded because a buffer was full, or its packets too small");
 	put_lost(v->out, child, "event was", "events were",
 		 "of child processes that could have no buffers of their own");
 	put_lost(v->out, undescribed, "event has", "events have",
@@ -229,7 +231,7 @@ static void put_end(struct spoor_view *v)
 /* Which of these it was of this program, its count does not tell; what there was of none in the trace is none. */
 static void put_why_lost(FILE *out, const struct spoor_trace_info *info)
 {
-	fputs(", whose buffer was full", out);
+	fputs(", whose buffer was full, or its packets too small", out);
 	if (info->lost_child)
 		fputs(", or whose children could have none", out);
 	if (info->lost_writing)

@@ -149,7 +149,8 @@ def test_table(spoor, traces):
     assert re.search(r"^ +500 .* getpid ", out, re.M) and "User events: 2,000, within" in out and "Calls: 500," in out
     out = spoor("report", traces / "types").stdout
     assert "Calls:" not in out and "Walks:" not in out and "No call" not in out
-    assert "Crashed: program[10]" in out and "Lost: in program[10] 5, whose buffer was full." in out
+    assert "Crashed: program[10]" in out
+    assert "Lost: in program[10] 5, whose buffer was full, or its packets too small." in out
 
 
 def test_why_a_program_lost_some(spoor, traces, tmp_path):
@@ -160,12 +161,13 @@ def test_why_a_program_lost_some(spoor, traces, tmp_path):
     told["lost_writing"] = 3
     manifest.write_text(json.dumps(told))
     out = spoor("report", tmp_path / "types").stdout
-    assert "\nLost: in program[10] 5, whose buffer was full, or which could not be written.\n" in out
+    why = "whose buffer was full, or its packets too small"
+    assert f"\nLost: in program[10] 5, {why}, or which could not be written.\n" in out
     told["counters"]["ust_lost_child"] = 1
     told["lost_writing"] = 0
     manifest.write_text(json.dumps(told))
     out = spoor("report", tmp_path / "types").stdout
-    assert "\nLost: in program[10] 5, whose buffer was full, or whose children could have none.\n" in out
+    assert f"\nLost: in program[10] 5, {why}, or whose children could have none.\n" in out
 
 
 def test_table_by_app_and_top(spoor, traces):
