@@ -11,7 +11,6 @@
 #include "trace/schema.h"
 
 #define SPOOR_MAX_DAMAGES 1000
-#define SPOOR_INSTANCE_NONE UINT32_MAX
 
 /* One stream file, mapped or read, and where we are in it. All zero: nothing mapped. */
 struct spoor_cursor {

@@ -422,7 +422,6 @@ enum spoor_program_state {
 	SPOOR_PROGRAM_CRASHED, /* by a signal: recovered up to there */
 	SPOOR_PROGRAM_DAMAGED, /* its buffer held garbage: the rest of it is lost */
 	SPOOR_PROGRAM_UNSEEN,  /* without exit(): by a crash or not, nobody saw which */
-	SPOOR_PROGRAM_STATE_MAX,
 };
 /* A definition: a traced program's buffer. Of several with one arena, the last counts. */
 struct spoor_program {

@@ -125,7 +125,6 @@ struct spoor_control_channel {
 };
 
 enum spoor_control_setup_flag {
-	SPOOR_SETUP_LISTEN = 1, /* a session applies: start the listener, if threads can be started here */
 	SPOOR_SETUP_RECORD = 2, /* record from now on; else the rules wait for a RECORD */
 };
 

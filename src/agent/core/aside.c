@@ -21,7 +21,7 @@ static struct producer *free_level(const struct slot *s, unsigned *ret_level)
 	struct producer *p;
 	unsigned level;
 
-	for (level = 0; b && level < SPOOR_LEVELS && b->slot[s - slots].p.busy; level++)
+	for (level = 0; b && level < SPOOR_PACKET_LEVELS && b->slot[s - slots].p.busy; level++)
 		b = block_deeper(b);
 	if (!b)
 		return NULL;
@@ -34,7 +34,7 @@ static struct producer *free_level(const struct slot *s, unsigned *ret_level)
 /* Where no packet was found as the event began, none is looked for again. */
 static bool has_room(struct slot *s, struct producer *p, unsigned level, size_t size)
 {
-	return producer_has_room(p, size) || (level == SPOOR_LEVELS && packet_next(s, p, level, size));
+	return producer_has_room(p, size) || (level == SPOOR_PACKET_LEVELS && packet_next(s, p, level, size));
 }
 
 /* In the slot, with the signals blocked. */

@@ -9,8 +9,8 @@
  *                              deeper --> the same for events of signal handlers over a half-written event, level 1
  *                                         deeper --> 2, ...
  *
- * On the first SPOOR_LEVELS events are written into packets; on those beyond, of which there may be any number, into
- * the block's draft first (aside.h).
+ * On the first SPOOR_PACKET_LEVELS events are written into packets; on those beyond, of which there may be any number,
+ * into the block's draft first (aside.h).
  *
  * All 0 is a valid producer: one that has no packet. That is what a thread has before its first event (`nobody`, a
  * block of all threads together) and what is left after a fork: both go the slow way without being asked for.
@@ -20,7 +20,7 @@
 #include <spoor/site.h>
 
 #define SPOOR_SLOTS 15 /* channels of all sessions that record a program at once */
-#define SPOOR_LEVELS 3 /* that have packets to write in */
+#define SPOOR_PACKET_LEVELS 3 /* that have packets to write in */
 
 struct producer {
 	struct spoor_producer p;

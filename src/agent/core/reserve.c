@@ -84,7 +84,7 @@ static struct producer *claim(struct slot *s, struct block *b, size_t offset, ui
 	struct stack_here here = STACK_HERE(sp);
 	unsigned level;
 
-	for (level = 0; b && level < SPOOR_LEVELS; level++, b = block_deeper(b)) {
+	for (level = 0; b && level < SPOOR_PACKET_LEVELS; level++, b = block_deeper(b)) {
 		struct producer *p = (struct producer *)((char *)b + offset);
 		uintptr_t busy = p->p.busy;
 

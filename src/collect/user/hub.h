@@ -22,6 +22,10 @@
 	"the program may not write its code (build it with -DSPOOR_FLAG_SITES), or a breakpoint stood there"
 
 struct spoor_hub;
+/*
+ * A request that programs are to answer, and whose sum goes to a client. The hub counts answers; it is answered when
+ * all have come, or after a second, naming who has not.
+ */
 struct spoor_hub_request;
 
 struct spoor_hub_options {
@@ -133,12 +137,6 @@ void spoor_hub_segment(struct spoor_hub *h, struct spoor_ust_session *s);
 int spoor_hub_snapshot(struct spoor_hub *h, struct spoor_ust_session *s, const char *path, struct spoor_error *e);
 
 /* ---- telling programs ---- */
-
-/*
- * A request that programs are to answer, and whose sum goes to a client. The hub counts answers; it is answered when
- * all have come, or after a second, naming who has not.
- */
-struct spoor_hub_request;
 
 /* A rule, kept in the session and told to the programs that it concerns. */
 int spoor_hub_rule(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_rule *rule,

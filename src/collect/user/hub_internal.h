@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
 /*
- * The hub's parts: hub.c (sockets), hub_accept.c, hub_rounds.c, hub_end.c, program.c (traced programs), request.c
- * (clients), kick.c, unreached.c.
+ * The hub's parts: hub.c (sockets), hub_listen.c, hub_accept.c, hub_waiting.c, hub_rounds.c, hub_end.c, program.c
+ * (traced programs), request.c (clients), kick.c, unreached.c.
  */
 #include <sys/types.h>
 #include <sys/socket.h>

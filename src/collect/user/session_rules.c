@@ -137,7 +137,7 @@ void spoor_ust_session_setup(const struct spoor_ust_session *s, const struct spo
 {
 	bool records = p ? spoor_ust_session_records(s, p) : s->recording;
 
-	ret->flags = SPOOR_SETUP_LISTEN | (records ? SPOOR_SETUP_RECORD : 0);
+	ret->flags = records ? SPOOR_SETUP_RECORD : 0;
 	ret->n_rules = 0;
 	ret->buffers = s->o.buffers;
 	ret->n_channels = s->o.n_channels;
