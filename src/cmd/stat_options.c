@@ -44,7 +44,7 @@ static const struct spoor_option options[] = {
 	{ "each-exit", 0, SPOOR_OPTION_FLAG, AT(c.each_exit) },
 	{ "errors", 0, SPOOR_OPTION_FLAG, AT(view.errors) },
 	{ "expr", 'e', SPOOR_OPTION_OWN, AT(c.filter), .take = spoor_take_filter },
-	{ "format", 0, SPOOR_OPTION_WORD, AT(view.json), .words = spoor_format_words },
+	{ "format", 'f', SPOOR_OPTION_WORD, AT(view.json), .words = spoor_format_words },
 	{ "histogram", 0, SPOOR_OPTION_FLAG, AT(view.histogram) },
 	{ "interval", 0, SPOOR_OPTION_DURATION, AT(c.interval_ns), .least = 1 },
 	{ "mode", 'm', SPOOR_OPTION_OWN, AT(c.mode), .take = spoor_take_mode },

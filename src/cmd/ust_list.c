@@ -145,7 +145,7 @@ static void list_all(struct list *l)
 static const struct spoor_option options[] = {
 	{ "all", 'a', SPOOR_OPTION_FLAG, SPOOR_AT(struct list, all) },
 	{ "sdt", 0, SPOOR_OPTION_FLAG, SPOOR_AT(struct list, sdt) },
-	{ "format", 0, SPOOR_OPTION_WORD, SPOOR_AT(struct list, json), .words = spoor_format_words },
+	{ "format", 'f', SPOOR_OPTION_WORD, SPOOR_AT(struct list, json), .words = spoor_format_words },
 	{},
 };
 
