@@ -21,7 +21,7 @@
 #define MOST_CLIENTS 10000
 #define PATIENCE (60 * SPOOR_NS_PER_SEC)
 
-struct options {
+struct relay_options {
 	struct spoor_relay_options o;
 	struct spoor_tls_files tls;
 	const char *listen;
@@ -32,58 +32,24 @@ static void say(void *ctx, const char *text)
 	spoor_cmd_say("relay", text);
 }
 
-static int parse_option(int c, const char *arg, struct options *o, struct spoor_error *e)
+#define AT(member) SPOOR_AT(struct relay_options, member)
+
+static const struct spoor_option options[] = {
+	{ "listen", 0, SPOOR_OPTION_TEXT, AT(listen) },
+	{ "output", 'o', SPOOR_OPTION_TEXT, AT(o.output) },
+	{ "ca", 0, SPOOR_OPTION_TEXT, AT(tls.ca) },
+	{ "cert", 0, SPOOR_OPTION_TEXT, AT(tls.cert) },
+	{ "key", 0, SPOOR_OPTION_TEXT, AT(tls.key) },
+	{ "max-clients", 0, SPOOR_OPTION_COUNT, AT(o.max_clients), .least = 1, .most = MOST_CLIENTS },
+	{ "patience", 0, SPOOR_OPTION_DURATION, AT(o.patience) },
+	{},
+};
+
+static int parse(int argc, char **argv, struct relay_options *o, struct spoor_error *e)
 {
-	uint64_t n;
+	const struct spoor_command_line line = { .verb = "relay", .options = options };
+	int r = spoor_options_parse(&line, argc, argv, o, NULL, e);
 
-	switch (c) {
-	case 'l':
-		o->listen = arg;
-		return 0;
-	case 'o':
-		o->o.output = arg;
-		return *arg ? 0 : spoor_fail(e, EINVAL, "-o: an empty name");
-	case 'a':
-		o->tls.ca = arg;
-		return 0;
-	case 'c':
-		o->tls.cert = arg;
-		return 0;
-	case 'k':
-		o->tls.key = arg;
-		return 0;
-	case 'm':
-		if (spoor_parse_number(arg, 1, MOST_CLIENTS, &n))
-			return spoor_fail(e, EINVAL, "--max-clients %s: a number from 1 to %d", arg, MOST_CLIENTS);
-		o->o.max_clients = n;
-		return 0;
-	case 'p':
-		if (spoor_parse_duration(arg, &o->o.patience))
-			return spoor_fail(e, EINVAL, "--patience %s: a time such as 60s", arg);
-		return 0;
-	}
-	return spoor_fail(e, EINVAL, "it does not have that option, or it needs a value; 'spoor relay -h' lists them");
-}
-
-static int parse(int argc, char **argv, struct options *o, struct spoor_error *e)
-{
-	static const struct option options[] = { { "listen", required_argument, NULL, 'l' },
-						 { "output", required_argument, NULL, 'o' },
-						 { "ca", required_argument, NULL, 'a' },
-						 { "cert", required_argument, NULL, 'c' },
-						 { "key", required_argument, NULL, 'k' },
-						 { "max-clients", required_argument, NULL, 'm' },
-						 { "patience", required_argument, NULL, 'p' },
-						 { "help", no_argument, NULL, 'h' },
-						 {} };
-	int c, r = 0;
-
-	opterr = 0;
-	while (!r && (c = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
-		if (c == 'h')
-			return 1;
-		r = parse_option(c, optarg, o, e);
-	}
 	if (r)
 		return r;
 	if (optind < argc)
@@ -113,7 +79,7 @@ static void run(struct spoor_relay *r, int signal_fd)
 
 int spoor_cmd_relay(int argc, char **argv)
 {
-	struct options o = { .o = { .max_clients = CLIENTS, .patience = PATIENCE, .say = say },
+	struct relay_options o = { .o = { .max_clients = CLIENTS, .patience = PATIENCE, .say = say },
 			     .listen = "tcp://127.0.0.1:" SPOOR_RELAY_PORT };
 	struct spoor_error e = { "" };
 	struct spoor_relay *relay;
