@@ -133,13 +133,11 @@ static void say(const struct spoor_session_options *o, const char *text)
 	fprintf(stderr, "spoor: %s\n", show(text, shown, sizeof(shown)));
 }
 
-static const char clear[] = "\r\033[K";
-
 static void say_progress(const struct spoor_session_options *o, uint64_t ns, uint64_t events, uint64_t lost,
 			 uint64_t bytes)
 {
-	fprintf(stderr, "%s%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB ", clear, ns / SPOOR_NS_PER_SEC,
-		events, spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
+	fprintf(stderr, "\r%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB \033[K", ns / SPOOR_NS_PER_SEC, events,
+		spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
 }
 
 static int send_sets(const struct spoor_record_options *o)
@@ -173,7 +171,7 @@ int spoor_cmd_record(int argc, char **argv)
 		r = spoor_session_run(&o.s, &result, &e);
 	while (r == -EEXIST && !access(o.s.output, F_OK) && spoor_record_choose_output(&o));
 	if (o.s.progress)
-		fputs(clear, stderr);
+		fputs("\r\033[K", stderr);
 	if (r) {
 		spoor_cmd_say("record", spoor_error_text(&e, r));
 		return o.s.targets.argv ? SPOOR_EXIT_INTERNAL : SPOOR_EXIT_FAILED;
