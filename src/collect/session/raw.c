@@ -303,6 +303,9 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
 
 			if (o->failed) {
+				/* As in the kernel's walk. */
+				if (raw->mode == SPOOR_MODE_ALL)
+					frames[n++] = SPOOR_FRAME(SPOOR_OBJECT_NONE, w.s.pc);
 				status = SPOOR_WALK_GONE;
 				break;
 			}
