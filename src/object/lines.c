@@ -21,6 +21,8 @@
 #define MAX_DEPTH 64
 #define MAX_INLINED 64
 
+#define NOT_TO_BE_LOOKED_FOR ((Dwarf *)-1) /* libdw's own mark of a supplementary file that it has not found */
+
 struct range {
 	uint64_t low, high;
 	uint64_t what; /* index of the unit, or offset of the function's entry */
@@ -178,8 +180,8 @@ static int open_dwarf(int fd, Elf **ret_elf, Dwarf **ret_dwarf)
 }
 
 /*
- * dwz moves what several debug files share into one: names of many functions are there. If it is too large,
- * libdw must not open it by itself when it meets such a name.
+ * dwz moves what several debug files share into one: names of many functions are there. Where there is none, or that is
+ * another file, libdw would open whatever the object names once it meets such a name, a FIFO too.
  */
 static int open_alt(struct spoor_lines *l, int alt_fd, const char *debug_root)
 {
@@ -188,6 +190,7 @@ static int open_alt(struct spoor_lines *l, int alt_fd, const char *debug_root)
 	struct stat st;
 	int r;
 
+	dwarf_setalt(l->dwarf, NOT_TO_BE_LOOKED_FOR);
 	if (fstat(l->fd, &st) < 0)
 		return 0;
 	image.size = (uint64_t)st.st_size;

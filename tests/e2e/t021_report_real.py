@@ -265,6 +265,48 @@ def test_debugging_information_that_is_a_bomb(spoor, build, bomb, tmp_path):
     assert [c for c, e, call, site in rows(text) if call == "read" and site.startswith("work+0x")] == [101]
 
 
+NAMED_ELSEWHERE = r"""
+	.globl main
+	.type main, @function
+main:	mov $110, %%eax # getppid
+	syscall
+	xor %%eax, %%eax
+	ret
+.Lend:	.size main, . - main
+	.section .debug_abbrev, "", @progbits
+	.byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0 # a unit with code
+	.byte 2, 0x2e, 0, 3 # a function, whose name is
+	.uleb128 0x1f21 # DW_FORM_GNU_strp_alt
+	.byte 0x11, 1, 0x12, 7, 0, 0, 0
+	.section .debug_info, "", @progbits
+	.long .Lafter - .Lbefore
+.Lbefore:
+	.short 4
+	.long 0
+	.byte 8, 1
+	.quad main, .Lend - main
+	.byte 2
+	.long 0
+	.quad main, .Lend - main
+	.byte 0
+.Lafter:
+	.section .gnu_debugaltlink, "", @progbits
+	.asciz "%s"
+	.ascii "12345678901234567890"
+	.section .note.GNU-stack, "", @progbits
+"""
+
+
+def test_supplementary_file_that_is_a_fifo(spoor, tmp_path):
+    """libdw would look for it by itself, and wait until somebody writes into it."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "prog.s").write_text(NAMED_ELSEWHERE % (tmp_path / "fifo"))
+    subprocess.run(["gcc", "-o", "prog", "prog.s"], cwd=tmp_path, check=True, timeout=60)
+    trace = record(spoor, "t.spoor", "--", tmp_path / "prog")
+    found = rows(spoor("report", "--top", "0", trace, timeout=20).stdout)
+    assert [site.split()[0] for c, e, call, site in found if call == "getppid"] == ["main+0x7"]
+
+
 def test_replaced_program(spoor, program):
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", program)
     data = bytearray(program.read_bytes())
