@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "object/unpacked.h"
 
-#include <sys/param.h>
-
-#define MOST_MEMORY (4ULL << 30)
-
 /* What it becomes where it is compressed, else 0. */
 static uint64_t unpacked_size(Elf_Scn *section, const GElf_Shdr *header, const char *name)
 {
@@ -47,8 +43,7 @@ static const char *name_of(Elf *elf, size_t names, Elf_Scn *section)
 /* That its bytes are a hole, or named by many sections, or pack well, is all one: together they cost by its disk. */
 bool spoor_debug_is_bounded(Elf *elf, const struct stat *st, bool mapped)
 {
-	uint64_t disk = st->st_blocks ? st->st_blocks * 512ULL : (uint64_t)st->st_size; /* a server may not tell */
-	uint64_t room = MIN(disk, MOST_MEMORY / SPOOR_MOST_TIMES_SMALLER) * SPOOR_MOST_TIMES_SMALLER;
+	uint64_t room = spoor_most_memory(st);
 	Elf_Scn *section;
 	size_t names;
 
