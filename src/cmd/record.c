@@ -16,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/record_options.h"
+#include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/kernel/control.h"
 #include "collect/session/check.h"
@@ -86,6 +87,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: there were more than %u programs and libraries: stacks end in those that came later; "
 			"record for a shorter time\n",
 			SPOOR_KERNEL_OBJECTS - 2);
+	spoor_say_forbidden(r->objects.forbidden);
 	if (r->objects.no_memory)
 		fprintf(stderr,
 			"spoor: the unwind rows of %lu %s did not fit: walks end there with \"no rows\"; "
