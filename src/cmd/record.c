@@ -140,8 +140,8 @@ static const char clear[] = "\r\033[K";
 static void say_progress(const struct spoor_session_options *o, uint64_t ns, uint64_t events, uint64_t lost,
 			 uint64_t bytes)
 {
-	fprintf(stderr, "%s%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB ", clear, ns / SPOOR_NS_PER_SEC, events,
-		spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
+	fprintf(stderr, "%s%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB ", clear, ns / SPOOR_NS_PER_SEC,
+		events, spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
 }
 
 static int send_sets(const struct spoor_record_options *o)

@@ -2,8 +2,8 @@
 #pragma once
 /*
  * Source lines and inlined functions from DWARF 2-5, by libdw. libdw parses a stranger's bytes in this process, so
- * what it unpacks and our own work over that are bounded (entries, depth, ranges), files that only root can change are mapped and all
- * others are read, and nothing is opened before an address of the object is asked for.
+ * what it unpacks and our own work over that are bounded (entries, depth, ranges), files that only root can change are
+ * mapped and all others are read, and nothing is opened before an address of the object is asked for.
  * Source: DWARF 5, sections 2.17, 3.3, 6.2.
  */
 #include "object/symbols.h"
