@@ -129,7 +129,7 @@ static const struct spoor_object_entry *gone(void *ctx, uint32_t id)
 	return id == failed.id ? &failed : NULL;
 }
 
-/* Code of a file that could not be opened: its address is told as the kernel's walk tells it. */
+/* Code of a file that could not be opened, or for which there was no id: its address is told as in the kernel. */
 static void test_gone(void **state)
 {
 	struct spoor_ctl_raw raw = { .pc = CODE + 1, .mode = SPOOR_MODE_ALL, .budget = 64 };
@@ -141,6 +141,9 @@ static void test_gone(void **state)
 	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
 	assert_int_equal(n, 1);
 	assert_int_equal(frames[0], SPOOR_FRAME(SPOOR_OBJECT_NONE, CODE + 1));
+	code = (struct spoor_layout_range){ .start = CODE, .end = CODE + 4096, .unknown = true };
+	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
+	assert_int_equal(n, 1);
 	raw.mode = SPOOR_MODE_APP;
 	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
 	assert_int_equal(n, 0);
