@@ -19,7 +19,7 @@
 struct object {
 	const struct spoor_object *def;
 	struct spoor_symbols *symbols; /* NULL: offsets only */
-	bool noted;                    /* that its debug file is another's */
+	bool noted;                    /* why its debugging information is not used */
 };
 
 struct jit {
@@ -297,12 +297,17 @@ static int resolve_trampoline(const struct object *o, const struct spoor_frame *
 	return n > 0 && is_trampoline(lines[n - 1].function) ? n : 0;
 }
 
-static void note_other_debug_file(struct spoor_symbolizer *z, struct object *o)
+static void note_unused_debug(struct spoor_symbolizer *z, struct object *o)
 {
-	if (o->noted || !spoor_symbols_debug_is_other(o->symbols))
+	bool other = spoor_symbols_debug_is_other(o->symbols), large = spoor_symbols_debug_is_too_large(o->symbols);
+
+	if (o->noted || !(other || large))
 		return;
 	o->noted = true;
-	note(z, o->def, "the debugging file with its build-id is of other code, and not used");
+	if (other)
+		note(z, o->def, "the debugging file with its build-id is of other code, and not used");
+	if (large)
+		note(z, o->def, "its debugging information would become too large in memory, and is not used");
 }
 
 /*
@@ -326,7 +331,7 @@ static int resolve(struct spoor_symbolizer *z, const struct spoor_segment *segme
 		if (n > 0)
 			return n;
 		n = spoor_symbols_resolve(o->symbols, vaddr, lines, SPOOR_MAX_INLINED);
-		note_other_debug_file(z, o);
+		note_unused_debug(z, o);
 		if (n > 0 && lines[n - 1].function)
 			lines[n - 1].function_offset += back;
 		return n > 0 ? n : 0;

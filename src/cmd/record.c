@@ -16,6 +16,7 @@
 #include "cmd/cmd.h"
 #include "cmd/options.h"
 #include "cmd/record_options.h"
+#include "cmd/target_options.h"
 #include "cmd/ust.h"
 #include "collect/kernel/control.h"
 #include "collect/session/check.h"
@@ -86,6 +87,7 @@ static void say_end(const struct spoor_record_options *o, const struct spoor_ses
 			"spoor: there were more than %u programs and libraries: stacks end in those that came later; "
 			"record for a shorter time\n",
 			SPOOR_KERNEL_OBJECTS - 2);
+	spoor_say_forbidden(r->objects.forbidden);
 	if (r->objects.no_memory)
 		fprintf(stderr,
 			"spoor: the unwind rows of %lu %s did not fit: walks end there with \"no rows\"; "
@@ -136,8 +138,8 @@ static void say(const struct spoor_session_options *o, const char *text)
 static void say_progress(const struct spoor_session_options *o, uint64_t ns, uint64_t events, uint64_t lost,
 			 uint64_t bytes)
 {
-	fprintf(stderr, "\r%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB \033[K", ns / SPOOR_NS_PER_SEC, events,
-		spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
+	fprintf(stderr, "\r%" PRIu64 "s  %" PRIu64 " %s  %" PRIu64 " lost  %.1f MB \033[K", ns / SPOOR_NS_PER_SEC,
+		events, spoor_plural(events, "event", "events"), lost, (double)bytes / 1e6);
 }
 
 static int send_sets(const struct spoor_record_options *o)

@@ -18,6 +18,7 @@
 #include "cmd/options.h"
 #include "cmd/stat_fill.h"
 #include "cmd/stat_options.h"
+#include "cmd/target_options.h"
 #include "present/stat_sites.h"
 #include "present/stat_watch.h"
 
@@ -256,6 +257,7 @@ static int say_end(const struct stat *s, const struct spoor_counting_result *r)
 	if (r->lost_stacks)
 		fprintf(stderr, "spoor: %lu call sites are unknown: there was no room for their stacks, or no time\n",
 			(unsigned long)r->lost_stacks);
+	spoor_say_forbidden(r->forbidden);
 	if (s->error) {
 		fprintf(stderr, "spoor stat: cannot write: %s\n", strerror(-s->error));
 		return failed(s);

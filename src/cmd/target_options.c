@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/strings.h"
+#include "collect/session/check.h"
 #include "collect/session/filter.h"
 #include "collect/session/scope.h"
 
@@ -146,4 +148,14 @@ int spoor_take_snapshot_signal(void *ret, const char *arg, struct spoor_error *e
 		return 0;
 	}
 	return spoor_fail(e, EINVAL, "--snapshot-on %s: a signal such as SIGUSR2", arg);
+}
+
+void spoor_say_forbidden(uint64_t files)
+{
+	const char *why = spoor_check_capable(CAP_DAC_READ_SEARCH) ? "a security module or their server forbids it" :
+								     "CAP_DAC_READ_SEARCH is missing";
+
+	if (files)
+		fprintf(stderr, "spoor: %lu %s may not be read (%s): walks end there with \"object gone\"\n",
+			(unsigned long)files, spoor_plural(files, "program or library", "programs and libraries"), why);
 }

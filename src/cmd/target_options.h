@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #pragma once
-/* What verbs that watch programs have in common on the command line: targets, filters, how stacks are walked. */
+/* What verbs that watch programs have in common: targets, filters, how stacks are walked; what of them is told. */
 #include "cmd/options.h"
 #include "collect/session/targets.h"
 
@@ -33,3 +33,6 @@ int spoor_targets_settle(struct spoor_targets *t, const char *what, struct spoor
  * PATH_MAX bytes; returns it, or NULL: there is none, rows are compiled each time.
  */
 const char *spoor_cache_directory(char *buf);
+
+/* Says on standard error, if there are any, that walks end in files that may not be read, and why. */
+void spoor_say_forbidden(uint64_t files);

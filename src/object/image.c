@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "object/unpacked.h"
 
 #define MAX_SECTIONS (1 << 20)
 #define MAX_SECTION_SIZE (1ULL << 30)
@@ -125,6 +127,13 @@ const Elf64_Shdr *spoor_elf_section_at(const struct spoor_elf *elf, uint32_t ind
 	return index && index < elf->n_sections ? &elf->sections[index] : NULL;
 }
 
+static bool is_mostly_a_hole(const struct spoor_image *image, uint64_t size)
+{
+	struct stat st;
+
+	return image->fd >= 0 && fstat(image->fd, &st) == 0 && size > spoor_most_memory(&st);
+}
+
 int spoor_elf_read(const struct spoor_elf *elf, const Elf64_Shdr *section, void **ret, size_t *ret_size)
 {
 	_cleanup_(spoor_freep) char *buf = NULL;
@@ -133,7 +142,7 @@ int spoor_elf_read(const struct spoor_elf *elf, const Elf64_Shdr *section, void 
 	if (section->sh_type == SHT_NOBITS || section->sh_size == 0 || section->sh_flags & SHF_COMPRESSED)
 		return -ENODATA;
 	if (section->sh_size > MAX_SECTION_SIZE || section->sh_offset > elf->image.size ||
-	    section->sh_size > elf->image.size - section->sh_offset)
+	    section->sh_size > elf->image.size - section->sh_offset || is_mostly_a_hole(&elf->image, section->sh_size))
 		return -EBADMSG;
 	buf = malloc(section->sh_size + 1);
 	if (!buf)

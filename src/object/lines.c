@@ -13,12 +13,15 @@
 #include "base/cleanup.h"
 #include "object/debuglink.h"
 #include "object/dwarf_names.h"
+#include "object/unpacked.h"
 
 #define MAX_UNITS (1 << 20)
 #define MAX_RANGES (1 << 22)  /* of all units, or of all functions of one */
 #define MAX_ENTRIES (1 << 23) /* visited in one unit */
 #define MAX_DEPTH 64
 #define MAX_INLINED 64
+
+#define NOT_TO_BE_LOOKED_FOR ((Dwarf *)-1) /* libdw's own mark of a supplementary file that it has not found */
 
 struct range {
 	uint64_t low, high;
@@ -155,40 +158,50 @@ static int index_units(struct spoor_lines *l)
 static int open_dwarf(int fd, Elf **ret_elf, Dwarf **ret_dwarf)
 {
 	struct stat st;
+	bool mapped, bounded;
 	Elf *elf;
 	Dwarf *dwarf;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	elf = elf_begin(fd, st.st_uid == 0 ? ELF_C_READ_MMAP : ELF_C_READ, NULL);
+	mapped = st.st_uid == 0;
+	elf = elf_begin(fd, mapped ? ELF_C_READ_MMAP : ELF_C_READ, NULL);
 	if (!elf)
 		return -EBADMSG;
-	dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
+	bounded = spoor_debug_is_bounded(elf, &st, mapped);
+	dwarf = bounded ? dwarf_begin_elf(elf, DWARF_C_READ, NULL) : NULL;
 	if (!dwarf) {
 		elf_end(elf);
-		return -ENODATA;
+		return bounded ? -ENODATA : -EFBIG;
 	}
 	*ret_elf = elf;
 	*ret_dwarf = dwarf;
 	return 0;
 }
 
-/* dwz moves what several debug files share into one: names of many functions are there. */
-static void open_alt(struct spoor_lines *l, int alt_fd, const char *debug_root)
+/*
+ * dwz moves what several debug files share into one: names of many functions are there. Where there is none, or that is
+ * another file, libdw would open whatever the object names once it meets such a name, a FIFO too.
+ */
+static int open_alt(struct spoor_lines *l, int alt_fd, const char *debug_root)
 {
 	struct spoor_image image = { .fd = l->fd };
 	struct spoor_elf elf;
 	struct stat st;
+	int r;
 
+	dwarf_setalt(l->dwarf, NOT_TO_BE_LOOKED_FOR);
 	if (fstat(l->fd, &st) < 0)
-		return;
+		return 0;
 	image.size = (uint64_t)st.st_size;
 	if (spoor_elf_open(&image, &elf, NULL) < 0)
-		return;
+		return 0;
 	l->alt_fd = alt_fd < 0 ? spoor_debugaltlink_open(&elf, debug_root) : fcntl(alt_fd, F_DUPFD_CLOEXEC, 3);
 	spoor_elf_close(&elf);
-	if (l->alt_fd >= 0 && open_dwarf(l->alt_fd, &l->alt_elf, &l->alt) == 0)
+	r = l->alt_fd < 0 ? 0 : open_dwarf(l->alt_fd, &l->alt_elf, &l->alt);
+	if (l->alt)
 		dwarf_setalt(l->dwarf, l->alt);
+	return r == -EFBIG ? r : 0;
 }
 
 int spoor_lines_open(int fd, int alt_fd, const char *debug_root, struct spoor_lines **ret)
@@ -202,10 +215,10 @@ int spoor_lines_open(int fd, int alt_fd, const char *debug_root, struct spoor_li
 	elf_version(EV_CURRENT);
 	l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
 	r = l->fd < 0 ? -errno : open_dwarf(l->fd, &l->elf, &l->dwarf);
-	if (r == 0) {
-		open_alt(l, alt_fd, debug_root);
+	if (r == 0)
+		r = open_alt(l, alt_fd, debug_root);
+	if (r == 0)
 		r = spoor_dwarf_names_new(&l->names);
-	}
 	if (r == 0)
 		r = index_units(l);
 	if (r == 0 && l->ranges.n == 0)

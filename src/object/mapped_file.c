@@ -63,7 +63,15 @@ static int open_checked(const char *path, const struct spoor_mapped_file *m, boo
 {
 	_cleanup_(spoor_closep) int fd = spoor_open_regular(path);
 
-	return fd == -ETIMEDOUT ? fd : fd >= 0 && is_the_file(fd, m, by_name) ? TAKE_FD(fd) : -ENOENT;
+	if (fd == -ETIMEDOUT || fd == -EACCES)
+		return fd;
+	return fd >= 0 && is_the_file(fd, m, by_name) ? TAKE_FD(fd) : -ENOENT;
+}
+
+/* Or may another way lead to it? */
+static bool is_settled(int fd)
+{
+	return fd >= 0 || fd == -ETIMEDOUT;
 }
 
 static int open_if_same(const char *path, const struct spoor_mapped_file *m)
@@ -80,7 +88,7 @@ static int open_through(uint32_t id, const struct spoor_mapped_file *m)
 		snprintf(path, sizeof(path), "/proc/%u/map_files/%" PRIx64 "-%" PRIx64, id, m->start, m->end);
 		fd = open_checked(path, m, false);
 	}
-	if (fd != -ENOENT)
+	if (is_settled(fd))
 		return fd;
 	snprintf(path, sizeof(path), "/proc/%u/root/%s", id, m->path);
 	return open_if_same(path, m);
@@ -129,7 +137,7 @@ static int open_by_mounts(const char *process, const struct spoor_mapped_file *m
 
 	snprintf(path, PATH_ROOM, "%s/mountinfo", process);
 	f = fopen(path, "re");
-	while (f && fd < 0 && fd != -ETIMEDOUT && getline(&line, &room, f) > 0) {
+	while (f && !is_settled(fd) && getline(&line, &room, f) > 0) {
 		_cleanup_(spoor_freep) char *root = NULL, *point = NULL;
 		const char *rest;
 
@@ -169,8 +177,8 @@ static int open_in_file_system(const struct spoor_mapped_file *m, char path[PATH
 	fd = open_by_mounts(SELF, m, path);
 	if (fd >= 0)
 		memmove(path, path + strlen(SELF "/root"), strlen(path + strlen(SELF "/root")) + 1);
-	all = fd != -ENOENT || !m->mounts || is_in(SELF, m->mounts) ? NULL : opendir("/proc");
-	while (all && fd == -ENOENT && (d = readdir(all))) {
+	all = is_settled(fd) || !m->mounts || is_in(SELF, m->mounts) ? NULL : opendir("/proc");
+	while (all && !is_settled(fd) && (d = readdir(all))) {
 		snprintf(process, sizeof(process), "/proc/%.16s", d->d_name);
 		if (isdigit(d->d_name[0]) && is_in(process, m->mounts))
 			fd = open_by_mounts(process, m, path);
@@ -186,13 +194,17 @@ static int open_in_file_system(const struct spoor_mapped_file *m, char path[PATH
 int spoor_mapped_file_open(const struct spoor_mapped_file *m)
 {
 	char path[PATH_ROOM];
-	int fd = m->pid ? open_through(m->pid, m) : -ENOENT;
+	int fd = m->pid ? open_through(m->pid, m) : -ENOENT, by_path;
 
-	if (fd == -ENOENT && m->tid && m->tid != m->pid)
+	if (!is_settled(fd) && m->tid && m->tid != m->pid)
 		fd = open_through(m->tid, m);
-	if (fd == -ENOENT)
-		fd = open_if_same(m->path, m);
-	return fd == -ENOENT ? open_in_file_system(m, path) : fd;
+	if (is_settled(fd))
+		return fd;
+	by_path = open_if_same(m->path, m);
+	if (is_settled(by_path))
+		return by_path;
+	fd = open_in_file_system(m, path);
+	return fd == -ENOENT ? by_path : fd;
 }
 
 /* Which costs less than to open the file once more, while its rows are waited for. */

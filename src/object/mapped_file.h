@@ -22,7 +22,10 @@ struct spoor_mapped_file {
 	void *ctx;
 };
 
-/* Opened for reading, if it is that file: a descriptor, or -ENOENT. Thread-safe. */
+/*
+ * Opened for reading, if it is that file: a descriptor, -EACCES (what lies at its path or place may not be read),
+ * -ETIMEDOUT, or -ENOENT. Thread-safe.
+ */
 int spoor_mapped_file_open(const struct spoor_mapped_file *m);
 
 /* By which path it is there for us, if not by its own; free() it. NULL: by its own, or by none. Thread-safe. */

@@ -25,7 +25,7 @@ struct spoor_symbols {
 	int fd;
 	int debug_fd, supplement_fd; /* given: -1 if not */
 	char *debug_root;
-	bool debug_is_other;
+	bool debug_is_other, debug_is_too_large;
 	int loaded;
 	struct spoor_symtab symtab;
 	struct spoor_gopclntab *go;
@@ -99,6 +99,11 @@ bool spoor_symbols_debug_is_other(const struct spoor_symbols *s)
 	return s->debug_is_other;
 }
 
+bool spoor_symbols_debug_is_too_large(const struct spoor_symbols *s)
+{
+	return s->debug_is_too_large;
+}
+
 /* Returns 1 if the file had a .symtab. */
 static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 {
@@ -106,6 +111,12 @@ static int add_symtab(struct spoor_symbols *s, const struct spoor_elf *elf)
 	size_t before = s->symtab.n;
 
 	return section && spoor_symtab_add_elf(&s->symtab, elf, section) == 0 && s->symtab.n > before;
+}
+
+static void open_lines(struct spoor_symbols *s, int fd)
+{
+	if (spoor_lines_open(fd, s->supplement_fd, s->debug_root, &s->lines) == -EFBIG)
+		s->debug_is_too_large = true;
 }
 
 /* The separate file has the whole .symtab, and usually the lines. */
@@ -122,7 +133,7 @@ static int load_debug_file(struct spoor_symbols *s)
 		return 0;
 	found = add_symtab(s, &elf);
 	spoor_elf_close(&elf);
-	(void)spoor_lines_open(fd, s->supplement_fd, s->debug_root, &s->lines);
+	open_lines(s, fd);
 	return found;
 }
 
@@ -157,7 +168,7 @@ static void load(struct spoor_symbols *s)
 	if (spoor_gopclntab_open(&s->elf, &s->go) == 0)
 		(void)spoor_gopclntab_symbols(s->go, &s->symtab);
 	if (!s->lines && (spoor_elf_section(&s->elf, ".debug_info") || spoor_elf_section(&s->elf, ".zdebug_info")))
-		(void)spoor_lines_open(s->fd, s->supplement_fd, s->debug_root, &s->lines);
+		open_lines(s, s->fd);
 }
 
 /* Only a symbol table, or Go's, knows this address. */

@@ -31,6 +31,8 @@ void spoor_symbols_free(struct spoor_symbols *s);
 void spoor_symbols_give_debug(struct spoor_symbols *s, int debug_fd, int supplement_fd);
 /* After that: the debug file with the object's build-id is of other code, and was passed over. */
 bool spoor_symbols_debug_is_other(const struct spoor_symbols *s);
+/* DWARF was passed over because it would become too large in memory. */
+bool spoor_symbols_debug_is_too_large(const struct spoor_symbols *s);
 
 /*
  * Resolves an ELF virtual address (for a return address pass vaddr-1; function_offset is relative to what is passed).

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "unwind/debug_frame.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,13 +8,11 @@
 #include <zstd.h>
 
 #include "base/cleanup.h"
+#include "object/unpacked.h"
 
 #ifndef ELFCOMPRESS_ZSTD /* since glibc 2.37 */
 #define ELFCOMPRESS_ZSTD 2
 #endif
-
-/* Call frame information of real objects becomes at most ten times smaller. A hostile file is to cost by its size. */
-#define MOST_TIMES_SMALLER 64
 
 struct packed {
 	uint32_t type; /* ELFCOMPRESS_* */
@@ -30,7 +27,7 @@ static int unpack(const struct packed *p, struct spoor_view_range *ret, void **r
 	uLongf size = p->size;
 	bool whole = false;
 
-	if (!p->size || p->size / MOST_TIMES_SMALLER > p->n)
+	if (!p->size || p->size / SPOOR_MOST_TIMES_SMALLER > p->n)
 		return -EBADMSG;
 	to = malloc(p->size);
 	if (!to)
@@ -59,14 +56,12 @@ static int by_flag(const struct spoor_view_range *section, struct packed *ret)
 
 static int by_name(const struct spoor_view_range *section, struct packed *ret)
 {
-	static const char magic[] = { 'Z', 'L', 'I', 'B' };
-	const size_t head = sizeof(magic) + sizeof(uint64_t);
 	uint64_t size;
+	size_t head = spoor_zdebug_head(section->data, section->size, &size);
 
-	if (section->size < head || memcmp(section->data, magic, sizeof(magic)))
+	if (!head)
 		return -EBADMSG;
-	memcpy(&size, section->data + sizeof(magic), sizeof(size));
-	*ret = (struct packed){ ELFCOMPRESS_ZLIB, be64toh(size), section->data + head, section->size - head };
+	*ret = (struct packed){ ELFCOMPRESS_ZLIB, size, section->data + head, section->size - head };
 	return 0;
 }
 

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shlex
+import struct
 import subprocess
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -220,6 +222,89 @@ def test_stripped_program(spoor, program):
     got = rows(spoor("report", "--top", "0", trace).stdout)
     sites = [site for calls, errors, call, site in got if call == "read" and calls == 101]
     assert len(sites) == 1 and re.fullmatch(r"prog\+0x[0-9a-f]+", sites[0])
+
+
+def sections(image):
+    """Of each section's name where its header lies in a 64-bit ELF file."""
+    at, (n, names) = struct.unpack_from("<Q", image, 40)[0], struct.unpack_from("<HH", image, 60)
+    strings = struct.unpack_from("<Q", image, at + 64 * names + 24)[0]
+    starts = {at + 64 * i: strings + struct.unpack_from("<I", image, at + 64 * i)[0] for i in range(n)}
+    return {image[start:image.index(b"\0", start)].decode(): header for header, start in starts.items()}
+
+
+BOMB = 64 << 20
+
+
+@pytest.fixture(params=["compressed", "sparse"])
+def bomb(program, request):
+    """Of 50 kB on the disk, whose debugging information says that it is three times BOMB, all of the same bytes."""
+    image = bytearray(program.read_bytes())
+    packed = struct.pack("<IIQQ", 1, 0, BOMB, 1) + zlib.compress(bytes(BOMB), 9)
+    sparse, end = request.param == "sparse", (len(image) + 4095) & ~4095
+    for name in (".debug_info", ".debug_line", ".debug_str"):
+        header = sections(image)[name]
+        struct.pack_into("<Q", image, header + 8, 0 if sparse else 0x800)  # SHF_COMPRESSED
+        struct.pack_into("<QQ", image, header + 24, end, BOMB if sparse else len(packed))
+    program.write_bytes(image + bytes(end - len(image)) + (b"" if sparse else packed))
+    if sparse:
+        os.truncate(program, end + BOMB)
+        os.chown(program, 65534, 65534)  # those of root are mapped
+    return program
+
+
+def test_debugging_information_that_is_a_bomb(spoor, build, bomb, tmp_path):
+    trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", bomb)
+    with open(tmp_path / "out", "w+") as out:
+        report = subprocess.Popen([build / "spoor", "report", "--top", "0", tmp_path / trace], stdout=out)
+        _, status, usage = os.wait4(report.pid, 0)
+        report.returncode = status
+        out.seek(0)
+        text = out.read()
+    assert status == 0 and usage.ru_maxrss < BOMB >> 10
+    assert f"Note: {bomb}: its debugging information would become too large in memory, and is not used" in text
+    assert [c for c, e, call, site in rows(text) if call == "read" and site.startswith("work+0x")] == [101]
+
+
+NAMED_ELSEWHERE = r"""
+	.globl main
+	.type main, @function
+main:	mov $110, %%eax # getppid
+	syscall
+	xor %%eax, %%eax
+	ret
+.Lend:	.size main, . - main
+	.section .debug_abbrev, "", @progbits
+	.byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0 # a unit with code
+	.byte 2, 0x2e, 0, 3 # a function, whose name is
+	.uleb128 0x1f21 # DW_FORM_GNU_strp_alt
+	.byte 0x11, 1, 0x12, 7, 0, 0, 0
+	.section .debug_info, "", @progbits
+	.long .Lafter - .Lbefore
+.Lbefore:
+	.short 4
+	.long 0
+	.byte 8, 1
+	.quad main, .Lend - main
+	.byte 2
+	.long 0
+	.quad main, .Lend - main
+	.byte 0
+.Lafter:
+	.section .gnu_debugaltlink, "", @progbits
+	.asciz "%s"
+	.ascii "12345678901234567890"
+	.section .note.GNU-stack, "", @progbits
+"""
+
+
+def test_supplementary_file_that_is_a_fifo(spoor, tmp_path):
+    """libdw would look for it by itself, and wait until somebody writes into it."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "prog.s").write_text(NAMED_ELSEWHERE % (tmp_path / "fifo"))
+    subprocess.run(["gcc", "-o", "prog", "prog.s"], cwd=tmp_path, check=True, timeout=60)
+    trace = record(spoor, "t.spoor", "--", tmp_path / "prog")
+    found = rows(spoor("report", "--top", "0", trace, timeout=20).stdout)
+    assert [site.split()[0] for c, e, call, site in found if call == "getppid"] == ["main+0x7"]
 
 
 def test_replaced_program(spoor, program):

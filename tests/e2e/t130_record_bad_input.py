@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -325,6 +326,18 @@ def test_missing_ptrace_of_the_same_user(build, start, actor, tmp_path):
                          timeout=60)
     assert run.returncode == 0
     assert run.stderr.startswith("spoor: 1 process cannot be looked into (CAP_SYS_PTRACE is missing); ")
+
+
+@pytest.mark.parametrize("verb", ["record", "stat"])
+def test_program_that_may_not_be_read(anywhere, verb):
+    """It may be executed: its calls are recorded, and it is said why they stand at no line."""
+    program, caps = shutil.copy("/usr/bin/true", anywhere / "secret"), "+bpf,+perfmon"
+    program.chmod(0o711)
+    what = {"record": ("record", "-o", "t.spoor"), "stat": ("stat", "--by", "site", "-o", "out")}[verb]
+    run = subprocess.run([*NOBODY, f"--inh-caps={caps}", f"--ambient-caps={caps}", anywhere / "spoor", *what, "--",
+                          program], cwd=anywhere, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0
+    assert "spoor: 1 program or library may not be read (CAP_DAC_READ_SEARCH is missing): walks end" in run.stderr
 
 
 def test_own_processes_need_no_ptrace(as_nobody):

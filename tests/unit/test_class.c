@@ -281,7 +281,7 @@ static void test_sources_of_whole_packets_only(void **state)
 	source.position = 200;
 	write_lane(f, 0, id, 20, &source);
 	close_writer(f);
-	gethostname(host, sizeof(host));
+	host_name(host, sizeof(host));
 	snprintf(path, sizeof(path), "%s/%s/ust/seg-000001/lane0", f->path, host);
 	assert_int_equal(truncate(path, 2 * (88 + 24 + 32) - 1), 0);
 	t = open_trace(f);
@@ -318,7 +318,7 @@ static off_t metadata(struct fixture *f, unsigned segment, ino_t *ret_inode)
 	char path[512], host[256];
 	struct stat st;
 
-	gethostname(host, sizeof(host));
+	host_name(host, sizeof(host));
 	snprintf(path, sizeof(path), "%s/%s/ust/seg-%06u/metadata", f->path, host, segment);
 	assert_int_equal(stat(path, &st), 0);
 	*ret_inode = st.st_ino;

@@ -120,6 +120,35 @@ static void test_two_stacks(void **state)
 	assert_int_equal(n, 1);
 }
 
+#define GONE (SPOOR_OBJECT_VDSO + 1)
+
+static const struct spoor_object_entry *gone(void *ctx, uint32_t id)
+{
+	static const struct spoor_object_entry failed = { .id = GONE, .loaded = true, .failed = true };
+
+	return id == failed.id ? &failed : NULL;
+}
+
+/* Code of a file that could not be opened, or for which there was no id: its address is told as in the kernel. */
+static void test_gone(void **state)
+{
+	struct spoor_ctl_raw raw = { .pc = CODE + 1, .mode = SPOOR_MODE_ALL, .budget = 64 };
+	struct spoor_layout_range code = { .start = CODE, .end = CODE + 4096, .object = GONE };
+	struct spoor_layout layout = { .n = 1, .ranges = &code };
+	uint64_t frames[SPOOR_MAX_FRAMES];
+	unsigned n;
+
+	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
+	assert_int_equal(n, 1);
+	assert_int_equal(frames[0], SPOOR_FRAME(SPOOR_OBJECT_NONE, CODE + 1));
+	code = (struct spoor_layout_range){ .start = CODE, .end = CODE + 4096, .unknown = true };
+	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
+	assert_int_equal(n, 1);
+	raw.mode = SPOOR_MODE_APP;
+	assert_int_equal(spoor_raw_unwind(&raw, &layout, gone, NULL, frames, &n), SPOOR_WALK_GONE);
+	assert_int_equal(n, 0);
+}
+
 /* ---- of a thread that sleeps: memory of our own plays the stack ---- */
 
 #define PAGE 4096
@@ -298,6 +327,7 @@ int main(void)
 		cmocka_unit_test(test_not_kept),
 		cmocka_unit_test(test_zero),
 		cmocka_unit_test(test_two_stacks),
+		cmocka_unit_test(test_gone),
 		cmocka_unit_test(test_searched),
 		cmocka_unit_test(test_stack_that_does_not_come),
 		cmocka_unit_test(test_stack_that_seems_swapped),

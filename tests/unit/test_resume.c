@@ -444,7 +444,7 @@ static int go_on_by(struct fixture *f, const void *record, size_t size)
 	assert_int_equal(spoor_digest_make(f->path, boot, WIDE, &whole, &len, &f->e), 0);
 	assert_int_equal(spoor_digest_next(whole, len, &at, &type, &manifest, &len), 1);
 	assert_int_equal(type, SPOOR_DIGEST_MANIFEST);
-	gethostname(store.host, sizeof(store.host));
+	host_name(store.host, sizeof(store.host));
 	store.digest = digest = malloc(at + size + sizeof(end));
 	memcpy(digest, whole, at);
 	memcpy(digest + at, record, size);

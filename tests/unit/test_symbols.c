@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -215,7 +216,22 @@ static void notes_are_read_within_bounds(void **state)
 	alarm(0);
 }
 
-/* So does a debug file of a terabyte, whose checksum is asked for. */
+/* A table that is a hole costs its owner nothing either, and is not to cost memory. */
+static void tables_are_read_within_bounds(void **state)
+{
+	const Elf64_Shdr table = { .sh_type = SHT_SYMTAB, .sh_link = 2, .sh_offset = 1 << 20, .sh_size = 1 << 28,
+				   .sh_entsize = sizeof(Elf64_Sym) };
+	int fd = memfd_create("tables", MFD_CLOEXEC);
+	struct rusage before, after;
+
+	make_object(fd, 3, &table, "", 1);
+	getrusage(RUSAGE_SELF, &before);
+	try_damaged(fd);
+	getrusage(RUSAGE_SELF, &after);
+	assert_true(after.ru_maxrss - before.ru_maxrss < 1 << 16); /* kB */
+}
+
+/* Nor is a debug file of a terabyte, whose checksum is asked for, to cost time. */
 static void debug_file_is_read_within_bounds(void **state)
 {
 	static const char names[] = "\0.gnu_debuglink", link[8] = "debug";
@@ -381,6 +397,7 @@ int main(void)
 		cmocka_unit_test(no_elf),
 		cmocka_unit_test(damaged_files),
 		cmocka_unit_test(notes_are_read_within_bounds),
+		cmocka_unit_test(tables_are_read_within_bounds),
 		cmocka_unit_test(debug_file_is_read_within_bounds),
 		cmocka_unit_test(demangles),
 		cmocka_unit_test(demangler_is_bounded),

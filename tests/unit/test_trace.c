@@ -88,7 +88,7 @@ static void test_several_hosts(void **state)
 	open_writer(f, (struct spoor_writer_options){ .command = "cmd" });
 	write_calls_on(f, 0, 100, 3);
 	close_writer(f);
-	gethostname(host, sizeof(host));
+	host_name(host, sizeof(host));
 	run("cd %s && cp -r %s elsewhere && "
 	    "sed -i 's/\toffset_s = [0-9]*/\toffset_s = 77/; s/\toffset = [0-9]*/\toffset = 5/' "
 	    "elsewhere/kernel/seg-000001/metadata",

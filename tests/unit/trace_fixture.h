@@ -135,11 +135,19 @@ static inline void close_writer(struct fixture *f)
 	assert_int_equal(spoor_writer_close(f->w, &f->e), 0);
 }
 
+/* What the directory of this machine's streams is called. */
+static inline void host_name(char *ret, size_t size)
+{
+	assert_int_equal(gethostname(ret, size), 0);
+	if (!*ret) /* it has no name */
+		snprintf(ret, size, "localhost");
+}
+
 /* A stream file of the trace's only host. */
 static inline void stream_path(struct fixture *f, unsigned segment, const char *name, char *ret, size_t size)
 {
 	char host[256];
 
-	gethostname(host, sizeof(host));
+	host_name(host, sizeof(host));
 	snprintf(ret, size, "%s/%s/kernel/seg-%06u/%s", f->path, host, segment, name);
 }

@@ -50,6 +50,6 @@ static inline void user_file(struct fixture *f, unsigned segment, const char *na
 {
 	char host[256];
 
-	gethostname(host, sizeof(host));
+	host_name(host, sizeof(host));
 	snprintf(ret, size, "%s/%s/ust/seg-%06u/%s", f->path, host, segment, name);
 }

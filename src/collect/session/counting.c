@@ -210,16 +210,17 @@ uint64_t spoor_counting_lost_threads(const struct spoor_counting *c)
 	return stats.thread_misses;
 }
 
-static uint64_t lost_stacks(const struct spoor_counting *c)
+static void count_stacks(const struct spoor_counting *c, struct spoor_counting_result *ret)
 {
 	struct spoor_objects_counts objects;
 	struct spoor_kernel_stats stats;
 
 	if (!c->sites)
-		return 0;
+		return;
 	spoor_kernel_stats(c->host.kernel, &stats);
 	spoor_objects_counts(c->host.objects, &objects);
-	return stats.raw_lost + objects.overflow + c->late + spoor_site_stacks_lost(c->sites);
+	ret->lost_stacks = stats.raw_lost + objects.overflow + c->late + spoor_site_stacks_lost(c->sites);
+	ret->forbidden = objects.forbidden;
 }
 
 static int end(struct spoor_counting *c, const struct spoor_counting_options *o, struct spoor_counting_result *ret)
@@ -238,7 +239,7 @@ static int end(struct spoor_counting *c, const struct spoor_counting_options *o,
 	ret->end = c->host.end;
 	ret->wait_status = c->host.wait_status;
 	ret->lost_threads = spoor_counting_lost_threads(c);
-	ret->lost_stacks = lost_stacks(c);
+	count_stacks(c, ret);
 	return r;
 }
 

@@ -56,6 +56,7 @@ struct spoor_counting_result {
 	int wait_status;       /* of the command, as wait(2) */
 	uint64_t lost_threads; /* no kernel memory for their counters: they were not counted */
 	uint64_t lost_stacks;  /* by_site: calls that stand under no site, for want of room or time for their stack */
+	uint64_t forbidden;    /* by_site: files that may not be read: stacks end there */
 };
 
 /*

@@ -41,7 +41,7 @@ struct spoor_object_entry {
 	bool loaded;    /* the rest is final */
 	uint32_t flags; /* enum spoor_object_flag */
 	unsigned limit;
-	bool failed;
+	bool failed, forbidden; /* it could not be opened; for want of permission */
 	bool made; /* code made at run time: to walks as if it were in anonymous memory */
 	struct spoor_object_identity identity;
 	bool has_rows;
@@ -105,6 +105,7 @@ size_t spoor_objects_waiting(struct spoor_objects *s);
 
 struct spoor_objects_counts {
 	uint64_t loaded, failed, no_rows; /* objects */
+	uint64_t forbidden;               /* of the failed: those that may not be read */
 	uint64_t no_memory;               /* of the loaded: their rows found no room in the kernel */
 	uint64_t row_bytes;
 	uint64_t walks[SPOOR_WALK_STATUS_MAX]; /* raw stacks unwound, by status */

@@ -106,6 +106,7 @@ static void publish(struct spoor_objects *s, struct spoor_object_entry *o)
 
 	pthread_mutex_lock(&s->lock);
 	o->loaded = true;
+	s->counts.forbidden += o->forbidden;
 	if (o->failed)
 		s->counts.failed++;
 	else if (!o->has_rows)
@@ -148,6 +149,7 @@ static int load(struct spoor_objects *s, struct spoor_object_entry *o)
 		o->flags |= SPOOR_OBJECT_GONE;
 		o->made = spoor_path_is_shared_memory(o->path); /* no file that anybody could have kept */
 		o->failed = !o->made;
+		o->forbidden = o->failed && fd == -EACCES;
 		if (o->made)
 			classify(s, o, false);
 		return o->made ? 0 : fd;
@@ -174,6 +176,7 @@ static void replace(struct spoor_objects *s, struct spoor_object_entry *old, str
 {
 	pthread_mutex_lock(&s->lock);
 	s->counts.failed--;
+	s->counts.forbidden -= old->forbidden;
 	o->older = old;
 	o->loaded = true; /* it is: in between there would be none */
 	s->entries[o->id] = o;

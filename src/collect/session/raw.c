@@ -264,6 +264,14 @@ static const struct spoor_rule *guess(struct raw_walk *w, const struct spoor_lay
 	return !w->s.bp && (w->raw->remote || w->raw->len < SPOOR_RAW_STACK) ? &frame_pointer : &perhaps_kept;
 }
 
+/* Ends in code of a file that could not be opened, or for which there was no id; as the kernel's walk does. */
+static int gone(const struct raw_walk *w, uint64_t *frames, unsigned *n)
+{
+	if (w->raw->mode == SPOOR_MODE_ALL)
+		frames[(*n)++] = SPOOR_FRAME(SPOOR_OBJECT_NONE, w->s.pc);
+	return SPOOR_WALK_GONE;
+}
+
 int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout *layout,
 		     const struct spoor_object_entry *(*lookup)(void *ctx, uint32_t id), void *ctx, uint64_t *frames,
 		     unsigned *ret_n)
@@ -285,9 +293,13 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			g = &no_code;
 			rule = &just_called;
 		}
-		if (!g || g->unknown) {
+		if (!g) {
 			/* A thread's place was mapped when it was met asleep: its process has another image by now. */
-			status = !g && raw->remote && !w.depth ? SPOOR_WALK_GONE : SPOOR_WALK_NO_ROWS;
+			status = raw->remote && !w.depth ? SPOOR_WALK_GONE : SPOOR_WALK_NO_ROWS;
+			break;
+		}
+		if (g->unknown) {
+			status = gone(&w, frames, &n);
 			break;
 		}
 		o = lookup(ctx, g->object);
@@ -303,7 +315,7 @@ int spoor_raw_unwind(const struct spoor_ctl_raw *raw, const struct spoor_layout 
 			uint64_t at = w.s.pc - !w.s.exact - g->start + g->offset;
 
 			if (o->failed) {
-				status = SPOOR_WALK_GONE;
+				status = gone(&w, frames, &n);
 				break;
 			}
 			vaddr = g->object == SPOOR_OBJECT_VDSO ? w.s.pc - !w.s.exact - g->start : at;
