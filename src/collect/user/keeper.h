@@ -28,8 +28,11 @@ struct spoor_kept {
  * A keeper is our own user's, or root's: whoever else listened there (*ret_strange) is told nothing, and replaced.
  */
 int spoor_keeper_open(const char *path, bool *ret_begun, bool *ret_strange);
-/* Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, two seconds. */
-bool spoor_keeper_is_free(const char *path);
+/*
+ * Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, some seconds. 0;
+ * -EAGAIN: it has not answered; or -errno: there is none.
+ */
+int spoor_keeper_is_free(const char *path);
 /* The daemon's own socket: who has connected there and is not let in when we are killed is not lost. */
 void spoor_keeper_own(int keeper, int fd);
 void spoor_keeper_own_too(int keeper, int fd); /* that without a file */
