@@ -119,12 +119,34 @@ static void test_turned_away(void **state)
 	close(listener);
 }
 
+/* The keeper is slow: what a daemon said that does not hear the answer any more is carried out all the same. */
+static void test_said_before_its_end(void **state)
+{
+	static const struct spoor_kept first = { .uuid = { 1 } }, second = { .uuid = { 2 } };
+	struct keeper k;
+	int pair[2];
+
+	(void)state;
+	keeper_begin(&k);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	spoor_keeper_keep(pair[0], &first, STDIN_FILENO);
+	assert_int_equal(spoor_keeper_get(pair[0]), 0);
+	spoor_keeper_keep(pair[0], &second, STDIN_FILENO);
+	close(pair[0]);
+	while (!keeper_serve(&k, pair[1]))
+		;
+	assert_int_equal(k.n, 2);
+	close(pair[1]);
+	keeper_let_go(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_descriptors),
 		cmocka_unit_test(test_file_of_another),
 		cmocka_unit_test(test_turned_away),
+		cmocka_unit_test(test_said_before_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
