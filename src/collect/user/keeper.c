@@ -284,17 +284,29 @@ static int take(const struct spoor_keeper_taker *t, const struct keeper_message 
 	return m->word != KEEPER_END;
 }
 
-int spoor_keeper_get(int keeper, const struct spoor_keeper_taker *t)
+int spoor_keeper_get(int keeper)
 {
-	int r = keeper_send(keeper, KEEPER_GET, NULL, -1);
-	bool more = !r;
+	return keeper_send(keeper, KEEPER_GET, NULL, -1);
+}
 
-	for (int i = 0; more && i < MOST_ANSWERS; i++) {
+int spoor_keeper_hear(int keeper, int ms, const struct spoor_keeper_taker *t)
+{
+	struct pollfd p = { .fd = keeper, .events = POLLIN };
+
+	for (int i = 0; i < MOST_ANSWERS; i++) {
 		_cleanup_(spoor_closep) int fd = -1;
-		struct keeper_message m;
+		struct keeper_message m = {};
+		int r;
 
+		if (poll(&p, 1, ms) < 1)
+			return -EAGAIN;
 		r = keeper_receive(keeper, &m, &fd);
-		more = !r && take(t, &m, &fd);
+		if (r == -EMFILE) /* what there is no descriptor for is lost; and it may have been a program's coming */
+			t->came(t->ctx, -1, false);
+		if ((!r || (r == -EMFILE && m.word == KEEPER_END)) && !take(t, &m, &fd))
+			return 0;
+		if (r && r != -EMFILE && r != -ECONNRESET) /* behind its end comes what it sent before */
+			return r;
 	}
-	return r;
+	return -EPIPE;
 }
