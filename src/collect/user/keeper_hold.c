@@ -178,7 +178,7 @@ int keeper_serve(struct keeper *k, int daemon)
 		r = carry_out(k, &m, &fd, daemon);
 	else if (r != -ECONNRESET)
 		return r;
-	/* It does not hear us any more, and what it said before it ended is to be carried out yet: it may be all of it. */
+	/* It does not hear us any more; what it said before it ended is to be carried out all the same. */
 	return r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
