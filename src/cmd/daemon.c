@@ -114,6 +114,21 @@ static void say_asking(const char *url)
 	spoor_cmd_say("daemon", text.text);
 }
 
+/* The keeper holds the socket of a daemon that was killed just now. */
+static int open_again(struct spoor_daemon *d, const struct spoor_hub_options *o, struct spoor_error *e)
+{
+	int r = spoor_keeper_is_free(o->keeper);
+
+	if (!r)
+		return spoor_hub_open(o, &d->hub, e);
+	if (r == -EAGAIN)
+		spoor_fail(e, EADDRINUSE,
+			   "%s: another recorder uses it; or one that was killed did, and trace-keeper, which has it "
+			   "still (%s), does not answer",
+			   d->socket, o->keeper);
+	return -EADDRINUSE;
+}
+
 static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options *relay, bool everybody,
 		 struct spoor_error *e)
 {
@@ -136,9 +151,8 @@ static int begin(struct spoor_daemon *d, const struct spoor_relay_client_options
 	o.goes_on = !access(d->state, F_OK);
 	if (!r)
 		r = spoor_hub_open(&o, &d->hub, e);
-	/* The keeper holds the socket of a daemon that was killed just now. */
-	if (r == -EADDRINUSE && !spoor_hub_maker_lives(d->socket) && spoor_keeper_is_free(keeper))
-		r = spoor_hub_open(&o, &d->hub, e);
+	if (r == -EADDRINUSE && !spoor_hub_maker_lives(d->socket))
+		r = open_again(d, &o, e);
 	if (r)
 		return r;
 	if (d->relay && o.goes_on)

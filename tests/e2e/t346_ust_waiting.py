@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -469,6 +470,85 @@ def test_keeper_that_is_slow(daemon, ticker):
     begin_and_end(daemon, ticker, 4, 1)
     assert end(daemon).startswith("20 events of 5 programs")
     assert by_thread(daemon) == {i: list(range(4)) for i in range(5)}
+
+
+def names(daemon):
+    """That its socket has, with a file and without."""
+    return {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if str(daemon.socket) in line}
+
+
+@pytest.mark.parametrize("stopped", ["before", "behind"])
+@pytest.mark.parametrize("number", GONE)
+def test_keeper_that_answers_after_all(daemon, ticker, number, stopped):
+    """A daemon that has waited for it in vain is found all the same, and takes what it holds when it answers."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    if stopped == "before":
+        os.kill(keeper, signal.SIGSTOP)
+    daemon.kill(signal.SIGTERM)
+    begin_and_end(daemon, ticker, 0, 3)
+    lives = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="3")
+    time.sleep(0.1)
+    os.kill(keeper, signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 4, 2)
+    daemon.start()
+    assert "trace-keeper" in daemon.said[0] and "does not answer" in daemon.said[0] and len(daemon.said) == 3
+    begin_and_end(daemon, ticker, 6, 2)
+    os.kill(keeper, signal.SIGCONT)
+    wait_for(lambda: daemon.line(lives.pid) and "of 8 programs" in daemon.ust("status").stdout)
+    assert names(daemon) >= {f"@{daemon.socket}", f"{daemon.socket}.waiting"}
+    begin_and_end(daemon, ticker, 8, 2)
+    daemon.kill(number)
+    begin_and_end(daemon, ticker, 10, 2)
+    daemon.start()
+    assert len(daemon.said) == 2
+    daemon.finish(lives)
+    assert "of 12 programs" in end(daemon)
+    ticks = by_thread(daemon)
+    assert in_a_row(ticks.pop(3)) and ticks == {i: list(range(4)) for i in range(12) if i != 3}
+
+
+def test_keeper_that_stops_in_the_middle(daemon, ticker):
+    """Of what it tells: nothing of a program is heard before what it said earlier."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill()
+    lives = [daemon.program(ticker, 1, 0, 500, TICKER_FIRST=str(i)) for i in range(2)]
+    begin_and_end(daemon, ticker, 2, 2)
+    slow = subprocess.Popen(["strace", "-qq", "-p", str(keeper), "-o", "/dev/null", "-e", "trace=sendmsg", "-e",
+                             "inject=sendmsg:delay_enter=3000000:when=5"])
+    wait_for(lambda: "\nTracerPid:\t0" not in Path(f"/proc/{keeper}/status").read_text())
+    daemon.start()
+    assert "does not answer" in daemon.said[0]
+    begin_and_end(daemon, ticker, 4, 2)
+    wait_for(lambda: all(daemon.line(p.pid) for p in lives) and "of 6 programs" in daemon.ust("status").stdout)
+    slow.terminate()
+    slow.wait()
+    for p in lives:
+        daemon.finish(p)
+    assert "of 6 programs" in end(daemon)
+    ticks = by_thread(daemon)
+    assert all(in_a_row(ticks.pop(i)) for i in range(2)) and ticks == {i: list(range(4)) for i in range(2, 6)}
+
+
+def test_daemons_killed_before_the_keeper_answers(daemon, ticker):
+    """It gets to what each of them said: the last one begins when it has."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    daemon.kill(signal.SIGTERM)
+    begin_and_end(daemon, ticker, 0, 2)
+    os.kill(keeper, signal.SIGSTOP)
+    daemon.start()
+    begin_and_end(daemon, ticker, 2, 2)
+    daemon.process.send_signal(signal.SIGSTOP)
+    begin_and_end(daemon, ticker, 4, 2)
+    daemon.kill()
+    later = threading.Timer(3, os.kill, (keeper, signal.SIGCONT))
+    later.start()
+    daemon.start()
+    later.join()
+    assert end(daemon).startswith("24 events of 6 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(6)}
 
 
 def test_keeper_without_descriptors(daemon, ticker):

@@ -163,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		speak(pair, data[0] == 'K' ? &k : NULL, keep, data + 1, size - 1);
 	shutdown(pair[0], SHUT_WR); /* who listens still hears that it is over */
 	if (data[0] != 'K')
-		spoor_keeper_get(pair[1], &taker);
+		spoor_keeper_hear(pair[1], 0, &taker);
 	if (heard > MOST_MESSAGES)
 		abort();
 	keeper_let_go(&k);

@@ -119,12 +119,87 @@ static void test_turned_away(void **state)
 	close(listener);
 }
 
+static void note(void *ctx, const struct spoor_kept *k, int fd)
+{
+	unsigned *heard = ctx;
+
+	(void)k;
+	close(fd);
+	++*heard;
+}
+
+static void note_coming(void *ctx, int fd, bool met)
+{
+	(void)ctx, (void)met;
+	assert_int_equal(fd, -1);
+}
+
+static void note_end(void *ctx, uint32_t turned_away, int listener, bool accepts)
+{
+	(void)ctx, (void)turned_away, (void)listener, (void)accepts;
+}
+
+/* A daemon that has got no answer goes on, and hears it later. */
+static void test_late(void **state)
+{
+	static const struct spoor_kept kept = { .uuid = { 1 } };
+	unsigned heard = 0;
+	const struct spoor_keeper_taker t = { .kept = note, .came = note_coming, .end = note_end, .ctx = &heard };
+	struct rlimit had, none;
+	struct keeper k;
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &had), 0);
+	keeper_begin(&k);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	spoor_keeper_keep(pair[0], &kept, STDIN_FILENO);
+	assert_int_equal(keeper_serve(&k, pair[1]), 0);
+	none = (struct rlimit){ (rlim_t)k.all[0].fd + 1, had.rlim_max };
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(spoor_keeper_get(pair[0]), 0);
+		assert_int_equal(spoor_keeper_hear(pair[0], 0, &t), -EAGAIN);
+		assert_int_equal(keeper_serve(&k, pair[1]), 0);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, i ? &none : &had), 0); /* then all but that */
+		assert_int_equal(spoor_keeper_hear(pair[0], 0, &t), 0);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &had), 0);
+		assert_int_equal(heard, 1);
+	}
+	close(pair[0]);
+	assert_int_equal(keeper_serve(&k, pair[1]), -EPIPE);
+	close(pair[1]);
+	keeper_let_go(&k);
+}
+
+/* The keeper is slow: what a daemon said that does not hear the answer any more is carried out all the same. */
+static void test_said_before_its_end(void **state)
+{
+	static const struct spoor_kept first = { .uuid = { 1 } }, second = { .uuid = { 2 } };
+	struct keeper k;
+	int pair[2];
+
+	(void)state;
+	keeper_begin(&k);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	spoor_keeper_keep(pair[0], &first, STDIN_FILENO);
+	assert_int_equal(spoor_keeper_get(pair[0]), 0);
+	spoor_keeper_keep(pair[0], &second, STDIN_FILENO);
+	close(pair[0]);
+	while (!keeper_serve(&k, pair[1]))
+		;
+	assert_int_equal(k.n, 2);
+	close(pair[1]);
+	keeper_let_go(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_without_descriptors),
 		cmocka_unit_test(test_file_of_another),
 		cmocka_unit_test(test_turned_away),
+		cmocka_unit_test(test_late),
+		cmocka_unit_test(test_said_before_its_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,7 @@ static int ask(struct spoor_hub *h, int listener)
 	struct hub_asked *a = &h->asked;
 	int r;
 
-	if (!h->keeper_accepts || h->keeper < 0)
+	if (!h->keeper_accepts || !h->keeper_told || h->keeper < 0) /* it would answer what it was asked before */
 		return -ENOTCONN;
 	if (a->sent)
 		return 0;
@@ -133,6 +133,10 @@ void spoor_hub_keeper_says(struct spoor_hub *h)
 	struct hub_asked who = {};
 	int fd;
 
+	if (!h->keeper_told) {
+		spoor_orphans_hear_late(h, PATIENCE_MS);
+		return;
+	}
 	if (!h->asked.sent) {
 		if (!is_silent(h->keeper))
 			spoor_orphans_keeper_ended(h);
@@ -147,7 +151,7 @@ void spoor_hub_accept_late(struct spoor_hub *h)
 {
 	struct pollfd f = { .fd = h->keeper, .events = POLLIN };
 
-	if (!h->asked.sent || h->asked.waited_for)
+	if (h->keeper < 0 || (h->keeper_told && !h->asked.sent) || h->asked.waited_for)
 		return;
 	h->asked.waited_for = true; /* or each command would keep all programs waiting while it is stopped */
 	if (poll(&f, 1, PATIENCE_MS) == 1)

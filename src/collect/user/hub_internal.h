@@ -127,8 +127,8 @@ struct hub_board {
 
 /* What the keeper tells of programs that came while no recorder was there. */
 struct hub_waited {
-	struct hub_program *from; /* of whom it is telling; NULL: he may not come */
 	struct hub_words *first, *last;
+	bool nobody; /* he of whom it is telling cannot come */
 	bool failed; /* there is no socket for them, which was said */
 };
 
@@ -166,8 +166,9 @@ struct spoor_hub {
 	struct hub_asked asked;
 	uint64_t keeper_begun; /* ns */
 	unsigned keepers_ended; /* one soon after the other */
-	bool keeper_told; /* what it held for us */
+	bool keeper_asked, keeper_told; /* what it held for us; told: all of it */
 	bool goes_on; /* there are sessions of the recorder before us, and they have not been added yet */
+	bool keeper_late; /* we have begun without what it holds */
 	bool keeper_missed; /* there could be none, which was said */
 	uint64_t keeper_again; /* ns: then it is tried again */
 	struct hub_board board;
@@ -341,14 +342,16 @@ void spoor_hub_retired_forget(struct spoor_ust_session *s); /* the keeper holds 
 void spoor_waiting_came(void *hub, int fd, bool met);
 void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd);
 void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accepts);
-void spoor_waiting_hear(struct spoor_hub *h); /* what the keeper has told */
+void spoor_waiting_hear(struct spoor_hub *h); /* what the keeper has told, when that is all */
 void spoor_waiting_update(struct spoor_hub *h); /* programs are to wait while there are sessions */
 void spoor_waiting_close(struct spoor_hub *h);
 
 /* orphans.c */
 void spoor_orphans_begin(struct spoor_hub *h); /* before we listen; what a keeper holds is asked for later */
+void spoor_orphans_hear_late(struct spoor_hub *h, int ms); /* what a keeper holds that was slow; or its end */
 void spoor_orphans_keeper_ended(struct spoor_hub *h); /* another one goes on */
-void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now); /* where there could be none before */
+/* From time to time: where there could be none before; or it had not let go of what was the recorder's before us. */
+void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now);
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
 /* What a program has offered to the recorder before us, and not to us. */
 bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p);

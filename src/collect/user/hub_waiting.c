@@ -10,49 +10,62 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/fdpass.h"
 #include "base/strings.h"
 #include "collect/user/hub_internal.h"
 
-/* What a program said before we were there. */
+/* What a program said before we were there; or, before that, that it came. */
 struct hub_words {
 	struct hub_words *next;
-	struct hub_program *from;
-	int fd;
+	struct hub_program *from; /* NULL: it may not come; or it is not in yet */
+	bool came, met;
+	int fd; /* came: its connection */
 	size_t size;
 	_Alignas(8) char bytes[];
 };
 
 /* ---- what the keeper tells ---- */
 
-/* The programs are taken in as they are told of; what they said is heard when the keeper is free to listen to us. */
-void spoor_waiting_came(void *hub, int fd, bool met)
+/*
+ * All that is put off until the keeper has told everything. It is free to listen to us then; and nobody's connection is
+ * heard before what he said earlier, of which the keeper, if it is slow, tells some time later.
+ */
+static bool put_off(struct hub_waited *k, const struct hub_words *words, const void *bytes)
 {
-	struct spoor_hub *h = hub;
-	struct hub_program *p = spoor_program_take_in(h, fd);
+	struct hub_words *w = malloc(sizeof(*w) + words->size);
 
-	h->waited.from = p;
-	if (p)
-		p->met = p->program = met;
-}
-
-void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd)
-{
-	struct spoor_hub *h = hub;
-	struct hub_waited *k = &h->waited;
-	struct hub_words *w = k->from ? malloc(sizeof(*w) + size) : NULL;
-
-	if (!w) {
-		spoor_fds_drop(fd);
-		return;
-	}
-	*w = (struct hub_words){ .from = k->from, .fd = fd, .size = size };
-	memcpy(w->bytes, bytes, size);
+	if (!w)
+		return false;
+	*w = *words;
+	memcpy(w->bytes, bytes, w->size);
 	if (k->first)
 		k->last->next = w;
 	else
 		k->first = w;
 	k->last = w;
+	return true;
+}
+
+void spoor_waiting_came(void *hub, int fd, bool met)
+{
+	struct spoor_hub *h = hub;
+	struct hub_words w = { .came = true, .met = met, .fd = fd };
+
+	h->waited.nobody = fd < 0 || !put_off(&h->waited, &w, "");
+	if (fd < 0)
+		spoor_hub_no_files(h);
+	else if (h->waited.nobody)
+		spoor_fds_hang_up(fd);
+}
+
+void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd)
+{
+	struct spoor_hub *h = hub;
+	struct hub_words w = { .fd = fd, .size = size };
+
+	if (h->waited.nobody || !put_off(&h->waited, &w, bytes))
+		spoor_fds_drop(fd);
 }
 
 static void tell_turned_away(struct spoor_hub *h, uint32_t n)
@@ -99,18 +112,39 @@ static void go_on(struct spoor_hub *h, struct hub_program *p)
 		spoor_program_answer_again(p);
 }
 
+static void take_in(struct spoor_hub *h)
+{
+	struct hub_program *p = NULL;
+
+	for (struct hub_words *w = h->waited.first; w; w = w->next) {
+		if (w->came) {
+			p = spoor_program_take_in(h, TAKE_FD(w->fd));
+			if (p)
+				p->met = p->program = w->met;
+		}
+		w->from = p;
+	}
+	for (p = h->first; p; p = p->next)
+		spoor_program_meet(p);
+}
+
+static void forget_first(struct hub_waited *k)
+{
+	struct hub_words *w = k->first;
+
+	k->first = w->next;
+	spoor_fds_drop(w->fd);
+	free(w);
+}
+
 void spoor_waiting_hear(struct spoor_hub *h)
 {
-	struct hub_words *w;
+	const struct hub_words *w;
 
-	for (struct hub_program *p = h->first; p; p = p->next)
-		spoor_program_meet(p);
-	while ((w = h->waited.first)) {
-		h->waited.first = w->next;
-		spoor_hub_heard(w->from, w->bytes, w->size, w->fd);
-		spoor_fds_drop(w->fd);
-		free(w);
-	}
+	take_in(h);
+	for (; (w = h->waited.first); forget_first(&h->waited))
+		if (w->from && !w->came)
+			spoor_hub_heard(w->from, w->bytes, w->size, w->fd);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->met)
 			go_on(h, p);
@@ -167,6 +201,8 @@ void spoor_waiting_update(struct spoor_hub *h)
 
 void spoor_waiting_close(struct spoor_hub *h)
 {
+	while (h->waited.first) /* the keeper was not told that we have taken it: the next recorder gets it */
+		forget_first(&h->waited);
 	spoor_waiting_update(h);
 	spoor_hub_unwatch(h, &h->waiting);
 }

@@ -18,6 +18,7 @@
 #define LINGER_MS 1000       /* with nothing to hold and nobody there */
 #define ABANDONED_MS 3600000 /* nobody came for what is held */
 #define PATIENCE_S 2
+#define FREE_MS 10000 /* a machine may be so busy that the keeper gets to nothing for seconds */
 #define MOST_ANSWERS 1000000
 
 /* ---- the keeper's process ---- */
@@ -186,18 +187,24 @@ void spoor_keeper_drop(int keeper, const uint8_t uuid[16])
 		keeper_send(keeper, KEEPER_DROP, &k, -1);
 }
 
-bool spoor_keeper_is_free(const char *path)
+int spoor_keeper_is_free(const char *path)
 {
+	struct pollfd p = { .events = POLLIN };
 	struct keeper_message m = {};
 	struct sockaddr_un a;
 	_cleanup_(spoor_closep) int fd = -1, none = -1;
 	bool strange;
+	int r = address_of(path, &a);
 
-	if (address_of(path, &a))
-		return false;
-	fd = connect_to(&a, &strange);
-	return fd >= 0 && !keeper_send(fd, KEEPER_ASK, NULL, -1) && !keeper_receive(fd, &m, &none) &&
-	       m.word == KEEPER_END;
+	if (r)
+		return r;
+	p.fd = fd = connect_to(&a, &strange);
+	r = fd < 0 ? fd : keeper_send(fd, KEEPER_ASK, NULL, -1);
+	if (!r && poll(&p, 1, FREE_MS) < 1)
+		r = -EAGAIN;
+	if (!r)
+		r = keeper_receive(fd, &m, &none);
+	return !r && m.word != KEEPER_END ? -EPIPE : r;
 }
 
 void spoor_keeper_met(int keeper, uint32_t id, int fd)
@@ -277,17 +284,29 @@ static int take(const struct spoor_keeper_taker *t, const struct keeper_message 
 	return m->word != KEEPER_END;
 }
 
-int spoor_keeper_get(int keeper, const struct spoor_keeper_taker *t)
+int spoor_keeper_get(int keeper)
 {
-	int r = keeper_send(keeper, KEEPER_GET, NULL, -1);
-	bool more = !r;
+	return keeper_send(keeper, KEEPER_GET, NULL, -1);
+}
 
-	for (int i = 0; more && i < MOST_ANSWERS; i++) {
+int spoor_keeper_hear(int keeper, int ms, const struct spoor_keeper_taker *t)
+{
+	struct pollfd p = { .fd = keeper, .events = POLLIN };
+
+	for (int i = 0; i < MOST_ANSWERS; i++) {
 		_cleanup_(spoor_closep) int fd = -1;
-		struct keeper_message m;
+		struct keeper_message m = {};
+		int r;
 
+		if (poll(&p, 1, ms) < 1)
+			return -EAGAIN;
 		r = keeper_receive(keeper, &m, &fd);
-		more = !r && take(t, &m, &fd);
+		if (r == -EMFILE) /* what there is no descriptor for is lost; and it may have been a program's coming */
+			t->came(t->ctx, -1, false);
+		if ((!r || (r == -EMFILE && m.word == KEEPER_END)) && !take(t, &m, &fd))
+			return 0;
+		if (r && r != -EMFILE && r != -ECONNRESET) /* behind its end comes what it sent before */
+			return r;
 	}
-	return r;
+	return -EPIPE;
 }

@@ -28,8 +28,11 @@ struct spoor_kept {
  * A keeper is our own user's, or root's: whoever else listened there (*ret_strange) is told nothing, and replaced.
  */
 int spoor_keeper_open(const char *path, bool *ret_begun, bool *ret_strange);
-/* Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, two seconds. */
-bool spoor_keeper_is_free(const char *path);
+/*
+ * Is there one, and no daemon with it, whose end, if it was just now, it has noticed? Waits for that, some seconds. 0;
+ * -EAGAIN: it has not answered; or -errno: there is none.
+ */
+int spoor_keeper_is_free(const char *path);
 /* The daemon's own socket: who has connected there and is not let in when we are killed is not lost. */
 void spoor_keeper_own(int keeper, int fd);
 void spoor_keeper_own_too(int keeper, int fd); /* that without a file */
@@ -59,13 +62,18 @@ void spoor_keeper_listen(int keeper, int fd);
 /* Who is told what it holds; descriptors are his. */
 struct spoor_keeper_taker {
 	void (*kept)(void *ctx, const struct spoor_kept *k, int fd);
-	void (*came)(void *ctx, int fd,
-		     bool met); /* a program, of which it is that is; met: we had let it in, before */
+	/* A program, of which it is that is; met: a daemon had let it in, before. fd -1: there was no room for it. */
+	void (*came)(void *ctx, int fd, bool met);
 	void (*said)(void *ctx, const void *bytes, size_t size, int fd); /* said; fd -1: without one */
 	/* listener -1: there is no socket yet; accepts: it can be asked to let programs in */
 	void (*end)(void *ctx, uint32_t turned_away, int listener, bool accepts);
 	void *ctx;
 };
-/* Everything. It tells of programs, and who was turned away, until it hears spoor_keeper_taken(). */
-int spoor_keeper_get(int keeper, const struct spoor_keeper_taker *t);
+/* Asks for everything. It tells of programs, and who was turned away, until it hears spoor_keeper_taken(). */
+int spoor_keeper_get(int keeper);
+/*
+ * Its answer, for which it waits so many ms; and for each part of it. -EAGAIN: not all of it has come yet: call it
+ * again when there is more; -EPIPE: it is gone.
+ */
+int spoor_keeper_hear(int keeper, int ms, const struct spoor_keeper_taker *t);
 void spoor_keeper_taken(int keeper);

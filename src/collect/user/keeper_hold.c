@@ -174,7 +174,12 @@ int keeper_serve(struct keeper *k, int daemon)
 
 	if (r == -EMFILE) /* what there is no descriptor for is not held; the daemon is there all the same */
 		return 0;
-	return r ? r : carry_out(k, &m, &fd, daemon);
+	if (!r)
+		r = carry_out(k, &m, &fd, daemon);
+	else if (r != -ECONNRESET)
+		return r;
+	/* It does not hear us any more; what it said before it ended is to be carried out all the same. */
+	return r == -EPIPE || r == -ECONNRESET ? 0 : r;
 }
 
 void keeper_begin(struct keeper *k)

@@ -14,6 +14,7 @@
 
 #define SOON_NS SPOOR_NS_PER_SEC /* after its beginning one ends that cannot live here, */
 #define MOST_SOON 5              /* if that many do */
+#define PATIENCE_MS 2000
 #define LOOK_NS SPOOR_NS_PER_SEC
 #define AGAIN_NS SPOOR_NS_PER_SEC /* where there could be none */
 #define MUCH_LATER_NS (60 * SPOOR_NS_PER_SEC) /* where one lives, and does not listen: that took some seconds */
@@ -90,25 +91,36 @@ static void open_keeper(struct spoor_hub *h)
 		spoor_keeper_listen(h->keeper, h->waiting.fd);
 }
 
-/* What it holds is asked for once: one that comes after it has nothing. */
-static void hear_keeper(struct spoor_hub *h)
+static void be_told(struct spoor_hub *h)
+{
+	h->keeper_told = true;
+	spoor_waiting_hear(h);
+}
+
+/* What it holds is asked for once: one that comes after it has nothing. -EAGAIN: it has not told all of it yet. */
+static int hear_keeper(struct spoor_hub *h, int ms)
 {
 	const struct spoor_keeper_taker t = { note, spoor_waiting_came, spoor_waiting_said, spoor_waiting_end, h };
+	int r = 0;
 
 	if (h->keeper < 0)
-		return;
-	if (!h->keeper_told) {
-		h->keeper_told = true;
-		spoor_keeper_get(h->keeper, &t);
-		spoor_waiting_hear(h);
+		return 0;
+	if (!h->keeper_asked)
+		r = spoor_keeper_get(h->keeper);
+	h->keeper_asked |= !r;
+	if (!r && !h->keeper_told) {
+		r = spoor_keeper_hear(h->keeper, ms, &t);
+		if (!r)
+			be_told(h);
 	}
 	spoor_waiting_update(h);
+	return r;
 }
 
 static void find_keeper(struct spoor_hub *h)
 {
 	open_keeper(h);
-	hear_keeper(h);
+	hear_keeper(h, PATIENCE_MS);
 }
 
 void spoor_orphans_begin(struct spoor_hub *h)
@@ -118,18 +130,45 @@ void spoor_orphans_begin(struct spoor_hub *h)
 	snprintf(h->keeper_path, sizeof(h->keeper_path), "%s", h->o.keeper);
 	open_keeper(h);
 	if (h->keeper_accepts) /* we have begun it: it holds nothing, and where it answers it lives */
-		hear_keeper(h);
+		hear_keeper(h, PATIENCE_MS);
+}
+
+static void warn_of_late_keeper(struct spoor_hub *h)
+{
+	char text[sizeof(h->keeper_path) + 256];
+
+	snprintf(text, sizeof(text),
+		 "%s: trace-keeper, which holds what programs left while no daemon was there, does not answer: that is "
+		 "taken when it does; of a session that ends before, it is lost, and not counted",
+		 h->keeper_path);
+	spoor_hub_warn(h, text);
+}
+
+/* It has let go of what the daemon before us had. */
+static void open_beyond_root(struct spoor_hub *h)
+{
+	struct spoor_error e = { "" };
+
+	if (spoor_hub_open_beyond_root(h, &e))
+		spoor_hub_warn(h, e.text);
 }
 
 void spoor_hub_keep(struct spoor_hub *h)
 {
-	struct spoor_error e = { "" };
-
 	h->goes_on = false;
-	hear_keeper(h);
-	/* It has let go of what the daemon before us had. */
-	if (spoor_hub_open_beyond_root(h, &e))
-		spoor_hub_warn(h, e.text);
+	h->keeper_late = hear_keeper(h, PATIENCE_MS) == -EAGAIN;
+	if (h->keeper_late)
+		warn_of_late_keeper(h);
+	else
+		open_beyond_root(h);
+}
+
+void spoor_orphans_hear_late(struct spoor_hub *h, int ms)
+{
+	int r = hear_keeper(h, ms);
+
+	if (r && r != -EAGAIN)
+		spoor_orphans_keeper_ended(h);
 }
 
 /* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */
@@ -139,6 +178,8 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 
 	spoor_hub_unwatch(h, &h->kept);
 	h->keeper = -1;
+	if (h->keeper_asked && !h->keeper_told) /* what it has told is all there is */
+		be_told(h);
 	h->keepers_ended = soon ? h->keepers_ended + 1 : 0;
 	if (h->keepers_ended > MOST_SOON) {
 		warn_of_no_keeper(h, "each one that is started ends at once");
@@ -149,6 +190,10 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 
 void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now)
 {
+	if (h->keeper_late && h->keeper_told) {
+		h->keeper_late = false;
+		open_beyond_root(h);
+	}
 	if (h->keeper >= 0 || !h->keeper_missed || h->leaves || now < h->keeper_again)
 		return;
 	find_keeper(h);
