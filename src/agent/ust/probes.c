@@ -5,6 +5,7 @@
 
 #include "agent/core/process.h"
 #include "agent/core/sanitizers.h"
+#include "agent/ust/patch.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/rcu.h"
 #include "agent/ust/sites.h"
@@ -130,6 +131,24 @@ static bool same(const struct registration *a, const struct registration *b)
 	       !strcmp(a->name, b->name);
 }
 
+/* -EPERM: it has sites, and in this process none can be switched on. */
+static int may_run(const struct registration *r)
+{
+	struct class *c;
+	int ret = 0;
+
+	if (patch_way() != SPOOR_AGENT_REFUSED)
+		return 0;
+	for (c = classes(); c; c = c->next) {
+		int n = is_for(r, c) ? sites_of(c) : 0;
+
+		if (n > 0)
+			return 0;
+		ret = ret ?: n;
+	}
+	return ret;
+}
+
 /* A copy that stays. */
 static struct registration *keep_registration(const struct registration *r)
 {
@@ -149,10 +168,13 @@ static int add(const struct registration *r)
 {
 	struct registration **at;
 	struct class *c;
+	int ret = may_run(r);
 
 	for (at = &registrations; *at; at = &(*at)->next)
 		if (same(*at, r))
 			return -EEXIST;
+	if (ret)
+		return ret;
 	*at = keep_registration(r);
 	if (!*at)
 		return -ENOMEM;
