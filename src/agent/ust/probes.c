@@ -246,12 +246,14 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 	/* Who holds the lock waits for probes, so none may wait for the lock, nor for itself. */
 	if (rcu_reading() || !tid_lock(&process->probes_lock))
 		return ret;
+	sanitizers_acquire(&process->probes_lock);
 	if (outputs_lock(true)) {
 		rcu_use();
 		ret = change_locked(r, desc, file, line, in);
 		process_unlock();
 	}
 	free_others();
+	sanitizers_release(&process->probes_lock);
 	tid_unlock(&process->probes_lock);
 	return ret;
 }
