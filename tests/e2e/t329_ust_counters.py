@@ -2,8 +2,13 @@
 """Contexts of the kernel's and the processor's counters."""
 import json
 import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import tracing
+from daemons import open_place as place  # noqa: F401
 
 
 def test_counters_as_getrusage_says(spoor, tmp_path):
@@ -40,6 +45,24 @@ def test_counters_that_are_not_there(spoor, tmp_path):
     assert all((json.loads(line)["context"]["perf_cycles"] > 0) == has_pmu for line in report)
     run = spoor("ust", "run", "--context", "perf:beauty", "-o", "u.spoor", "--", program)
     assert run.returncode == 2 and "perf:page-faults" in run.stderr
+
+
+def test_counters_of_the_kernel(build, place):  # noqa: F811
+    """Who may count the program alone is told of those that happen in the kernel, and of no others."""
+    paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    for file in build / "spoor", tracing.agent(build):
+        shutil.copy(file, place)
+    program = tracing.build_program(place / "perf", "ust_perf.c")
+    env = os.environ | {"HOME": str(place), "SPOOR_UST_LIBRARY": str(place / "libspoor-ust.so.0")}
+    said = {}
+    for user in 0, 12345:
+        contexts = "perf:page-faults,perf:context-switches,perf:cpu-migrations"
+        run = subprocess.run([place / "spoor", "ust", "run", "--context", contexts, "-o", place / f"{user}.spoor", "--",
+                              program], env=env, user=user, group=user, extra_groups=[], capture_output=True, text=True,
+                             cwd=place, timeout=60)
+        assert run.returncode == 0, run.stderr
+        said[user] = set(re.findall(r"perf:([a-z-]+) stays 0: not permitted", run.stderr))
+    assert not said[0] and said[12345] == ({"context-switches", "cpu-migrations"} if paranoid >= 2 else set())
 
 
 CLOSER = r"""

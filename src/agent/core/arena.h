@@ -113,6 +113,7 @@ enum spoor_arena_context {
 	X(21, "bus-cycles", bus_cycles, 0, 6)             \
 	X(22, "ref-cycles", ref_cycles, 0, 9)
 #define SPOOR_N_PERF 15
+#define SPOOR_PERF_KERNEL (1U << 11 | 1U << 12) /* these happen in the kernel: of the program alone they are always 0 */
 #define SPOOR_CONTEXTS_PERF (((1U << SPOOR_N_PERF) - 1) << SPOOR_PERF_FIRST)
 
 /*

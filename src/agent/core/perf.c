@@ -106,7 +106,7 @@ static long open_counter(unsigned i)
 	struct perf_event_attr attr = { .type = known[i].type, .size = sizeof(attr), .config = known[i].config };
 	long fd = sys6(SYS_perf_event_open, (long)&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
 
-	if (fd == -EACCES || fd == -EPERM) {
+	if ((fd == -EACCES || fd == -EPERM) && !(SPOOR_PERF_KERNEL >> SPOOR_PERF_FIRST & 1U << i)) {
 		attr.exclude_kernel = attr.exclude_hv = 1;
 		fd = sys6(SYS_perf_event_open, (long)&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
 	}
