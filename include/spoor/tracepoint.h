@@ -29,7 +29,8 @@
  *	int unregister_trace_server_request(void (*probe)(void *data, int fd, const char *path), void *data);
  *	void tracepoint_synchronize_unregister(void);
  *
- * return 0 or -EEXIST, -ENOENT, -ENOMEM, -ENOSYS (no library). After unregistering, a probe may still run until
+ * return 0, or -EEXIST, -ENOMEM, -EPERM (there are sites, and in this process none can be switched on) and are not
+ * registered, or -ENOENT, or -ENOSYS (no library). Unregistering needs no memory. After it, a probe may still run until
  * tracepoint_synchronize_unregister() has returned. All are safe to call from any thread, not from signal handlers. In
  * a probe nobody can wait until none runs: there they return -EDEADLK and do nothing, and
  * tracepoint_synchronize_unregister() returns at once. A probe has to return, or to end its thread (pthread_exit()):

@@ -86,6 +86,8 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	if (result.damaged.n)
 		spoor_hub_answer(c->q, spoor_ust_damaged(&result.damaged, text, sizeof(text)));
 	spoor_daemon_tell_undescribed(c, result.undescribed, "");
+	if (result.uncounted)
+		spoor_hub_answer(c->q, spoor_ust_uncounted(result.uncounted, text, sizeof(text)));
 	spoor_daemon_tell_apart(c, &result.apart, "");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",

@@ -9,6 +9,7 @@
 #include "base/strings.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/ust_options.h"
 #include "collect/user/hub.h"
 
 static const struct word {
@@ -98,6 +99,29 @@ static void say_escaped(const char *text)
 	fprintf(stderr, "spoor: %s\n", shown);
 }
 
+const char *spoor_ust_uncounted(uint32_t contexts, char *to, size_t size)
+{
+	const char *name;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < 32 && n < size; i++)
+		if (contexts >> i & 1 && (name = spoor_ust_context_name(i)))
+			n += snprintf(to + n, size - n, "%s%s", n ? ", " : "", name);
+	if (n < size)
+		snprintf(to + n, size - n,
+			 ": 0 in some events, as their program could not have it: not permitted "
+			 "(/proc/sys/kernel/perf_event_paranoid, seccomp), no such counter, or closed");
+	return to;
+}
+
+void spoor_ust_say_uncounted(uint32_t contexts)
+{
+	char text[512];
+
+	if (contexts)
+		say_escaped(spoor_ust_uncounted(contexts, text, sizeof(text)));
+}
+
 void spoor_ust_say_damaged(const struct spoor_user_damaged *d)
 {
 	char text[384];
@@ -150,6 +174,7 @@ void spoor_ust_say_end(const struct spoor_hub_result *result)
 			result->crashed);
 	spoor_ust_say_damaged(&result->damaged);
 	spoor_ust_say_undescribed(result->undescribed);
+	spoor_ust_say_uncounted(result->uncounted);
 	if (result->late)
 		fprintf(stderr, "spoor: %u of them joined late: they began before the recorder answered them\n",
 			result->late);

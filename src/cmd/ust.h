@@ -25,7 +25,10 @@ const char *spoor_ust_sum(const struct spoor_hub_result *r, char *to, size_t siz
 /* "cat[12] wrote what made no sense into its own buffer, in 3 places; ..." */
 const char *spoor_ust_damaged(const struct spoor_user_damaged *d, char *to, size_t size);
 const char *spoor_ust_undescribed(uint64_t n, char *to, size_t size);
+/* "perf:cycles: 0 in some events, ...": counters that could not be had, as bits of contexts. */
+const char *spoor_ust_uncounted(uint32_t contexts, char *to, size_t size);
 /* The same as a line on standard error, if there are any. */
+void spoor_ust_say_uncounted(uint32_t contexts);
 void spoor_ust_say_damaged(const struct spoor_user_damaged *d);
 void spoor_ust_say_undescribed(uint64_t n); /* 0: nothing */
 /* "1 program that came is not recorded: WHY" */

@@ -73,6 +73,7 @@ static void say_result(const struct spoor_recovery *r, const char *output)
 		spoor_ust_say(spoor_ust_damaged(&r->damaged, text, sizeof(text)));
 	if (r->undescribed)
 		spoor_ust_say(spoor_ust_undescribed(r->undescribed, text, sizeof(text)));
+	spoor_ust_say_uncounted(r->uncounted);
 	say_cut(r);
 	say_unreadable(r);
 }

@@ -320,6 +320,14 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 		    "them; their user events are not here.");
 }
 
+static void put_uncounted(FILE *out, uint64_t n)
+{
+	if (n)
+		fprintf(out, "Not counted: %" PRIu64 " %s 0 in some events, as their program could not have %s.\n", n,
+			spoor_plural(n, "counter (perf:NAME) is", "counters (perf:NAME) are"),
+			spoor_plural(n, "it", "them"));
+}
+
 static void put_user_events(struct spoor_view *v)
 {
 	char count[32], time[32];
@@ -359,6 +367,7 @@ void spoor_put_footer(struct spoor_view *v)
 	put_losses(v);
 	put_programs(v);
 	put_not_wholly_recorded(v->out, spoor_trace_info(v->trace));
+	put_uncounted(v->out, spoor_trace_info(v->trace)->uncounted);
 	put_damages(v);
 	put_end(v);
 	if (spoor_view_has_calls(v))
@@ -419,13 +428,13 @@ void spoor_put_summary_json(struct spoor_view *v)
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
 		",\"lost_child\":%" PRIu64 ",\"lost_undescribed\":%" PRIu64 ",\"overwritten\":%" PRIu64
 		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64 ",\"programs_turned_away\":%" PRIu64
-		",\"programs_not_recorded\":%" PRIu64 ",\"ring_damages\":%" PRIu64 ",\"dropped\":{\"segments\":%" PRIu64
-		",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
+		",\"programs_not_recorded\":%" PRIu64 ",\"uncounted\":%" PRIu64 ",\"ring_damages\":%" PRIu64
+		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
 		info->lost_writing, info->lost_child, info->lost_undescribed, info->overwritten,
 		info->threads_not_recorded, info->programs_late, info->programs_turned_away,
-		info->programs_not_recorded, info->ring_damages, info->dropped_segments, info->dropped_bytes,
-		v->n_undecodable);
+		info->programs_not_recorded, info->uncounted, info->ring_damages, info->dropped_segments,
+		info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)
 		fprintf(v->out, "%s\"%s\":%" PRIu64, i ? "," : "", spoor_walk_status_name(i), t->walks[i]);
 	fprintf(v->out,

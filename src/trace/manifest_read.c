@@ -242,6 +242,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	t->info.programs_late = count_of(counters, "ust_late");
 	t->info.programs_turned_away = count_of(counters, "ust_turned_away");
 	t->info.programs_not_recorded = count_of(counters, "ust_not_recorded");
+	t->info.uncounted = count_of(counters, "ust_uncounted");
 	t->info.overwritten = count_of(counters, "ust_overwritten");
 	t->info.ring_damages = count_of(counters, "ring_damages");
 	t->info.relay_discarded = count_of(counters, "relay_discarded");

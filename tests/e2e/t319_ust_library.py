@@ -164,6 +164,82 @@ def test_registering_in_a_probe_is_refused(build, tmp_path):
     assert run.returncode == 0 and run.stdout.split() == [*deadlocks, "calls", "2"], run.stdout
 
 
+NO_MEMORY = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(memory, step, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+extern void *__libc_calloc(size_t n, size_t size);
+static long left = -1; /* until there is none */
+static int stays, goes;
+
+void *calloc(size_t n, size_t size)
+{
+	if (!left)
+		return NULL;
+	left -= left > 0;
+	return __libc_calloc(n, size);
+}
+
+static void probe(void *data, int n) { ++*(int *)data; (void)n; }
+static void mark(void *data, void *call_data, const char *format, va_list *args)
+{
+	(void)call_data; (void)format; (void)args;
+	++*(int *)data;
+}
+static int add_step(void) { return register_trace_memory_step(probe, &goes); }
+static int drop_step(void) { return unregister_trace_memory_step(probe, &goes); }
+static int add_mark(void) { return marker_probe_register("memory_mark", NULL, mark, &goes); }
+static int drop_mark(void) { return marker_probe_unregister("memory_mark", mark, &goes); }
+
+static void sites(const char *what, int said)
+{
+	left = -1;
+	stays = goes = 0;
+	for (int i = 0; i < 2; i++)
+		spoor_trace(memory, step, i);
+	trace_mark(memory_mark, "n %d", 1);
+	trace_mark(memory_mark, "m %d", 1);
+	printf("%s %d %d %d\n", what, said, stays, goes);
+}
+
+static void try(int (*add)(void), int (*drop)(void))
+{
+	int said = -1;
+
+	for (int n = 0; said; n++) {
+		left = n;
+		said = add();
+		sites("add", said);
+	}
+	left = 0;
+	sites("drop", drop());
+	sites("add", add());
+	sites("drop", drop());
+}
+
+int main(void)
+{
+	if (register_trace_memory_step(probe, &stays) || marker_probe_register("memory_mark", NULL, mark, &stays))
+		return 1;
+	try(add_step, drop_step);
+	try(add_mark, drop_mark);
+	return 0;
+}
+"""
+
+
+def test_a_probe_without_memory(build, tmp_path):
+    """It is registered for all sites or, as its caller is told, for none. One that goes does so without memory."""
+    (tmp_path / "memory.c").write_text(NO_MEMORY)
+    linked = ["-Wl,--no-as-needed", tracing.agent(build), f"-Wl,-rpath,{build}/src/agent"]
+    program = tracing.build_program(tmp_path / "memory", tmp_path / "memory.c", "-fno-builtin", *linked)
+    run = subprocess.run([program], capture_output=True, text=True, timeout=30)
+    fails, goes = f"add {-errno.ENOMEM} 4 0", ["add 0 4 2", "drop 0 4 0"]
+    assert run.stdout.splitlines() == [*2 * [fails], *2 * goes, *3 * [fails], *2 * goes], run
+
+
 @pytest.fixture(scope="module")
 def installed(build, tmp_path_factory):
     """Where `make install` with a DESTDIR has put it, and pkg-config for it."""

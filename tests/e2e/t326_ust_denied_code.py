@@ -171,6 +171,43 @@ def test_who_enables_is_told(build, tmp_path, daemon, begun, before):
     assert WHY in said, said
 
 
+PROBES = r"""
+#include <stdio.h>
+#include <spoor/marker.h>
+#include <spoor/tracepoint.h>
+SPOOR_TRACEPOINT(denied, step, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
+static int ran;
+static void probe(void *data, int n) { (void)data; ran += n; }
+static void mark(void *data, void *call_data, const char *format, va_list *args)
+{
+	(void)data; (void)call_data; (void)format; (void)args;
+	ran++;
+}
+
+int main(void)
+{
+	int step = register_trace_denied_step(probe, NULL), marker = marker_probe_register("m", NULL, mark, NULL);
+
+	spoor_trace(denied, step, 1);
+	trace_mark(m, "n %d", 1);
+	printf("%d %d %d", step, marker, ran);
+	printf(" %d %d", unregister_trace_denied_step(probe, NULL), marker_probe_unregister("m", mark, NULL));
+	printf(" %d\n", marker_probe_register("none", NULL, mark, NULL));
+	return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("flags", [[], FLAG], ids=["plain", "flag"])
+def test_who_registers_a_probe_is_told(build, tmp_path, flags):
+    """But for an event that has no site yet."""
+    (tmp_path / "probes.c").write_text(PROBES)
+    program = tracing.build_program(tmp_path / "probes", tmp_path / "probes.c", *flags)
+    done = subprocess.run([program], env=tracing.environment(build, None), capture_output=True, text=True, timeout=30,
+                          preexec_fn=DENIED["seccomp, no proc"][0])
+    assert done.stdout.split() == ("0 0 2 0 0 0" if flags else "-1 -1 0 -2 -2 0").split(), done
+
+
 def denied_script(path, program, *args, seccomp):
     """For a recorder's command: the recorder itself is not denied anything."""
     path.write_text(f"import os, sys\nsys.path.insert(0, {os.path.dirname(__file__)!r})\nimport denials\n"

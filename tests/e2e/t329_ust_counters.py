@@ -2,8 +2,13 @@
 """Contexts of the kernel's and the processor's counters."""
 import json
 import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import tracing
+from daemons import daemon, open_place as place  # noqa: F401
 
 
 def test_counters_as_getrusage_says(spoor, tmp_path):
@@ -40,6 +45,57 @@ def test_counters_that_are_not_there(spoor, tmp_path):
     assert all((json.loads(line)["context"]["perf_cycles"] > 0) == has_pmu for line in report)
     run = spoor("ust", "run", "--context", "perf:beauty", "-o", "u.spoor", "--", program)
     assert run.returncode == 2 and "perf:page-faults" in run.stderr
+
+
+def test_counters_of_the_kernel(build, place):  # noqa: F811
+    """Who may count the program alone is told of those that happen in the kernel, and of no others."""
+    paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+    for file in build / "spoor", tracing.agent(build):
+        shutil.copy(file, place)
+    program = tracing.build_program(place / "perf", "ust_perf.c")
+    env = os.environ | {"HOME": str(place), "SPOOR_UST_LIBRARY": str(place / "libspoor-ust.so.0")}
+    said = {}
+    for user in 0, 12345:
+        contexts = "perf:page-faults,perf:context-switches,perf:cpu-migrations"
+        run = subprocess.run([place / "spoor", "ust", "run", "--context", contexts, "-o", place / f"{user}.spoor", "--",
+                              program], env=env, user=user, group=user, extra_groups=[], capture_output=True, text=True,
+                             cwd=place, timeout=60)
+        assert run.returncode == 0, run.stderr
+        said[user] = set(re.findall(r"perf:([a-z-]+) stays 0: not permitted", run.stderr))
+    assert not said[0] and said[12345] == ({"context-switches", "cpu-migrations"} if paranoid >= 2 else set())
+
+
+def test_counters_that_a_program_cannot_have(spoor, build, place, tmp_path):  # noqa: F811
+    """Though its recorder can: that is said at the end, whoever records it, also where nobody does."""
+    shutil.copy(tracing.agent(build), place)
+    program = tracing.build_program(place / "perf", "ust_perf.c")
+    command = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", program]
+    contexts = "perf:page-faults,perf:cpu-migrations"
+    denied = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) >= 2
+    env = os.environ | {"SPOOR_UST_LIBRARY": str(place / "libspoor-ust.so.0")}
+    run = spoor("ust", "run", "--context", contexts, "-o", "t.spoor", "--", *command, env=env)
+    out = place / "out"
+    out.mkdir()
+    os.chown(out, 12345, 12345)
+    alone = {"LD_PRELOAD": str(place / "libspoor-ust.so.0"), "SPOOR_UST_OUTPUT": str(out), "SPOOR_UST_CONTEXT": contexts}
+    assert subprocess.run(command, env=os.environ | alone, stdout=subprocess.DEVNULL, timeout=60).returncode == 0
+    recovered = spoor("ust", "recover", out, "-o", "u.spoor")
+    for by in run, recovered:
+        assert by.returncode == 0, by.stderr
+        said = [line for line in by.stderr.splitlines() if "0 in some events" in line]
+        assert len(said) == denied and all(" perf:cpu-migrations: " in line for line in said), by.stderr
+    for trace in "t.spoor", "u.spoor":
+        assert ("1 counter (perf:NAME) is 0 in some events" in spoor("report", trace).stdout) == denied
+        summary = spoor("report", "--format", "json", trace).stdout.splitlines()[-1]
+        assert json.loads(summary)["uncounted"] == denied
+
+
+def test_the_daemon_tells_of_counters(daemon, tmp_path):  # noqa: F811
+    (tmp_path / "closer.c").write_text(CLOSER)
+    program = tracing.build_program(tmp_path / "closer", tmp_path / "closer.c")
+    daemon.ust("start", "--context", "perf:page-faults,perf:task-clock,vpid", "-o", "t.spoor")
+    assert subprocess.run([program], env=daemon.environment(True), stdout=subprocess.DEVNULL).returncode == 0
+    assert "\nperf:task-clock, perf:page-faults: 0 in some events" in daemon.ust("end").stdout
 
 
 CLOSER = r"""

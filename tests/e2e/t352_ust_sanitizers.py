@@ -146,3 +146,43 @@ def test_data_of_probes(build, tmp_path, compiler, races):
         assert run.returncode == 66 and "in probe" in run.stderr, run
     else:
         assert run.returncode == 0 and not run.stderr, run
+
+
+IN_TURN = r"""
+#include <pthread.h>
+#include "spoor/marker.h"
+static void probe(void *data, void *call_data, const char *format, va_list *args)
+{
+	(void)data; (void)call_data; (void)format; (void)args;
+}
+
+static void *run(void *data)
+{
+	for (int i = 0; i < 20; i++)
+		if (marker_probe_register("m", NULL, probe, data) || marker_probe_unregister("m", probe, data))
+			return data;
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t t[2];
+	void *failed[2];
+
+	trace_mark(m, "n %d", 1);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, run, &failed[i]);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], &failed[i]);
+	return failed[0] || failed[1];
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_threads_that_register_probes(build, tmp_path, compiler):
+    """Nothing is said of what the library keeps of them."""
+    (tmp_path / "turn.c").write_text(IN_TURN)
+    program = tracing.build_program(tmp_path / "turn", tmp_path / "turn.c", "-fsanitize=thread", compiler=compiler)
+    run = subprocess.run([program], env=tracing.environment(build, None), capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0 and not run.stderr, run

@@ -113,6 +113,7 @@ enum spoor_arena_context {
 	X(21, "bus-cycles", bus_cycles, 0, 6)             \
 	X(22, "ref-cycles", ref_cycles, 0, 9)
 #define SPOOR_N_PERF 15
+#define SPOOR_PERF_KERNEL (1U << 11 | 1U << 12) /* these happen in the kernel: of the program alone they are always 0 */
 #define SPOOR_CONTEXTS_PERF (((1U << SPOOR_N_PERF) - 1) << SPOOR_PERF_FIRST)
 
 /*
@@ -197,6 +198,7 @@ struct spoor_arena {
 	__u32 consumer_waits;                         /* the consumer's: not 0 while it waits for `wake` */
 	__u64 classes_refused;                        /* event classes for which the definitions had no room */
 	__u64 taken; /* the consumer's: events of overwriting channels that it has, as far as it has noted it */
+	__u32 uncounted; /* counters (bits of contexts) that are 0 in some event since they could not be had for it */
 
 	struct spoor_arena_channel channels[SPOOR_ARENA_MAX_CHANNELS] __attribute__((aligned(1024)));
 	struct spoor_arena_clock clocks[SPOOR_ARENA_MAX_CLOCKS];

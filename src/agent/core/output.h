@@ -72,6 +72,15 @@ static inline void slot_lose(struct slot *s)
 		__atomic_fetch_add(&s->channel->lost_child, 1, __ATOMIC_RELAXED);
 }
 
+/* Counters that an event of it could not have. Without slot_enter(), likewise. */
+static inline void slot_uncounted(const struct slot *s, uint32_t contexts)
+{
+	if (!contexts || !__atomic_load_n(&s->output, __ATOMIC_RELAXED))
+		return;
+	if (contexts & ~__atomic_load_n(&s->arena->uncounted, __ATOMIC_RELAXED))
+		__atomic_fetch_or(&s->arena->uncounted, contexts, __ATOMIC_RELAXED);
+}
+
 static inline bool slot_knows(const struct slot *s, uint16_t id)
 {
 	return __atomic_load_n(&s->known[id / 8], __ATOMIC_RELAXED) >> (id % 8) & 1;

@@ -106,7 +106,7 @@ static long open_counter(unsigned i)
 	struct perf_event_attr attr = { .type = known[i].type, .size = sizeof(attr), .config = known[i].config };
 	long fd = sys6(SYS_perf_event_open, (long)&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
 
-	if (fd == -EACCES || fd == -EPERM) {
+	if ((fd == -EACCES || fd == -EPERM) && !(SPOOR_PERF_KERNEL >> SPOOR_PERF_FIRST & 1U << i)) {
 		attr.exclude_kernel = attr.exclude_hv = 1;
 		fd = sys6(SYS_perf_event_open, (long)&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC, 0);
 	}
@@ -184,15 +184,12 @@ static bool read_in_place(const struct perf_event_mmap_page *p, uint64_t *ret)
 	return true;
 }
 
-static uint64_t value_of(const struct counter *c)
+/* false: it cannot be had. */
+static bool value_of(const struct counter *c, uint64_t *ret)
 {
-	uint64_t v = 0;
-
-	if (c->page && read_in_place(c->page, &v))
-		return v;
-	if (c->fd <= 0 || id_of(c->fd - 1) != c->id || sys3(SYS_read, c->fd - 1, &v, sizeof(v)) != sizeof(v))
-		return 0;
-	return v;
+	if (c->page && read_in_place(c->page, ret))
+		return true;
+	return c->fd > 0 && id_of(c->fd - 1) == c->id && sys3(SYS_read, c->fd - 1, ret, sizeof(*ret)) == sizeof(*ret);
 }
 
 /* With signals blocked. */
@@ -237,13 +234,22 @@ static struct counters *counters_of(uint32_t contexts)
 	return b ? counters_in(b) : NULL;
 }
 
-unsigned perf_read(uint32_t contexts, uint64_t *ret)
+unsigned perf_read(uint32_t contexts, uint64_t *ret, uint32_t *ret_uncounted)
 {
 	struct counters *c = counters_of(contexts);
+	uint32_t uncounted = 0;
 	unsigned i, n = 0;
 
-	for (i = 0; i < SPOOR_N_PERF; i++)
-		if (contexts >> SPOOR_PERF_FIRST & 1U << i)
-			ret[n++] = c ? value_of(&c->all[i]) : 0;
+	for (i = 0; i < SPOOR_N_PERF; i++) {
+		const uint32_t bit = 1U << (SPOOR_PERF_FIRST + i);
+
+		if (!(contexts & bit))
+			continue;
+		ret[n] = 0;
+		if (!c || !value_of(&c->all[i], &ret[n]))
+			uncounted |= bit;
+		n++;
+	}
+	*ret_uncounted = uncounted;
 	return n;
 }

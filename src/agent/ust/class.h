@@ -29,8 +29,8 @@ struct class
 	uint32_t slots;                                  /* a bit for each that it is recorded in */
 	uint32_t refused;                                /* those whose arena cannot define it: its events are lost */
 	const struct filter *filters[SPOOR_SLOTS];       /* NULL: all events */
-	const struct spoor_probe *probes;                /* to a NULL function; replaced, never changed (probes.c) */
-	struct spoor_probe *old_probes;                  /* to be freed when nobody can be in them */
+	const struct spoor_probe *probes;                /* to a NULL function; replaced (probes.c) */
+	struct spoor_probe *other_probes;                /* to come; or to be freed when nobody can be in them */
 	void (*record)(void); /* of a definition that is loaded (definition.c); NULL: there is none */
 	struct marker_plan *plan;
 };

@@ -187,7 +187,7 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 					       const struct caller *caller)
 {
 	const struct slot *s = &slots[tp_slot(tp)];
-	uint32_t contexts = s->contexts, tid;
+	uint32_t contexts = s->contexts, uncounted = 0, tid;
 	size_t more = contexts_size(contexts);
 	struct callstack stack = { .scratch = NULL };
 	uint64_t counts[SPOOR_N_PERF];
@@ -199,7 +199,7 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 		more += sizeof(stack.head) + 8U * stack.head[3];
 	}
 	if (contexts & SPOOR_CONTEXTS_PERF)
-		n_counts = perf_read(contexts, counts);
+		n_counts = perf_read(contexts, counts, &uncounted);
 	more += 8U * n_counts;
 	h = clock_kind() == SPOOR_ARENA_TSC ? reserve_tsc(tp, size + more, site) :
 						reserve_monotonic(tp, size + more, site);
@@ -207,6 +207,7 @@ struct spoor_handle reserve_with_contexts_from(struct spoor_tracepoint *tp, size
 		callstack_done(&stack);
 		return h;
 	}
+	slot_uncounted(s, uncounted);
 	memcpy(&tid, h.at + 12, 4);
 	put_contexts(contexts, h.at + SPOOR_RECORD_HEAD_, tid, site, &stack, counts, n_counts);
 	callstack_done(&stack);

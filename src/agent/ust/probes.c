@@ -5,6 +5,7 @@
 
 #include "agent/core/process.h"
 #include "agent/core/sanitizers.h"
+#include "agent/ust/patch.h"
 #include "agent/ust/probes.h"
 #include "agent/ust/rcu.h"
 #include "agent/ust/sites.h"
@@ -14,8 +15,7 @@ struct registration {
 	struct registration *next;
 	const struct class *class;
 	struct spoor_probe probe;
-	const char *format;
-	char name[];
+	const char *name, *format;
 };
 
 static struct registration *registrations;
@@ -82,26 +82,27 @@ void probes_attach(struct class *c)
 	__atomic_store_n(&c->probes, all, __ATOMIC_RELEASE); /* rcu_assign_pointer knows no const */
 }
 
-/* Under both locks. */
-static void publish(struct class *c)
-{
-	struct spoor_probe *all;
-
-	if (collect(c, &all) || (!all && !c->probes))
-		return;
-	c->old_probes = (struct spoor_probe *)c->probes;
-	__atomic_store_n(&c->probes, all, __ATOMIC_RELEASE); /* rcu_assign_pointer knows no const */
-	sites_refresh(c);
-}
-
-static void publish_for(const struct registration *r)
+/* Arrays for all classes of r before any is seen: a registration holds for all of them or for none. */
+static int collect_for(const struct registration *r)
 {
 	struct class *c;
 
-	sites_resolve();
 	for (c = classes(); c; c = c->next)
-		if (is_for(r, c))
-			publish(c);
+		if (is_for(r, c) && collect(c, &c->other_probes))
+			return -ENOMEM;
+	return 0;
+}
+
+/* Under both locks. What was is freed by free_others(). */
+static void publish(struct class *c)
+{
+	struct spoor_probe *before = (struct spoor_probe *)c->probes;
+
+	if (!c->other_probes && !before)
+		return;
+	__atomic_store_n(&c->probes, c->other_probes, __ATOMIC_RELEASE); /* rcu_assign_pointer knows no const */
+	c->other_probes = before;
+	sites_refresh(c);
 }
 
 void probe_synchronize(void)
@@ -111,7 +112,7 @@ void probe_synchronize(void)
 }
 
 /* Outside of the process's lock: a probe that we wait for may be in a program that waits for it. */
-static void free_old(void)
+static void free_others(void)
 {
 	bool waited = rcu_wait();
 	struct class *c;
@@ -119,8 +120,8 @@ static void free_old(void)
 	sanitizers_acquire(no_probes);
 	for (c = classes(); c; c = c->next) {
 		if (waited)
-			free(c->old_probes);
-		c->old_probes = NULL;
+			free(c->other_probes);
+		c->other_probes = NULL;
 	}
 }
 
@@ -130,21 +131,83 @@ static bool same(const struct registration *a, const struct registration *b)
 	       !strcmp(a->name, b->name);
 }
 
-static int add(struct registration *r)
+/* -EPERM: it has sites, and in this process none can be switched on. */
+static int may_run(const struct registration *r)
+{
+	struct class *c;
+	int ret = 0;
+
+	if (patch_way() != SPOOR_AGENT_REFUSED)
+		return 0;
+	for (c = classes(); c; c = c->next) {
+		int n = is_for(r, c) ? sites_of(c) : 0;
+
+		if (n > 0)
+			return 0;
+		ret = ret ?: n;
+	}
+	return ret;
+}
+
+/* A copy that stays. */
+static struct registration *keep_registration(const struct registration *r)
+{
+	size_t n = strlen(r->name) + 1;
+	struct registration *copy = calloc(1, sizeof(*copy) + n + (r->format ? strlen(r->format) + 1 : 0));
+	char *text = (char *)(copy + 1);
+
+	if (!copy)
+		return NULL;
+	*copy = *r;
+	copy->name = memcpy(text, r->name, n);
+	if (r->format)
+		copy->format = strcpy(text + n, r->format);
+	return copy;
+}
+static int add(const struct registration *r)
 {
 	struct registration **at;
+	struct class *c;
+	int ret = may_run(r);
 
 	for (at = &registrations; *at; at = &(*at)->next)
 		if (same(*at, r))
 			return -EEXIST;
-	*at = r;
-	publish_for(r);
+	if (ret)
+		return ret;
+	*at = keep_registration(r);
+	if (!*at)
+		return -ENOMEM;
+	if (collect_for(r)) {
+		free(*at);
+		*at = NULL;
+		return -ENOMEM;
+	}
+	for (c = classes(); c; c = c->next)
+		if (is_for(r, c))
+			publish(c);
 	return 0;
 }
 
+static void nothing(void)
+{
+}
+
+/* Where there is no memory for an array without it: those that run through this one find it or find nothing. */
+static void silence(const struct class *c, const struct spoor_probe *probe)
+{
+	struct spoor_probe *p = (struct spoor_probe *)c->probes;
+
+	for (; p && p->function; p++)
+		if (p->function == probe->function && p->data == probe->data)
+			__atomic_store_n(&p->function, nothing, __ATOMIC_RELAXED);
+}
+
+/* Takes no memory that it would need: who gives a probe up could do nothing about that. */
 static int drop(const struct registration *r)
 {
 	struct registration **at, *found;
+	struct class *c;
 
 	for (at = &registrations; *at; at = &(*at)->next)
 		if (same(*at, r))
@@ -153,45 +216,44 @@ static int drop(const struct registration *r)
 	if (!found)
 		return -ENOENT;
 	*at = found->next;
-	publish_for(found);
+	for (c = classes(); c; c = c->next) {
+		if (!is_for(found, c))
+			continue;
+		if (collect(c, &c->other_probes))
+			silence(c, &found->probe);
+		else
+			publish(c);
+	}
 	free(found);
 	return 0;
 }
 
-static struct registration *make(const char *name, const char *format)
+static int change_locked(struct registration *r, const struct spoor_desc *desc, const char *file, uint32_t line,
+			 bool in)
 {
-	size_t n = strlen(name) + 1;
-	struct registration *r = calloc(1, sizeof(*r) + n + (format ? strlen(format) + 1 : 0));
-
-	if (!r)
-		return NULL;
-	memcpy(r->name, name, n);
-	if (format)
-		r->format = strcpy(r->name + n, format);
-	return r;
+	r->class = desc ? class_of(desc, file, line) : NULL;
+	if (desc && !r->class)
+		return in ? -ENOMEM : -ENOENT;
+	sites_resolve();
+	return in ? add(r) : drop(r);
 }
 
-/* Takes r over. */
 static int change(struct registration *r, const struct spoor_desc *desc, const char *file, uint32_t line, bool in)
 {
 	int ret = -EDEADLK;
 
 	sanitizers_release(&registrations);
 	/* Who holds the lock waits for probes, so none may wait for the lock, nor for itself. */
-	if (rcu_reading() || !tid_lock(&process->probes_lock)) {
-		free(r);
+	if (rcu_reading() || !tid_lock(&process->probes_lock))
 		return ret;
-	}
+	sanitizers_acquire(&process->probes_lock);
 	if (outputs_lock(true)) {
 		rcu_use();
-		r->class = desc ? class_of(desc, file, line) : NULL;
-		ret = desc && !r->class ? -ENOMEM : in ? add(r) : drop(r);
+		ret = change_locked(r, desc, file, line, in);
 		process_unlock();
 	}
-	if (ret || !in)
-		free(r);
-	if (!ret)
-		free_old();
+	free_others();
+	sanitizers_release(&process->probes_lock);
 	tid_unlock(&process->probes_lock);
 	return ret;
 }
@@ -199,12 +261,9 @@ static int change(struct registration *r, const struct spoor_desc *desc, const c
 static int change_tracepoint(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void),
 			     void *data, bool in)
 {
-	struct registration *r = make("", NULL);
+	struct registration r = { .probe = { probe, data }, .name = "" };
 
-	if (!r)
-		return -ENOMEM;
-	r->probe = (struct spoor_probe){ probe, data };
-	return change(r, desc, file, line, in);
+	return change(&r, desc, file, line, in);
 }
 
 int probe_register(const struct spoor_desc *desc, const char *file, uint32_t line, void (*probe)(void), void *data)
@@ -219,12 +278,9 @@ int probe_unregister(const struct spoor_desc *desc, const char *file, uint32_t l
 
 static int change_marker(const char *name, const char *format, marker_probe_func *probe, void *data, bool in)
 {
-	struct registration *r = make(name, format);
+	struct registration r = { .probe = { (void (*)(void))probe, data }, .name = name, .format = format };
 
-	if (!r)
-		return -ENOMEM;
-	r->probe = (struct spoor_probe){ (void (*)(void))probe, data };
-	return change(r, NULL, NULL, 0, in);
+	return change(&r, NULL, NULL, 0, in);
 }
 
 int probe_register_marker(const char *name, const char *format, marker_probe_func *probe, void *data)

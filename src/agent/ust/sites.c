@@ -207,10 +207,10 @@ void sites_resolve(void)
 }
 
 /*
- * Sites of the classes of a rule, or (NULL) of those that are in any of these slots; stuck ones only if there are no
- * others.
+ * Sites of a class, or (NULL) of the classes of a rule, or (NULL) of those that are in any of these slots; stuck ones
+ * only if there are no others.
  */
-static int count_sites(const struct rule *r, uint32_t in)
+static int count_sites(const struct class *only, const struct rule *r, uint32_t in)
 {
 	int n = 0, stuck = 0;
 	uint32_t i;
@@ -221,7 +221,7 @@ static int count_sites(const struct rule *r, uint32_t in)
 		for (s = objects[i].begin; s < objects[i].end; s++) {
 			const struct class *c = s->code ? tracepoint_of(s)->agent : NULL;
 
-			if (!c || !(r ? rule_is_for(r, c) : (c->slots & in) != 0))
+			if (!c || !(only ? c == only : r ? rule_is_for(r, c) : (c->slots & in) != 0))
 				continue;
 			if (is_stuck(s))
 				stuck++;
@@ -257,7 +257,7 @@ int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsig
 	missing = rule_field_missing(r);
 	if (missing && size > sizeof(no_field) + strlen(missing))
 		strcpy(stpcpy(stpcpy(text, no_field), missing), "'");
-	return count_sites(r, 0);
+	return count_sites(NULL, r, 0);
 }
 
 int sites_record(unsigned session, bool on, unsigned first_slot)
@@ -269,7 +269,12 @@ int sites_record(unsigned session, bool on, unsigned first_slot)
 	apply();
 	for (i = first_slot; on && i < SPOOR_SLOTS && slots[i].output == slots[first_slot].output; i++)
 		in |= 1U << i;
-	return count_sites(NULL, in);
+	return count_sites(NULL, NULL, in);
+}
+
+int sites_of(const struct class *c)
+{
+	return count_sites(c, NULL, 0);
 }
 
 unsigned sites_count(unsigned *ret_stuck)

@@ -24,6 +24,9 @@ int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsig
 /* Recording is on, into the slots from first_slot on, or off. As sites_rule(), of the sites that the rules enable. */
 int sites_record(unsigned session, bool on, unsigned first_slot);
 
+/* The class's sites, likewise. */
+int sites_of(const struct class *c);
+
 /* How many there are, and of these how many cannot be switched on (patch.h). */
 unsigned sites_count(unsigned *ret_stuck);
 

@@ -88,6 +88,8 @@ uint64_t spoor_user_arena_lost(struct spoor_user_arena *a);
  */
 uint64_t spoor_user_arena_lost_child(const struct spoor_user_arena *a);
 uint32_t spoor_user_arena_children(struct spoor_user_arena *a);
+/* Counters that some of its events could not have, as the program says: bits of contexts. */
+uint32_t spoor_user_arena_uncounted(const struct spoor_user_arena *a);
 uint64_t spoor_user_arena_overwritten(struct spoor_user_arena *a);
 /* Of a live one: events that were written into shared packets, as the program says, and as far as that can be. */
 uint64_t spoor_user_arena_shared(struct spoor_user_arena *a);

@@ -215,6 +215,11 @@ uint32_t spoor_user_arena_children(struct spoor_user_arena *a)
 	return 0;
 }
 
+uint32_t spoor_user_arena_uncounted(const struct spoor_user_arena *a)
+{
+	return LOAD(live(a)->uncounted) & SPOOR_CONTEXTS_PERF;
+}
+
 uint64_t spoor_user_arena_memory(const struct spoor_user_arena *a)
 {
 	size_t page = sysconf(_SC_PAGESIZE), n = (a->size + page - 1) / page;

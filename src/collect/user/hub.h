@@ -99,6 +99,7 @@ struct spoor_hub_result {
 	unsigned programs, crashed;
 	struct spoor_user_damaged damaged;
 	unsigned stuck; /* programs with sites that could not be switched on */
+	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
 	unsigned away;  /* programs that found no room, at a recorder or to wait for one */
 	unsigned came;  /* programs with sites that the session was for, whether they wrote an event or not */

@@ -337,6 +337,7 @@ static void add_source(const struct spoor_source *source, struct spoor_hub_resul
 	ret->lost += spoor_user_arena_lost(source->arena) - source->lost_earlier;
 	ret->overwritten += spoor_source_overwritten(source) - source->overwritten;
 	spoor_source_damaged(source, &ret->damaged);
+	ret->uncounted |= spoor_user_arena_uncounted(source->arena);
 	ret->programs += source->n && !source->known;
 }
 
@@ -370,6 +371,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.programs = s->n_programs,
 		.crashed = s->n_crashed,
 		.damaged = s->damaged,
+		.uncounted = s->uncounted,
 		.stuck = s->n_stuck,
 		.late = s->n_late,
 		.away = s->n_away,

@@ -53,7 +53,7 @@ void spoor_user_perf_missing(uint32_t contexts, char *ret, size_t size)
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known) && n < size; i++) {
 		int err = contexts & 1u << known[i].bit ? try(known[i].type, known[i].config, 0) : 0;
 
-		if (err == -EACCES || err == -EPERM)
+		if ((err == -EACCES || err == -EPERM) && !(SPOOR_PERF_KERNEL & 1u << known[i].bit))
 			err = try(known[i].type, known[i].config, 1);
 		if (err)
 			n += snprintf(ret + n, size - n, "%sperf:%s stays 0: %s", n ? "; " : "", known[i].name,

@@ -277,6 +277,7 @@ static void tell(struct recovery *r, struct spoor_taker *t)
 		r->ret->running += state == SPOOR_PROGRAM_RUNS;
 		r->ret->stuck += s->arena->head.n_stuck != 0;
 		spoor_source_damaged(s, &r->ret->damaged);
+		r->ret->uncounted |= spoor_user_arena_uncounted(s->arena);
 		r->ret->lost += spoor_user_arena_lost(s->arena);
 		r->ret->lost_child += spoor_user_arena_lost_child(s->arena);
 		r->ret->overwritten += spoor_user_arena_overwritten(s->arena);
@@ -312,6 +313,7 @@ static void define_counters(const struct recovery *r, struct spoor_writer *w, ui
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_not_recorded", r->ret->children);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_overwritten", r->ret->overwritten);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_malformed", r->ret->damaged.places);
+	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_uncounted", __builtin_popcount(r->ret->uncounted));
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_programs", r->ret->programs);
 	spoor_define_counter(w, spoor_writer_define_user, ts, "ust_crashed", r->ret->crashed);
 }

@@ -16,6 +16,7 @@ struct spoor_recovery {
 	uint64_t lost_child, children; /* of `lost`: by so many child processes that could have no buffers */
 	uint64_t undescribed; /* of `lost`: of classes without a description that makes sense */
 	struct spoor_user_damaged damaged;
+	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	unsigned programs, running, crashed;
 	unsigned unseen;             /* programs that ended without exit(): by a crash or not */
 	unsigned stuck;              /* programs with sites that could not be switched on */

@@ -156,6 +156,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_lost_child", c.lost_child);
 	spoor_taker_counter(s->taker, "ust_overwritten", c.overwritten);
 	spoor_taker_counter(s->taker, "ust_malformed", s->damaged.places);
+	spoor_taker_counter(s->taker, "ust_uncounted", __builtin_popcount(s->uncounted));
 	spoor_taker_counter(s->taker, "ust_programs", s->n_programs);
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
@@ -432,6 +433,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->refused += source->refused;
 	s->lost_earlier -= source->lost_earlier;
 	spoor_source_damaged(source, &s->damaged);
+	s->uncounted |= spoor_user_arena_uncounted(source->arena);
 	/* The library is preloaded into shells, too, which say nothing. */
 	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
 		return;

@@ -146,6 +146,7 @@ struct spoor_ust_session {
 	uint64_t lost, refused;
 	unsigned n_programs, n_crashed, n_unseen;
 	struct spoor_user_damaged damaged;
+	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	struct spoor_ust_apart apart;
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
 	size_t n_apart_who;
