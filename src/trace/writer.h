@@ -126,6 +126,8 @@ int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, u
 /* Definitions that wait: all, or, where many of them found no space just now, not yet, and what it said then. */
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e);
+/* Definitions that were not flushed, or could not be written yet. */
+int spoor_writer_has_unwritten(const struct spoor_writer *w);
 
 /*
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:

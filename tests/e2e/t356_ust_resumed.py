@@ -99,6 +99,26 @@ def next_daemon(daemon, number, *programs):
     wait_for(lambda: all(daemon.line(p.pid) for p in programs))
 
 
+def test_daemon_killed_as_a_program_is_gone(daemon, ticker):
+    """How that ended is in the trace, or told by the next daemon, which counts nothing twice."""
+    pids = set()
+    for i in range(4):
+        if i:
+            daemon.start()
+        else:
+            daemon.ust("start", "-o", "t.spoor")
+        counter = counters(daemon.cwd / f"counter{i}", 1)
+        p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+        wait_for(lambda: behind(counter)[0])
+        daemon.finish(p)
+        daemon.kill()
+        pids.add(p.pid)
+    daemon.start()
+    said = daemon.ust("end").stdout
+    assert said.startswith(f"{len(daemon.events())} events of 4 programs, 0 lost"), said
+    assert {(p["pid"], p["state"]) for p in daemon.summary["programs"]} == {(pid, "crashed") for pid in pids}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_single_programs_stay_stopped(daemon, ticker, number):
     """One that was stopped alone is, with the next daemons, too; and its number's next owner is another."""

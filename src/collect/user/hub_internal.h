@@ -330,6 +330,15 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 /* exit.c */
 enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
 
+/*
+ * hub_gone.c: the source's program is gone, and all that it wrote was taken; frees the source. The keeper is to let go
+ * of its buffers once it is written how it ended: a recorder that is killed before leaves that to the next one.
+ */
+void spoor_hub_gone(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
+		    enum spoor_program_end end);
+void spoor_hub_gone_look(struct spoor_hub *h, struct spoor_ust_session *s); /* what is written, and where it is safe */
+void spoor_hub_gone_finish(struct spoor_hub *h, struct spoor_ust_session *s);
+
 /* retired.c: takes the source over. */
 void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
 		      enum spoor_program_end end);

@@ -258,6 +258,8 @@ int spoor_hub_tick(struct spoor_hub *h)
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->gone && spoor_program_is_taken(p))
 			spoor_program_finish(p);
+	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
+		spoor_hub_gone_look(h, s);
 	adapt(h, most);
 	spoor_requests_tick(h, now);
 	spoor_hub_bury(h);

@@ -433,7 +433,7 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->lost_earlier -= source->lost_earlier;
 	spoor_source_damaged(source, &s->damaged);
 	/* The library is preloaded into shells, too, which say nothing. */
-	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
+	if (!source->n && !source->known && !source->arena->malformed && !spoor_source_lost(source))
 		return;
 	s->n_programs += !source->known;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;

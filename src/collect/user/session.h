@@ -75,6 +75,13 @@ struct spoor_ust_retired {
 	bool sent; /* all of it is on its way to the relay, and snapshots do not have it */
 };
 
+/* Buffers of a program that is gone, which the keeper holds until it is written how that ended (hub_gone.c). */
+struct spoor_ust_gone {
+	uint8_t arena[16];
+	uint64_t mark; /* when the relay has carried out as much, it is there, too */
+};
+#define SPOOR_UST_MOST_GONE 256
+
 /* Programs with sites that came, or ran already, and cannot be recorded. */
 struct spoor_ust_apart {
 	unsigned n;
@@ -132,6 +139,8 @@ struct spoor_ust_session {
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
 	uint64_t retired_bytes;
+	struct spoor_ust_gone gone[SPOOR_UST_MOST_GONE];
+	size_t n_gone;
 	struct spoor_sender *sender;  /* the way to the relay; NULL: none */
 	bool behind;                  /* what the round before wrote is not there yet */
 	bool missed;                  /* the last round did not take all that there was: there is no room */
