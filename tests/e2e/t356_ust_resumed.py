@@ -119,6 +119,71 @@ def test_daemon_killed_as_a_program_is_gone(daemon, ticker):
     assert {(p["pid"], p["state"]) for p in daemon.summary["programs"]} == {(pid, "crashed") for pid in pids}
 
 
+def scribble(p, at, text):
+    """Into its buffer, as a program would that writes where it should not. text None: over all that is behind."""
+    first, last = next(line.split()[0].split("-") for line in open(f"/proc/{p.pid}/maps")
+                       if "memfd:" in line and " rw-s " in line)
+    with open(f"/proc/{p.pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(int(first, 16) + at)
+        memory.write(text or b"\xff" * (int(last, 16) - memory.tell()))
+
+
+def damaged_in_state(daemon):
+    return json.loads((daemon.cwd / "ust.sock.state").read_text())["sessions"][0]["damaged"]["programs"]
+
+
+def say_damaged(daemon, p, name="ticker"):
+    """`end` and the report do, once."""
+    _, said = daemon.ust("end").stdout.splitlines()
+    report = subprocess.run([daemon.build / "spoor", "report", "t.spoor"], cwd=daemon.cwd, capture_output=True,
+                            text=True, timeout=PATIENCE)
+    assert re.fullmatch(rf"{re.escape(name)}\[{p.pid}] wrote what made no sense into its own buffer, in \d+ places?; "
+                        "what that hid is lost", said)
+    assert report.stdout.count("Damaged: ") == report.stdout.count(f"Damaged: ticker[{p.pid}] wrote what") == 1
+    daemon.events()
+    assert [(k["pid"], k["comm"], k["state"]) for k in daemon.summary["programs"]] == [(p.pid, "ticker", "damaged")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_damaged_programs_of_the_daemon_before(daemon, ticker, number):
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "256k")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: behind(counter)[0] > 10)
+    daemon.process.send_signal(signal.SIGSTOP)
+    before, = behind(counter)
+    wait_for(lambda: behind(counter)[0] > before + 10)
+    scribble(p, 64 << 10, None)
+    p.kill()
+    daemon.process.send_signal(signal.SIGCONT)
+    daemon.finish(p)
+    wait_for(lambda: damaged_in_state(daemon))
+    for _ in range(2):
+        daemon.kill(number)
+        daemon.start()
+    say_damaged(daemon, p)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "ended"])
+def test_program_whose_buffer_the_next_daemon_cannot_read(daemon, ticker, number, lives):
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: daemon.so_far())
+    scribble(p, 0, b"x" * 64)
+    for _ in range(2):
+        daemon.kill(number)
+        if not lives:
+            p.kill()
+            p.wait()
+        daemon.start()
+        wait_for(lambda: damaged_in_state(daemon))
+    p.kill()
+    p.wait()
+    say_damaged(daemon, p, "ticker" if lives else "?")  # whose name was in there
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_single_programs_stay_stopped(daemon, ticker, number):
     """One that was stopped alone is, with the next daemons, too; and its number's next owner is another."""

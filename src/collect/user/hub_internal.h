@@ -361,6 +361,8 @@ void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now); /* where ther
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
 /* What a program has offered to the recorder before us, and not to us. */
 bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p);
+/* What that was called, which the program itself may have overwritten; NULL: there is none. */
+const uint8_t *spoor_orphans_uuid(struct spoor_hub *h, struct hub_program *p, uint32_t session);
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its program is gone: it was adopted */
 void spoor_orphans_free(struct spoor_hub *h);
 

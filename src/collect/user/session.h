@@ -155,6 +155,7 @@ struct spoor_ust_session {
 	uint64_t lost, refused;
 	unsigned n_programs, n_crashed, n_unseen;
 	struct spoor_user_damaged damaged;
+	struct spoor_source_list damaged_arenas; /* of these: each counts once, whichever recorder counted it */
 	struct spoor_ust_apart apart;
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
 	size_t n_apart_who;
@@ -209,10 +210,11 @@ void spoor_apart_unreached(struct spoor_ust_session *s, const struct spoor_ust_p
 void spoor_apart_comes(struct spoor_ust_session *s, const struct spoor_ust_process *p);
 /* It comes, and has sites. true: it had come to a recorder before us, and *how is as it did there. */
 bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, enum spoor_coming *how);
-/* Changes with each program that comes late, while it runs, not at all, or first. */
+/* Changes with each program that comes late, while it runs, not at all, or first, and with each damaged one. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {
-	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0);
+	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) +
+	       s->damaged.n;
 }
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
@@ -249,4 +251,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end);
 /* enum spoor_program_state of a program that ended so. */
 unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end);
+/* A buffer that cannot be read, of a program that is damaged. comm: "" if it is not known. false: it was counted already. */
+bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
+				  uint32_t pid);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);
