@@ -355,6 +355,33 @@ def test_full_disk(daemon, ticker, tmp_path):
         subprocess.run(["umount", "--lazy", small], check=True)
 
 
+@pytest.mark.parametrize("room", [True, False], ids=["room again", "none"])
+def test_disk_that_was_full(daemon, ticker, tmp_path, room):
+    """Once there is room the session goes on, and ends in order: what is missing is counted. Else it was cut off."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6M", "none", small], check=True)
+    try:
+        daemon.ust("start", "-o", small / "t.spoor", "--buffers", "256k")
+        counter = counters(tmp_path / "counter", 1)
+        p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+        wait_for(lambda: daemon.so_far(small / "t.spoor"))
+        leave_room(small, 0)
+        wait_for(lambda: "  it failed: " in daemon.ust("status").stdout)
+        if room:
+            (small / "filler").unlink()
+            wait_for(lambda: "\n  writing failed for a while: " in daemon.ust("status").stdout)
+            assert "session default: recording, to " in daemon.ust("status").stdout
+        daemon.finish(p)
+        end = daemon.ust("end", check=False)
+        assert (end.returncode == 0) == ("\nwriting failed for a while: " in end.stdout) == room, end
+        numbers = [e["fields"]["n"] for e in daemon.events(small / "t.spoor") if e["event"] == "zoo:tick"]
+        assert daemon.summary["lost_writing"] > 0 and daemon.summary["ended"] == room
+        assert not room or behind(counter)[0] - 1 <= numbers[-1] <= behind(counter)[0]
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
 def test_no_room_to_go_on(daemon, ticker, tmp_path):
     """The next daemon does not begin, nor another trace; once there is room it goes on, and has all of it."""
     small = tmp_path / "small"

@@ -193,6 +193,13 @@ void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
 		spoor_writer_fails(s->w);
 }
 
+void spoor_ust_session_goes_on(struct spoor_ust_session *s)
+{
+	s->failed = false;
+	if (!s->o.writer)
+		spoor_writer_goes_on(s->w);
+}
+
 /* ---- rounds ---- */
 
 /* Sets s->missed if there is no room for all of it, where there is a limit. */

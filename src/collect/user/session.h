@@ -149,8 +149,8 @@ struct spoor_ust_session {
 	uint64_t lost_before;         /* by all programs, in the round before */
 	char trouble[320];            /* with the relay, as it was told last */
 	struct spoor_ust_ending ending;
-	bool failed;
-	char why[512]; /* it failed: the first reason */
+	bool failed;   /* the last time that there was something to write */
+	char why[512]; /* it fails, or did once: the first reason */
 	/* of programs that are gone: */
 	uint64_t lost, refused;
 	unsigned n_programs, n_crashed, n_unseen;
@@ -255,3 +255,4 @@ unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_e
 bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
 				  uint32_t pid);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);
+void spoor_ust_session_goes_on(struct spoor_ust_session *s); /* it can write again */
