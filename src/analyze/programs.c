@@ -42,6 +42,8 @@ static int grow(struct spoor_programs *p)
 int spoor_programs_see(struct spoor_programs *p, const struct spoor_event *ev)
 {
 	const struct spoor_program *program = (const void *)ev->h;
+	char comm[sizeof(program->comm)];
+	struct spoor_program *before;
 	uint32_t *slot;
 
 	if (ev->h->id != SPOOR_EV_PROGRAM)
@@ -49,9 +51,15 @@ int spoor_programs_see(struct spoor_programs *p, const struct spoor_event *ev)
 	if (p->n == p->room && grow(p) < 0)
 		return -ENOMEM;
 	slot = find(p->list, p->index, p->size, program->arena);
-	if (!*slot)
+	if (!*slot) {
 		*slot = (uint32_t)++p->n;
-	p->list[*slot - 1] = *program;
+		p->list[*slot - 1] = (struct spoor_program){};
+	}
+	before = &p->list[*slot - 1];
+	memcpy(comm, before->comm, sizeof(comm));
+	*before = *program;
+	if (!program->comm[0]) /* who met it last could not read that */
+		memcpy(before->comm, comm, sizeof(comm));
 	return 0;
 }
 

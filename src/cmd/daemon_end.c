@@ -82,6 +82,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 		 output);
 	spoor_hub_answer(c->q, text);
 	spoor_daemon_tell_elsewhere(c, result.elsewhere, "");
+	spoor_daemon_tell_failed_once(c, result.failed_once, "");
 	tell_refused(c, &result);
 	if (result.damaged.n)
 		spoor_hub_answer(c->q, spoor_ust_damaged(&result.damaged, text, sizeof(text)));

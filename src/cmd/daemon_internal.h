@@ -24,6 +24,7 @@ void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before);
 void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *before);
 /* Why its trace is another one than it was begun with, if it is: says so. */
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before);
+void spoor_daemon_tell_failed_once(struct command *c, const char *why, const char *before);
 /* What a command has changed is kept for the next daemon. It is done, and where that cannot be it is said. */
 void spoor_daemon_keep(struct command *c);
 int spoor_daemon_status(struct command *c, struct spoor_error *e);

@@ -195,6 +195,16 @@ void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *be
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_tell_failed_once(struct command *c, const char *why, const char *before)
+{
+	char line[640];
+
+	if (!*why)
+		return;
+	snprintf(line, sizeof(line), "%swriting failed for a while: %s", before, why);
+	spoor_hub_answer(c->q, line);
+}
+
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before)
 {
 	char line[640];
@@ -236,6 +246,8 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 	if (why)
 		tell_failure(c, s, why);
 	spoor_hub_totals(c->h, s, &sum);
+	if (!why)
+		spoor_daemon_tell_failed_once(c, sum.failed_once, "  ");
 	spoor_daemon_tell_apart(c, &s->apart, "  ");
 	spoor_daemon_tell_away(c, s->n_away, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));

@@ -362,6 +362,11 @@ void spoor_writer_fails(struct spoor_writer *w)
 	w->failed = true;
 }
 
+void spoor_writer_goes_on(struct spoor_writer *w)
+{
+	w->failed = false;
+}
+
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e)
 {
 	int r = 0, r2;

@@ -126,6 +126,8 @@ int spoor_define_counter(struct spoor_writer *w, spoor_writer_definer *define, u
 /* Definitions that wait: all, or, where many of them found no space just now, not yet, and what it said then. */
 int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e);
 int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e);
+/* Definitions that were not flushed, or could not be written yet. */
+int spoor_writer_has_unwritten(const struct spoor_writer *w);
 
 /*
  * Rotation. A segment ends when every CPU's ring has delivered its mark, so two are open for a short time:
@@ -197,5 +199,7 @@ void spoor_writer_on_loss(struct spoor_writer *w, void (*lost)(void *ctx, const 
 			  void *ctx);
 /* Who has heard of a failure and goes no further: the trace is not called whole, even if nothing of it is missing. */
 void spoor_writer_fails(struct spoor_writer *w);
+/* Who has gone on all the same, and could write all that came since: the trace ends in order, with what is counted. */
+void spoor_writer_goes_on(struct spoor_writer *w);
 /* Marks the recording as ended in order, writes the manifest, frees w. NULL is fine. */
 int spoor_writer_close(struct spoor_writer *w, struct spoor_error *e);

@@ -268,6 +268,15 @@ int spoor_writer_flush(struct spoor_writer *w, struct spoor_error *e)
 	return flush_parts(w, spoor_definitions_flush, e);
 }
 
+int spoor_writer_has_unwritten(const struct spoor_writer *w)
+{
+	int any = 0;
+
+	for_each_part(p, w)
+		any |= (p->previous && p->previous->buf_len) || (p->current && p->current->buf_len);
+	return any;
+}
+
 int spoor_writer_flush_due(struct spoor_writer *w, struct spoor_error *e)
 {
 	return flush_parts(w, flush_due, e);

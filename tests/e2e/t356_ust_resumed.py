@@ -99,6 +99,91 @@ def next_daemon(daemon, number, *programs):
     wait_for(lambda: all(daemon.line(p.pid) for p in programs))
 
 
+def test_daemon_killed_as_a_program_is_gone(daemon, ticker):
+    """How that ended is in the trace, or told by the next daemon, which counts nothing twice."""
+    pids = set()
+    for i in range(4):
+        if i:
+            daemon.start()
+        else:
+            daemon.ust("start", "-o", "t.spoor")
+        counter = counters(daemon.cwd / f"counter{i}", 1)
+        p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+        wait_for(lambda: behind(counter)[0])
+        daemon.finish(p)
+        daemon.kill()
+        pids.add(p.pid)
+    daemon.start()
+    said = daemon.ust("end").stdout
+    assert said.startswith(f"{len(daemon.events())} events of 4 programs, 0 lost"), said
+    assert {(p["pid"], p["state"]) for p in daemon.summary["programs"]} == {(pid, "crashed") for pid in pids}
+
+
+def scribble(p, at, text):
+    """Into its buffer, as a program would that writes where it should not. text None: over all that is behind."""
+    first, last = next(line.split()[0].split("-") for line in open(f"/proc/{p.pid}/maps")
+                       if "memfd:" in line and " rw-s " in line)
+    with open(f"/proc/{p.pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(int(first, 16) + at)
+        memory.write(text or b"\xff" * (int(last, 16) - memory.tell()))
+
+
+def damaged_in_state(daemon):
+    return json.loads((daemon.cwd / "ust.sock.state").read_text())["sessions"][0]["damaged"]["programs"]
+
+
+def say_damaged(daemon, p, name="ticker"):
+    """`end` and the report do, once."""
+    _, said = daemon.ust("end").stdout.splitlines()
+    report = subprocess.run([daemon.build / "spoor", "report", "t.spoor"], cwd=daemon.cwd, capture_output=True,
+                            text=True, timeout=PATIENCE)
+    assert re.fullmatch(rf"{re.escape(name)}\[{p.pid}] wrote what made no sense into its own buffer, in \d+ places?; "
+                        "what that hid is lost", said)
+    assert report.stdout.count("Damaged: ") == report.stdout.count(f"Damaged: ticker[{p.pid}] wrote what") == 1
+    daemon.events()
+    assert [(k["pid"], k["comm"], k["state"]) for k in daemon.summary["programs"]] == [(p.pid, "ticker", "damaged")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_damaged_programs_of_the_daemon_before(daemon, ticker, number):
+    daemon.ust("start", "-o", "t.spoor", "--buffers", "256k")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: behind(counter)[0] > 10)
+    daemon.process.send_signal(signal.SIGSTOP)
+    before, = behind(counter)
+    wait_for(lambda: behind(counter)[0] > before + 10)
+    scribble(p, 64 << 10, None)
+    p.kill()
+    daemon.process.send_signal(signal.SIGCONT)
+    daemon.finish(p)
+    wait_for(lambda: damaged_in_state(daemon))
+    for _ in range(2):
+        daemon.kill(number)
+        daemon.start()
+    say_damaged(daemon, p)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("lives", [True, False], ids=["lives", "ended"])
+def test_program_whose_buffer_the_next_daemon_cannot_read(daemon, ticker, number, lives):
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    counter = counters(daemon.cwd / "counter", 1)
+    p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+    wait_for(lambda: daemon.so_far())
+    scribble(p, 0, b"x" * 64)
+    for _ in range(2):
+        daemon.kill(number)
+        if not lives:
+            p.kill()
+            p.wait()
+        daemon.start()
+        wait_for(lambda: damaged_in_state(daemon))
+    p.kill()
+    p.wait()
+    say_damaged(daemon, p, "ticker" if lives else "?")  # whose name was in there
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_single_programs_stay_stopped(daemon, ticker, number):
     """One that was stopped alone is, with the next daemons, too; and its number's next owner is another."""
@@ -266,6 +351,33 @@ def test_full_disk(daemon, ticker, tmp_path):
         assert count_all(daemon, small / "t.spoor", said) == written
         assert len(daemon.events(small / "t.spoor")) + daemon.summary["discarded"] == written
         assert daemon.summary["lost_writing"] > 0
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)
+
+
+@pytest.mark.parametrize("room", [True, False], ids=["room again", "none"])
+def test_disk_that_was_full(daemon, ticker, tmp_path, room):
+    """Once there is room the session goes on, and ends in order: what is missing is counted. Else it was cut off."""
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6M", "none", small], check=True)
+    try:
+        daemon.ust("start", "-o", small / "t.spoor", "--buffers", "256k")
+        counter = counters(tmp_path / "counter", 1)
+        p = daemon.program(ticker, 1, 0, 1000, TICKER_COUNTER=counter)
+        wait_for(lambda: daemon.so_far(small / "t.spoor"))
+        leave_room(small, 0)
+        wait_for(lambda: "  it failed: " in daemon.ust("status").stdout)
+        if room:
+            (small / "filler").unlink()
+            wait_for(lambda: "\n  writing failed for a while: " in daemon.ust("status").stdout)
+            assert "session default: recording, to " in daemon.ust("status").stdout
+        daemon.finish(p)
+        end = daemon.ust("end", check=False)
+        assert (end.returncode == 0) == ("\nwriting failed for a while: " in end.stdout) == room, end
+        numbers = [e["fields"]["n"] for e in daemon.events(small / "t.spoor") if e["event"] == "zoo:tick"]
+        assert daemon.summary["lost_writing"] > 0 and daemon.summary["ended"] == room
+        assert not room or behind(counter)[0] - 1 <= numbers[-1] <= behind(counter)[0]
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)
 

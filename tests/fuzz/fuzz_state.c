@@ -52,7 +52,9 @@ static int read_all(const json_t *j, struct spoor_state_session *k, struct spoor
 		return r;
 	check(k);
 	*s = session_of(k);
-	r = spoor_state_read_rules(j, s);
+	r = spoor_state_read_damaged(j, s) ?: spoor_state_read_rules(j, s);
+	if (!ends(s->damaged.who, sizeof(s->damaged.who)))
+		abort();
 	s->recording = k->recording;
 	s->ruled = k->ruled;
 	s->apart = k->apart;
@@ -74,6 +76,9 @@ static void compare(const struct spoor_ust_session *a, const struct spoor_ust_se
 	    a->o.segment_ns != b->o.segment_ns || a->o.n_channels != b->o.n_channels)
 		abort();
 	if (a->apart.n != b->apart.n || strcmp(a->apart.why, b->apart.why) || a->apart.differ != b->apart.differ)
+		abort();
+	if (a->damaged.n != b->damaged.n || a->damaged.places != b->damaged.places ||
+	    strcmp(a->damaged.who, b->damaged.who) || a->damaged_arenas.n != b->damaged_arenas.n)
 		abort();
 	if (memcmp(a->o.channels, b->o.channels, sizeof(a->o.channels)) ||
 	    (a->n_rules && memcmp(a->rules, b->rules, a->n_rules * sizeof(*a->rules))))
@@ -113,6 +118,8 @@ static void go_round(const json_t *j)
 	free(t.singles);
 	free(s.apart_who);
 	free(t.apart_who);
+	spoor_source_list_done(&s.damaged_arenas);
+	spoor_source_list_done(&t.damaged_arenas);
 	free(s.came_earlier);
 	free(t.came_earlier);
 }

@@ -106,6 +106,7 @@ struct spoor_hub_result {
 	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
 	struct spoor_ust_apart apart; /* who came and is not recorded */
 	char why[512];                /* it failed */
+	char failed_once[512];        /* so it had, and has gone on since; "": it had not */
 	char elsewhere[512];          /* why the trace is another one than it was begun with; "": it is not */
 };
 /* The same of a session that goes on, as of its last round; what recorders before us wrote is in it. */

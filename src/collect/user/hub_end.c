@@ -63,6 +63,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 		spoor_program_leave(p, s);
 	}
 	spoor_hub_retired_finish(h, s);
+	spoor_hub_gone_finish(h, s);
 	if (ret) {
 		spoor_hub_totals(h, s, ret);
 		ret->go_on = go_on;

@@ -331,6 +331,15 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 /* exit.c */
 enum spoor_program_end spoor_exit_of(pid_t pid, int pidfd);
 
+/*
+ * hub_gone.c: the source's program is gone, and all that it wrote was taken; frees the source. The keeper is to let go
+ * of its buffers once it is written how it ended: a recorder that is killed before leaves that to the next one.
+ */
+void spoor_hub_gone(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
+		    enum spoor_program_end end);
+void spoor_hub_gone_look(struct spoor_hub *h, struct spoor_ust_session *s); /* what is written, and where it is safe */
+void spoor_hub_gone_finish(struct spoor_hub *h, struct spoor_ust_session *s);
+
 /* retired.c: takes the source over. */
 void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_source *source,
 		      enum spoor_program_end end);
@@ -355,6 +364,8 @@ void spoor_orphans_find_keeper(struct spoor_hub *h, uint64_t now);
 void spoor_orphans_look(struct spoor_hub *h, bool at_once);
 /* What a program has offered to the recorder before us, and not to us. */
 bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p);
+/* What that was called, which the program itself may have overwritten; NULL: there is none. */
+const uint8_t *spoor_orphans_uuid(struct spoor_hub *h, struct hub_program *p, uint32_t session);
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid); /* its program is gone: it was adopted */
 void spoor_orphans_free(struct spoor_hub *h);
 

@@ -135,10 +135,19 @@ static int let_go(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 	return spoor_ust_session_drain(s, sources, n, e);
 }
 
+static uint64_t written(const struct spoor_ust_session *s)
+{
+	struct spoor_taker_counts counts;
+
+	spoor_taker_counts(s->taker, &counts);
+	return counts.events;
+}
+
 int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_taking how)
 {
 	_cleanup_(spoor_freep) struct spoor_source **sources = NULL;
 	struct spoor_error e = { "" };
+	uint64_t before = written(s);
 	int share = 0, r = 0;
 	size_t n;
 
@@ -161,6 +170,8 @@ int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_ta
 		r = spoor_ust_session_rotate(s, sources, n, &e);
 	if (share < 0 || r < 0)
 		spoor_ust_session_fails(s, e.text);
+	else if (s->failed && how == TAKE_DUE && written(s) > before) /* not at the end of who stops at a failure */
+		spoor_ust_session_goes_on(s);
 	return share;
 }
 
@@ -258,6 +269,8 @@ int spoor_hub_tick(struct spoor_hub *h)
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->gone && spoor_program_is_taken(p))
 			spoor_program_finish(p);
+	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
+		spoor_hub_gone_look(h, s);
 	adapt(h, most);
 	spoor_requests_tick(h, now);
 	spoor_hub_bury(h);
@@ -378,7 +391,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.came = s->n_came,
 		.apart = s->apart,
 	};
-	memcpy(ret->why, s->why, sizeof(ret->why));
+	memcpy(s->failed ? ret->why : ret->failed_once, s->why, sizeof(s->why));
 	memcpy(ret->elsewhere, s->elsewhere, sizeof(ret->elsewhere));
 	add_present(h, s, ret);
 }

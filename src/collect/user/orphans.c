@@ -224,15 +224,28 @@ static bool has_come(struct spoor_hub *h, const uint8_t *uuid)
 	return is_retired(h, uuid);
 }
 
-bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p)
+/* session 0: of any. */
+static const struct hub_orphan *orphan_of(struct spoor_hub *h, struct hub_program *p, uint32_t session)
 {
 	const struct spoor_ust_process *process = spoor_program_process(p);
 	const struct hub_orphan *o = h->orphans;
 
 	while (o && (o->kept.pid != process->pid || o->kept.start_time != process->start_time ||
-		     has_come(h, o->kept.uuid)))
+		     (session && o->kept.session != session) || has_come(h, o->kept.uuid)))
 		o = o->next;
 	return o;
+}
+
+bool spoor_orphans_of(struct spoor_hub *h, struct hub_program *p)
+{
+	return orphan_of(h, p, 0);
+}
+
+const uint8_t *spoor_orphans_uuid(struct spoor_hub *h, struct hub_program *p, uint32_t session)
+{
+	const struct hub_orphan *o = orphan_of(h, p, session);
+
+	return o ? o->kept.uuid : NULL;
 }
 
 bool spoor_orphans_had(const struct spoor_hub *h, const uint8_t *uuid)

@@ -178,19 +178,27 @@ static int map_checked(const struct hub_program *p, const struct spoor_ust_sessi
 	return spoor_user_arena_map(fd, ret, e);
 }
 
+static void say_unreadable(struct hub_program *p, struct spoor_ust_session *s, const uint8_t *uuid, const char *why)
+{
+	const uint8_t *before = spoor_orphans_uuid(p->hub, p, s->id);
+	char text[640];
+
+	if (!spoor_ust_session_unreadable(s, before ?: uuid, p->comm, p->cred.pid))
+		return;
+	snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, why);
+	spoor_hub_warn(p->hub, text);
+}
+
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)
 {
 	struct spoor_user_arena *a = NULL;
 	struct spoor_error e = { "" };
-	char text[640];
 	struct stat st = {};
 	int r;
 
 	r = map_checked(p, member->session, fd, &st, &a, &e);
 	if (r || !a) {
-		snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, e.text);
-		spoor_hub_warn(p->hub, text);
-		spoor_user_damaged_add(&member->session->damaged, p->comm, p->cred.pid, 1);
+		say_unreadable(p, member->session, m->uuid, e.text);
 		return r;
 	}
 	note_coming(p, member, a, m->flags & SPOOR_ARENA_LATE);
@@ -261,8 +269,11 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 	struct hub_program *p = s ? calloc(1, sizeof(*p)) : NULL;
 	struct spoor_user_arena *a = NULL;
 	struct stat st;
+	int r = !p || fstat(fd, &st) ? -ENOMEM : spoor_user_arena_map(fd, &a, NULL);
 
-	if (!p || fstat(fd, &st) || spoor_user_arena_map(fd, &a, NULL)) {
+	if (r) {
+		if (r == -EBADMSG)
+			spoor_ust_session_unreadable(s, k->uuid, p->comm, k->pid);
 		free(p);
 		spoor_keeper_drop(h->keeper, k->uuid);
 		return;

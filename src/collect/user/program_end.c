@@ -55,11 +55,8 @@ static void free_source(struct hub_program *p, struct spoor_source *s)
 
 static void finish_member(struct hub_program *p, struct hub_member *m)
 {
-	for (size_t i = 0; i < m->n_arenas; i++) {
-		spoor_ust_session_gone(m->session, m->arenas[i], p->end);
-		spoor_keeper_drop(p->hub->keeper, m->arenas[i]->arena->head.uuid);
-		free_source(p, m->arenas[i]);
-	}
+	for (size_t i = 0; i < m->n_arenas; i++)
+		spoor_hub_gone(p->hub, m->session, m->arenas[i], p->end);
 	m->n_arenas = 0;
 }
 

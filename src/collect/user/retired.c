@@ -11,14 +11,6 @@
 
 #define MOST_BYTES (64ULL << 20) /* of memory, of a session; docs/ust.md says so */
 
-static void finish(struct spoor_hub *h, struct spoor_ust_session *s, const struct spoor_ust_retired *r)
-{
-	spoor_ust_session_gone(s, r->source, r->end);
-	spoor_keeper_drop(h->keeper, r->source->arena->head.uuid);
-	spoor_source_done(r->source);
-	free(r->source);
-}
-
 static bool is_done(const struct spoor_ust_retired *r)
 {
 	return r->sent && (!r->source->held || r->source->refused); /* what was refused is counted */
@@ -36,7 +28,7 @@ void spoor_hub_retired_look(struct spoor_hub *h, struct spoor_ust_session *s)
 
 		if (r.sent && (is_done(&r) || sent > MOST_BYTES)) {
 			sent -= r.source->memory;
-			finish(h, s, &r);
+			spoor_hub_gone(h, s, r.source, r.end);
 		} else {
 			s->retired[kept++] = r;
 		}
@@ -78,9 +70,7 @@ void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 
 		if (spoor_ust_session_drain(s, &source, 1, &e) < 0)
 			spoor_ust_session_fails(s, e.text);
-		spoor_ust_session_gone(s, source, end);
-		spoor_source_done(source);
-		free(source);
+		spoor_hub_gone(h, s, source, end);
 		return;
 	}
 	s->retired = grown;
@@ -94,7 +84,7 @@ void spoor_hub_retire(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 void spoor_hub_retired_finish(struct spoor_hub *h, struct spoor_ust_session *s)
 {
 	for (size_t i = 0; i < s->n_retired; i++)
-		finish(h, s, &s->retired[i]);
+		spoor_hub_gone(h, s, s->retired[i].source, s->retired[i].end);
 	s->n_retired = 0;
 }
 

@@ -45,6 +45,7 @@ static void session_free(struct spoor_ust_session *s)
 	if (s->sender)
 		spoor_relay_client_leave(s->o.relay, s->sender);
 	spoor_source_list_done(&s->written);
+	spoor_source_list_done(&s->damaged_arenas);
 	free(s->rules);
 	free(s->singles);
 	free(s->retired);
@@ -191,6 +192,13 @@ void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why)
 	s->failed = true;
 	if (!s->o.writer)
 		spoor_writer_fails(s->w);
+}
+
+void spoor_ust_session_goes_on(struct spoor_ust_session *s)
+{
+	s->failed = false;
+	if (!s->o.writer)
+		spoor_writer_goes_on(s->w);
 }
 
 /* ---- rounds ---- */
@@ -421,6 +429,37 @@ unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_e
 	return end == SPOOR_END_UNKNOWN ? spoor_user_arena_end(source->arena) : SPOOR_PROGRAM_ENDED;
 }
 
+/* Is it the first time? Without memory it may be said twice. */
+static bool note_damaged(struct spoor_ust_session *s, const uint8_t arena[16])
+{
+	struct spoor_packet_source one = {};
+
+	if (spoor_source_list_knows(&s->damaged_arenas, arena))
+		return false;
+	memcpy(one.arena, arena, sizeof(one.arena));
+	spoor_source_list_add(&one, &s->damaged_arenas);
+	return true;
+}
+
+bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
+				  uint32_t pid)
+{
+	struct spoor_program p = {
+		.pid = pid,
+		.state = SPOOR_PROGRAM_DAMAGED,
+		.lost = spoor_source_list_find(&s->written, arena, SPOOR_SOURCE_LOST),
+		.malformed = 1,
+	};
+
+	if (!note_damaged(s, arena))
+		return false;
+	memcpy(p.arena, arena, sizeof(p.arena));
+	memcpy(p.comm, comm, sizeof(p.comm));
+	spoor_taker_tell_program(s->taker, &p);
+	spoor_user_damaged_add(&s->damaged, comm, pid, 1);
+	return true;
+}
+
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end)
 {
 	uint64_t lost = spoor_user_arena_lost(source->arena); /* which may make no sense */
@@ -432,10 +471,11 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->lost += lost;
 	s->refused += source->refused;
 	s->lost_earlier -= source->lost_earlier;
-	spoor_source_damaged(source, &s->damaged);
+	if (source->arena->malformed && note_damaged(s, source->arena->head.uuid))
+		spoor_source_damaged(source, &s->damaged);
 	s->uncounted |= spoor_user_arena_uncounted(source->arena);
 	/* The library is preloaded into shells, too, which say nothing. */
-	if (!source->n && !source->arena->malformed && !spoor_source_lost(source))
+	if (!source->n && !source->known && !source->arena->malformed && !spoor_source_lost(source))
 		return;
 	s->n_programs += !source->known;
 	s->n_crashed += state == SPOOR_PROGRAM_CRASHED;

@@ -75,6 +75,13 @@ struct spoor_ust_retired {
 	bool sent; /* all of it is on its way to the relay, and snapshots do not have it */
 };
 
+/* Buffers of a program that is gone, which the keeper holds until it is written how that ended (hub_gone.c). */
+struct spoor_ust_gone {
+	uint8_t arena[16];
+	uint64_t mark; /* when the relay has carried out as much, it is there, too */
+};
+#define SPOOR_UST_MOST_GONE 256
+
 /* Programs with sites that came, or ran already, and cannot be recorded. */
 struct spoor_ust_apart {
 	unsigned n;
@@ -132,6 +139,8 @@ struct spoor_ust_session {
 	struct spoor_ust_retired *retired; /* of a flight recorder: programs that have ended (retired.c) */
 	size_t n_retired;
 	uint64_t retired_bytes;
+	struct spoor_ust_gone gone[SPOOR_UST_MOST_GONE];
+	size_t n_gone;
 	struct spoor_sender *sender;  /* the way to the relay; NULL: none */
 	bool behind;                  /* what the round before wrote is not there yet */
 	bool missed;                  /* the last round did not take all that there was: there is no room */
@@ -140,12 +149,13 @@ struct spoor_ust_session {
 	uint64_t lost_before;         /* by all programs, in the round before */
 	char trouble[320];            /* with the relay, as it was told last */
 	struct spoor_ust_ending ending;
-	bool failed;
-	char why[512]; /* it failed: the first reason */
+	bool failed;   /* the last time that there was something to write */
+	char why[512]; /* it fails, or did once: the first reason */
 	/* of programs that are gone: */
 	uint64_t lost, refused;
 	unsigned n_programs, n_crashed, n_unseen;
 	struct spoor_user_damaged damaged;
+	struct spoor_source_list damaged_arenas; /* of these: each counts once, whichever recorder counted it */
 	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	struct spoor_ust_apart apart;
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
@@ -201,10 +211,11 @@ void spoor_apart_unreached(struct spoor_ust_session *s, const struct spoor_ust_p
 void spoor_apart_comes(struct spoor_ust_session *s, const struct spoor_ust_process *p);
 /* It comes, and has sites. true: it had come to a recorder before us, and *how is as it did there. */
 bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_process *p, enum spoor_coming *how);
-/* Changes with each program that comes late, while it runs, not at all, or first. */
+/* Changes with each program that comes late, while it runs, not at all, or first, and with each damaged one. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {
-	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0);
+	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) +
+	       s->damaged.n;
 }
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
@@ -241,4 +252,8 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end);
 /* enum spoor_program_state of a program that ended so. */
 unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end);
+/* A buffer that cannot be read, of a program that is damaged. comm: "" if it is not known. false: it was counted already. */
+bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
+				  uint32_t pid);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);
+void spoor_ust_session_goes_on(struct spoor_ust_session *s); /* it can write again */

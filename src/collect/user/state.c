@@ -216,7 +216,7 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->apart = k.apart;
 	spoor_state_read_apart(j, s);
 	spoor_state_read_came(j, s);
-	r = spoor_state_read_rules(j, s);
+	r = spoor_state_read_damaged(j, s) ?: spoor_state_read_rules(j, s);
 	spoor_hub_add(h, s);
 	return r ? spoor_fail(e, -r, "session %s: %s", k.name, strerror(-r)) : 0;
 }

@@ -82,6 +82,18 @@ static json_t *apart_json(const struct spoor_ust_session *s)
 			 "who", who);
 }
 
+/* Programs name themselves. */
+static json_t *damaged_json(const struct spoor_ust_session *s)
+{
+	json_t *arenas = json_array(), *who = json_string(s->damaged.who);
+
+	for (size_t i = 0; i < s->damaged_arenas.n; i++)
+		json_array_append_new(arenas, uuid_json(s->damaged_arenas.all[i].arena));
+	return json_pack("{s:I, s:I, s:o, s:o}", "programs", (json_int_t)s->damaged.n, "places",
+			 (json_int_t)s->damaged.places, "who",
+			 who ? who : json_string("one whose name is not UTF-8"), "arenas", arenas);
+}
+
 void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how)
 {
 	json_t *one = process_json(p);
@@ -128,6 +140,8 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 		json_object_set_new(j, "relay", relay_json(s));
 	if (j)
 		json_object_set_new(j, "not_recorded", apart_json(s));
+	if (j)
+		json_object_set_new(j, "damaged", damaged_json(s));
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
 	if (j)
@@ -254,6 +268,23 @@ static int read_apart(const json_t *j, struct spoor_ust_apart *a)
 	a->unreached = number(j, "unreached");
 	a->differ = json_is_true(json_object_get(j, "differ"));
 	return copy(a->why, sizeof(a->why), j, "why");
+}
+
+int spoor_state_read_damaged(const json_t *j, struct spoor_ust_session *s)
+{
+	const json_t *damaged = json_object_get(j, "damaged"), *arenas = json_object_get(damaged, "arenas");
+	int r = copy(s->damaged.who, sizeof(s->damaged.who), damaged, "who");
+
+	s->damaged.n = number(damaged, "programs");
+	s->damaged.places = number(damaged, "places");
+	for (size_t i = 0; i < json_array_size(arenas) && !r; i++) {
+		struct spoor_packet_source one = {};
+
+		r = read_uuid(json_array_get(arenas, i), one.arena);
+		if (!r)
+			r = spoor_source_list_add(&one, &s->damaged_arenas);
+	}
+	return r;
 }
 
 static struct spoor_ust_process read_process(const json_t *one)

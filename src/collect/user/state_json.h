@@ -29,6 +29,8 @@ void spoor_state_add_unwritten(json_t *j, const struct spoor_source_list *unwrit
 int spoor_state_read(const json_t *j, struct spoor_state_session *ret, struct spoor_error *e);
 void spoor_state_done(struct spoor_state_session *s);
 void spoor_state_read_apart(const json_t *j, struct spoor_ust_session *s);
+/* Programs in whose buffers something made no sense. -EBADMSG, -ENOMEM. */
+int spoor_state_read_damaged(const json_t *j, struct spoor_ust_session *s);
 /* Which processes had come; of these are read that live. */
 void spoor_state_add_came(json_t *j, const struct spoor_ust_process *p, enum spoor_coming how);
 void spoor_state_read_came(const json_t *j, struct spoor_ust_session *s);

@@ -318,25 +318,38 @@ uint64_t spoor_source_overwritten(const struct spoor_source *s)
 	return n > s->overwritten ? n : s->overwritten;
 }
 
-void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
+uint32_t spoor_source_pid(const struct spoor_source *s)
 {
-	const struct spoor_arena *h = &s->arena->head;
+	return s->pid ? s->pid : s->arena->head.pid;
+}
+
+void spoor_taker_tell_program(struct spoor_taker *t, const struct spoor_program *p)
+{
 	struct {
 		struct spoor_program p;
 		char padding[3];
-	} __attribute__((packed, aligned(4))) def = {};
+	} __attribute__((packed, aligned(4))) def = { .p = *p };
 
 	def.p.h.id = SPOOR_EV_PROGRAM;
 	def.p.h.size4 = sizeof(def) / 4;
 	def.p.h.ts = t->until;
-	def.p.h.tid = s->pid ? s->pid : h->pid;
-	def.p.pid = def.p.h.tid;
-	def.p.state = state;
-	def.p.lost = spoor_source_lost(s);
-	def.p.malformed = s->arena->malformed;
-	memcpy(def.p.arena, h->uuid, sizeof(def.p.arena));
-	memcpy(def.p.comm, h->comm, sizeof(def.p.comm));
+	def.p.h.tid = p->pid;
 	spoor_writer_define_user(t->w, (const void *)&def);
+}
+
+void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state)
+{
+	const struct spoor_arena *h = &s->arena->head;
+	struct spoor_program p = {
+		.pid = spoor_source_pid(s),
+		.state = state,
+		.lost = spoor_source_lost(s),
+		.malformed = s->arena->malformed,
+	};
+
+	memcpy(p.arena, h->uuid, sizeof(p.arena));
+	memcpy(p.comm, h->comm, sizeof(p.comm));
+	spoor_taker_tell_program(t, &p);
 	s->told = true;
 }
 
@@ -346,15 +359,14 @@ void spoor_user_damaged_add(struct spoor_user_damaged *d, const char *comm, uint
 
 	d->places += places;
 	if (d->n++ < SPOOR_DAMAGED_NAMED)
-		snprintf(d->who + len, sizeof(d->who) - len, "%s%s[%u]", len ? ", " : "", comm, pid);
+		snprintf(d->who + len, sizeof(d->who) - len, "%s%s[%u]", len ? ", " : "",
+			 *comm ? comm : "?", pid);
 }
 
 void spoor_source_damaged(const struct spoor_source *s, struct spoor_user_damaged *d)
 {
-	const struct spoor_arena *h = &s->arena->head;
-
 	if (s->arena->malformed)
-		spoor_user_damaged_add(d, h->comm, s->pid ? s->pid : h->pid, s->arena->malformed);
+		spoor_user_damaged_add(d, s->arena->head.comm, spoor_source_pid(s), s->arena->malformed);
 }
 
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value)

@@ -104,6 +104,7 @@ uint64_t spoor_source_lost(const struct spoor_source *s);
 uint64_t spoor_source_overwritten(const struct spoor_source *s);
 /* What became of a program: SPOOR_EV_PROGRAM. */
 void spoor_taker_tell(struct spoor_taker *t, struct spoor_source *s, unsigned state);
+void spoor_taker_tell_program(struct spoor_taker *t, const struct spoor_program *p); /* but for the header */
 /* Programs in whose buffers something made no sense. */
 struct spoor_user_damaged {
 	unsigned n;
@@ -113,6 +114,7 @@ struct spoor_user_damaged {
 #define SPOOR_DAMAGED_NAMED 3
 void spoor_user_damaged_add(struct spoor_user_damaged *d, const char *comm, uint32_t pid, uint64_t places);
 void spoor_source_damaged(const struct spoor_source *s, struct spoor_user_damaged *d); /* if it is */
+uint32_t spoor_source_pid(const struct spoor_source *s); /* the host's, if it is known */
 /* A number of the recording: it goes into the manifest. */
 void spoor_taker_counter(struct spoor_taker *t, const char *name, uint64_t value);
 /* A segment began, for all programs; and then: says again what of the program its events refer to. */
