@@ -25,9 +25,9 @@
  *	marker_probe_register("server_request", "fd %d path %s", probe, data);
  *
  * format: only markers of just this format; NULL: of any. call_data is NULL. They return 0 or -EEXIST, -ENOENT,
- * -ENOMEM, -EPERM, -ENOSYS (no library), -EDEADLK (in a probe), and are not for signal handlers. Objects that are loaded
- * later are not spoken for: their markers may have no memory, or no way to be switched on. A probe has to return, or to
- * end its thread; more of all that in spoor/tracepoint.h.
+ * -ENOMEM, -EPERM, -ENOSYS (no library), -EDEADLK (in a probe), and are not for signal handlers. Objects that are
+ * loaded later are not spoken for: their markers may have no memory, or no way to be switched on. A probe has to
+ * return, or to end its thread; more of all that in spoor/tracepoint.h.
  */
 #include <stdarg.h>
 

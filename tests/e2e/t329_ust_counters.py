@@ -77,7 +77,8 @@ def test_counters_that_a_program_cannot_have(spoor, build, place, tmp_path):  # 
     out = place / "out"
     out.mkdir()
     os.chown(out, 12345, 12345)
-    alone = {"LD_PRELOAD": str(place / "libspoor-ust.so.0"), "SPOOR_UST_OUTPUT": str(out), "SPOOR_UST_CONTEXT": contexts}
+    alone = {"LD_PRELOAD": str(place / "libspoor-ust.so.0"), "SPOOR_UST_OUTPUT": str(out),
+             "SPOOR_UST_CONTEXT": contexts}
     assert subprocess.run(command, env=os.environ | alone, stdout=subprocess.DEVNULL, timeout=60).returncode == 0
     recovered = spoor("ust", "recover", out, "-o", "u.spoor")
     for by in run, recovered:

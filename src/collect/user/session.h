@@ -252,7 +252,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end);
 /* enum spoor_program_state of a program that ended so. */
 unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end);
-/* A buffer that cannot be read, of a program that is damaged. comm: "" if it is not known. false: it was counted already. */
+/* A buffer that cannot be read, of a program that is damaged. comm: "", not known. false: it was counted already. */
 bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
 				  uint32_t pid);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);
