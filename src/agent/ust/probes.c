@@ -164,6 +164,7 @@ static struct registration *keep_registration(const struct registration *r)
 		copy->format = strcpy(text + n, r->format);
 	return copy;
 }
+
 static int add(const struct registration *r)
 {
 	struct registration **at;
