@@ -6,6 +6,7 @@ import re
 import shlex
 import struct
 import subprocess
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -252,15 +253,21 @@ def bomb(program, request):
     return program
 
 
+# What a process needed at most counts from before it executes: so its parent must need little.
+MEASURED = """
+import os, sys
+_, status, usage = os.wait4(os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ), 0)
+print(usage.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def test_debugging_information_that_is_a_bomb(spoor, build, bomb, tmp_path):
     trace = record(spoor, "t.spoor", "-m", "all", "-S", "32", "--", bomb)
-    with open(tmp_path / "out", "w+") as out:
-        report = subprocess.Popen([build / "spoor", "report", "--top", "0", tmp_path / trace], stdout=out)
-        _, status, usage = os.wait4(report.pid, 0)
-        report.returncode = status
-        out.seek(0)
-        text = out.read()
-    assert status == 0 and usage.ru_maxrss < BOMB >> 10
+    report = subprocess.run([sys.executable, "-c", MEASURED, build / "spoor", "report", "--top", "0",
+                             tmp_path / trace], capture_output=True, text=True, check=True)
+    text = report.stdout
+    assert int(report.stderr) < BOMB >> 10
     assert f"Note: {bomb}: its debugging information would become too large in memory, and is not used" in text
     assert [c for c, e, call, site in rows(text) if call == "read" and site.startswith("work+0x")] == [101]
 

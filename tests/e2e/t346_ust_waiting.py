@@ -508,6 +508,25 @@ def test_keeper_that_answers_after_all(daemon, ticker, number, stopped):
     assert in_a_row(ticks.pop(3)) and ticks == {i: list(range(4)) for i in range(12) if i != 3}
 
 
+def test_nobody_waits_for_a_keeper_that_is_slow(daemon, ticker):
+    """What it is told of each program that comes finds no room in its socket at last."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    daemon.kill(signal.SIGTERM)
+    daemon.start()
+    begin_and_end(daemon, ticker, 0, 300)
+    assert "of 300 programs" in daemon.ust("status").stdout
+    os.kill(keeper, signal.SIGCONT)
+    wait_for(lambda: names(daemon) >= {f"@{daemon.socket}", f"{daemon.socket}.waiting"})
+    begin_and_end(daemon, ticker, 300, 2)
+    daemon.kill()
+    begin_and_end(daemon, ticker, 302, 2)
+    daemon.start()
+    assert "of 304 programs" in end(daemon)
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(304)}
+
+
 def test_keeper_that_stops_in_the_middle(daemon, ticker):
     """Of what it tells: nothing of a program is heard before what it said earlier."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

@@ -6,11 +6,13 @@ import os
 import re
 import signal
 import subprocess
+import threading
 
 import pytest
 import tracing
 
 from daemons import PATIENCE, behind, counters, daemon, in_a_row, ticker  # noqa: F401
+from fakeprogram import Arena, Program
 from processes import children, wait_for
 
 
@@ -182,6 +184,26 @@ def test_program_whose_buffer_the_next_daemon_cannot_read(daemon, ticker, number
     p.kill()
     p.wait()
     say_damaged(daemon, p, "ticker" if lives else "?")  # whose name was in there
+
+
+def test_ever_more_damaged_buffers(daemon):
+    """Who offers one after the other is counted; a thousand are told apart, or he would fill all there is."""
+    threading.Thread(target=daemon.process.stderr.read, daemon=True).start()  # it warns of each
+    daemon.ust("start", "-o", "t.spoor")
+    for _ in range(1009):
+        p, a = Program(str(daemon.socket)), Arena(packets=1, packet_size=4096)
+        p.setup()
+        a.map[:64] = b"x" * 64
+        p.offer(a)
+        while p.receive()[0]:
+            pass
+        p.sock.close()
+        os.close(a.fd)
+    wait_for(lambda: damaged_in_state(daemon) >= 1000)
+    assert len(json.loads((daemon.cwd / "ust.sock.state").read_text())["sessions"][0]["damaged"]["arenas"]) == 1000
+    assert "and 1006 more" in daemon.ust("end").stdout
+    daemon.events()
+    assert len(daemon.summary["programs"]) == 1000
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -96,11 +96,13 @@ static int collect_for(const struct registration *r)
 /* Under both locks. What was is freed by free_others(). */
 static void publish(struct class *c)
 {
-	struct spoor_probe *before = (struct spoor_probe *)c->probes;
+	struct spoor_probe *before = (struct spoor_probe *)c->probes, *all = c->other_probes;
 
-	if (!c->other_probes && !before)
+	if (!all && !before)
 		return;
-	__atomic_store_n(&c->probes, c->other_probes, __ATOMIC_RELEASE); /* rcu_assign_pointer knows no const */
+	c->other_probes = NULL; /* a child that is forked in between must not free what it uses */
+	__atomic_store_n(&c->probes, all, __ATOMIC_RELEASE); /* rcu_assign_pointer knows no const */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	c->other_probes = before;
 	sites_refresh(c);
 }

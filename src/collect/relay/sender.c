@@ -93,7 +93,7 @@ static int enqueue(struct spoor_store *store, const struct spoor_relay_op *op, c
 		r = -ENOBUFS;
 	} else {
 		r = add(s, &o, iov, n, len, events);
-		s->complete |= o.head.type == SPOOR_RELAY_END;
+		s->complete |= !r && o.head.type == SPOOR_RELAY_END;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!r && idle)

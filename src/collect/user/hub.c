@@ -227,15 +227,6 @@ void spoor_hub_catch_up(struct spoor_hub *h, const struct hub_program *but)
 	h->catching_up = false;
 }
 
-static bool is_client(const struct spoor_hub *h, const struct hub_program *p)
-{
-	const struct spoor_hub_request *q = h->requests;
-
-	while (q && q->client != p)
-		q = q->next;
-	return q;
-}
-
 /* The next recorder can have the name before it can have the path. */
 static void leave_beyond_root(struct spoor_hub *h)
 {
@@ -257,7 +248,7 @@ void spoor_hub_leave(struct spoor_hub *h)
 	shutdown(h->listener.fd, SHUT_RD);
 	spoor_hub_catch_up(h, NULL);
 	for (struct hub_program *p = h->first; p; p = p->next) {
-		if (p->sock.fd < 0 || is_client(h, p))
+		if (p->sock.fd < 0 || spoor_requests_have(h, p))
 			continue;
 		shutdown(p->sock.fd, SHUT_RD);
 		spoor_hub_flush(p);

@@ -91,7 +91,9 @@ int spoor_hub_suspend(struct spoor_hub *h, struct spoor_ust_session *s, struct s
 {
 	if (s->ending.step)
 		break_off(h, s);
+	spoor_hub_gone_look(h, s);
 	spoor_ust_session_settle(s, PATIENCE_MS);
+	spoor_hub_gone_look(h, s);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		spoor_program_forget(p, s);
 	spoor_hub_retired_forget(s);

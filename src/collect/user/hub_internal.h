@@ -313,6 +313,7 @@ void spoor_requests_came(struct spoor_hub *h, const struct hub_program *p);
 void spoor_requests_refused(struct spoor_hub *h, const struct hub_program *p, int error, const char *why);
 void spoor_requests_wait_longer(struct spoor_hub *h, uint64_t ns);
 void spoor_requests_tick(struct spoor_hub *h, uint64_t now);
+bool spoor_requests_have(const struct spoor_hub *h, const struct hub_program *client); /* one of his */
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client);
 void spoor_request_free(struct spoor_hub_request *q);
 

@@ -170,7 +170,7 @@ int spoor_hub_take(struct spoor_hub *h, struct spoor_ust_session *s, enum hub_ta
 		r = spoor_ust_session_rotate(s, sources, n, &e);
 	if (share < 0 || r < 0)
 		spoor_ust_session_fails(s, e.text);
-	else if (s->failed && how == TAKE_DUE && written(s) > before) /* not at the end of who stops at a failure */
+	else if (s->failed && how == TAKE_DUE && !s->o.writer && written(s) > before) /* who stops at it has */
 		spoor_ust_session_goes_on(s);
 	return share;
 }

@@ -125,7 +125,8 @@ static void take_in(struct spoor_hub *h)
 		w->from = p;
 	}
 	for (p = h->first; p; p = p->next)
-		spoor_program_meet(p);
+		if (!spoor_requests_have(h, p)) /* whose command has found out that the keeper answers */
+			spoor_program_meet(p);
 }
 
 static void forget_first(struct hub_waited *k)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/signals.h"
 #include "base/time.h"
 #include "collect/user/keeper_internal.h"
 
@@ -19,6 +21,7 @@
 #define ABANDONED_MS 3600000 /* nobody came for what is held */
 #define PATIENCE_S 2
 #define FREE_MS 10000 /* a machine may be so busy that the keeper gets to nothing for seconds */
+#define STEP_MS 200
 #define MOST_ANSWERS 1000000
 
 /* ---- the keeper's process ---- */
@@ -200,8 +203,9 @@ int spoor_keeper_is_free(const char *path)
 		return r;
 	p.fd = fd = connect_to(&a, &strange);
 	r = fd < 0 ? fd : keeper_send(fd, KEEPER_ASK, NULL, -1);
-	if (!r && poll(&p, 1, FREE_MS) < 1)
-		r = -EAGAIN;
+	for (int ms = 0; !r && poll(&p, 1, STEP_MS) < 1; ms += STEP_MS)
+		if (ms >= FREE_MS || spoor_signals_told_to_end())
+			r = -EAGAIN;
 	if (!r)
 		r = keeper_receive(fd, &m, &none);
 	return !r && m.word != KEEPER_END ? -EPIPE : r;
@@ -282,6 +286,13 @@ static int take(const struct spoor_keeper_taker *t, const struct keeper_message 
 	else if (m->word == KEEPER_END)
 		t->end(t->ctx, m->number, TAKE_FD(*fd), m->kept.session >= KEEPER_ACCEPTS);
 	return m->word != KEEPER_END;
+}
+
+void spoor_keeper_is_slow(int keeper, bool slow)
+{
+	int flags = fcntl(keeper, F_GETFL);
+
+	fcntl(keeper, F_SETFL, slow ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
 }
 
 int spoor_keeper_get(int keeper)

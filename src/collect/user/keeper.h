@@ -69,6 +69,8 @@ struct spoor_keeper_taker {
 	void (*end)(void *ctx, uint32_t turned_away, int listener, bool accepts);
 	void *ctx;
 };
+/* Nobody waits for it to hear what it is told: what finds no room in its socket it will not know of. */
+void spoor_keeper_is_slow(int keeper, bool slow);
 /* Asks for everything. It tells of programs, and who was turned away, until it hears spoor_keeper_taken(). */
 int spoor_keeper_get(int keeper);
 /*

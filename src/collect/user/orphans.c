@@ -94,6 +94,8 @@ static void open_keeper(struct spoor_hub *h)
 static void be_told(struct spoor_hub *h)
 {
 	h->keeper_told = true;
+	if (h->keeper >= 0)
+		spoor_keeper_is_slow(h->keeper, false);
 	spoor_waiting_hear(h);
 }
 
@@ -157,10 +159,12 @@ void spoor_hub_keep(struct spoor_hub *h)
 {
 	h->goes_on = false;
 	h->keeper_late = hear_keeper(h, PATIENCE_MS) == -EAGAIN;
-	if (h->keeper_late)
+	if (h->keeper_late) {
+		spoor_keeper_is_slow(h->keeper, true);
 		warn_of_late_keeper(h);
-	else
+	} else {
 		open_beyond_root(h);
+	}
 }
 
 void spoor_orphans_hear_late(struct spoor_hub *h, int ms)

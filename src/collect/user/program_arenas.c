@@ -178,12 +178,18 @@ static int map_checked(const struct hub_program *p, const struct spoor_ust_sessi
 	return spoor_user_arena_map(fd, ret, e);
 }
 
-static void say_unreadable(struct hub_program *p, struct spoor_ust_session *s, const uint8_t *uuid, const char *why)
+static bool is_our_want(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EAGAIN;
+}
+
+static void say_unreadable(struct hub_program *p, struct spoor_ust_session *s, const uint8_t *uuid, int error,
+			   const char *why)
 {
 	const uint8_t *before = spoor_orphans_uuid(p->hub, p, s->id);
 	char text[640];
 
-	if (!spoor_ust_session_unreadable(s, before ?: uuid, p->comm, p->cred.pid))
+	if (!is_our_want(error) && !spoor_ust_session_unreadable(s, before ?: uuid, p->comm, p->cred.pid))
 		return;
 	snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, why);
 	spoor_hub_warn(p->hub, text);
@@ -198,7 +204,7 @@ static int map_arena(struct hub_program *p, struct hub_member *member, const str
 
 	r = map_checked(p, member->session, fd, &st, &a, &e);
 	if (r || !a) {
-		say_unreadable(p, member->session, m->uuid, e.text);
+		say_unreadable(p, member->session, m->uuid, r, e.text);
 		return r;
 	}
 	note_coming(p, member, a, m->flags & SPOOR_ARENA_LATE);
@@ -272,7 +278,7 @@ void spoor_program_adopt(struct spoor_hub *h, const struct spoor_kept *k, int fd
 	int r = !p || fstat(fd, &st) ? -ENOMEM : spoor_user_arena_map(fd, &a, NULL);
 
 	if (r) {
-		if (r == -EBADMSG)
+		if (!is_our_want(r))
 			spoor_ust_session_unreadable(s, k->uuid, p->comm, k->pid);
 		free(p);
 		spoor_keeper_drop(h->keeper, k->uuid);

@@ -321,6 +321,15 @@ void spoor_requests_tick(struct spoor_hub *h, uint64_t now)
 	}
 }
 
+bool spoor_requests_have(const struct spoor_hub *h, const struct hub_program *client)
+{
+	const struct spoor_hub_request *q = h->requests;
+
+	while (q && q->client != client)
+		q = q->next;
+	return q;
+}
+
 void spoor_requests_forget(struct spoor_hub *h, struct hub_program *client)
 {
 	for (struct spoor_hub_request *q = h->requests; q; q = q->next)

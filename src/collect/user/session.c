@@ -429,12 +429,14 @@ unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_e
 	return end == SPOOR_END_UNKNOWN ? spoor_user_arena_end(source->arena) : SPOOR_PROGRAM_ENDED;
 }
 
-/* Is it the first time? Without memory it may be said twice. */
+#define MOST_DAMAGED 1000 /* are told apart: who makes ever more of them is counted, no more */
+
+/* false: there is no room. Without memory it may be counted twice. */
 static bool note_damaged(struct spoor_ust_session *s, const uint8_t arena[16])
 {
 	struct spoor_packet_source one = {};
 
-	if (spoor_source_list_knows(&s->damaged_arenas, arena))
+	if (s->damaged_arenas.n >= MOST_DAMAGED)
 		return false;
 	memcpy(one.arena, arena, sizeof(one.arena));
 	spoor_source_list_add(&one, &s->damaged_arenas);
@@ -451,12 +453,14 @@ bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t are
 		.malformed = 1,
 	};
 
+	if (spoor_source_list_knows(&s->damaged_arenas, arena))
+		return false;
+	spoor_user_damaged_add(&s->damaged, comm, pid, 1);
 	if (!note_damaged(s, arena))
 		return false;
 	memcpy(p.arena, arena, sizeof(p.arena));
 	memcpy(p.comm, comm, sizeof(p.comm));
 	spoor_taker_tell_program(s->taker, &p);
-	spoor_user_damaged_add(&s->damaged, comm, pid, 1);
 	return true;
 }
 
@@ -471,8 +475,10 @@ void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *so
 	s->lost += lost;
 	s->refused += source->refused;
 	s->lost_earlier -= source->lost_earlier;
-	if (source->arena->malformed && note_damaged(s, source->arena->head.uuid))
+	if (source->arena->malformed && !spoor_source_list_knows(&s->damaged_arenas, source->arena->head.uuid)) {
 		spoor_source_damaged(source, &s->damaged);
+		note_damaged(s, source->arena->head.uuid);
+	}
 	s->uncounted |= spoor_user_arena_uncounted(source->arena);
 	/* The library is preloaded into shells, too, which say nothing. */
 	if (!source->n && !source->known && !source->arena->malformed && !spoor_source_lost(source))

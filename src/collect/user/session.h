@@ -155,7 +155,7 @@ struct spoor_ust_session {
 	uint64_t lost, refused;
 	unsigned n_programs, n_crashed, n_unseen;
 	struct spoor_user_damaged damaged;
-	struct spoor_source_list damaged_arenas; /* of these: each counts once, whichever recorder counted it */
+	struct spoor_source_list damaged_arenas; /* the first of these: each counts once, whoever counted it */
 	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	struct spoor_ust_apart apart;
 	struct spoor_apart_who *apart_who; /* of these, those that may live yet */
@@ -214,8 +214,7 @@ bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_proces
 /* Changes with each program that comes late, while it runs, not at all, or first, and with each damaged one. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {
-	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) +
-	       s->damaged.n;
+	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) + s->damaged_arenas.n;
 }
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);
@@ -252,7 +251,7 @@ int spoor_ust_session_snapshot(struct spoor_ust_session *s, struct spoor_source 
 void spoor_ust_session_gone(struct spoor_ust_session *s, struct spoor_source *source, enum spoor_program_end end);
 /* enum spoor_program_state of a program that ended so. */
 unsigned spoor_ust_state(const struct spoor_source *source, enum spoor_program_end end);
-/* A buffer that cannot be read, of a program that is damaged. comm: "", not known. false: it was counted already. */
+/* A buffer that cannot be read, of a program that is damaged. comm: "", not known. false: nothing new to say. */
 bool spoor_ust_session_unreadable(struct spoor_ust_session *s, const uint8_t arena[16], const char comm[16],
 				  uint32_t pid);
 void spoor_ust_session_fails(struct spoor_ust_session *s, const char *why);
