@@ -48,7 +48,7 @@ def test_text_and_json_agree(spoor):
 
 def test_nobody_is_told_which_capability_is_missing(without, tmp_path):
     for directory in [tmp_path, *list(tmp_path.parents)[:3]]:
-        directory.chmod(0o755)
+        directory.chmod(directory.stat().st_mode | 0o055)
     run = without("--reuid=65534", "--regid=65534", "--clear-groups")
     found = results(run.stdout)
     assert run.returncode == 1

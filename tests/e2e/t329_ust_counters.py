@@ -53,7 +53,8 @@ def test_counters_of_the_kernel(build, place):  # noqa: F811
     for file in build / "spoor", tracing.agent(build):
         shutil.copy(file, place)
     program = tracing.build_program(place / "perf", "ust_perf.c")
-    env = os.environ | {"HOME": str(place), "SPOOR_UST_LIBRARY": str(place / "libspoor-ust.so.0")}
+    env = os.environ | {"HOME": str(place), "SPOOR_UST_LIBRARY": str(place / "libspoor-ust.so.0"),
+                        "TMPDIR": str(place)}
     said = {}
     for user in 0, 12345:
         contexts = "perf:page-faults,perf:context-switches,perf:cpu-migrations"
