@@ -105,6 +105,7 @@ CLOSER = r"""
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <spoor/tracepoint.h>
 SPOOR_TRACEPOINT(closer, at, TP_PROTO(int n), TP_ARGS(n), TP_FIELDS(spoor_int(int, n, n)))
@@ -147,6 +148,7 @@ int main(void)
 		spoor_trace(closer, at, 4);
 		_exit(0);
 	}
+	wait(NULL); /* the recording ends with us */
 	for (i = 0; i < 300; i++)
 		for (k = 0; k < 2; k++)
 			bad += read(pairs[i][k], text, 16) != 8;
