@@ -6,6 +6,8 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "agent/core/process.h"
+
 #define OVERFLOW_UID 65534 /* as everybody is seen whom a user namespace does not know; also called nobody */
 
 /* Reads a small file. Bytes, the NUL that is put behind them not counted. */
@@ -25,7 +27,7 @@ static long slurp(const char *path, char *to, size_t size)
 }
 
 /* Field 22 of /proc/self/stat; the name, field 2, may hold anything. */
-uint64_t self_start_time(void)
+static uint64_t read_start_time(void)
 {
 	char text[1024], *at;
 	uint64_t t = 0;
@@ -41,6 +43,13 @@ uint64_t self_start_time(void)
 	for (at++; *at >= '0' && *at <= '9'; at++)
 		t = t * 10 + (uint64_t)(*at - '0');
 	return t;
+}
+
+uint64_t self_start_time(void)
+{
+	if (!process->start_time)
+		process->start_time = read_start_time();
+	return process->start_time;
 }
 
 bool self_is_somebody(uid_t uid)

@@ -42,12 +42,11 @@ void *keep(size_t size)
 	return p;
 }
 
-static const char *keep_string(const char *s)
+static char *keep_bytes(const void *from, size_t size)
 {
-	size_t n = strlen(s) + 1;
-	char *p = keep(n);
+	char *p = keep(size ?: 1);
 
-	return p ? memcpy(p, s, n) : NULL;
+	return p ? memcpy(p, from, size) : NULL;
 }
 
 /* By words; both halves of a product together, so that each bit changes any other (as in wyhash). */
@@ -72,19 +71,21 @@ static uint64_t hash(uint64_t h, const void *data, size_t size)
 /* What a description says, taken apart and checked as far as goes without trusting it. */
 struct parts {
 	const char *provider, *name, *format;
+	size_t provider_size, name_size, format_size; /* with their NULs */
 	const void *fields;
 	uint32_t fields_size;
 	uint64_t signature;
 	bool large; /* fields is nothing then */
 };
 
-static const char *next_string(const char **at, const char *end)
+static const char *next_string(const char **at, const char *end, size_t *ret_size)
 {
 	const char *s = *at, *nul = s < end ? memchr(s, 0, (size_t)(end - s)) : NULL;
 
 	if (!nul)
 		return NULL;
 	*at = nul + 1;
+	*ret_size = (size_t)(*at - s);
 	return s;
 }
 
@@ -97,20 +98,20 @@ static uint32_t text_size(const struct spoor_desc *d)
 static int take_apart(const struct spoor_desc *d, struct parts *ret)
 {
 	const char *at = (const char *)(d + 1), *end;
-	struct parts p = { .format = "", .large = d->size > CLASS_MAX_DEFINITION };
+	struct parts p = { .format = "", .format_size = 1, .large = d->size > CLASS_MAX_DEFINITION };
 
 	if (d->size < sizeof(*d) + d->text_size)
 		return -EINVAL;
 	end = at + text_size(d);
-	p.provider = next_string(&at, end);
-	p.name = next_string(&at, end);
+	p.provider = next_string(&at, end, &p.provider_size);
+	p.name = next_string(&at, end, &p.name_size);
 	if (d->kind != SPOOR_DESC_TRACEPOINT)
-		p.format = next_string(&at, end);
+		p.format = next_string(&at, end, &p.format_size);
 	if (!p.provider || !p.name || !p.format)
 		return -EINVAL;
 	p.fields = end;
 	p.fields_size = p.large ? 0 : d->size - (uint32_t)sizeof(*d) - text_size(d);
-	p.signature = hash(0xcbf29ce484222325ULL, p.format, strlen(p.format));
+	p.signature = hash(0xcbf29ce484222325ULL, p.format, p.format_size - 1);
 	p.signature = hash(p.signature, p.fields, p.fields_size);
 	p.signature += p.large; /* not the one without fields */
 	*ret = p;
@@ -127,69 +128,69 @@ static struct class *find(const struct parts *p, unsigned bucket)
 	return NULL;
 }
 
-static const char *join(const char *provider, const char *name)
+static const char *join(const struct parts *p)
 {
-	char *s = keep(strlen(provider) + strlen(name) + 2), *at;
+	char *s = keep(p->provider_size + p->name_size);
 
 	if (!s)
 		return NULL;
-	at = stpcpy(s, provider);
-	*at++ = ':';
-	strcpy(at, name);
+	memcpy(s, p->provider, p->provider_size - 1);
+	s[p->provider_size - 1] = ':';
+	memcpy(s + p->provider_size, p->name, p->name_size);
 	return s;
+}
+
+/* As a rule it is the one before, which is `*last`. NULL: no memory. */
+static const char *keep_again(const char **last, const char *s)
+{
+	const char *kept = *last && !strcmp(*last, s) ? *last : keep_bytes(s, strlen(s) + 1);
+
+	if (kept)
+		*last = kept;
+	return kept;
 }
 
 static int fill(struct class *c, const struct spoor_desc *d, const struct parts *p)
 {
-	void *fields;
+	static const char *provider;
 
-	c->full = join(p->provider, p->name);
-	c->provider = keep_string(p->provider);
-	c->name = keep_string(p->name);
-	c->format = keep_string(p->format);
-	if (!c->full || !c->provider || !c->name || !c->format)
+	c->full = join(p);
+	c->provider = keep_again(&provider, p->provider);
+	c->format = *p->format ? keep_bytes(p->format, p->format_size) : "";
+	if (!c->full || !c->provider || !c->format)
 		return -ENOMEM;
+	c->name = c->full + p->provider_size;
 	c->kind = d->kind;
 	c->level = d->level;
 	c->signature = p->signature;
 	c->large = p->large;
 	if (d->kind != SPOOR_DESC_TRACEPOINT)
 		return marker_fields(c);
-	fields = keep(p->fields_size ?: 1);
-	if (!fields)
+	c->fields = keep_bytes(p->fields, p->fields_size);
+	if (!c->fields)
 		return -ENOMEM;
-	c->fields = memcpy(fields, p->fields, p->fields_size);
 	c->fields_size = p->fields_size;
 	c->n_fields = p->large ? 0 : d->n_fields;
 	return 0;
 }
 
-/* As a rule it is the one before. */
-static const char *keep_file(const char *file)
-{
-	static const char *kept = "";
-
-	if (strcmp(kept, file))
-		kept = keep_string(file) ?: "";
-	return kept;
-}
-
 struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t line)
 {
+	static const char *last_file;
 	struct parts p;
 	struct class *c;
 	unsigned bucket;
 
 	if (take_apart(desc, &p))
 		return NULL;
-	bucket = (unsigned)hash(p.signature, p.name, strlen(p.name)) % BUCKETS;
+	bucket = (unsigned)hash(p.signature, p.name, p.name_size - 1) % BUCKETS;
 	c = find(&p, bucket);
 	if (c)
 		return c;
 	c = keep(sizeof(*c));
 	if (!c || fill(c, desc, &p))
 		return NULL;
-	c->file = keep_file(file);
+	c->file = keep_again(&last_file, file) ?: "";
 	c->line = line;
 	if (n_classes + 1 < SPOOR_ARENA_MAX_CLASSES)
 		c->id = (uint16_t)++n_classes;
@@ -203,6 +204,22 @@ struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t
 struct class *classes(void)
 {
 	return first;
+}
+
+/* Few classes ever have one: the others need no room for it. */
+int class_set_filter(struct class *c, unsigned slot, const struct filter *f)
+{
+	const struct filter **filters = c->filters;
+
+	if (!filters && f) {
+		filters = keep(SPOOR_SLOTS * sizeof(*filters));
+		if (!filters)
+			return -ENOMEM;
+		__atomic_store_n(&c->filters, filters, __ATOMIC_RELEASE);
+	}
+	if (filters)
+		__atomic_store_n(&filters[slot], f, __ATOMIC_RELAXED);
+	return 0;
 }
 
 static char *put_text(char *at, const char *end, const char *s)

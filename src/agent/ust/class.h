@@ -14,7 +14,7 @@ struct class
 {
 	struct class *next, *next_in_bucket;
 	const char *full;                     /* "provider:name" */
-	const char *provider, *name, *format; /* format: "" of tracepoints */
+	const char *provider, *name, *format; /* name: the end of full; format: "" of tracepoints */
 	const char *file;
 	uint32_t line;
 	uint16_t id; /* 0: there are no more numbers */
@@ -28,7 +28,7 @@ struct class
 	uint16_t ids[SPOOR_SLOTS];                       /* what it is called there, if the slot knows that */
 	uint32_t slots;                                  /* a bit for each that it is recorded in */
 	uint32_t refused;                                /* those whose arena cannot define it: its events are lost */
-	const struct filter *filters[SPOOR_SLOTS];       /* NULL: all events */
+	const struct filter **filters;                   /* of each slot; NULL: all events (class_filter()) */
 	const struct spoor_probe *probes;                /* to a NULL function; replaced (probes.c) */
 	struct spoor_probe *other_probes;                /* to come; or to be freed when nobody can be in them */
 	void (*record)(void); /* of a definition that is loaded (definition.c); NULL: there is none */
@@ -40,6 +40,17 @@ struct class *class_of(const struct spoor_desc *desc, const char *file, uint32_t
 
 /* All of them, by `next`. */
 struct class *classes(void);
+
+/* Which of its events go to a slot; NULL: all. 0 or -ENOMEM: that slot goes without, too. */
+int class_set_filter(struct class *c, unsigned slot, const struct filter *f);
+
+/* As it was set. Async-signal-safe, without the lock. */
+static inline const struct filter *class_filter(const struct class *c, unsigned slot)
+{
+	const struct filter **filters = __atomic_load_n(&c->filters, __ATOMIC_ACQUIRE);
+
+	return filters ? __atomic_load_n(&filters[slot], __ATOMIC_RELAXED) : NULL;
+}
 
 /* Makes the class known to a slot's arena. 0 or -errno. */
 int class_define(struct class *c, unsigned slot);

@@ -79,7 +79,7 @@ static void deliver_to_all(const struct class *c, const char *draft, size_t size
 
 	for (; left; left &= left - 1) {
 		unsigned slot = (unsigned)__builtin_ctz(left);
-		const struct filter *f = __atomic_load_n(&c->filters[slot], __ATOMIC_RELAXED);
+		const struct filter *f = class_filter(c, slot);
 
 		if (f && !filter_keeps(f, c, draft + SPOOR_RECORD_HEAD_, draft + size, *(const uintptr_t *)draft))
 			continue;

@@ -34,7 +34,7 @@ bool globs_match(const char *list, const char *s)
 	bool matches = *list == '!';
 
 	for (;;) {
-		size_t len = strcspn(list, ","), not = *list == '!';
+		size_t len = (size_t)(strchrnul(list, ',') - list), not = *list == '!';
 
 		if (len > not && glob_matches(list + not, len - not, s))
 			matches = !not;

@@ -53,12 +53,13 @@ static uint32_t slots_of(const struct session *s, struct class *c, uint32_t *ref
 	rules_of(s, c, rules);
 	for (i = 0; i < SPOOR_ARENA_MAX_CHANNELS; i++) {
 		unsigned slot = s->first_slot + i;
+		int r;
 
 		if (!rules[i] || !rules[i]->enable)
 			continue;
 		/* Where fields are not known, none is kept out: what is lost for that is to be counted. */
-		__atomic_store_n(&c->filters[slot], c->large ? NULL : rules[i]->filter, __ATOMIC_RELAXED);
-		*(class_define(c, slot) ? refused : &found) |= 1U << slot;
+		r = class_set_filter(c, slot, c->large ? NULL : rules[i]->filter);
+		*(r || class_define(c, slot) ? refused : &found) |= 1U << slot;
 	}
 	return found;
 }

@@ -80,7 +80,7 @@ static __typeof__(&reserve_nothing) reserve_of(const struct class *c)
 
 	if (!c->slots && !c->refused)
 		return reserve_nothing;
-	if (c->refused || c->slots & (c->slots - 1) || c->filters[slot] || c->ids[slot] != c->id)
+	if (c->refused || c->slots & (c->slots - 1) || class_filter(c, slot) || c->ids[slot] != c->id)
 		return reserve_draft;
 	if (slots[slot].contexts)
 		return reserve_with_contexts;
