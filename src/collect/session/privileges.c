@@ -76,14 +76,8 @@ void spoor_privileges_at_once(bool on)
 
 void spoor_privileges_hurry(bool at_once)
 {
-	int nice;
-
-	if (at_once && !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest))
-		return;
-	errno = 0;
-	nice = getpriority(PRIO_PROCESS, 0);
-	if (!errno)
-		setpriority(PRIO_PROCESS, 0, nice - HURRY);
+	if (!at_once || sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &lowest))
+		spoor_privileges_ahead();
 }
 
 int spoor_privileges_ahead(void)
@@ -92,7 +86,7 @@ int spoor_privileges_ahead(void)
 
 	errno = 0;
 	nice = getpriority(PRIO_PROCESS, 0);
-	return errno || setpriority(PRIO_PROCESS, 0, -20) ? INT_MAX : nice;
+	return errno || setpriority(PRIO_PROCESS, 0, nice - HURRY) ? INT_MAX : nice;
 }
 
 void spoor_privileges_back(int nice)
