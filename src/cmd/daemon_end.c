@@ -25,12 +25,17 @@ static void tell_nothing(struct command *c, const struct spoor_hub_result *resul
 				 "library");
 }
 
-/* What an end at a relay waits for, while it does. */
+/* What an end waits for, while it does. */
 static void tell_wait(struct command *c, const struct spoor_ust_session *s)
 {
 	struct spoor_sender_stats stats;
 	char text[640];
 
+	if (spoor_hub_awaits_keeper(c->h))
+		spoor_hub_answer(c->q, "waiting for trace-keeper, some seconds at most: it holds what programs left "
+				       "while no daemon was there");
+	if (!s->sender)
+		return;
 	spoor_sender_stats(s->sender, &stats);
 	if (!stats.waiting && stats.connected)
 		return;
@@ -90,6 +95,9 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	if (result.uncounted)
 		spoor_hub_answer(c->q, spoor_ust_uncounted(result.uncounted, text, sizeof(text)));
 	spoor_daemon_tell_apart(c, &result.apart, "");
+	if (spoor_hub_awaits_keeper(c->h))
+		spoor_hub_answer(c->q, "trace-keeper has not answered: what programs left while no daemon was there is "
+				       "lost, and not counted");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
 			 result.late);
@@ -120,7 +128,7 @@ int spoor_daemon_end(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!s->sender)
+	if (!s->sender && !spoor_hub_awaits_keeper(c->h))
 		return end_now(c, s, e);
 	tell_wait(c, s);
 	c->later = true;

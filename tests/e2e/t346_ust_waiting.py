@@ -508,6 +508,31 @@ def test_keeper_that_answers_after_all(daemon, ticker, number, stopped):
     assert in_a_row(ticks.pop(3)) and ticks == {i: list(range(4)) for i in range(12) if i != 3}
 
 
+@pytest.mark.parametrize("answers", [True, False], ids=["in time", "not"])
+def test_end_waits_for_a_keeper_that_is_slow(daemon, ticker, answers):
+    """Others are served meanwhile; what is lost after all is said."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.kill(signal.SIGTERM)
+    begin_and_end(daemon, ticker, 0, 3)
+    lives = daemon.program(ticker, 1, 0, 500, TICKER_FIRST="3")
+    time.sleep(0.1)
+    keeper = keeper_pid(f"{daemon.socket}.keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    daemon.start()
+    ends = subprocess.Popen([daemon.build / "spoor", "ust", "end", "--socket", daemon.socket], text=True,
+                            stdout=subprocess.PIPE)
+    begin_and_end(daemon, ticker, 4, 1)
+    wait_for(lambda: "ending" in daemon.ust("status").stdout)
+    if answers:
+        os.kill(keeper, signal.SIGCONT)
+    said = ends.communicate(timeout=20)[0]
+    os.kill(keeper, signal.SIGCONT)
+    daemon.finish(lives)
+    assert said.startswith("waiting for trace-keeper") and ("and not counted" in said) != answers
+    assert ("of 4 programs" in said) == answers, said
+    assert answers <= ({i: list(range(4)) for i in range(3)}.items() <= by_thread(daemon).items())
+
+
 def test_nobody_waits_for_a_keeper_that_is_slow(daemon, ticker):
     """What it is told of each program that comes finds no room in its socket at last."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")

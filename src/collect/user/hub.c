@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The hub's begin and end, and what its peers send. */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,10 +157,17 @@ void spoor_hub_flush(struct hub_program *p)
 		;
 }
 
-void spoor_hub_warn(struct spoor_hub *h, const char *text)
+void spoor_hub_warn(struct spoor_hub *h, const char *format, ...)
 {
-	if (h->o.warn)
-		h->o.warn(h->o.ctx, text);
+	char text[PATH_MAX + 1024];
+	va_list args;
+
+	if (!h->o.warn)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	h->o.warn(h->o.ctx, text);
 }
 
 void spoor_hub_bury(struct spoor_hub *h)

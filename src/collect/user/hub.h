@@ -113,10 +113,12 @@ struct spoor_hub_result {
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
+/* What programs left while no recorder was there is not known yet: who holds it does not answer. */
+bool spoor_hub_awaits_keeper(const struct spoor_hub *h);
 /*
- * The same of one whose trace goes to a relay, which may be slow, or away: its programs stop, what they wrote goes
- * there while the hub serves everybody else, and when it is there, or after some seconds, `ended` is called. q is not
- * answered before.
+ * The same where that is awaited, or the trace goes to a relay, which may be slow, or away: its programs stop, what
+ * they wrote is taken while the hub serves everybody else, and when it is where it should be, or after some seconds,
+ * `ended` is called. q is not answered before.
  */
 void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q);
 struct hub_program;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * How a session ends. At once, as a rule; one whose trace goes to a relay takes steps, one in each round, so that
- * nobody else waits for its network:
+ * How a session ends. At once, as a rule; where the keeper is slow, or the trace goes to a relay, in steps, one in each
+ * round, so that nobody else waits for them:
  *
+ *	HEARS    -> TAKES      when the keeper has told what it holds, or after a while
  *	TAKES    -> SETTLES    when everything is on its way; after a while what finds no room is lost, and counted
  *	SETTLES  -> the host   when the relay has everything, or after a while
  */
@@ -12,13 +13,21 @@
 #include "base/time.h"
 #include "collect/user/hub_internal.h"
 
-#define PATIENCE_MS 2000 /* with a relay, for a step */
+#define PATIENCE_MS 2000 /* for a step */
 #define PATIENCE_NS (PATIENCE_MS * 1000000ULL)
+#define HEARS_NS (5 * SPOOR_NS_PER_SEC) /* what is not heard then is lost, and nobody knows how much that is */
 
 static bool is_over(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now)
 {
 	struct spoor_ust_ending *k = &s->ending;
 
+	if (k->step == SPOOR_ENDING_HEARS) {
+		if (spoor_hub_awaits_keeper(h) && now < k->until)
+			return false;
+		spoor_orphans_look(h, true);
+		k->step = SPOOR_ENDING_TAKES;
+		k->until = now + PATIENCE_NS;
+	}
 	if (k->step == SPOOR_ENDING_TAKES) {
 		spoor_hub_take(h, s, TAKE_POSSIBLE);
 		if (s->missed && now < k->until)
@@ -40,8 +49,7 @@ void spoor_hub_end_step(struct spoor_hub *h, struct spoor_ust_session *s, uint64
 void spoor_hub_end_later(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_request *q)
 {
 	spoor_hub_record(h, s, 0, false, NULL, NULL);
-	spoor_orphans_look(h, true);
-	s->ending = (struct spoor_ust_ending){ SPOOR_ENDING_TAKES, spoor_now_monotonic() + PATIENCE_NS, q };
+	s->ending = (struct spoor_ust_ending){ SPOOR_ENDING_HEARS, spoor_now_monotonic() + HEARS_NS, q };
 	spoor_hub_hurry(h);
 }
 
@@ -80,8 +88,10 @@ static void break_off(struct spoor_hub *h, struct spoor_ust_session *s)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 "the daemon is told to end, and the relay has not everything yet: session '%s' is stopped, and stays "
-		 "for the next daemon: end it there",
+		 "the daemon is told to end, and %s: session '%s' is stopped, and stays for the next daemon: end it "
+		 "there",
+		 s->ending.step == SPOOR_ENDING_HEARS ? "trace-keeper does not answer yet" :
+							"the relay has not everything yet",
 		 s->name);
 	spoor_hub_result(s->ending.request, -ECANCELED, text);
 	spoor_requests_tick(h, spoor_now_monotonic());

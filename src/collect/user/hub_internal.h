@@ -195,7 +195,7 @@ void spoor_hub_unwatch(struct spoor_hub *h, struct hub_fd *f);
 void spoor_hub_listen_to_all(struct spoor_hub *h, bool yes);
 void spoor_hub_flush(struct hub_program *p); /* what it has sent and we have not read */
 void spoor_hub_heard(struct hub_program *p, const void *message, size_t size, int fd); /* and that before */
-void spoor_hub_warn(struct spoor_hub *h, const char *text);
+void spoor_hub_warn(struct spoor_hub *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void spoor_hub_no_files(struct spoor_hub *h);
 ssize_t spoor_hub_receive(const struct hub_program *p, void *bytes, size_t room, int *ret_fd, int flags);
 void spoor_hub_bury(struct spoor_hub *h); /* programs that are dead */

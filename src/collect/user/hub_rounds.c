@@ -204,7 +204,7 @@ static void say_trouble(struct spoor_hub *h, struct spoor_ust_session *s)
 	char text[640];
 
 	if (spoor_network_trouble(s, text, sizeof(text)))
-		spoor_hub_warn(h, text);
+		spoor_hub_warn(h, "%s", text);
 }
 
 /* Of all sessions. Returns the largest share of an arena. */

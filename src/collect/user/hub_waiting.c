@@ -70,17 +70,14 @@ void spoor_waiting_said(void *hub, const void *bytes, size_t size, int fd)
 
 static void tell_turned_away(struct spoor_hub *h, uint32_t n)
 {
-	char text[256];
-
 	if (!n)
 		return;
 	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
 		s->n_away += n;
-	snprintf(text, sizeof(text),
-		 "%" PRIu32 " %s came while no daemon was there and found no room to wait: what those that have ended "
-		 "since wrote is lost",
-		 n, spoor_plural(n, "program", "programs"));
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h,
+		       "%" PRIu32 " %s came while no daemon was there and found no room to wait: what those that have "
+		       "ended since wrote is lost",
+		       n, spoor_plural(n, "program", "programs"));
 }
 
 void spoor_waiting_end(void *hub, uint32_t turned_away, int listener, bool accepts)
@@ -178,7 +175,7 @@ static void open_place(struct spoor_hub *h)
 	spoor_hub_warn(h,
 		       "what programs write that begin and end while no daemon is there is lost: they have no socket "
 		       "to wait at");
-	spoor_hub_warn(h, e.text);
+	spoor_hub_warn(h, "%s", e.text);
 }
 
 /* A keeper that was there may have the socket: before that is heard none is made, nor removed. */

@@ -41,24 +41,10 @@ static void note(void *ctx, const struct spoor_kept *k, int fd)
 
 static void warn_of_no_keeper(struct spoor_hub *h, const char *why)
 {
-	char text[256];
-
-	snprintf(text, sizeof(text),
-		 "what programs leave that end while no daemon is there is lost: no connection to "
-		 "a process that holds it: %s",
-		 why);
-	spoor_hub_warn(h, text);
-}
-
-static void warn_of_stranger(struct spoor_hub *h)
-{
-	char text[sizeof(h->keeper_path) + 160];
-
-	snprintf(text, sizeof(text),
-		 "%s: another user listened there, who is told nothing, nor believed: others should "
-		 "not be able to write to that directory",
-		 h->keeper_path);
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h,
+		       "what programs leave that end while no daemon is there is lost: no connection to a process that "
+		       "holds it: %s",
+		       why);
 }
 
 /* The connection to it, or to a new one. */
@@ -68,7 +54,10 @@ static void open_keeper(struct spoor_hub *h)
 	int fd = spoor_keeper_open(h->keeper_path, &begun, &strange), r = fd < 0 ? fd : 0;
 
 	if (strange && !h->keeper_missed) /* else it has been said, and may not be ours to remove */
-		warn_of_stranger(h);
+		spoor_hub_warn(h,
+			       "%s: another user listened there, who is told nothing, nor believed: others should not "
+			       "be able to write to that directory",
+			       h->keeper_path);
 	h->kept.fd = -1;
 	if (!r)
 		r = spoor_hub_watch(h, &h->kept, fd, h, HUB_KEEPER);
@@ -135,24 +124,13 @@ void spoor_orphans_begin(struct spoor_hub *h)
 		hear_keeper(h, PATIENCE_MS);
 }
 
-static void warn_of_late_keeper(struct spoor_hub *h)
-{
-	char text[sizeof(h->keeper_path) + 256];
-
-	snprintf(text, sizeof(text),
-		 "%s: trace-keeper, which holds what programs left while no daemon was there, does not answer: that is "
-		 "taken when it does; of a session that ends before, it is lost, and not counted",
-		 h->keeper_path);
-	spoor_hub_warn(h, text);
-}
-
 /* It has let go of what the daemon before us had. */
 static void open_beyond_root(struct spoor_hub *h)
 {
 	struct spoor_error e = { "" };
 
 	if (spoor_hub_open_beyond_root(h, &e))
-		spoor_hub_warn(h, e.text);
+		spoor_hub_warn(h, "%s", e.text);
 }
 
 void spoor_hub_keep(struct spoor_hub *h)
@@ -161,7 +139,10 @@ void spoor_hub_keep(struct spoor_hub *h)
 	h->keeper_late = hear_keeper(h, PATIENCE_MS) == -EAGAIN;
 	if (h->keeper_late) {
 		spoor_keeper_is_slow(h->keeper, true);
-		warn_of_late_keeper(h);
+		spoor_hub_warn(h,
+			       "%s: trace-keeper, which holds what programs left while no daemon was there, does not "
+			       "answer: that is taken when it does; who ends a session waits for it, some seconds",
+			       h->keeper_path);
 	} else {
 		open_beyond_root(h);
 	}
@@ -173,6 +154,11 @@ void spoor_orphans_hear_late(struct spoor_hub *h, int ms)
 
 	if (r && r != -EAGAIN)
 		spoor_orphans_keeper_ended(h);
+}
+
+bool spoor_hub_awaits_keeper(const struct spoor_hub *h)
+{
+	return h->keeper_late && !h->keeper_told;
 }
 
 /* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */

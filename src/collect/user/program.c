@@ -70,18 +70,16 @@ static size_t unused_places(const struct spoor_hub *h)
 static void turn_away(struct spoor_hub *h, const struct hub_program *p, int fd)
 {
 	const struct spoor_ust_process process = { p->cred.pid, spoor_process_start(p->cred.pid) };
-	char text[256];
 
 	if (spoor_turned_away_counts(&h->away, fd, p->cred.pid))
 		for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
 			s->n_away += spoor_ust_session_wants(s, &process);
 	if (!spoor_shares_say(&h->shares, p->cred.uid))
 		return;
-	snprintf(text, sizeof(text),
-		 "user %u has as many connections as one user may have, others need the rest: those of his programs "
-		 "that come now are recorded when there is room again, if they live",
-		 p->cred.uid);
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h,
+		       "user %u has as many connections as one user may have, others need the rest: those of his "
+		       "programs that come now are recorded when there is room again, if they live",
+		       p->cred.uid);
 }
 
 static bool has_place(struct spoor_hub *h, const struct hub_program *p, int fd)
@@ -171,7 +169,6 @@ void spoor_program_keep_out(struct hub_program *p, const char *why)
 static int refuse_program(struct hub_program *p, const char *version)
 {
 	struct spoor_control_done refused = { .result = -EPROTO };
-	char text[384];
 
 	snprintf(refused.text, sizeof(refused.text),
 		 "the recorder speaks version %u with buffers of version %u: use its own libspoor-ust",
@@ -180,9 +177,8 @@ static int refuse_program(struct hub_program *p, const char *version)
 	if (!p->hub->sessions)
 		return -EPROTO;
 	spoor_process_name(p->cred.pid, p->comm);
-	snprintf(text, sizeof(text), "process %d (%s) has a libspoor-ust of another version (%s): not traced",
-		 p->cred.pid, p->comm, version);
-	spoor_hub_warn(p->hub, text);
+	spoor_hub_warn(p->hub, "process %d (%s) has a libspoor-ust of another version (%s): not traced", p->cred.pid,
+		       p->comm, version);
 	spoor_program_keep_out(p, "the libspoor-ust there is not of this recorder's version");
 	return -EPROTO;
 }

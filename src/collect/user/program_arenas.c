@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Buffers that a program offers, or that one has left: they become sources of its sessions' takers. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -187,12 +186,10 @@ static void say_unreadable(struct hub_program *p, struct spoor_ust_session *s, c
 			   const char *why)
 {
 	const uint8_t *before = spoor_orphans_uuid(p->hub, p, s->id);
-	char text[640];
 
 	if (!is_our_want(error) && !spoor_ust_session_unreadable(s, before ?: uuid, p->comm, p->cred.pid))
 		return;
-	snprintf(text, sizeof(text), "process %d (%s): %s", p->cred.pid, p->comm, why);
-	spoor_hub_warn(p->hub, text);
+	spoor_hub_warn(p->hub, "process %d (%s): %s", p->cred.pid, p->comm, why);
 }
 
 static int map_arena(struct hub_program *p, struct hub_member *member, const struct spoor_control_arena *m, int fd)

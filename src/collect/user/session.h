@@ -108,9 +108,9 @@ struct spoor_came {
 	enum spoor_coming how;
 };
 
-/* The end of a session whose trace goes to a relay: hub_end.c. */
+/* The end of a session that waits for somebody: hub_end.c. */
 struct spoor_ust_ending {
-	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
+	enum { SPOOR_ENDING_NOT, SPOOR_ENDING_HEARS, SPOOR_ENDING_TAKES, SPOOR_ENDING_SETTLES } step;
 	uint64_t until; /* ns: so long a step may take */
 	struct spoor_hub_request *request;
 };

@@ -59,10 +59,7 @@ static int write_all(const char *path, json_t *list)
 
 static void leave_out(struct spoor_hub *h, const struct spoor_ust_session *s)
 {
-	char text[512];
-
-	snprintf(text, sizeof(text), "session '%s' does not survive this daemon: a name of it is not UTF-8", s->name);
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h, "session '%s' does not survive this daemon: a name of it is not UTF-8", s->name);
 }
 
 static json_t *write_session(struct spoor_hub *h, const struct spoor_ust_session *s)
@@ -180,11 +177,8 @@ static int reopen_there(struct spoor_ust_options *o, uint32_t id, struct spoor_u
 
 static void tell_elsewhere(struct spoor_hub *h, const struct spoor_ust_session *s)
 {
-	char text[PATH_MAX + 1024];
-
-	snprintf(text, sizeof(text), "session '%s' could not go on in the trace that it had, and began %s: %s", s->name,
-		 s->sender ? "another one" : s->output, s->elsewhere);
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h, "session '%s' could not go on in the trace that it had, and began %s: %s", s->name,
+		       s->sender ? "another one" : s->output, s->elsewhere);
 }
 
 static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay_client *relay, struct spoor_error *e)
@@ -224,11 +218,8 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 /* The place of its trace is gone, and so is the session. */
 static int give_up(struct spoor_hub *h, const json_t *j, const struct spoor_error *e)
 {
-	char text[1024];
-
-	snprintf(text, sizeof(text), "session '%s' is given up: %s",
-		 json_string_value(json_object_get(j, "name")) ?: "", e ? e->text : "its directory is gone");
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h, "session '%s' is given up: %s", json_string_value(json_object_get(j, "name")) ?: "",
+		       e ? e->text : "its directory is gone");
 	return 0;
 }
 

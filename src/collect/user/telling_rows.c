@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* Programs that walk their own stacks are told how to walk through the objects that their arenas define. */
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +16,7 @@ bool spoor_hub_begin_rows(struct spoor_hub *h)
 		return h->rows;
 	if (spoor_user_rows_new(h->o.cache_dir, &h->rows, &e)) {
 		h->rows_failed = true;
-		spoor_hub_warn(h, e.text);
+		spoor_hub_warn(h, "%s", e.text);
 		return false;
 	}
 	spoor_hub_watch(h, &h->rows_done, dup(spoor_user_rows_fd(h->rows)), h, HUB_ROWS);
@@ -57,10 +55,7 @@ static void tell(struct hub_program *p, const struct spoor_ust_session *s, struc
 /* Others may follow, of which nothing is said. */
 static void warn(struct spoor_hub *h, const char *why, const char *path)
 {
-	char text[PATH_MAX + 640];
-
-	snprintf(text, sizeof(text), "%s; call stacks are walked by frame pointers through %s", why, path);
-	spoor_hub_warn(h, text);
+	spoor_hub_warn(h, "%s; call stacks are walked by frame pointers through %s", why, path);
 }
 
 static void ask(struct hub_program *p, const struct hub_member *m, struct spoor_source *s)
