@@ -298,6 +298,7 @@ static int snapshot(struct command *c, struct spoor_error *e)
 	else
 		snprintf(text, sizeof(text), "snapshot in %s", c->w.o.output);
 	spoor_hub_answer(c->q, text);
+	spoor_daemon_tell_held(c, s->held, "");
 	return 0;
 }
 

@@ -31,7 +31,7 @@ static void tell_wait(struct command *c, const struct spoor_ust_session *s)
 	struct spoor_sender_stats stats;
 	char text[640];
 
-	if (spoor_hub_awaits_keeper(c->h))
+	if (spoor_hub_awaits_keeper(c->h, s))
 		spoor_hub_answer(c->q, "waiting for trace-keeper, some seconds at most: it holds what programs left "
 				       "while no daemon was there");
 	if (!s->sender)
@@ -81,6 +81,7 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 		spoor_sender_stats(s->sender, &stats);
 	r = spoor_hub_end(c->h, s, &result, e);
 	spoor_hub_recall(c->h, HEARD_NS);
+	spoor_daemon_tell_held(c, result.held_lost ? SPOOR_HELD_LOST : SPOOR_HELD_NOTHING, "");
 	if (stats.failed)
 		return spoor_fail(e, EIO, "%s", stats.why);
 	snprintf(text, sizeof(text), "%s %s %s", spoor_ust_sum(&result, sum, sizeof(sum)), there ? "in" : "for",
@@ -95,9 +96,6 @@ static int end_now(struct command *c, struct spoor_ust_session *s, struct spoor_
 	if (result.uncounted)
 		spoor_hub_answer(c->q, spoor_ust_uncounted(result.uncounted, text, sizeof(text)));
 	spoor_daemon_tell_apart(c, &result.apart, "");
-	if (spoor_hub_awaits_keeper(c->h))
-		spoor_hub_answer(c->q, "trace-keeper has not answered: what programs left while no daemon was there is "
-				       "lost, and not counted");
 	if (result.late) {
 		snprintf(text, sizeof(text), "%u of them joined late: they began before this daemon answered them",
 			 result.late);
@@ -128,7 +126,7 @@ int spoor_daemon_end(struct command *c, struct spoor_error *e)
 
 	if (!s)
 		return -ENOENT;
-	if (!s->sender && !spoor_hub_awaits_keeper(c->h))
+	if (!s->sender && !spoor_hub_awaits_keeper(c->h, s))
 		return end_now(c, s, e);
 	tell_wait(c, s);
 	c->later = true;

@@ -21,6 +21,8 @@ void spoor_daemon_where(const struct command *c, const struct spoor_ust_session 
 /* Programs that cannot be in the session: says so. */
 void spoor_daemon_tell_apart(struct command *c, const struct spoor_ust_apart *apart, const char *before);
 void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before);
+/* What the keeper has of it, or had, if that is not known. */
+void spoor_daemon_tell_held(struct command *c, enum spoor_ust_held held, const char *before);
 void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *before);
 /* Why its trace is another one than it was begun with, if it is: says so. */
 void spoor_daemon_tell_elsewhere(struct command *c, const char *why, const char *before);

@@ -185,6 +185,18 @@ void spoor_daemon_tell_away(struct command *c, unsigned n, const char *before)
 	spoor_hub_answer(c->q, line);
 }
 
+void spoor_daemon_tell_held(struct command *c, enum spoor_ust_held held, const char *before)
+{
+	char line[256];
+
+	if (held == SPOOR_HELD_NOTHING)
+		return;
+	snprintf(line, sizeof(line), "%swhat programs left that ended while no daemon was there %s", before,
+		 held == SPOOR_HELD_UNHEARD ? "is not here yet: trace-keeper does not answer" :
+					      "is lost, and not counted: trace-keeper had ended, or did not answer");
+	spoor_hub_answer(c->q, line);
+}
+
 void spoor_daemon_tell_undescribed(struct command *c, uint64_t n, const char *before)
 {
 	char line[256], text[192];
@@ -250,6 +262,7 @@ static void tell_session(struct command *c, const struct spoor_ust_session *s)
 		spoor_daemon_tell_failed_once(c, sum.failed_once, "  ");
 	spoor_daemon_tell_apart(c, &s->apart, "  ");
 	spoor_daemon_tell_away(c, s->n_away, "  ");
+	spoor_daemon_tell_held(c, s->held, "  ");
 	snprintf(line, sizeof(line), "  so far: %s", spoor_ust_sum(&sum, so_far, sizeof(so_far)));
 	spoor_hub_answer(c->q, line);
 	spoor_daemon_tell_undescribed(c, sum.undescribed, "  ");

@@ -121,7 +121,10 @@ static int look(void *ctx, struct spoor_counting *c, enum spoor_counting_why why
 	}
 	if (why == SPOOR_COUNTING_INTERVAL)
 		return print_interval(s, &now);
-	return print(s, &now, false);
+	if (why != SPOOR_COUNTING_END || !s->o.c.interval_ns || s->o.watch)
+		return print(s, &now, false);
+	r = print_interval(s, &now); /* what came since the last one: they add up to the whole */
+	return r ? r : print(s, &s->last, false);
 }
 
 static bool on_key(void *ctx, struct spoor_counting *c)

@@ -110,7 +110,8 @@ const char *spoor_ust_uncounted(uint32_t contexts, char *to, size_t size)
 	if (n < size)
 		snprintf(to + n, size - n,
 			 ": 0 in some events, as their program could not have it: not permitted "
-			 "(/proc/sys/kernel/perf_event_paranoid, seccomp), no such counter, or closed");
+			 "(/proc/sys/kernel/perf_event_paranoid, seccomp), no such counter, no descriptor for it "
+			 "(ulimit -n), or closed");
 	return to;
 }
 

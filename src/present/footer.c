@@ -182,8 +182,8 @@ static void put_losses(struct spoor_view *v)
 	put_dropped(v->out, info);
 	if (discarded || info->threads_not_recorded || info->ring_damages || info->dropped_segments)
 		return;
-	if (v->n_undecodable || info->n_damages || info->programs_not_recorded || was_cut_off(info) ||
-	    any_program_is_damaged(v))
+	if (v->n_undecodable || info->n_damages || info->programs_not_recorded || info->held_lost ||
+	    was_cut_off(info) || any_program_is_damaged(v))
 		fputs("Lost: nothing that is known of, but see below.\n", v->out);
 	else
 		fputs("Lost: nothing.\n", v->out);
@@ -313,6 +313,10 @@ static void put_not_wholly_recorded(FILE *out, const struct spoor_trace_info *in
 	put_comings(out, info->programs_turned_away, "Turned away",
 		    "found no room, at a daemon or to wait for one; what those wrote that ended before there was "
 		    "some is not here.");
+	if (info->held_lost)
+		fputs("Not known: what programs left that ended while no daemon was there; trace-keeper, which holds "
+		      "that, had ended, or did not answer.\n",
+		      out);
 	put_comings(out, info->programs_not_recorded, "Not recorded",
 		    "that came or ran already: as many other sessions and channels as can at once did, there was no "
 		    "memory for the buffers, a limit (ulimit) or a directory's rights did not let them be, their "
@@ -428,11 +432,13 @@ void spoor_put_summary_json(struct spoor_view *v)
 		",\"began_before\":%" PRIu64 ",\"discarded\":%" PRIu64 ",\"lost_writing\":%" PRIu64
 		",\"lost_child\":%" PRIu64 ",\"lost_undescribed\":%" PRIu64 ",\"overwritten\":%" PRIu64
 		",\"threads_not_recorded\":%" PRIu64 ",\"programs_late\":%" PRIu64 ",\"programs_turned_away\":%" PRIu64
+		",\"held_lost\":%" PRIu64
 		",\"programs_not_recorded\":%" PRIu64 ",\"uncounted\":%" PRIu64 ",\"ring_damages\":%" PRIu64
 		",\"dropped\":{\"segments\":%" PRIu64 ",\"bytes\":%" PRIu64 "},\"undecodable\":%" PRIu64 ",\"walks\":{",
 		t->calls, t->errors, t->unfinished, t->began_before, spoor_trace_discarded(v->trace),
 		info->lost_writing, info->lost_child, info->lost_undescribed, info->overwritten,
 		info->threads_not_recorded, info->programs_late, info->programs_turned_away,
+		info->held_lost,
 		info->programs_not_recorded, info->uncounted, info->ring_damages, info->dropped_segments,
 		info->dropped_bytes, v->n_undecodable);
 	for (unsigned i = 0; i < SPOOR_WALK_STATUS_MAX; i++)

@@ -316,6 +316,8 @@ void spoor_put_stack(struct spoor_view *v, const struct spoor_segment *segment, 
 	}
 	if (stack->status != SPOOR_WALK_COMPLETE)
 		fprintf(v->out, "%s[%s]\n", indent, spoor_walk_status_name(stack->status));
+	else if (!stack->n)
+		fprintf(v->out, "%s[no application frame]\n", indent);
 }
 
 const char *spoor_pending_name(unsigned why)

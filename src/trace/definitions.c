@@ -137,6 +137,7 @@ static void take_counter(struct spoor_trace_info *info, const struct spoor_count
 {
 	uint64_t *count = !strcmp(c->name, "ust_late")         ? &info->programs_late :
 			  !strcmp(c->name, "ust_turned_away")  ? &info->programs_turned_away :
+			  !strcmp(c->name, "ust_held_lost")    ? &info->held_lost :
 			  !strcmp(c->name, "ust_not_recorded") ? &info->programs_not_recorded :
 			  !strcmp(c->name, "ust_undescribed")  ? &info->lost_undescribed :
 			  !strcmp(c->name, "ust_uncounted")    ? &info->uncounted :

@@ -241,6 +241,7 @@ static void take_losses(struct spoor_trace *t, const json_t *j)
 	t->info.threads_not_recorded = count_of(counters, "threads_not_recorded");
 	t->info.programs_late = count_of(counters, "ust_late");
 	t->info.programs_turned_away = count_of(counters, "ust_turned_away");
+	t->info.held_lost = count_of(counters, "ust_held_lost");
 	t->info.programs_not_recorded = count_of(counters, "ust_not_recorded");
 	t->info.uncounted = count_of(counters, "ust_uncounted");
 	t->info.overwritten = count_of(counters, "ust_overwritten");

@@ -34,6 +34,7 @@ struct spoor_trace_info {
 	 * all, being in as many other sessions as they can. Complete as torn_bytes is. */
 	uint64_t programs_late, programs_not_recorded;
 	uint64_t programs_turned_away; /* likewise: found no room, at a daemon or to wait for one */
+	uint64_t held_lost;    /* likewise: 1: programs may have ended of which what they left was lost */
 	uint64_t uncounted;    /* likewise: counters (perf:NAME) that are 0 in some events, as they could not be had */
 	uint64_t ring_damages; /* stretches of a buffer that made no sense to the recorder */
 	/* What a network cost on the way to a relay: events discarded while that was behind, reconnects, and time. */

@@ -43,7 +43,7 @@ def test_no_follow(spoor, actor, read, tmp_path):
 
 
 def test_command_that_is_a_script(spoor, actor, read, tmp_path):
-    """With #! and without; the rows of its shell are there before it begins."""
+    """With #! and without; the rows of its shell are there before it begins, by the name that it has anywhere else."""
     for head in ("#!/bin/sh\n", ""):
         script = tmp_path / f"script{len(head)}"
         script.write_text(f"{head}{actor()} marks 7\n{actor()} marks 11\n")
@@ -52,6 +52,8 @@ def test_command_that_is_a_script(spoor, actor, read, tmp_path):
         trace = read(tmp_path / f"{script.name}.spoor")
         assert sorted(trace.marks().values()) == [1, 7, 11]  # dash asks once
         assert {e["way"] for e in trace.calls if e["pid"] == trace.calls[0]["pid"] and e["walk"]} == {"kernel"}
+        objects = {f["object"] for e in trace.calls for f in e["stack"]}
+        assert os.path.realpath("/bin/sh") in objects and "/bin/sh" not in objects
 
 
 def test_pipeline_of_real_programs(spoor, read, tmp_path):

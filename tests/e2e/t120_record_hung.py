@@ -49,6 +49,16 @@ def check(found, pid, before, least):
     assert wait["args"]["uaddr"] != lock["args"]["uaddr"]
 
 
+def test_without_a_frame_of_the_application(record, spoor, start):
+    """That is said where its stack would be."""
+    idle = start("sleep", "60")
+    wait_for(lambda: sleeps_in(idle.pid, 230))
+    recording = record("--app", "another", "-p", idle.pid)
+    assert recording.stop() == 0
+    said = spoor("report", "--blocked", recording.trace).stdout
+    assert re.search(r" in clock_nanosleep\(.*\n      \[no application frame\]\n", said), said
+
+
 def test_stopped_behind_a_call(record, spoor, start):
     """Its call has ended, though its number is still there; who is stopped in one that begins again is in it."""
     busy, idle = start("cat", "/dev/zero", stdout=subprocess.DEVNULL), start("sleep", "60")

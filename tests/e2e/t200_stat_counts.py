@@ -170,6 +170,17 @@ def test_interval(counting_under_way, counted, start):
     assert last.whole().of("getppid") == total(deltas, "getppid") == 3000014 and len(deltas) > 10
 
 
+def test_end_within_an_interval(counting_under_way, counted, start):
+    """What came since the last print is one more interval: they add up to the whole."""
+    worker = start("sh", "-c", "read x; exec \"$@\"", "sh", counted, "threads", 2, 15007)
+    stat = counting_under_way("-p", worker.pid, "--interval", "1h")
+    tell(worker)
+    assert worker.wait(30) == 0
+    stat.stop()
+    *deltas, last = stat.counters()
+    assert len(deltas) == 1 and last.whole().of("getppid") == total(deltas, "getppid") == 30014
+
+
 def test_int80(count, counted):
     _, (c,) = count("--", counted, "int80", 13, 17)
     assert c.whole().of("getppid", abi="i386") == 13 and c.of("getppid") == 17

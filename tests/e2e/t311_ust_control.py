@@ -450,6 +450,8 @@ def test_rotation_and_limit(daemon, ticker):
         wait_for(lambda: not daemon.lines(p.pid))
         if " segments dropped; " in daemon.ust("status").stdout:
             break
+    else:
+        pytest.fail("status has not told of dropped segments")
     said = daemon.ust("end").stdout
     size = sum(f.stat().st_size for f in (daemon.cwd / "t.spoor").rglob("*") if f.is_file())
     assert size <= 4 << 20

@@ -508,9 +508,9 @@ def test_keeper_that_answers_after_all(daemon, ticker, number, stopped):
     assert in_a_row(ticks.pop(3)) and ticks == {i: list(range(4)) for i in range(12) if i != 3}
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["in time", "not"])
-def test_end_waits_for_a_keeper_that_is_slow(daemon, ticker, answers):
-    """Others are served meanwhile; what is lost after all is said."""
+@pytest.mark.parametrize("answer", ["in time", "not", "killed"])
+def test_end_waits_for_a_keeper_that_is_slow(daemon, ticker, answer):
+    """Others are served meanwhile; what is lost after all is said, of the sessions that were there, by the trace, too."""
     daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
     daemon.kill(signal.SIGTERM)
     begin_and_end(daemon, ticker, 0, 3)
@@ -519,18 +519,24 @@ def test_end_waits_for_a_keeper_that_is_slow(daemon, ticker, answers):
     keeper = keeper_pid(f"{daemon.socket}.keeper")
     os.kill(keeper, signal.SIGSTOP)
     daemon.start()
+    daemon.ust("start", "-s", "later", "-o", "later.spoor")
     ends = subprocess.Popen([daemon.build / "spoor", "ust", "end", "--socket", daemon.socket], text=True,
                             stdout=subprocess.PIPE)
     begin_and_end(daemon, ticker, 4, 1)
     wait_for(lambda: "ending" in daemon.ust("status").stdout)
-    if answers:
-        os.kill(keeper, signal.SIGCONT)
+    assert daemon.ust("status").stdout.count("is not here yet: trace-keeper does not answer") == 1
+    assert "trace-keeper" not in daemon.ust("end", "-s", "later").stdout
+    if answer != "not":
+        os.kill(keeper, signal.SIGCONT if answer == "in time" else signal.SIGKILL)
     said = ends.communicate(timeout=20)[0]
-    os.kill(keeper, signal.SIGCONT)
+    if answer == "not":
+        os.kill(keeper, signal.SIGCONT)
     daemon.finish(lives)
-    assert said.startswith("waiting for trace-keeper") and ("and not counted" in said) != answers
-    assert ("of 4 programs" in said) == answers, said
-    assert answers <= ({i: list(range(4)) for i in range(3)}.items() <= by_thread(daemon).items())
+    in_time = answer == "in time"
+    assert said.startswith("waiting for trace-keeper") and ("and not counted" in said) != in_time
+    assert ("of 4 programs" in said) == in_time, said
+    assert in_time <= ({i: list(range(4)) for i in range(3)}.items() <= by_thread(daemon).items())
+    assert daemon.summary["held_lost"] == (not in_time)
 
 
 def test_nobody_waits_for_a_keeper_that_is_slow(daemon, ticker):
@@ -593,6 +599,21 @@ def test_daemons_killed_before_the_keeper_answers(daemon, ticker):
     later.join()
     assert end(daemon).startswith("24 events of 6 programs")
     assert by_thread(daemon) == {i: list(range(4)) for i in range(6)}
+
+
+@pytest.mark.parametrize("words", [["status"], ["stop"]], ids=lambda w: w[0])
+def test_command_that_waited(daemon, ticker, words):
+    """It is carried out when all is heard that programs said, which came after it and have ended."""
+    daemon.ust("start", "-o", "t.spoor", "-e", "zoo:tick")
+    daemon.process.send_signal(signal.SIGSTOP)
+    with subprocess.Popen([daemon.build / "spoor", "ust", *words, "--socket", daemon.socket]) as asks:
+        begin_and_end(daemon, ticker, 0, 2)
+        asks.kill()
+    daemon.kill()
+    begin_and_end(daemon, ticker, 2, 2)
+    daemon.start()
+    assert end(daemon).startswith("16 events of 4 programs")
+    assert by_thread(daemon) == {i: list(range(4)) for i in range(4)}
 
 
 def test_keeper_without_descriptors(daemon, ticker):

@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import threading
+from pathlib import Path
+
 
 import pytest
 import tracing
@@ -394,6 +396,9 @@ def test_disk_that_was_full(daemon, ticker, tmp_path, room):
             (small / "filler").unlink()
             wait_for(lambda: "\n  writing failed for a while: " in daemon.ust("status").stdout)
             assert "session default: recording, to " in daemon.ust("status").stdout
+            wait_for(lambda: json.loads(Path(f"{daemon.socket}.state").read_text())["sessions"][0]["failed_once"])
+            daemon.kill()
+            daemon.start()
         daemon.finish(p)
         end = daemon.ust("end", check=False)
         assert (end.returncode == 0) == ("\nwriting failed for a while: " in end.stdout) == room, end

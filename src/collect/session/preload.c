@@ -78,7 +78,10 @@ static void preload_program(const char *path, struct spoor_objects *objects, int
 		return;
 	spoor_object_script(fd, script, sizeof(script));
 	if (script[0] && depth < 4) {
-		preload_program(script, objects, depth + 1);
+		_cleanup_(spoor_freep) char *real = realpath(script, NULL); /* by which it is known wherever it runs */
+
+		if (real)
+			preload_program(real, objects, depth + 1);
 		return;
 	}
 	spoor_objects_preload(objects, path, true);

@@ -102,6 +102,7 @@ struct spoor_hub_result {
 	uint32_t uncounted; /* counters that some events could not have: bits of contexts */
 	unsigned late;  /* programs that were recorded from later than their main() on, since we did not answer */
 	unsigned away;  /* programs that found no room, at a recorder or to wait for one */
+	bool held_lost; /* what its programs left while no recorder was there, if they left something */
 	unsigned came;  /* programs with sites that the session was for, whether they wrote an event or not */
 	unsigned go_on; /* of spoor_hub_end(): programs that run, and are recorded no more */
 	struct spoor_ust_apart apart; /* who came and is not recorded */
@@ -113,8 +114,8 @@ struct spoor_hub_result {
 void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, struct spoor_hub_result *ret);
 int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor_hub_result *ret,
 		  struct spoor_error *e);
-/* What programs left while no recorder was there is not known yet: who holds it does not answer. */
-bool spoor_hub_awaits_keeper(const struct spoor_hub *h);
+/* What the session's programs left while no recorder was there is not known yet: who holds it does not answer. */
+bool spoor_hub_awaits_keeper(const struct spoor_hub *h, const struct spoor_ust_session *s);
 /*
  * The same where that is awaited, or the trace goes to a relay, which may be slow, or away: its programs stop, what
  * they wrote is taken while the hub serves everybody else, and when it is where it should be, or after some seconds,

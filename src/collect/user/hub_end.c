@@ -22,7 +22,7 @@ static bool is_over(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t n
 	struct spoor_ust_ending *k = &s->ending;
 
 	if (k->step == SPOOR_ENDING_HEARS) {
-		if (spoor_hub_awaits_keeper(h) && now < k->until)
+		if (spoor_hub_awaits_keeper(h, s) && now < k->until)
 			return false;
 		spoor_orphans_look(h, true);
 		k->step = SPOOR_ENDING_TAKES;
@@ -62,6 +62,8 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 {
 	unsigned go_on = 0;
 
+	if (s->held == SPOOR_HELD_UNHEARD)
+		s->held = SPOOR_HELD_LOST;
 	if (!s->ending.step) {
 		spoor_orphans_look(h, true);
 		spoor_hub_take(h, s, TAKE_ALL);

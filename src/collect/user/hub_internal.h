@@ -169,6 +169,7 @@ struct spoor_hub {
 	bool keeper_asked, keeper_told; /* what it held for us; told: all of it */
 	bool goes_on; /* there are sessions of the recorder before us, and they have not been added yet */
 	bool keeper_late; /* we have begun without what it holds */
+	bool keeper_lost; /* there was none, but sessions that go on */
 	bool keeper_missed; /* there could be none, which was said */
 	uint64_t keeper_again; /* ns: then it is tried again */
 	struct hub_board board;

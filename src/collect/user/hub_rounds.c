@@ -388,6 +388,7 @@ void spoor_hub_totals(struct spoor_hub *h, const struct spoor_ust_session *s, st
 		.stuck = s->n_stuck,
 		.late = s->n_late,
 		.away = s->n_away,
+		.held_lost = s->held == SPOOR_HELD_LOST,
 		.came = s->n_came,
 		.apart = s->apart,
 	};

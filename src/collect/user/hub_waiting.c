@@ -135,17 +135,37 @@ static void forget_first(struct hub_waited *k)
 	free(w);
 }
 
+static bool is_command(const struct hub_words *w)
+{
+	struct spoor_control_head m;
+
+	if (w->size < sizeof(m))
+		return false;
+	memcpy(&m, w->bytes, sizeof(m));
+	return m.type == SPOOR_CONTROL_COMMAND;
+}
+
+static void hear(struct spoor_hub *h, bool commands)
+{
+	for (struct hub_words *w = h->waited.first; w; w = w->next) {
+		if (!w->from || w->came || is_command(w) != commands)
+			continue;
+		spoor_hub_heard(w->from, w->bytes, w->size, w->fd);
+		spoor_fds_drop(TAKE_FD(w->fd)); /* there may be as many as there can be */
+	}
+}
+
+/* Commands last: to carry one out all that has ended is looked at, and nobody's words are heard after his end. */
 void spoor_waiting_hear(struct spoor_hub *h)
 {
-	const struct hub_words *w;
-
 	take_in(h);
-	for (; (w = h->waited.first); forget_first(&h->waited))
-		if (w->from && !w->came)
-			spoor_hub_heard(w->from, w->bytes, w->size, w->fd);
+	hear(h, false);
 	for (struct hub_program *p = h->first; p; p = p->next)
 		if (p->met)
 			go_on(h, p);
+	hear(h, true);
+	while (h->waited.first)
+		forget_first(&h->waited);
 	spoor_keeper_taken(h->keeper);
 }
 

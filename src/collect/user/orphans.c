@@ -74,10 +74,18 @@ static void open_keeper(struct spoor_hub *h)
 		spoor_hub_warn(h, "the process that held what programs leave while no daemon is there has ended: what "
 				  "it held of programs that have ended is lost, and not counted");
 	h->keeper_missed |= r;
+	h->keeper_lost |= !r && begun && h->goes_on;
 	spoor_keeper_own(h->keeper, h->listener.fd);
 	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
 	if (h->waiting.fd >= 0)
 		spoor_keeper_listen(h->keeper, h->waiting.fd);
+}
+
+static void mark_held(struct spoor_hub *h, enum spoor_ust_held from, enum spoor_ust_held to)
+{
+	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
+		if (s->held == from)
+			s->held = to;
 }
 
 static void be_told(struct spoor_hub *h)
@@ -101,8 +109,10 @@ static int hear_keeper(struct spoor_hub *h, int ms)
 	h->keeper_asked |= !r;
 	if (!r && !h->keeper_told) {
 		r = spoor_keeper_hear(h->keeper, ms, &t);
-		if (!r)
+		if (!r) {
+			mark_held(h, SPOOR_HELD_UNHEARD, SPOOR_HELD_NOTHING);
 			be_told(h);
+		}
 	}
 	spoor_waiting_update(h);
 	return r;
@@ -136,6 +146,8 @@ static void open_beyond_root(struct spoor_hub *h)
 void spoor_hub_keep(struct spoor_hub *h)
 {
 	h->goes_on = false;
+	if (h->keeper_path[0])
+		mark_held(h, SPOOR_HELD_NOTHING, h->keeper_lost ? SPOOR_HELD_LOST : SPOOR_HELD_UNHEARD);
 	h->keeper_late = hear_keeper(h, PATIENCE_MS) == -EAGAIN;
 	if (h->keeper_late) {
 		spoor_keeper_is_slow(h->keeper, true);
@@ -156,9 +168,9 @@ void spoor_orphans_hear_late(struct spoor_hub *h, int ms)
 		spoor_orphans_keeper_ended(h);
 }
 
-bool spoor_hub_awaits_keeper(const struct spoor_hub *h)
+bool spoor_hub_awaits_keeper(const struct spoor_hub *h, const struct spoor_ust_session *s)
 {
-	return h->keeper_late && !h->keeper_told;
+	return h->keeper_late && s->held == SPOOR_HELD_UNHEARD;
 }
 
 /* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */
@@ -168,8 +180,10 @@ void spoor_orphans_keeper_ended(struct spoor_hub *h)
 
 	spoor_hub_unwatch(h, &h->kept);
 	h->keeper = -1;
-	if (h->keeper_asked && !h->keeper_told) /* what it has told is all there is */
+	if (h->keeper_asked && !h->keeper_told) { /* what it has told is all there is */
+		mark_held(h, SPOOR_HELD_UNHEARD, SPOOR_HELD_LOST);
 		be_told(h);
+	}
 	h->keepers_ended = soon ? h->keepers_ended + 1 : 0;
 	if (h->keepers_ended > MOST_SOON) {
 		warn_of_no_keeper(h, "each one that is started ends at once");

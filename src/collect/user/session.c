@@ -162,6 +162,7 @@ static void define_counters(struct spoor_ust_session *s)
 	spoor_taker_counter(s->taker, "ust_crashed", s->n_crashed);
 	spoor_taker_counter(s->taker, "ust_late", s->n_late);
 	spoor_taker_counter(s->taker, "ust_turned_away", s->n_away);
+	spoor_taker_counter(s->taker, "ust_held_lost", s->held == SPOOR_HELD_LOST);
 	spoor_taker_counter(s->taker, "ust_not_recorded", s->apart.n);
 	spoor_taker_counter(s->taker, "ust_merged_rounds", c.merged);
 	if (s->sender)

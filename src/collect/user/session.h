@@ -115,6 +115,13 @@ struct spoor_ust_ending {
 	struct spoor_hub_request *request;
 };
 
+/* What its programs left while no recorder was there, with the keeper. */
+enum spoor_ust_held {
+	SPOOR_HELD_NOTHING, /* or we have it */
+	SPOOR_HELD_UNHEARD, /* nobody has answered yet */
+	SPOOR_HELD_LOST,    /* nobody did in time, or the keeper had ended: if it held something, it is lost */
+};
+
 struct spoor_ust_session {
 	struct spoor_ust_session *next;
 	uint32_t id;
@@ -171,6 +178,7 @@ struct spoor_ust_session {
 	uint64_t saved; /* spoor_ust_session_comings() as the state file has them */
 	unsigned n_away;  /* programs that found no room, at a recorder or to wait for one */
 	bool resumed;     /* it was there before this recorder */
+	enum spoor_ust_held held;
 	char elsewhere[512]; /* why a recorder could not go on in the trace that it had, and began this one; "": none */
 };
 
@@ -214,7 +222,8 @@ bool spoor_came_count(struct spoor_ust_session *s, const struct spoor_ust_proces
 /* Changes with each program that comes late, while it runs, not at all, or first, and with each damaged one. */
 static inline uint64_t spoor_ust_session_comings(const struct spoor_ust_session *s)
 {
-	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) + s->damaged_arenas.n;
+	return (uint64_t)s->n_late + s->n_met + s->n_away + s->apart.n + (s->n_came != 0) + s->damaged_arenas.n +
+	       (s->why[0] != 0) + (s->held == SPOOR_HELD_LOST);
 }
 /* Do rules concern this process? */
 bool spoor_ust_session_wants(const struct spoor_ust_session *s, const struct spoor_ust_process *p);

@@ -207,6 +207,8 @@ static int read_session(struct spoor_hub *h, const json_t *j, struct spoor_relay
 	s->n_late = k.late;
 	s->n_away = k.turned_away;
 	s->n_came = k.came;
+	s->held = k.held_lost ? SPOOR_HELD_LOST : SPOOR_HELD_NOTHING;
+	memcpy(s->why, k.failed_once, sizeof(s->why));
 	s->apart = k.apart;
 	spoor_state_read_apart(j, s);
 	spoor_state_read_came(j, s);

@@ -145,6 +145,10 @@ json_t *spoor_state_write(const struct spoor_ust_session *s)
 	if (j)
 		json_object_set_new(j, "elsewhere", json_string(s->elsewhere));
 	if (j)
+		json_object_set_new(j, "held_lost", json_boolean(s->held == SPOOR_HELD_LOST));
+	if (j)
+		json_object_set_new(j, "failed_once", json_string(s->why));
+	if (j)
 		json_object_set_new(j, "came_who", json_array());
 	if (j)
 		json_object_set_new(j, "singles", singles_json(s));
@@ -254,6 +258,8 @@ static int read_texts(const json_t *j, struct spoor_state_session *s)
 		r = copy(s->scope, sizeof(s->scope), j, "scope");
 	if (!r)
 		r = copy(s->elsewhere, sizeof(s->elsewhere), j, "elsewhere");
+	if (!r && json_object_get(j, "failed_once"))
+		r = copy(s->failed_once, sizeof(s->failed_once), j, "failed_once");
 	s->o.name = s->name;
 	s->o.output = s->output;
 	s->o.command = s->command;
@@ -360,6 +366,7 @@ int spoor_state_read(const json_t *j, struct spoor_state_session *s, struct spoo
 	s->late = number(j, "late");
 	s->turned_away = number(j, "turned_away");
 	s->came = number(j, "came");
+	s->held_lost = json_is_true(json_object_get(j, "held_lost"));
 	if (!r)
 		r = read_apart(json_object_get(j, "not_recorded"), &s->apart);
 	if (!r)

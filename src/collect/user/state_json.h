@@ -15,6 +15,8 @@ struct spoor_state_session {
 	uint32_t changes, recorded;
 	unsigned late; /* programs that joined late */
 	unsigned turned_away, came;
+	bool held_lost;
+	char failed_once[sizeof(((struct spoor_ust_session *)NULL)->why)];
 	char elsewhere[sizeof(((struct spoor_ust_session *)NULL)->elsewhere)];
 	struct spoor_ust_apart apart; /* who that is: spoor_state_read_apart() */
 	struct spoor_source_list unwritten; /* to be freed by spoor_state_done() */
