@@ -9,7 +9,6 @@ import subprocess
 import threading
 from pathlib import Path
 
-
 import pytest
 import tracing
 

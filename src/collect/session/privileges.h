@@ -33,7 +33,7 @@ void spoor_privileges_at_once(bool on);
 
 /*
  * The calling thread gets ten times the share of others until it is put back to what this returns: what is a second's
- * work takes eight of a fair share where sixteen threads of its session want to run (of others', where the kernel groups
+ * work takes eight of a fair share where sixteen threads of its session want to run (of others, where the kernel groups
  * tasks by session, it has its session's share), and 1.3 so. Not more than that, which would be a whole CPU: several
  * recorders that begin would let nobody else run. INT_MAX: not allowed, and nothing changed.
  */
