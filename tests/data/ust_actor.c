@@ -237,6 +237,26 @@ static void vforks(char **argv)
 	steps(n + 1, n, "parent");
 }
 
+/* A child that has written nothing makes one that has its memory, which writes first, and ends. */
+static void forks_and_vforks(char **argv)
+{
+	pid_t forked = fork(), child;
+
+	(void)argv;
+	if (forked) {
+		waitpid(forked, NULL, 0);
+		steps(0, 3, "parent");
+		return;
+	}
+	child = vfork();
+	if (!child) {
+		steps(10, 4, "between");
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	steps(20, 5, "child");
+}
+
 static void execs(char **argv)
 {
 	steps(5000, 3, "before");
@@ -378,6 +398,7 @@ static const struct mode {
 	{ "count", count },	  { "threads", threads },   { "crowd", crowd },
 	{ "abrupt", abrupt },	  { "cancel", cancel },	    { "fork", forks },
 	{ "clone", raw_clone },	  { "vfork", vforks },	    { "exec", execs },
+	{ "forked-vfork", forks_and_vforks },
 	{ "daemon", becomes_daemon }, { "nested", nested }, { "longjmp", longjmps },
 	{ "longjmp-alternate", longjmps_alternate },
 };

@@ -213,7 +213,7 @@ def test_filter_that_nobody_has_fields_for(daemon, ticker):
     run = daemon.ust("enable", "zoo:tick", "--filter", "n ==", "-a", check=False)
     assert run.returncode == 2 and len(run.stderr.splitlines()) == 1 and "--filter" in run.stderr
     said = daemon.ust("enable", "zoo:tick", "--filter", "fdd == 3", p.pid).stdout
-    assert "1 program, 1 site" in said and "none of these events has a field 'fdd'" in said
+    assert "1 program, 1 site" in said and "no event of 'zoo:tick' has a field 'fdd'" in said
     said = daemon.ust("enable", "zoo:*", "--filter", 'what == "x"', "-a").stdout
     assert "field" not in said
     said = daemon.ust("enable", "zoo:tick", "--filter", "vtid == 3", "-a").stdout

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """SIGURG, by which programs are called: whom it gets to, and that it stays the program's own, too."""
 import os
+import re
 import shutil
 import signal
 import struct
@@ -30,6 +31,16 @@ def test_child_by_vfork(daemon, tmp_path):  # noqa: F811
     assert p.wait(PATIENCE) == 0
     assert daemon.ust("end").stdout.startswith("101 events of 1 program, 0 lost")
     assert {e["pid"] for e in daemon.events()} == {p.pid}
+
+
+def test_child_by_vfork_of_a_child(daemon, tmp_path):  # noqa: F811
+    """What it writes before its parent has buffers is lost, and counted; those that it made would end with it."""
+    program = tracing.build_program(tmp_path / "actor", "ust_actor.c")
+    daemon.ust("start", "-o", "t.spoor")
+    assert subprocess.run([program, "forked-vfork"], env=daemon.environment(), timeout=PATIENCE).returncode == 0
+    assert daemon.ust("end").stdout.startswith("8 events of 2 programs, 4 lost")
+    said = subprocess.run(["babeltrace2", daemon.cwd / "t.spoor"], stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+    assert sorted(map(int, re.findall(r" n = (\d+)", said.stdout))) == [0, 1, 2, 20, 21, 22, 23, 24], said
 
 
 @pytest.fixture

@@ -179,6 +179,7 @@ static void after_in_child(void)
 {
 	int i;
 
+	process->forked = sys_pid();
 	if (!half_written || !process_lock())
 		return;
 	half_written = false;
@@ -200,6 +201,15 @@ bool outputs_missing(void)
 	return next && clock_monotonic() < next;
 }
 
+/*
+ * By vfork(), or with its parent's memory: what it made would be its parent's, and end with it, whose descriptors are
+ * the recorder's. Of a child by the raw system call nobody can say.
+ */
+static bool has_parents_memory(void)
+{
+	return process->forked && process->forked != sys_pid();
+}
+
 int outputs_renew(bool at_once)
 {
 	int r = -EAGAIN;
@@ -208,6 +218,8 @@ int outputs_renew(bool at_once)
 		return -EDEADLK;
 	if (process->alive)
 		r = 0;
+	else if (has_parents_memory())
+		r = -ECHILD;
 	else if (at_once || !outputs_missing())
 		r = renew_all();
 	process_unlock();

@@ -19,6 +19,7 @@ struct process {
 	uint64_t next_dead;    /* and of producers */
 	uint64_t drafts_hang;  /* until then, or until one is given back, nobody waits long for drafts in common */
 	uint32_t drafts_awaited; /* by how many threads */
+	uint32_t forked;       /* a child by fork(): its pid, which one by vfork() that has its memory has not */
 	uint64_t start_time;   /* self_start_time(), once it was asked for; 0: not yet */
 	uint64_t next_renew;   /* a child that could have no buffers: when to try again, ns; 0: has not tried */
 };

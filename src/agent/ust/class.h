@@ -27,7 +27,7 @@ struct class
 	uint16_t more_ids[SPOOR_ARENA_MAX_CHANNELS - 1]; /* where one arena has it in several channels; 0: not yet */
 	uint16_t ids[SPOOR_SLOTS];                       /* what it is called there, if the slot knows that */
 	uint32_t slots;                                  /* a bit for each that it is recorded in */
-	uint32_t refused;                                /* those whose arena cannot define it: its events are lost */
+	uint32_t refused;                                /* those whose arena, or filter, it cannot have: all is lost */
 	const struct filter **filters;                   /* of each slot; NULL: all events (class_filter()) */
 	const struct spoor_probe *probes;                /* to a NULL function; replaced (probes.c) */
 	struct spoor_probe *other_probes;                /* to come; or to be freed when nobody can be in them */

@@ -242,9 +242,18 @@ static void apply(void)
 	switch_all(objects, n_objects, NULL);
 }
 
+/* Of one rule of several, perhaps: which it is is said. */
+static void say_missing(const char *globs, const char *field, char *text, unsigned size)
+{
+	static const char form[] = "no event of '' has a field ''";
+	const char *of = strlen(globs) < 64 ? globs : "...";
+
+	if (size >= sizeof(form) + strlen(of) + strlen(field))
+		strcpy(stpcpy(stpcpy(stpcpy(stpcpy(text, "no event of '"), of), "' has a field '"), field), "'");
+}
+
 int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsigned size)
 {
-	static const char no_field[] = "none of these events has a field '";
 	const struct rule *r = rules_add(session, wish);
 	const char *missing;
 
@@ -255,8 +264,8 @@ int sites_rule(unsigned session, const struct rule_wish *wish, char *text, unsig
 	else
 		sites_resolve();
 	missing = rule_field_missing(r);
-	if (missing && size > sizeof(no_field) + strlen(missing))
-		strcpy(stpcpy(stpcpy(text, no_field), missing), "'");
+	if (missing)
+		say_missing(wish->globs, missing, text, size);
 	return count_sites(NULL, r, 0);
 }
 

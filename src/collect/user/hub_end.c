@@ -17,13 +17,21 @@
 #define PATIENCE_NS (PATIENCE_MS * 1000000ULL)
 #define HEARS_NS (5 * SPOOR_NS_PER_SEC) /* what is not heard then is lost, and nobody knows how much that is */
 
+static void give_up_keeper(struct spoor_ust_session *s)
+{
+	if (s->held == SPOOR_HELD_UNHEARD)
+		s->held = SPOOR_HELD_LOST;
+}
+
 static bool is_over(struct spoor_hub *h, struct spoor_ust_session *s, uint64_t now)
 {
 	struct spoor_ust_ending *k = &s->ending;
 
 	if (k->step == SPOOR_ENDING_HEARS) {
+		spoor_hub_take(h, s, TAKE_DUE);
 		if (spoor_hub_awaits_keeper(h, s) && now < k->until)
 			return false;
+		give_up_keeper(s);
 		spoor_orphans_look(h, true);
 		k->step = SPOOR_ENDING_TAKES;
 		k->until = now + PATIENCE_NS;
@@ -62,8 +70,7 @@ int spoor_hub_end(struct spoor_hub *h, struct spoor_ust_session *s, struct spoor
 {
 	unsigned go_on = 0;
 
-	if (s->held == SPOOR_HELD_UNHEARD)
-		s->held = SPOOR_HELD_LOST;
+	give_up_keeper(s);
 	if (!s->ending.step) {
 		spoor_orphans_look(h, true);
 		spoor_hub_take(h, s, TAKE_ALL);
@@ -92,8 +99,8 @@ static void break_off(struct spoor_hub *h, struct spoor_ust_session *s)
 	snprintf(text, sizeof(text),
 		 "the daemon is told to end, and %s: session '%s' is stopped, and stays for the next daemon: end it "
 		 "there",
-		 s->ending.step == SPOOR_ENDING_HEARS ? "trace-keeper does not answer yet" :
-							"the relay has not everything yet",
+		 spoor_hub_awaits_keeper(h, s) ? "trace-keeper does not answer yet" :
+						 "the relay has not everything yet",
 		 s->name);
 	spoor_hub_result(s->ending.request, -ECANCELED, text);
 	spoor_requests_tick(h, spoor_now_monotonic());

@@ -47,6 +47,13 @@ static void warn_of_no_keeper(struct spoor_hub *h, const char *why)
 		       why);
 }
 
+static void mark_held(struct spoor_hub *h, enum spoor_ust_held from, enum spoor_ust_held to)
+{
+	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
+		if (s->held == from)
+			s->held = to;
+}
+
 /* The connection to it, or to a new one. */
 static void open_keeper(struct spoor_hub *h)
 {
@@ -75,17 +82,12 @@ static void open_keeper(struct spoor_hub *h)
 				  "it held of programs that have ended is lost, and not counted");
 	h->keeper_missed |= r;
 	h->keeper_lost |= !r && begun && h->goes_on;
+	if (!r && begun) /* nor will anybody tell what the one before held */
+		mark_held(h, SPOOR_HELD_UNHEARD, SPOOR_HELD_LOST);
 	spoor_keeper_own(h->keeper, h->listener.fd);
 	spoor_keeper_own_too(h->keeper, h->beyond_root.fd);
 	if (h->waiting.fd >= 0)
 		spoor_keeper_listen(h->keeper, h->waiting.fd);
-}
-
-static void mark_held(struct spoor_hub *h, enum spoor_ust_held from, enum spoor_ust_held to)
-{
-	for (struct spoor_ust_session *s = h->sessions; s; s = s->next)
-		if (s->held == from)
-			s->held = to;
 }
 
 static void be_told(struct spoor_hub *h)
@@ -170,7 +172,7 @@ void spoor_orphans_hear_late(struct spoor_hub *h, int ms)
 
 bool spoor_hub_awaits_keeper(const struct spoor_hub *h, const struct spoor_ust_session *s)
 {
-	return h->keeper_late && s->held == SPOOR_HELD_UNHEARD;
+	return h->keeper >= 0 && h->keeper_late && s->held == SPOOR_HELD_UNHEARD;
 }
 
 /* What it held of programs that live is held by nobody now: it matters if they and we end before their time. */
