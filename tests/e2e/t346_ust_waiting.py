@@ -522,8 +522,8 @@ def test_end_waits_for_a_keeper_that_is_slow(daemon, ticker, answer):
     daemon.ust("start", "-s", "later", "-o", "later.spoor")
     ends = subprocess.Popen([daemon.build / "spoor", "ust", "end", "--socket", daemon.socket], text=True,
                             stdout=subprocess.PIPE)
-    begin_and_end(daemon, ticker, 4, 1)
     wait_for(lambda: "ending" in daemon.ust("status").stdout)
+    begin_and_end(daemon, ticker, 4, 1)
     assert daemon.ust("status").stdout.count("is not here yet: trace-keeper does not answer") == 1
     assert "trace-keeper" not in daemon.ust("end", "-s", "later").stdout
     if answer != "not":
